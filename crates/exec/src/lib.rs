@@ -1,0 +1,1 @@
+//! Runs planned programs on a backend, in one arena.
