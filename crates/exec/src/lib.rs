@@ -1,1 +1,14 @@
 //! Runs planned programs on a backend, in one arena.
+//!
+//! `reference` defines every op in plain loops; `cpu` may only be faster; `conformance`
+//! judges any backend by the reference.
+
+pub mod arena;
+mod arguments;
+mod backend;
+pub mod random;
+
+pub use self::{
+    arguments::Arguments,
+    backend::{Backend, BackendError, Watch},
+};

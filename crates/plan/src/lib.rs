@@ -4,3 +4,9 @@
 //! byte ranges of one arena. Nothing here touches a file, a device or a float tensor, so a
 //! plan for a card that is not there is made like any other.
 #![forbid(unsafe_code)]
+
+pub mod config;
+pub mod memory;
+pub mod model;
+pub mod program;
+pub mod units;

@@ -1,0 +1,153 @@
+//! What a backend is: something that holds an arena and runs programs in it.
+
+use fitgpt_plan::{
+    memory::{Limits, VerifiedPlan},
+    program::{Op, Program},
+    units::{Bytes, OpIndex, TensorId},
+};
+
+use crate::{
+    Arguments,
+    arena::{Arena, Operands},
+};
+
+/// Why a backend could not do its work.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BackendError {
+    /// The arena was not to be had.
+    #[error(transparent)]
+    Refused(#[from] crate::arena::Refused),
+}
+
+/// Runs the programs of one plan in one arena.
+pub trait Backend {
+    /// The plan whose programs it runs.
+    fn plan(&self) -> &VerifiedPlan;
+
+    /// Runs program `program` of the plan once.
+    fn run(&mut self, program: usize, arguments: &Arguments) -> Result<(), BackendError>;
+
+    /// Copies `values` into a tensor, from byte `start` on.
+    fn write(
+        &mut self,
+        program: usize,
+        tensor: TensorId,
+        start: Bytes,
+        values: &[u8],
+    ) -> Result<(), BackendError>;
+
+    /// Copies a tensor's bytes out, from byte `start` on.
+    fn read(
+        &mut self,
+        program: usize,
+        tensor: TensorId,
+        start: Bytes,
+        values: &mut [u8],
+    ) -> Result<(), BackendError>;
+}
+
+/// Whether an arena watches its kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watch {
+    /// No: a run.
+    Off,
+    /// Yes, in tests: memory begins as NaN, becomes NaN again after its last read, and the
+    /// guard bytes behind the slots of an op are checked after it.
+    Poison,
+}
+
+/// A plan with its arena on the host: what the reference and the CPU have in common.
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) plan: VerifiedPlan,
+    arena: Arena,
+    watch: Watch,
+    guard: Bytes,
+}
+
+/// All ones is a NaN in every float type that we store.
+const POISON: u8 = 0xff;
+const GUARD: u8 = 0xa5;
+
+impl Host {
+    pub(crate) fn new(
+        plan: VerifiedPlan,
+        limits: Limits,
+        watch: Watch,
+    ) -> Result<Self, BackendError> {
+        let fill = if watch == Watch::Poison { POISON } else { 0 };
+        let arena = Arena::new(&plan, fill)?;
+        Ok(Self { plan, arena, watch, guard: limits.guard })
+    }
+
+    /// Runs `kernel` for every op in order.
+    pub(crate) fn run(
+        &mut self,
+        program: usize,
+        mut kernel: impl FnMut(&Program, &Op, &mut Operands<'_>),
+    ) {
+        let count = self.plan.program(program).ops().len();
+        for at in (0..count as u32).map(OpIndex) {
+            if self.watch == Watch::Poison {
+                self.set_guards(program, at);
+            }
+            let listing = self.plan.program(program);
+            let mut operands = self.arena.operands(&self.plan, program, at);
+            kernel(listing, &listing.ops()[at.index()], &mut operands);
+            if self.watch == Watch::Poison {
+                self.check_guards(program, at);
+                self.poison_the_dead(program, at);
+            }
+        }
+    }
+
+    pub(crate) fn bytes(&mut self, program: usize, tensor: TensorId) -> &mut [u8] {
+        self.arena.bytes(self.plan.slot(program, tensor))
+    }
+
+    fn set_guards(&mut self, program: usize, at: OpIndex) {
+        let scratch = self.plan.scratch(program, at);
+        if let Some(slot) = scratch {
+            self.arena.bytes(slot).fill(POISON);
+        }
+        let slots = self.plan.operands(program, at).iter().map(|o| o.slot).chain(scratch);
+        for slot in slots {
+            self.arena.behind(slot, self.guard).fill(GUARD);
+        }
+    }
+
+    fn check_guards(&mut self, program: usize, at: OpIndex) {
+        let scratch = self.plan.scratch(program, at);
+        let slots = self.plan.operands(program, at).iter().map(|o| o.slot).chain(scratch);
+        for slot in slots {
+            let untouched = self.arena.behind(slot, self.guard).iter().all(|b| *b == GUARD);
+            let name = self.plan.program(program).ops()[at.index()].name();
+            assert!(untouched, "`{name}` wrote behind a slot");
+        }
+    }
+
+    fn poison_the_dead(&mut self, program: usize, at: OpIndex) {
+        for operand in self.plan.operands(program, at) {
+            if operand.dies {
+                self.arena.bytes(operand.slot).fill(POISON);
+            }
+        }
+    }
+}
+
+/// Copies between the host and a tensor that lies on it.
+impl Host {
+    pub(crate) fn write(&mut self, program: usize, tensor: TensorId, start: Bytes, values: &[u8]) {
+        self.bytes(program, tensor)[start.index()..][..values.len()].copy_from_slice(values);
+    }
+
+    pub(crate) fn read(
+        &mut self,
+        program: usize,
+        tensor: TensorId,
+        start: Bytes,
+        values: &mut [u8],
+    ) {
+        values.copy_from_slice(&self.bytes(program, tensor)[start.index()..][..values.len()]);
+    }
+}

@@ -1,0 +1,111 @@
+//! Memory planning: from programs to slots in one arena.
+//!
+//! The planner sees sizes and lifetimes. It never sees a device handle, a file or a float, so
+//! a plan for an 80 GiB card can be made on a laptop.
+//!
+//! Invariant: two tensors alive at the same op never share a byte. [`verify`] holds it, and
+//! nothing runs on a plan that has not passed.
+
+mod liveness;
+mod place;
+#[cfg(test)]
+mod tests;
+mod verify;
+
+use serde::Serialize;
+
+pub use self::{
+    liveness::{Lifetime, Peak, Profile, lifetimes, profile},
+    place::{PlanError, place},
+    verify::{Fault, Located, VerifiedPlan, verify},
+};
+use crate::{
+    program::{Op, Program},
+    units::Bytes,
+};
+
+/// What the planner must know of a backend. Pure: it answers for a device that is not there.
+pub trait Target {
+    /// Alignment and the largest pieces that the device gives.
+    fn limits(&self) -> Limits;
+
+    /// Bytes that `op` needs while it runs, beside its operands.
+    fn scratch(&self, program: &Program, op: &Op) -> Bytes;
+}
+
+/// What a device demands of slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Every slot begins at a multiple of this; sizes are counted rounded up to it.
+    pub alignment: u64,
+    /// The largest single allocation.
+    pub max_chunk: Bytes,
+    /// The largest range that a kernel can be given at once.
+    pub max_binding: Bytes,
+    /// Bytes left free behind every slot; tests write a pattern there.
+    pub guard: Bytes,
+}
+
+impl Limits {
+    /// A host: one allocation of any size, slots on cache lines.
+    pub const HOST: Self = Self {
+        alignment: 64,
+        max_chunk: Bytes::new(u64::MAX / 2),
+        max_binding: Bytes::new(u64::MAX / 2),
+        guard: Bytes::ZERO,
+    };
+}
+
+/// Where memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub enum Space {
+    /// Where the kernels run.
+    Device,
+}
+
+/// A byte range of the arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Slot {
+    /// Which memory.
+    pub space: Space,
+    /// Which of the arena's allocations.
+    pub chunk: u32,
+    /// First byte in the chunk.
+    pub start: Bytes,
+    /// One past the last byte.
+    pub end: Bytes,
+}
+
+impl Slot {
+    /// Its length.
+    pub fn bytes(&self) -> Bytes {
+        self.end.saturating_sub(self.start)
+    }
+}
+
+/// One program with a slot for each of its tensors, and for the scratch of each op.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Planned {
+    /// The program.
+    pub program: Program,
+    /// By tensor.
+    pub slots: Vec<Slot>,
+    /// By op, where it needs any.
+    pub scratch: Vec<Option<Slot>>,
+}
+
+/// Slots for several programs over the same state. Their workspaces share bytes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// In the order given.
+    pub programs: Vec<Planned>,
+    /// Sizes of the arena's allocations.
+    pub chunks: Vec<Bytes>,
+}
+
+impl Plan {
+    /// What is allocated.
+    pub fn arena_bytes(&self) -> Bytes {
+        self.chunks.iter().copied().sum()
+    }
+}

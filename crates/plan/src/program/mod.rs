@@ -1,0 +1,191 @@
+//! A program: ops in order over named tensors, and nothing else.
+//!
+//! It is data: printed, counted, planned for a card that is not there, and run. There is no
+//! autograd: the builder in [`gpt`] writes the backward ops down like the forward ones.
+
+mod cost;
+pub mod gpt;
+mod op;
+
+use std::fmt;
+
+pub use self::op::{Access, Adam, Dropout, Moments, Op, Operand, Site, reads, updates, writes};
+use crate::units::{Bytes, DType, TensorId};
+
+/// What a tensor is for; reports sum by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Class {
+    /// Learned weights.
+    Parameter,
+    /// Their gradients.
+    Gradient,
+    /// Adam's moments.
+    Optimizer,
+    /// Values between ops, their gradients, and the cache of sampling.
+    Activation,
+    /// Scores over the vocabulary.
+    Logits,
+    /// What an op needs only while it runs, and the run's few counters.
+    Scratch,
+    /// Tokens and targets.
+    Input,
+}
+
+impl Class {
+    /// All of them, in the order of reports.
+    pub const ALL: [Self; 7] = [
+        Self::Parameter,
+        Self::Gradient,
+        Self::Optimizer,
+        Self::Activation,
+        Self::Logits,
+        Self::Scratch,
+        Self::Input,
+    ];
+
+    /// The key of reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Parameter => "parameters",
+            Self::Gradient => "gradients",
+            Self::Optimizer => "optimizer",
+            Self::Activation => "activations",
+            Self::Logits => "logits",
+            Self::Scratch => "scratch",
+            Self::Input => "inputs",
+        }
+    }
+}
+
+/// When a tensor holds a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Life {
+    /// Before, during and after every program: state.
+    Always,
+    /// Filled by the host before the first op, until its last read.
+    Input,
+    /// From its first write to its last read.
+    Inner,
+    /// From its first write until the host has read it, after the last op.
+    Output,
+}
+
+/// A named, shaped value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tensor {
+    /// Unique in its program.
+    pub name: String,
+    /// Outermost first.
+    pub shape: Vec<u64>,
+    /// How an element is stored.
+    pub dtype: DType,
+    /// What it is for.
+    pub class: Class,
+    /// When it holds a value.
+    pub life: Life,
+}
+
+impl Tensor {
+    /// Elements.
+    pub fn count(&self) -> u64 {
+        self.shape.iter().product()
+    }
+
+    /// Its size. Configs whose sizes leave 64 bits were refused before a tensor is made.
+    pub fn bytes(&self) -> Bytes {
+        Bytes::of(self.count(), self.dtype).expect("the config's sizes fit 64 bits")
+    }
+
+    /// The last axis.
+    pub fn columns(&self) -> u64 {
+        self.shape.last().copied().unwrap_or(1)
+    }
+
+    /// All axes but the last, as one.
+    pub fn rows(&self) -> u64 {
+        self.count().checked_div(self.columns()).unwrap_or(0)
+    }
+}
+
+/// Ops in order, with their tensors.
+///
+/// Tensors that live always come first in the table, in the same order in every program of
+/// a plan, so that one [`TensorId`] names the same state in all of them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Program {
+    name: &'static str,
+    tensors: Vec<Tensor>,
+    ops: Vec<Op>,
+}
+
+impl Program {
+    /// A program over `state`, still without ops.
+    pub fn new(name: &'static str, state: Vec<Tensor>) -> Self {
+        assert!(state.iter().all(|t| t.life == Life::Always), "state lives always");
+        Self { name, tensors: state, ops: Vec::new() }
+    }
+
+    /// Adds a tensor of the program's own.
+    pub fn tensor(&mut self, tensor: Tensor) -> TensorId {
+        assert!(tensor.life != Life::Always, "state is given when the program is made");
+        self.tensors.push(tensor);
+        TensorId(self.tensors.len() as u32 - 1)
+    }
+
+    /// Adds an op at the end.
+    pub fn op(&mut self, op: Op) {
+        self.ops.push(op);
+    }
+
+    /// What it does, in a word.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// The table of tensors, state first.
+    pub fn tensors(&self) -> &[Tensor] {
+        &self.tensors
+    }
+
+    /// The ops, first to last.
+    pub fn ops(&self) -> &[Op] {
+        &self.ops
+    }
+
+    /// One tensor.
+    pub fn get(&self, id: TensorId) -> &Tensor {
+        &self.tensors[id.index()]
+    }
+
+    /// The tensor of that name.
+    pub fn find(&self, name: &str) -> Option<TensorId> {
+        let index = self.tensors.iter().position(|t| t.name == name)?;
+        Some(TensorId(index as u32))
+    }
+
+    /// The tensors that live always.
+    pub fn state(&self) -> &[Tensor] {
+        let count = self.tensors.iter().take_while(|t| t.life == Life::Always).count();
+        &self.tensors[..count]
+    }
+}
+
+impl fmt::Display for Program {
+    /// One op a line: `out, … = name reads …`, with `~` before what is changed in place.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, op) in self.ops.iter().enumerate() {
+            let (mut results, mut sources) = (Vec::new(), Vec::new());
+            for operand in op.operands() {
+                let name = &self.get(operand.tensor).name;
+                match operand.access {
+                    Access::Reads => sources.push(name.clone()),
+                    Access::Writes => results.push(name.clone()),
+                    Access::Updates => results.push(format!("~{name}")),
+                }
+            }
+            let (results, sources) = (results.join(", "), sources.join(", "));
+            writeln!(f, "{index:4}  {results} = {} {sources}", op.name())?;
+        }
+        Ok(())
+    }
+}
