@@ -1,0 +1,140 @@
+//! The GPT's programs as plans: sizes, placement, recomputation.
+
+use fitgpt_plan::{
+    config::Gelu,
+    memory::{Limits, Plan, Target, place, profile, verify},
+    model::Model,
+    program::{
+        Adam, Class, Op, Program,
+        gpt::{self, Recompute, Training},
+    },
+    units::{Bytes, DType},
+};
+
+/// A host whose kernels need no scratch: what is left is the programs' own.
+struct Host;
+
+impl Target for Host {
+    fn limits(&self) -> Limits {
+        Limits::HOST
+    }
+
+    fn scratch(&self, _: &Program, _: &Op) -> Bytes {
+        Bytes::ZERO
+    }
+}
+
+fn gpt2() -> Model {
+    Model {
+        layers: 12,
+        heads: 12,
+        channels: 768,
+        vocab: 50304,
+        block: 1024,
+        has_bias: false,
+        gelu: Gelu::Exact,
+    }
+}
+
+fn four_sequences() -> Training {
+    Training {
+        batch: 4,
+        seq: 1024,
+        accumulation: 1,
+        eval_batch: 4,
+        eval_seq: 1024,
+        dropout: 0.0,
+        adam: Adam { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.1, grad_clip: 1.0 },
+        activations: DType::F32,
+        recompute: Recompute::default(),
+        loss_chunk_rows: gpt::default_loss_chunk_rows(50304, 4096),
+    }
+}
+
+fn programs(model: &Model, training: &Training) -> Vec<Program> {
+    vec![gpt::train(model, training), gpt::update(model, training), gpt::evaluate(model, training)]
+}
+
+/// Places and verifies; also checks that placement ends within 2 % of the bound.
+fn planned(model: &Model, training: &Training) -> Plan {
+    let programs = programs(model, training);
+    let bound = programs.iter().map(|p| profile(p, &Host).peak().unwrap().bytes).max().unwrap();
+    let plan = place(programs, &Host).unwrap();
+    let share = plan.arena_bytes().get() as f64 / bound.get() as f64;
+    assert!((1.0..1.02).contains(&share), "{share}");
+    verify(plan.clone(), &Host).unwrap();
+    plan
+}
+
+fn activations(program: &Program) -> u64 {
+    profile(program, &Host).peak().unwrap().classes[Class::Activation as usize].get()
+}
+
+#[test]
+fn gpt2_keeping_all_fits_its_promise() {
+    let plan = planned(&gpt2(), &four_sequences());
+    assert!(plan.arena_bytes() <= Bytes::new(4_600_000_000), "{}", plan.arena_bytes());
+}
+
+#[test]
+fn gpt2_recomputing_every_block_fits_its_promise() {
+    let training = Training { recompute: Recompute { blocks: 12, cheap: 0 }, ..four_sequences() };
+    let plan = planned(&gpt2(), &training);
+    assert!(plan.arena_bytes() <= Bytes::new(2_700_000_000), "{}", plan.arena_bytes());
+}
+
+#[test]
+fn each_level_of_recomputation_needs_less_than_the_one_before() {
+    let arena = |blocks, cheap| {
+        let recompute = Recompute { blocks, cheap };
+        planned(&gpt2(), &Training { recompute, ..four_sequences() }).arena_bytes()
+    };
+    assert!(arena(0, 12) < arena(0, 6));
+    assert!(arena(0, 6) < arena(0, 0));
+    assert!(arena(12, 0) < arena(6, 6));
+    assert!(arena(6, 6) < arena(0, 12));
+}
+
+#[test]
+fn half_precision_halves_the_activations() {
+    let half = Training { activations: DType::Bf16, ..four_sequences() };
+    let full = activations(&gpt::train(&gpt2(), &four_sequences()));
+    let half = activations(&gpt::train(&gpt2(), &half));
+    assert!((half as f64) < 0.51 * full as f64, "{half} of {full}");
+}
+
+#[test]
+fn evaluation_and_update_never_add_to_the_plan() {
+    let training = four_sequences();
+    let all = planned(&gpt2(), &training).arena_bytes();
+    let train = place(vec![gpt::train(&gpt2(), &training)], &Host).unwrap().arena_bytes();
+    assert_eq!(all, train);
+}
+
+#[test]
+fn small_odd_and_biased_models_plan_too() {
+    for (layers, heads, channels, vocab, has_bias) in
+        [(1, 1, 8, 17, true), (3, 3, 60, 65, false), (6, 6, 384, 65, true), (2, 5, 40, 101, true)]
+    {
+        let model = Model { layers, heads, channels, vocab, has_bias, ..gpt2() };
+        for dropout in [0.0, 0.1] {
+            let training = Training { batch: 3, seq: 37, dropout, ..four_sequences() };
+            let plan = place(programs(&model, &training), &Host).unwrap();
+            verify(plan, &Host).unwrap();
+        }
+        for program in [gpt::prefill, gpt::decode] {
+            let plan = place(vec![program(&model, 3, DType::F32)], &Host).unwrap();
+            verify(plan, &Host).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_program_prints_one_op_a_line() {
+    let model = Model { layers: 1, heads: 1, channels: 8, vocab: 17, ..gpt2() };
+    let training = Training { batch: 1, seq: 4, ..four_sequences() };
+    let text = gpt::evaluate(&model, &training).to_string();
+    let expected = "   0  embedded = embed tokens, wte.weight, wpe.weight\n   \
+        1  h.0.ln_1, h.0.ln_1.mean, h.0.ln_1.rstd = layer_norm embedded, h.0.ln_1.weight\n";
+    assert!(text.starts_with(expected), "{text}");
+}
