@@ -4,3 +4,5 @@
 //! byte ranges of one arena. Nothing here touches a file, a device or a float tensor, so a
 //! plan for a card that is not there is made like any other.
 #![forbid(unsafe_code)]
+
+pub mod config;
