@@ -6,7 +6,12 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
-pub mod memory;
 pub mod model;
 pub mod program;
+
+pub mod memory;
+
+pub mod job;
+pub mod report;
+
 pub mod units;

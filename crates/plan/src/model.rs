@@ -3,7 +3,7 @@
 //! Names are those of GPT-2's checkpoints, so that a report can be searched in a PyTorch
 //! model. Matrices are stored (out, in), as nanoGPT stores them.
 
-use crate::config::Gelu;
+use crate::config::{Config, Gelu};
 
 /// The sizes that make a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +62,19 @@ impl Parameter {
 }
 
 impl Model {
+    /// The model that `config` describes, with the vocabulary its data has.
+    pub fn new(config: &Config, vocab: u32) -> Self {
+        Self {
+            layers: config.n_layer(),
+            heads: config.n_head(),
+            channels: config.n_embd(),
+            vocab,
+            block: config.block_size(),
+            has_bias: config.bias(),
+            gelu: config.gelu(),
+        }
+    }
+
     /// Channels of one head.
     pub fn head_channels(&self) -> u32 {
         self.channels / self.heads

@@ -1,10 +1,33 @@
-//! Configuration.
+//! Configuration: nanoGPT's Python files and `--key=value` overrides, to one checked [`Config`].
+//!
+//! [`Written`] is what somebody wrote, with the place of every value; [`Written::resolve`]
+//! makes the [`Config`] that a run uses. Files are parsed and never executed, and this room
+//! does no I/O: the caller hands in texts and [`Facts`].
+//!
+//! Promise: any text and any value end in a [`Config`] or a [`ConfigError`] with a place. In a
+//! [`Config`] every key has a value of its type and its range, `n_head` divides `n_embd`, and
+//! the bytes of its largest tensors can be said in 64 bits.
 
-/// Which GELU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gelu {
-    /// With the error function, as nanoGPT.
-    Exact,
-    /// With tanh, as OpenAI's GPT-2.
-    Tanh,
-}
+mod choice;
+mod error;
+mod keys;
+mod python;
+mod resolved;
+mod rules;
+mod setting;
+mod size;
+mod value;
+mod written;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::{
+    choice::{DeviceChoice, Gelu, GradCheckpoint, InitFrom, Precision},
+    error::{ConfigError, Place},
+    keys::{Group, KEYS, Key, Kind, Range},
+    python::{Facts, Reason},
+    resolved::{Config, EffectiveBatch},
+    value::Value,
+    written::Written,
+};

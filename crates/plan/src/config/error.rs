@@ -1,0 +1,239 @@
+//! Why a config was refused: the facts, and the place where the value was written.
+
+use std::{cmp::Ordering, fmt};
+
+use serde::Serialize;
+use thiserror::Error;
+
+use super::{
+    keys::{Kind, Range},
+    python::Reason,
+};
+
+/// Where a value was written.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// A file's name, `command line`, `default`, or what the caller called its pairs.
+    pub source: String,
+    /// Counted from 1; absent where the source has no lines.
+    pub line: Option<u32>,
+    /// In characters, counted from 1.
+    pub column: Option<u32>,
+}
+
+impl Place {
+    /// A source without lines.
+    pub fn of(source: impl Into<String>) -> Self {
+        Self { source: source.into(), line: None, column: None }
+    }
+
+    /// An override such as `--batch_size=8`.
+    pub fn command_line() -> Self {
+        Self::of("command line")
+    }
+
+    /// Written nowhere: the value is the key's default.
+    pub fn default_value() -> Self {
+        Self::of("default")
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.source)?;
+        for position in [self.line, self.column].into_iter().flatten() {
+            write!(f, ":{position}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Why a config was refused. Prints as `place: message`.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum ConfigError {
+    /// A config file, or an override's expression, is not in the Python that is read here.
+    #[error("{place}: {reason}")]
+    Python {
+        /// Where in the text.
+        place: Place,
+        /// What about it.
+        reason: Reason,
+    },
+    /// Nothing has this name, and nothing in the file uses it.
+    #[error("{place}: unknown key `{key}`{}", Nearest(*.nearest))]
+    UnknownKey {
+        /// As written.
+        key: String,
+        /// The key that is spelled most like it, where one is near.
+        nearest: Option<&'static str>,
+        /// Where it was written.
+        place: Place,
+    },
+    /// The key takes another kind of value.
+    #[error("{place}: `{key}` takes {expected}, not `{value}`")]
+    WrongKind {
+        /// The key.
+        key: &'static str,
+        /// As written, or as Python would print it.
+        value: String,
+        /// What the key takes.
+        expected: Kind,
+        /// Where it was written.
+        place: Place,
+    },
+    /// The kind is right and the value is not possible.
+    #[error("{place}: `{key}` must be {range}, not `{value}`")]
+    OutOfRange {
+        /// The key.
+        key: &'static str,
+        /// As Python would print it.
+        value: String,
+        /// What is possible.
+        range: Range,
+        /// Where it was written.
+        place: Place,
+    },
+    /// The key names one of a few things, and this is none of them.
+    #[error("{place}: `{key}` is {}, not `{value}`", OneOf(.choices))]
+    NotAChoice {
+        /// The key.
+        key: &'static str,
+        /// As written.
+        value: String,
+        /// Every valid spelling.
+        choices: &'static [&'static str],
+        /// Where it was written.
+        place: Place,
+    },
+    /// A memory size that does not read as a number with a unit.
+    #[error("{place}: `{key}` is a size such as `12GB` or `11.5GiB`, not `{value}`")]
+    NotASize {
+        /// The key.
+        key: &'static str,
+        /// As written.
+        value: String,
+        /// Where it was written.
+        place: Place,
+    },
+    /// Every head takes the same share of the channels.
+    #[error(
+        "{place}: `n_embd` {n_embd} is not a multiple of `n_head` {n_head}: \
+         `n_head` could be {}, or `n_embd` {}",
+        OneOf(.heads), OneOf(.widths)
+    )]
+    HeadsDoNotDivide {
+        /// Channels.
+        n_embd: u32,
+        /// Heads.
+        n_head: u32,
+        /// Divisors of `n_embd` near `n_head`, ascending.
+        heads: Vec<u32>,
+        /// Multiples of `n_head` next to `n_embd`, ascending.
+        widths: Vec<u32>,
+        /// Where the last written of the two stands.
+        place: Place,
+    },
+    /// An evaluation would ask for positions that the model does not have.
+    #[error("{place}: `eval_block_size` {eval_block_size} exceeds `block_size` {block_size}")]
+    EvalBlockTooLong {
+        /// Tokens of an evaluated sequence.
+        eval_block_size: u32,
+        /// Positions of the model.
+        block_size: u32,
+        /// Where `eval_block_size` was written.
+        place: Place,
+    },
+    /// The sizes are possible one by one and not together.
+    #[error("{place}: {} leaves 64 bits", Product(.product))]
+    TooLarge {
+        /// The factors, as keys and numbers.
+        product: Vec<&'static str>,
+        /// Where the last written of the factors stands.
+        place: Place,
+    },
+}
+
+impl ConfigError {
+    /// The error's name in JSON.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Python { reason, .. } => reason.kind(),
+            Self::UnknownKey { .. } => "unknown-key",
+            Self::WrongKind { .. } => "wrong-kind",
+            Self::OutOfRange { .. } => "out-of-range",
+            Self::NotAChoice { .. } => "not-a-choice",
+            Self::NotASize { .. } => "not-a-size",
+            Self::HeadsDoNotDivide { .. } => "heads-do-not-divide",
+            Self::EvalBlockTooLong { .. } => "eval-block-too-long",
+            Self::TooLarge { .. } => "too-large",
+        }
+    }
+
+    /// Where the value that was refused is written.
+    pub fn place(&self) -> &Place {
+        match self {
+            Self::Python { place, .. }
+            | Self::UnknownKey { place, .. }
+            | Self::WrongKind { place, .. }
+            | Self::OutOfRange { place, .. }
+            | Self::NotAChoice { place, .. }
+            | Self::NotASize { place, .. }
+            | Self::HeadsDoNotDivide { place, .. }
+            | Self::EvalBlockTooLong { place, .. }
+            | Self::TooLarge { place, .. } => place,
+        }
+    }
+
+    /// What is wrong, without the place, for callers that show the place apart.
+    pub fn message(&self) -> String {
+        let text = self.to_string();
+        let prefix = format!("{}: ", self.place());
+        text.strip_prefix(&prefix).map(str::to_owned).unwrap_or(text)
+    }
+}
+
+/// A value as an error shows it: whole where it is short.
+pub(super) fn excerpt(text: &str) -> String {
+    const SHOWN: usize = 60;
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+struct Nearest(Option<&'static str>);
+
+impl fmt::Display for Nearest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |key| write!(f, "; the nearest is `{key}`"))
+    }
+}
+
+/// `a`, `b` or `c`.
+struct OneOf<'a, T>(&'a [T]);
+
+impl<T: fmt::Display> fmt::Display for OneOf<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, item) in self.0.iter().enumerate() {
+            match (index + 1).cmp(&self.0.len()) {
+                _ if index == 0 => {}
+                Ordering::Less => f.write_str(", ")?,
+                _ => f.write_str(" or ")?,
+            }
+            write!(f, "`{item}`")?;
+        }
+        Ok(())
+    }
+}
+
+struct Product<'a>(&'a [&'static str]);
+
+impl fmt::Display for Product<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, factor) in self.0.iter().enumerate() {
+            let times = if index == 0 { "" } else { " × " };
+            write!(f, "{times}`{factor}`")?;
+        }
+        Ok(())
+    }
+}

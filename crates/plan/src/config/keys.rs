@@ -1,0 +1,373 @@
+//! Every key of a config, in one table.
+//!
+//! The command line's arguments, completions and help, a resolved [`Config`](super::Config)
+//! and its JSON are all made from it: a key that is added here is added everywhere.
+
+use std::{borrow::Cow, fmt};
+
+use super::{
+    setting::{Budget, Dtype, Inherited, Setting},
+    value::Value,
+};
+use crate::config::{DeviceChoice, Gelu, GradCheckpoint, InitFrom};
+
+/// One key.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Key {
+    /// As in `--name=value` and `name = value`.
+    pub name: &'static str,
+    /// Who reads it.
+    pub group: Group,
+    /// What it takes.
+    pub kind: Kind,
+    /// Its value where nothing was written; `None` where that depends on the device.
+    pub default: Value,
+    /// Which values are possible.
+    pub range: Range,
+    /// One line for `--help`.
+    pub help: &'static str,
+}
+
+/// Who reads a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Group {
+    /// A key of nanoGPT's `train.py`.
+    NanoGpt,
+    /// A key of nanoGPT's `train.py` that means nothing to this engine.
+    Ignored,
+    /// A key that nanoGPT does not have.
+    FitGpt,
+    /// A key of sampling.
+    Sampling,
+}
+
+/// What a key takes. Prints as a noun.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A whole number.
+    Int,
+    /// A number.
+    Float,
+    /// `True` or `False`.
+    Bool,
+    /// Any string.
+    Text,
+    /// One of a few strings.
+    Choice(&'static [&'static str]),
+    /// One of a few strings, or `None`: what suits the device.
+    ChoiceOrNone(&'static [&'static str]),
+    /// `True`, `False` or one of a few strings.
+    BoolOr(&'static [&'static str]),
+    /// A device's name, some with an index: `cuda:1`.
+    Device(&'static [&'static str]),
+    /// A size in memory such as `12GB`; empty for none.
+    Size,
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Int => "an int",
+            Self::Float => "a float",
+            Self::Bool => "True or False",
+            Self::Text | Self::Choice(_) | Self::Device(_) => "a string",
+            Self::ChoiceOrNone(_) => "a string or None",
+            Self::BoolOr(_) => "True, False or a string",
+            Self::Size => "a string or a number of bytes",
+        })
+    }
+}
+
+/// Which values of its kind a key takes. Prints as what the value must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Range {
+    /// All.
+    Any,
+    /// Whole numbers, both ends included.
+    Whole {
+        /// The least.
+        min: i64,
+        /// The most.
+        max: i64,
+    },
+    /// Finite, 0 or more.
+    NotNegative,
+    /// At least 0 and below 1.
+    BelowOne,
+    /// Above 0, at most 1.
+    Share,
+    /// A string with something in it.
+    NotEmpty,
+}
+
+impl Range {
+    /// Whether the value, whose kind is right, is possible.
+    pub fn holds(self, value: &Value) -> bool {
+        match (self, value) {
+            (Self::Whole { min, max }, Value::Int(value)) => (min..=max).contains(value),
+            (Self::NotNegative, Value::Float(value)) => value.is_finite() && *value >= 0.0,
+            (Self::BelowOne, Value::Float(value)) => (0.0..1.0).contains(value),
+            (Self::Share, Value::Float(value)) => *value > 0.0 && *value <= 1.0,
+            (Self::NotEmpty, Value::Str(value)) => !value.trim().is_empty(),
+            (range, _) => range == Self::Any,
+        }
+    }
+}
+
+impl fmt::Display for Range {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("anything"),
+            Self::Whole { min, max } => write!(f, "from {min} to {max}"),
+            Self::NotNegative => f.write_str("finite and 0 or more"),
+            Self::BelowOne => f.write_str("at least 0 and below 1"),
+            Self::Share => f.write_str("above 0 and at most 1"),
+            Self::NotEmpty => f.write_str("a string with something in it"),
+        }
+    }
+}
+
+/// Any value of the key's kind.
+const ANY: Range = Range::Any;
+/// A size of a tensor: at least 1.
+const SIZE: Range = Range::Whole { min: 1, max: u32::MAX as i64 };
+/// A count whose 0 means something.
+const COUNT: Range = Range::Whole { min: 0, max: u32::MAX as i64 };
+/// So many steps, at least 1.
+const INTERVAL: Range = Range::Whole { min: 1, max: i64::MAX };
+/// A number of steps, or a seed.
+const NUMBER: Range = Range::Whole { min: 0, max: i64::MAX };
+const NOT_NEGATIVE: Range = Range::NotNegative;
+const BELOW_ONE: Range = Range::BelowOne;
+const SHARE: Range = Range::Share;
+const NOT_EMPTY: Range = Range::NotEmpty;
+
+const fn int(value: i64) -> Value {
+    Value::Int(value)
+}
+
+const fn float(value: f64) -> Value {
+    Value::Float(value)
+}
+
+const fn boolean(value: bool) -> Value {
+    Value::Bool(value)
+}
+
+const fn text(value: &'static str) -> Value {
+    Value::Str(Cow::Borrowed(value))
+}
+
+/// The table: group, name, the type it resolves to, default, range, help.
+/// Hands its rows to the macro `$then`.
+macro_rules! key_table {
+    ($then:ident) => {
+        $then! {
+            NanoGpt out_dir: String = text("out"), NOT_EMPTY,
+                "folder of the checkpoints and events";
+            NanoGpt eval_interval: u64 = int(2000), INTERVAL,
+                "steps between evaluations";
+            NanoGpt log_interval: u64 = int(1), INTERVAL,
+                "steps between log lines";
+            NanoGpt eval_iters: u32 = int(200), SIZE,
+                "batches of each split that an evaluation averages";
+            NanoGpt eval_only: bool = boolean(false), ANY,
+                "evaluate once and stop";
+            NanoGpt always_save_checkpoint: bool = boolean(true), ANY,
+                "where False, keep the best weights beside the last";
+            NanoGpt init_from: InitFrom = text("scratch"), ANY,
+                "'scratch', 'resume', or a pretrained GPT-2: 'gpt2', 'gpt2-medium', 'gpt2-large', 'gpt2-xl'";
+            Ignored wandb_log: bool = boolean(false), ANY,
+                "nanoGPT: log to Weights & Biases";
+            Ignored wandb_project: String = text("owt"), ANY,
+                "nanoGPT: project at Weights & Biases";
+            Ignored wandb_run_name: String = text("gpt2"), ANY,
+                "nanoGPT: name of the run at Weights & Biases";
+            NanoGpt dataset: String = text("openwebtext"), NOT_EMPTY,
+                "a name under `data/`, or a path";
+            NanoGpt gradient_accumulation_steps: u32 = int(40), SIZE,
+                "micro-batches in a step";
+            NanoGpt batch_size: u32 = int(12), SIZE,
+                "sequences in a micro-batch";
+            NanoGpt block_size: u32 = int(1024), SIZE,
+                "tokens in a sequence, and positions of the model";
+            NanoGpt n_layer: u32 = int(12), SIZE,
+                "transformer blocks";
+            NanoGpt n_head: u32 = int(12), SIZE,
+                "attention heads in a block";
+            NanoGpt n_embd: u32 = int(768), SIZE,
+                "channels; a multiple of n_head";
+            NanoGpt dropout: f64 = float(0.0), BELOW_ONE,
+                "share of activations that training drops";
+            NanoGpt bias: bool = boolean(false), ANY,
+                "biases in linear layers and normalisations";
+            NanoGpt learning_rate: f64 = float(6e-4), NOT_NEGATIVE,
+                "highest learning rate";
+            NanoGpt max_iters: u64 = int(600_000), NUMBER,
+                "the last step; steps count from 0";
+            NanoGpt weight_decay: f64 = float(0.1), NOT_NEGATIVE,
+                "AdamW's decay of tensors with two or more dimensions";
+            NanoGpt beta1: f64 = float(0.9), BELOW_ONE,
+                "AdamW's decay of the mean";
+            NanoGpt beta2: f64 = float(0.95), BELOW_ONE,
+                "AdamW's decay of the variance";
+            NanoGpt grad_clip: f64 = float(1.0), NOT_NEGATIVE,
+                "longest gradient; 0: not clipped";
+            NanoGpt decay_lr: bool = boolean(true), ANY,
+                "warm up and decay the learning rate";
+            NanoGpt warmup_iters: u64 = int(2000), NUMBER,
+                "steps of linear warm-up";
+            NanoGpt lr_decay_iters: u64 = int(600_000), NUMBER,
+                "step at which the learning rate reaches min_lr";
+            NanoGpt min_lr: f64 = float(6e-5), NOT_NEGATIVE,
+                "lowest learning rate after the warm-up";
+            Ignored backend: String = text("nccl"), ANY,
+                "nanoGPT: how GPUs talk to each other";
+            NanoGpt device: DeviceChoice = text("auto"), ANY,
+                "'auto', 'cpu', 'gpu', 'cuda', 'vulkan', 'metal' or 'mps'; with an index 'cuda:1'";
+            NanoGpt dtype: Dtype = Value::None, ANY,
+                "'float32', 'bfloat16' or 'float16'; unwritten: what suits the device";
+            Ignored compile: bool = boolean(true), ANY,
+                "nanoGPT: torch.compile";
+
+            FitGpt eval_batch_size: Inherited = int(0), COUNT,
+                "sequences in an evaluated batch; 0: batch_size";
+            FitGpt eval_block_size: Inherited = int(0), COUNT,
+                "tokens in an evaluated sequence; 0: block_size";
+            FitGpt gelu: Gelu = text("exact"), ANY,
+                "'exact' as nanoGPT, 'tanh' as OpenAI's GPT-2";
+            FitGpt grad_checkpoint: GradCheckpoint = boolean(false), ANY,
+                "recompute activations: False: none, True: every block, 'auto': the cheapest mix that fits";
+            FitGpt memory_budget: Budget = text(""), ANY,
+                "bytes to plan for, such as '12GB' or '11.5GiB'; '': what the device has free";
+            FitGpt loss_chunk_rows: u32 = int(0), COUNT,
+                "rows of logits at a time; 0: chosen from the shapes";
+            FitGpt vocab_size: u32 = int(0), COUNT,
+                "tokens in the vocabulary; 0: the data's, else 50304";
+            FitGpt seed: u64 = int(1337), NUMBER,
+                "start of every random number";
+            FitGpt threads: u32 = int(0), COUNT,
+                "threads of the CPU; 0: all";
+
+            Sampling start: String = text("\n"), ANY,
+                "the prompt, or 'FILE:' and the path of one";
+            Sampling num_samples: u32 = int(10), SIZE,
+                "texts to generate";
+            Sampling max_new_tokens: u32 = int(500), SIZE,
+                "tokens to generate in each text";
+            Sampling temperature: f64 = float(0.8), NOT_NEGATIVE,
+                "0: the likeliest token; below 1: likelier ones, above 1: rarer ones";
+            Sampling top_k: u32 = int(200), COUNT,
+                "draw among so many likeliest tokens; 0: among all";
+            Sampling top_p: f64 = float(1.0), SHARE,
+                "draw among the likeliest tokens of this share of the probability";
+        }
+    };
+}
+pub(super) use key_table;
+
+macro_rules! keys {
+    ($($group:ident $name:ident: $type:ident = $default:expr, $range:expr, $help:literal;)*) => {
+        /// Every key: nanoGPT's in the order of its `train.py`, then ours, then sampling's.
+        pub static KEYS: &[Key] = &[$(
+            Key {
+                name: stringify!($name),
+                group: Group::$group,
+                kind: <$type as Setting>::KIND,
+                default: $default,
+                range: $range,
+                help: $help,
+            },
+        )*];
+    };
+}
+key_table!(keys);
+
+impl Key {
+    /// The key of that name.
+    pub fn find(name: &str) -> Option<&'static Self> {
+        KEYS.iter().find(|key| key.name == name)
+    }
+
+    /// The key that is spelled most like `name`, where one is near enough to be meant.
+    pub fn nearest(name: &str) -> Option<&'static Self> {
+        const LONGEST: usize = 64; // no key is half as long
+        let name: Vec<char> = name.chars().take(LONGEST + 1).map(folded).collect();
+        if name.len() > LONGEST {
+            return None;
+        }
+        let near = KEYS.iter().map(|key| (distance(&name, key.name), key));
+        let (distance, key) = near.min_by_key(|(distance, _)| *distance)?;
+        (distance <= (name.len() / 3).max(1)).then_some(key)
+    }
+
+    /// Whether nanoGPT's `train.py` has it.
+    pub fn is_nanogpt(&self) -> bool {
+        matches!(self.group, Group::NanoGpt | Group::Ignored)
+    }
+}
+
+/// `--Batch-Size` means `batch_size`.
+fn folded(c: char) -> char {
+    if c == '-' { '_' } else { c.to_ascii_lowercase() }
+}
+
+/// Letters to insert, drop, change or swap with their neighbour to get from one to the other.
+fn distance(from: &[char], to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut rows = vec![(0..=to.len()).collect::<Vec<_>>()];
+    for i in 1..=from.len() {
+        let mut row = vec![i];
+        for j in 1..=to.len() {
+            let change = usize::from(from[i - 1] != to[j - 1]);
+            let mut best =
+                (rows[i - 1][j] + 1).min(row[j - 1] + 1).min(rows[i - 1][j - 1] + change);
+            if i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[from.len()][to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_holds_the_33_keys_of_nanogpt_and_no_name_twice() {
+        assert_eq!(KEYS.iter().filter(|key| key.is_nanogpt()).count(), 33);
+        for (index, key) in KEYS.iter().enumerate() {
+            assert!(KEYS[..index].iter().all(|other| other.name != key.name), "{}", key.name);
+            assert!(!key.help.is_empty() && !key.help.contains('\n'));
+        }
+    }
+
+    #[test]
+    fn every_default_is_in_its_range() {
+        for key in KEYS {
+            assert!(key.range.holds(&key.default), "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn a_misspelled_key_finds_the_one_that_was_meant() {
+        let table = [
+            ("batchsize", Some("batch_size")),
+            ("Batch-Size", Some("batch_size")),
+            ("lr", None),
+            ("learning_rat", Some("learning_rate")),
+            ("n_haed", Some("n_head")),
+            ("max_iter", Some("max_iters")),
+            ("grad_checkpointing", Some("grad_checkpoint")),
+            ("frobnicate", None),
+            ("", None),
+        ];
+        for (written, meant) in table {
+            assert_eq!(Key::nearest(written).map(|key| key.name), meant, "{written}");
+        }
+        assert_eq!(Key::nearest(&"x".repeat(100_000)), None);
+    }
+}

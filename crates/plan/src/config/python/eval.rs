@@ -1,0 +1,348 @@
+//! The value of an expression, by Python's arithmetic in 64 bits.
+
+use std::cmp::Ordering;
+
+use super::{
+    Facts, Reason, Refusal, TEXT_LIMIT,
+    syntax::{Expr, Function, Link, Node},
+};
+use crate::config::value::{Value, float_repr};
+
+/// What an expression can see.
+pub(in crate::config) struct Scope<'a> {
+    /// The value of a name.
+    pub(in crate::config) names: &'a dyn Fn(&str) -> Option<Value>,
+    /// What the machine says; overrides of the command line see none.
+    pub(in crate::config) facts: Option<&'a Facts>,
+}
+
+impl Expr {
+    /// The value, or why there is none.
+    pub(in crate::config) fn evaluate(&self, scope: &Scope<'_>) -> Result<Value, Refusal> {
+        let refuse = |reason| Refusal { spot: self.spot, reason };
+        match &self.node {
+            Node::Value(value) => Ok(value.clone()),
+            Node::Name(name) => (scope.names)(name)
+                .ok_or_else(|| refuse(Reason::UnknownName { name: name.clone() })),
+            Node::Sign { sign, of } => signed(sign, &of.evaluate(scope)?).map_err(refuse),
+            Node::Not(of) => Ok((!is_true(&of.evaluate(scope)?)).into()),
+            Node::Chain { first, rest } => {
+                let mut value = first.evaluate(scope)?;
+                for Link { spot, op, right } in rest {
+                    let right = right.evaluate(scope)?;
+                    value = binary(op, &value, &right)
+                        .map_err(|reason| Refusal { spot: *spot, reason })?;
+                }
+                Ok(value)
+            }
+            Node::Power { base, exponent } => {
+                power(&base.evaluate(scope)?, &exponent.evaluate(scope)?).map_err(refuse)
+            }
+            Node::Compare { first, rest } => {
+                let mut left = first.evaluate(scope)?;
+                for Link { spot, op, right } in rest {
+                    let right = right.evaluate(scope)?;
+                    let holds = compare(op, &left, &right)
+                        .map_err(|reason| Refusal { spot: *spot, reason })?;
+                    if !holds {
+                        return Ok(false.into());
+                    }
+                    left = right;
+                }
+                Ok(true.into())
+            }
+            Node::All(parts) => first_that(parts, scope, |value| !is_true(value)),
+            Node::Any(parts) => first_that(parts, scope, is_true),
+            Node::If { then, condition, otherwise } => {
+                let branch = if is_true(&condition.evaluate(scope)?) { then } else { otherwise };
+                branch.evaluate(scope)
+            }
+            Node::Call { function, arguments } => {
+                let values: Vec<Value> =
+                    arguments.iter().map(|a| a.evaluate(scope)).collect::<Result<_, _>>()?;
+                call(*function, &values, scope.facts).map_err(refuse)
+            }
+        }
+    }
+}
+
+/// `and` and `or` give the value that decided, the last if none did before.
+fn first_that(
+    parts: &[Expr],
+    scope: &Scope<'_>,
+    decides: impl Fn(&Value) -> bool,
+) -> Result<Value, Refusal> {
+    let mut value = Value::None;
+    for part in parts {
+        value = part.evaluate(scope)?;
+        if decides(&value) {
+            break;
+        }
+    }
+    Ok(value)
+}
+
+fn is_true(value: &Value) -> bool {
+    match value {
+        Value::None => false,
+        Value::Bool(value) => *value,
+        Value::Int(value) => *value != 0,
+        Value::Float(value) => *value != 0.0,
+        Value::Str(value) => !value.is_empty(),
+    }
+}
+
+/// Two numbers, as Python joins them: `True` counts as 1, an int beside a float becomes one.
+enum Pair {
+    Ints(i64, i64),
+    Floats(f64, f64),
+}
+
+fn pair(left: &Value, right: &Value) -> Option<Pair> {
+    match (whole(left), whole(right)) {
+        (Some(left), Some(right)) => Some(Pair::Ints(left, right)),
+        _ => Some(Pair::Floats(real(left)?, real(right)?)),
+    }
+}
+
+fn whole(value: &Value) -> Option<i64> {
+    match value {
+        Value::Bool(value) => Some((*value).into()),
+        Value::Int(value) => Some(*value),
+        _ => None,
+    }
+}
+
+fn real(value: &Value) -> Option<f64> {
+    match value {
+        Value::Float(value) => Some(*value),
+        other => whole(other).map(|value| value as f64),
+    }
+}
+
+fn signed(sign: &'static str, value: &Value) -> Result<Value, Reason> {
+    let is_minus = sign == "-";
+    match (whole(value), value) {
+        (Some(value), _) if is_minus => value.checked_neg().map(Value::Int).ok_or(Reason::Overflow),
+        (Some(value), _) => Ok(value.into()),
+        (None, Value::Float(value)) => Ok(if is_minus { -value } else { *value }.into()),
+        (None, other) => Err(Reason::Argument { function: sign, given: other.noun().to_owned() }),
+    }
+}
+
+fn binary(op: &'static str, left: &Value, right: &Value) -> Result<Value, Reason> {
+    if let ("+", Value::Str(left), Value::Str(right)) = (op, left, right) {
+        if left.len() + right.len() > TEXT_LIMIT {
+            return Err(Reason::TextTooLong { limit: TEXT_LIMIT });
+        }
+        return Ok(format!("{left}{right}").into());
+    }
+    let operands = || Reason::Operands { operator: op, left: left.noun(), right: right.noun() };
+    let pair = pair(left, right).ok_or_else(operands)?;
+    let is_by_zero = match pair {
+        Pair::Ints(_, right) => right == 0,
+        Pair::Floats(_, right) => right == 0.0,
+    };
+    if is_by_zero && matches!(op, "/" | "//" | "%") {
+        return Err(Reason::DivisionByZero);
+    }
+    match (op, pair) {
+        ("/", Pair::Ints(left, right)) => Ok((left as f64 / right as f64).into()),
+        (_, Pair::Ints(left, right)) => match op {
+            "+" => left.checked_add(right),
+            "-" => left.checked_sub(right),
+            "*" => left.checked_mul(right),
+            "//" => floor_div(left, right),
+            "%" => floor_div(left, right).map(|q| left.wrapping_sub(q.wrapping_mul(right))),
+            _ => return Err(operands()),
+        }
+        .map(Value::Int)
+        .ok_or(Reason::Overflow),
+        (_, Pair::Floats(left, right)) => Ok(match op {
+            "+" => left + right,
+            "-" => left - right,
+            "*" => left * right,
+            "/" => left / right,
+            "//" => (left / right).floor(),
+            "%" => floor_rem(left, right),
+            _ => return Err(operands()),
+        }
+        .into()),
+    }
+}
+
+/// Rounds towards minus infinity, as Python does. `None` for `i64::MIN // -1`.
+fn floor_div(left: i64, right: i64) -> Option<i64> {
+    let quotient = left.checked_div(right)?;
+    let is_inexact = left.checked_rem(right)? != 0;
+    Some(if is_inexact && (left < 0) != (right < 0) { quotient - 1 } else { quotient })
+}
+
+/// The remainder with the divisor's sign.
+fn floor_rem(left: f64, right: f64) -> f64 {
+    let remainder = left % right;
+    if remainder != 0.0 && (remainder < 0.0) != (right < 0.0) {
+        remainder + right
+    } else {
+        remainder
+    }
+}
+
+fn power(base: &Value, exponent: &Value) -> Result<Value, Reason> {
+    let operands =
+        || Reason::Operands { operator: "**", left: base.noun(), right: exponent.noun() };
+    let (base, exponent) = match pair(base, exponent).ok_or_else(operands)? {
+        Pair::Ints(base, exponent) if exponent >= 0 => {
+            // Only these three have a power past 63 that fits.
+            let exponent = match base {
+                0 | 1 => exponent.min(1),
+                -1 => exponent % 2,
+                _ => exponent,
+            };
+            let exponent = u32::try_from(exponent).map_err(|_| Reason::Overflow)?;
+            return base.checked_pow(exponent).map(Value::Int).ok_or(Reason::Overflow);
+        }
+        Pair::Ints(base, exponent) => (base as f64, exponent as f64),
+        Pair::Floats(base, exponent) => (base, exponent),
+    };
+    if base == 0.0 && exponent < 0.0 {
+        return Err(Reason::DivisionByZero);
+    }
+    if base < 0.0 && base.is_finite() && exponent.is_finite() && exponent.fract() != 0.0 {
+        let given = "a negative base and a fraction".to_owned();
+        return Err(Reason::Argument { function: "**", given });
+    }
+    let result = base.powf(exponent);
+    if result.is_infinite() && base.is_finite() && exponent.is_finite() {
+        return Err(Reason::Overflow);
+    }
+    Ok(result.into())
+}
+
+fn compare(op: &'static str, left: &Value, right: &Value) -> Result<bool, Reason> {
+    let order = match (left, right) {
+        (Value::Str(left), Value::Str(right)) => Some(left.cmp(right)),
+        _ => match pair(left, right) {
+            Some(Pair::Ints(left, right)) => Some(left.cmp(&right)),
+            Some(Pair::Floats(left, right)) => left.partial_cmp(&right),
+            None => {
+                // Unlike kinds are unequal, and have no order.
+                let is_equal = *left == Value::None && *right == Value::None;
+                return match op {
+                    "==" => Ok(is_equal),
+                    "!=" => Ok(!is_equal),
+                    operator => {
+                        let (left, right) = (left.noun(), right.noun());
+                        Err(Reason::Operands { operator, left, right })
+                    }
+                };
+            }
+        },
+    };
+    Ok(match op {
+        "==" => order == Some(Ordering::Equal),
+        "!=" => order != Some(Ordering::Equal),
+        "<" => order == Some(Ordering::Less),
+        ">" => order == Some(Ordering::Greater),
+        "<=" => matches!(order, Some(Ordering::Less | Ordering::Equal)),
+        _ => matches!(order, Some(Ordering::Greater | Ordering::Equal)),
+    })
+}
+
+fn call(function: Function, values: &[Value], facts: Option<&Facts>) -> Result<Value, Reason> {
+    let given = || Reason::Argument {
+        function: function.path(),
+        given: match values {
+            [] => "nothing".to_owned(),
+            [only] => only.noun().to_owned(),
+            several => format!("these {} values", several.len()),
+        },
+    };
+    match (function, values) {
+        (Function::Int, [value]) => to_int(value)?.ok_or_else(given).map(Value::Int),
+        (Function::Float, [value]) => to_float(value).ok_or_else(given).map(Value::Float),
+        (Function::Str, [value]) => Ok(match value {
+            Value::Str(_) => value.clone(),
+            Value::Float(value) => float_repr(*value).into(),
+            other => other.to_string().into(),
+        }),
+        (Function::Abs, [value]) => match (whole(value), real(value)) {
+            (Some(value), _) => value.checked_abs().map(Value::Int).ok_or(Reason::Overflow),
+            (None, Some(value)) => Ok(value.abs().into()),
+            (None, None) => Err(given()),
+        },
+        (Function::Min, [first, rest @ ..]) if !rest.is_empty() => extreme("<", first, rest),
+        (Function::Max, [first, rest @ ..]) if !rest.is_empty() => extreme(">", first, rest),
+        (Function::Round, [value]) => match (whole(value), real(value)) {
+            (Some(value), _) => Ok(value.into()),
+            (None, Some(value)) => float_to_int(value.round_ties_even()).map(Value::Int),
+            (None, None) => Err(given()),
+        },
+        (Function::Round, [value, Value::Int(digits)]) => {
+            // Rust prints the exact decimal value rounded to even, which is Python's rule.
+            let digits = usize::try_from(*digits).ok().filter(|d| *d <= 400).ok_or_else(given)?;
+            match (whole(value), real(value)) {
+                (Some(value), _) => Ok(value.into()),
+                (None, Some(value)) => {
+                    let rounded = format!("{value:.digits$}").parse();
+                    rounded.map(Value::Float).map_err(|_| given())
+                }
+                (None, None) => Err(given()),
+            }
+        }
+        (Function::Time, []) => facts.map(|f| f.now_seconds.into()).ok_or_else(on_command_line),
+        (Function::CudaIsAvailable, []) => {
+            facts.map(|f| f.cuda_is_available.into()).ok_or_else(on_command_line)
+        }
+        (Function::Bf16IsSupported, []) => {
+            facts.map(|f| f.bf16_is_supported.into()).ok_or_else(on_command_line)
+        }
+        _ => Err(given()),
+    }
+}
+
+fn on_command_line() -> Reason {
+    Reason::Unsupported { what: "asking the machine outside a file".to_owned() }
+}
+
+fn extreme(op: &'static str, first: &Value, rest: &[Value]) -> Result<Value, Reason> {
+    let mut best = first;
+    for value in rest {
+        if compare(op, value, best)? {
+            best = value;
+        }
+    }
+    Ok(best.clone())
+}
+
+/// `None` where Python raises for the value; an error where it leaves 64 bits.
+fn to_int(value: &Value) -> Result<Option<i64>, Reason> {
+    match value {
+        Value::Float(value) if value.is_finite() => float_to_int(value.trunc()).map(Some),
+        Value::Str(text) => Ok(without_underscores(text).and_then(|text| text.parse().ok())),
+        other => Ok(whole(other)),
+    }
+}
+
+fn to_float(value: &Value) -> Option<f64> {
+    match value {
+        Value::Str(text) => without_underscores(text)?.parse().ok(),
+        other => real(other),
+    }
+}
+
+/// A number's text with the underscores that stand between digits removed.
+fn without_underscores(text: &str) -> Option<String> {
+    let text = text.trim();
+    let bytes = text.as_bytes();
+    let is_digit = |i: Option<usize>| i.and_then(|i| bytes.get(i)).is_some_and(u8::is_ascii_digit);
+    let stands_well = |(i, b): (usize, &u8)| {
+        *b != b'_' || (is_digit(i.checked_sub(1)) && is_digit(i.checked_add(1)))
+    };
+    bytes.iter().enumerate().all(stands_well).then(|| text.replace('_', ""))
+}
+
+fn float_to_int(value: f64) -> Result<i64, Reason> {
+    const LIMIT: f64 = 9_223_372_036_854_775_808.0; // 2^63
+    if (-LIMIT..LIMIT).contains(&value) { Ok(value as i64) } else { Err(Reason::Overflow) }
+}

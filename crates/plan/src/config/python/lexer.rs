@@ -1,0 +1,263 @@
+//! Text to tokens: Python's rules for lines, numbers and strings.
+
+use super::{Reason, Refusal, Spot, string};
+use crate::config::error::excerpt;
+
+/// One token and where it starts.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Token {
+    pub(super) spot: Spot,
+    pub(super) what: What,
+}
+
+/// What a token is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum What {
+    Name(String),
+    Int(i64),
+    Float(f64),
+    Str(String),
+    Op(&'static str),
+    /// The end of a logical line, or a semicolon.
+    Newline,
+    End,
+}
+
+impl What {
+    /// The token as an error quotes it.
+    pub(super) fn shown(&self) -> String {
+        match self {
+            Self::Name(name) => excerpt(name),
+            Self::Int(value) => value.to_string(),
+            Self::Float(value) => value.to_string(),
+            Self::Str(text) => excerpt(&format!("'{text}'")),
+            Self::Op(op) => (*op).to_owned(),
+            Self::Newline => "end of line".to_owned(),
+            Self::End => "end of file".to_owned(),
+        }
+    }
+}
+
+/// Longest first, so that `**=` is not read as `*` `*=`. Holds operators that the parser
+/// refuses too: it can say what it saw.
+const OPERATORS: [&str; 45] = [
+    "**=", "//=", ">>=", "<<=", "...", "**", "//", "==", "!=", "<=", ">=", "+=", "-=", "*=", "/=",
+    "%=", "&=", "|=", "^=", "@=", "->", ":=", ">>", "<<", "+", "-", "*", "/", "%", "=", "<", ">",
+    "(", ")", "[", "]", "{", "}", ",", ":", ".", "&", "|", "^", "~",
+];
+
+/// The tokens of `text` up to its end or the first fault, and the fault. What the parser
+/// refuses before the fault comes first: the body of an `if` is indented because of the `if`.
+pub(super) fn tokens(text: &str) -> (Vec<Token>, Option<Refusal>) {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut lexer = Lexer { cursor: Cursor::new(text), tokens: Vec::new(), brackets: 0 };
+    let fault = lexer.run().err();
+    if let Some(Refusal { spot, .. }) = fault {
+        lexer.tokens.push(Token { spot, what: What::End });
+    }
+    (lexer.tokens, fault)
+}
+
+/// A position in the text, which knows its line and column.
+#[derive(Clone, Copy)]
+pub(super) struct Cursor<'a> {
+    rest: &'a str,
+    spot: Spot,
+}
+
+impl<'a> Cursor<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { rest: text, spot: Spot { line: 1, column: 1 } }
+    }
+
+    pub(super) fn rest(&self) -> &'a str {
+        self.rest
+    }
+
+    pub(super) fn spot(&self) -> Spot {
+        self.spot
+    }
+
+    pub(super) fn peek(&self) -> Option<char> {
+        self.rest.chars().next()
+    }
+
+    /// The next character; `\r\n` and a lone `\r` read as `\n`, as Python's do.
+    pub(super) fn next(&mut self) -> Option<char> {
+        let c = self.peek()?;
+        self.rest = &self.rest[c.len_utf8()..];
+        if c == '\r' {
+            self.rest = self.rest.strip_prefix('\n').unwrap_or(self.rest);
+        }
+        if c == '\n' || c == '\r' {
+            self.spot.line = self.spot.line.saturating_add(1);
+            self.spot.column = 1;
+            return Some('\n');
+        }
+        self.spot.column = self.spot.column.saturating_add(1);
+        Some(c)
+    }
+
+    fn take_while(&mut self, belongs: impl Fn(char) -> bool) -> &'a str {
+        let start = self.rest;
+        while self.peek().is_some_and(&belongs) {
+            self.next();
+        }
+        &start[..start.len() - self.rest.len()]
+    }
+}
+
+struct Lexer<'a> {
+    cursor: Cursor<'a>,
+    tokens: Vec<Token>,
+    brackets: u32, // open ones; inside them a line's end means nothing
+}
+
+impl Lexer<'_> {
+    fn run(&mut self) -> Result<(), Refusal> {
+        while let Some(c) = self.cursor.peek() {
+            let spot = self.cursor.spot();
+            match c {
+                '\n' | '\r' => {
+                    self.cursor.next();
+                    if self.brackets == 0 {
+                        self.end_line(spot);
+                    }
+                }
+                ' ' | '\t' | '\u{c}' => {
+                    self.cursor.next();
+                }
+                '#' => {
+                    self.cursor.take_while(|c| c != '\n' && c != '\r');
+                }
+                ';' => {
+                    self.cursor.next();
+                    self.end_line(spot);
+                }
+                '\\' => self.continue_line(spot)?,
+                '\'' | '"' => self.string("", spot)?,
+                '0'..='9' => self.number(spot)?,
+                '.' if self.cursor.rest().as_bytes().get(1).is_some_and(u8::is_ascii_digit) => {
+                    self.number(spot)?;
+                }
+                c if c.is_alphabetic() || c == '_' => self.name(spot)?,
+                _ => self.operator(spot)?,
+            }
+        }
+        let spot = self.cursor.spot();
+        self.end_line(spot);
+        self.push(spot, What::End)
+    }
+
+    /// Empty lines leave no token.
+    fn end_line(&mut self, spot: Spot) {
+        if self.tokens.last().is_some_and(|token| token.what != What::Newline) {
+            self.tokens.push(Token { spot, what: What::Newline });
+        }
+    }
+
+    fn push(&mut self, spot: Spot, what: What) -> Result<(), Refusal> {
+        let starts_line = self.tokens.last().is_none_or(|token| token.spot.line != spot.line);
+        let in_statement = self.tokens.last().is_some_and(|token| token.what != What::Newline);
+        if starts_line && !in_statement && spot.column > 1 && what != What::End {
+            return Err(Refusal { spot, reason: Reason::Indented });
+        }
+        self.tokens.push(Token { spot, what });
+        Ok(())
+    }
+
+    fn continue_line(&mut self, spot: Spot) -> Result<(), Refusal> {
+        self.cursor.next();
+        match self.cursor.next() {
+            Some('\n') => Ok(()),
+            Some(c) => Err(expected("a line's end after `\\`", c.to_string(), spot)),
+            None => Err(expected("a line after `\\`", "end of file".to_owned(), spot)),
+        }
+    }
+
+    fn name(&mut self, spot: Spot) -> Result<(), Refusal> {
+        let name = self.cursor.take_while(|c| c.is_alphanumeric() || c == '_');
+        let is_prefix = name.len() <= 2 && matches!(self.cursor.peek(), Some('\'' | '"'));
+        if is_prefix { self.string(name, spot) } else { self.push(spot, What::Name(name.into())) }
+    }
+
+    fn string(&mut self, prefix: &str, spot: Spot) -> Result<(), Refusal> {
+        let text = string::read(&mut self.cursor, prefix, spot)?;
+        self.push(spot, What::Str(text))
+    }
+
+    fn number(&mut self, spot: Spot) -> Result<(), Refusal> {
+        // Everything that could belong to a number, then one decision: `12abc` and `1__0`
+        // are refused whole. A sign belongs to it only after an exponent's `e`.
+        let start = self.cursor.rest();
+        let is_radix = ["0x", "0X", "0o", "0O", "0b", "0B"].iter().any(|r| start.starts_with(r));
+        let mut last = ' ';
+        while let Some(c) = self.cursor.peek() {
+            let is_sign = !is_radix && matches!(last, 'e' | 'E') && matches!(c, '+' | '-');
+            if !(c.is_alphanumeric() || c == '_' || (c == '.' && !is_radix) || is_sign) {
+                break;
+            }
+            last = c;
+            self.cursor.next();
+        }
+        let literal = &start[..start.len() - self.cursor.rest().len()];
+        let what = number(literal).map_err(|reason| Refusal { spot, reason })?;
+        self.push(spot, what)
+    }
+
+    fn operator(&mut self, spot: Spot) -> Result<(), Refusal> {
+        let rest = self.cursor.rest();
+        let Some(op) = OPERATORS.into_iter().find(|op| rest.starts_with(op)) else {
+            let found = rest.chars().take(1).collect();
+            return Err(expected("an expression", found, spot));
+        };
+        for _ in 0..op.len() {
+            self.cursor.next();
+        }
+        match op {
+            "(" | "[" | "{" => self.brackets = self.brackets.saturating_add(1),
+            ")" | "]" | "}" => self.brackets = self.brackets.saturating_sub(1),
+            _ => {}
+        }
+        self.push(spot, What::Op(op))
+    }
+}
+
+fn expected(expected: &'static str, found: String, spot: Spot) -> Refusal {
+    Refusal { spot, reason: Reason::Expected { expected, found } }
+}
+
+/// A number's literal, whole.
+fn number(literal: &str) -> Result<What, Reason> {
+    let bad = || Reason::BadNumber { literal: excerpt(literal) };
+    let bytes = literal.as_bytes();
+    // An underscore stands between two digits (or after `0x`).
+    let digits_around = |i: usize| {
+        let next = bytes.get(i + 1).is_some_and(u8::is_ascii_hexdigit);
+        next && i > 0 && bytes[i - 1].is_ascii_alphanumeric()
+    };
+    if bytes.iter().enumerate().any(|(i, &b)| b == b'_' && !digits_around(i)) {
+        return Err(bad());
+    }
+    let plain = literal.replace('_', "").to_ascii_lowercase();
+    for (prefix, radix) in [("0x", 16), ("0o", 8), ("0b", 2)] {
+        if let Some(digits) = plain.strip_prefix(prefix) {
+            if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
+                return Err(bad());
+            }
+            return i64::from_str_radix(digits, radix).map(What::Int).map_err(|_| Reason::Overflow);
+        }
+    }
+    if plain.bytes().all(|b| b.is_ascii_digit()) {
+        let is_octal_of_old = plain.starts_with('0') && plain.bytes().any(|b| b != b'0');
+        if is_octal_of_old {
+            return Err(bad());
+        }
+        return plain.parse().map(What::Int).map_err(|_| Reason::Overflow);
+    }
+    // Rust's floats are Python's but for the words `inf` and `nan`, which are names there.
+    if !plain.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'+' | b'-')) {
+        return Err(bad());
+    }
+    plain.parse().map(What::Float).map_err(|_| bad())
+}

@@ -1,0 +1,431 @@
+//! Tokens to assignments and expressions, by recursive descent of bounded depth.
+
+use super::{
+    DEPTH_LIMIT, Reason, Refusal, Spot, TEXT_LIMIT,
+    lexer::{Token, What, tokens},
+    syntax::{Assignment, Expr, Function, Link, Node},
+};
+use crate::config::value::Value;
+
+/// Words that cannot be names. `True`, `False` and `None` are values.
+const KEYWORDS: [&str; 35] = [
+    "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue",
+    "def", "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import",
+    "in", "is", "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while",
+    "with", "yield",
+];
+
+/// Keywords that open or continue an expression rather than a statement.
+const WORDS_OF_EXPRESSIONS: [&str; 5] = ["True", "False", "None", "not", "lambda"];
+
+/// Every assignment of a file, in order. Imports and bare strings are read over.
+pub(in crate::config) fn parse_file(text: &str) -> Result<Vec<Assignment>, Refusal> {
+    parse(text, |parser| {
+        let mut assignments = Vec::new();
+        while *parser.peek() != What::End {
+            assignments.extend(parser.statement()?);
+        }
+        Ok(assignments)
+    })
+}
+
+/// A text that is one expression.
+pub(in crate::config) fn parse_expression(text: &str) -> Result<Expr, Refusal> {
+    parse(text, |parser| {
+        let value = parser.expression()?;
+        parser.end_of_line()?;
+        match parser.peek() {
+            What::End => Ok(value),
+            _ => Err(parser.expected("one expression")),
+        }
+    })
+}
+
+/// The first thing that is wrong, be it with a token or with their order.
+fn parse<T>(
+    text: &str,
+    read: impl FnOnce(&mut Parser) -> Result<T, Refusal>,
+) -> Result<T, Refusal> {
+    let (tokens, fault) = tokens(text);
+    let parsed = read(&mut Parser::new(tokens));
+    match (parsed, fault) {
+        (Err(refusal), Some(fault)) if refusal.spot < fault.spot => Err(refusal),
+        (_, Some(fault)) => Err(fault),
+        (parsed, None) => parsed,
+    }
+}
+
+struct Parser {
+    tokens: std::vec::IntoIter<Token>,
+    depth: u32,
+    last: Spot,
+}
+
+impl Parser {
+    fn new(tokens: Vec<Token>) -> Self {
+        Self { tokens: tokens.into_iter(), depth: 0, last: Spot { line: 1, column: 1 } }
+    }
+
+    fn peek(&self) -> &What {
+        self.tokens.as_slice().first().map_or(&What::End, |token| &token.what)
+    }
+
+    fn peek_second(&self) -> &What {
+        self.tokens.as_slice().get(1).map_or(&What::End, |token| &token.what)
+    }
+
+    fn spot(&self) -> Spot {
+        self.tokens.as_slice().first().map_or(self.last, |token| token.spot)
+    }
+
+    fn next(&mut self) -> What {
+        match self.tokens.next() {
+            Some(token) => {
+                self.last = token.spot;
+                token.what
+            }
+            None => What::End,
+        }
+    }
+
+    /// Takes the operator if it is one of `wanted`.
+    fn take_op(&mut self, wanted: &[&'static str]) -> Option<(&'static str, Spot)> {
+        let What::Op(op) = *self.peek() else { return None };
+        let spot = self.spot();
+        wanted.contains(&op).then(|| {
+            self.next();
+            (op, spot)
+        })
+    }
+
+    fn take_word(&mut self, word: &str) -> bool {
+        let is_there = matches!(self.peek(), What::Name(name) if name == word);
+        if is_there {
+            self.next();
+        }
+        is_there
+    }
+
+    fn expected(&self, expected: &'static str) -> Refusal {
+        let found = self.peek().shown();
+        Refusal { spot: self.spot(), reason: Reason::Expected { expected, found } }
+    }
+
+    fn unsupported(&self, what: impl Into<String>) -> Refusal {
+        Refusal { spot: self.spot(), reason: Reason::Unsupported { what: what.into() } }
+    }
+
+    /// One level deeper, if the limit allows.
+    fn nested<T>(
+        &mut self,
+        parse: impl FnOnce(&mut Self) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        if self.depth == DEPTH_LIMIT {
+            let reason = Reason::TooDeep { limit: DEPTH_LIMIT };
+            return Err(Refusal { spot: self.spot(), reason });
+        }
+        self.depth += 1;
+        let parsed = parse(self);
+        self.depth -= 1;
+        parsed
+    }
+
+    fn statement(&mut self) -> Result<Option<Assignment>, Refusal> {
+        let spot = self.spot();
+        if let What::Name(name) = self.peek() {
+            match name.as_str() {
+                "import" | "from" => {
+                    while !matches!(self.peek(), What::Newline | What::End) {
+                        self.next();
+                    }
+                    self.end_of_line()?;
+                    return Ok(None);
+                }
+                word if WORDS_OF_EXPRESSIONS.contains(&word) => {}
+                word if KEYWORDS.contains(&word) => {
+                    return Err(self.unsupported(format!("a statement with `{word}`")));
+                }
+                _ => match self.peek_second() {
+                    What::Op("=") => return self.assignment().map(Some),
+                    What::Op(op) if augmented(op).is_some() => {
+                        return self.augmented_assignment().map(Some);
+                    }
+                    What::Op(":") => return Err(self.unsupported("an annotation")),
+                    What::Op(",") => return Err(self.unsupported("an assignment to a tuple")),
+                    _ => {}
+                },
+            }
+        }
+        let value = self.expression()?;
+        self.end_of_line()?;
+        if let Node::Value(Value::Str(_)) = value.node {
+            return Ok(None); // a docstring
+        }
+        let what = "an expression that is not assigned".to_owned();
+        Err(Refusal { spot, reason: Reason::Unsupported { what } })
+    }
+
+    fn assignment(&mut self) -> Result<Assignment, Refusal> {
+        let mut targets = Vec::new();
+        while let (What::Name(name), What::Op("=")) = (self.peek(), self.peek_second()) {
+            if KEYWORDS.contains(&name.as_str()) {
+                return Err(self.expected("a name before `=`"));
+            }
+            targets.push((name.clone(), self.spot()));
+            self.next();
+            self.next();
+        }
+        let value = self.expression()?;
+        self.end_of_line()?;
+        Ok(Assignment { targets, value })
+    }
+
+    fn augmented_assignment(&mut self) -> Result<Assignment, Refusal> {
+        let spot = self.spot();
+        let (What::Name(name), What::Op(op)) = (self.next(), self.next()) else {
+            return Err(self.expected("a name and an operator"));
+        };
+        let Some(op) = augmented(op) else { return Err(self.expected("an operator")) };
+        let first = Box::new(Expr { spot, node: Node::Name(name.clone()) });
+        let right = self.expression()?;
+        self.end_of_line()?;
+        let node = if op == "**" {
+            Node::Power { base: first, exponent: Box::new(right) }
+        } else {
+            Node::Chain { first, rest: vec![Link { spot, op, right }] }
+        };
+        Ok(Assignment { targets: vec![(name, spot)], value: Expr { spot, node } })
+    }
+
+    /// What an expression's end looks like, and a good reason where it does not.
+    fn end_of_line(&mut self) -> Result<(), Refusal> {
+        match self.peek() {
+            What::Newline => {
+                self.next();
+                Ok(())
+            }
+            What::End => Ok(()),
+            What::Op(",") => Err(self.unsupported("a tuple")),
+            What::Op(".") => Err(self.unsupported("an attribute")),
+            What::Op("[") => Err(self.unsupported("an index")),
+            What::Op("(") => Err(self.unsupported("a call")),
+            What::Op(op @ ("&" | "|" | "^" | ">>" | "<<")) => {
+                Err(self.unsupported(format!("the operator `{op}`")))
+            }
+            What::Name(word) if word == "in" || word == "is" => {
+                Err(self.unsupported(format!("the operator `{word}`")))
+            }
+            What::Name(word) if word == "for" => Err(self.unsupported("a comprehension")),
+            _ => Err(self.expected("the end of the line")),
+        }
+    }
+
+    /// `a if c else b`, the loosest of all.
+    fn expression(&mut self) -> Result<Expr, Refusal> {
+        self.nested(|p| {
+            let then = p.any()?;
+            let spot = p.spot();
+            if !p.take_word("if") {
+                return Ok(then);
+            }
+            let condition = Box::new(p.any()?);
+            if !p.take_word("else") {
+                return Err(p.expected("`else`"));
+            }
+            let otherwise = Box::new(p.expression()?);
+            Ok(Expr { spot, node: Node::If { then: Box::new(then), condition, otherwise } })
+        })
+    }
+
+    fn any(&mut self) -> Result<Expr, Refusal> {
+        let first = self.all()?;
+        let spot = first.spot;
+        let mut parts = vec![first];
+        while self.take_word("or") {
+            parts.push(self.all()?);
+        }
+        Ok(one_or(parts, spot, Node::Any))
+    }
+
+    fn all(&mut self) -> Result<Expr, Refusal> {
+        let first = self.negation()?;
+        let spot = first.spot;
+        let mut parts = vec![first];
+        while self.take_word("and") {
+            parts.push(self.negation()?);
+        }
+        Ok(one_or(parts, spot, Node::All))
+    }
+
+    fn negation(&mut self) -> Result<Expr, Refusal> {
+        let spot = self.spot();
+        if self.take_word("not") {
+            let of = Box::new(self.nested(Self::negation)?);
+            return Ok(Expr { spot, node: Node::Not(of) });
+        }
+        let first = self.sum()?;
+        let rest = self.links(&["==", "!=", "<=", ">=", "<", ">"], Self::sum)?;
+        if rest.is_empty() {
+            return Ok(first);
+        }
+        Ok(Expr { spot, node: Node::Compare { first: Box::new(first), rest } })
+    }
+
+    fn sum(&mut self) -> Result<Expr, Refusal> {
+        self.chain(&["+", "-"], Self::product)
+    }
+
+    fn product(&mut self) -> Result<Expr, Refusal> {
+        self.chain(&["*", "/", "//", "%"], Self::signed)
+    }
+
+    fn chain(
+        &mut self,
+        ops: &[&'static str],
+        part: fn(&mut Self) -> Result<Expr, Refusal>,
+    ) -> Result<Expr, Refusal> {
+        let spot = self.spot();
+        let first = part(self)?;
+        let rest = self.links(ops, part)?;
+        if rest.is_empty() {
+            return Ok(first);
+        }
+        Ok(Expr { spot, node: Node::Chain { first: Box::new(first), rest } })
+    }
+
+    fn links(
+        &mut self,
+        ops: &[&'static str],
+        part: fn(&mut Self) -> Result<Expr, Refusal>,
+    ) -> Result<Vec<Link>, Refusal> {
+        let mut links = Vec::new();
+        while let Some((op, spot)) = self.take_op(ops) {
+            links.push(Link { spot, op, right: part(self)? });
+        }
+        Ok(links)
+    }
+
+    /// A sign binds looser than `**` on its right: `-2 ** 2` is -4.
+    fn signed(&mut self) -> Result<Expr, Refusal> {
+        if let Some((sign, spot)) = self.take_op(&["-", "+"]) {
+            let of = Box::new(self.nested(Self::signed)?);
+            return Ok(Expr { spot, node: Node::Sign { sign, of } });
+        }
+        let base = self.atom()?;
+        let Some((_, spot)) = self.take_op(&["**"]) else { return Ok(base) };
+        let exponent = Box::new(self.nested(Self::signed)?);
+        Ok(Expr { spot, node: Node::Power { base: Box::new(base), exponent } })
+    }
+
+    fn atom(&mut self) -> Result<Expr, Refusal> {
+        let spot = self.spot();
+        let node = match self.peek() {
+            What::Int(value) => Node::Value(Value::Int(*value)),
+            What::Float(value) => Node::Value(Value::Float(*value)),
+            What::Str(_) => return self.strings(spot),
+            What::Name(name) => match name.as_str() {
+                "True" => Node::Value(Value::Bool(true)),
+                "False" => Node::Value(Value::Bool(false)),
+                "None" => Node::Value(Value::None),
+                "lambda" => return Err(self.unsupported("a lambda")),
+                word if KEYWORDS.contains(&word) => return Err(self.expected("a value")),
+                _ => return self.name_or_call(spot),
+            },
+            What::Op("(") => return self.parenthesised(),
+            What::Op("[") => return Err(self.unsupported("a list")),
+            What::Op("{") => return Err(self.unsupported("a dict or a set")),
+            What::Op(op @ ("~" | "...")) => return Err(self.unsupported(format!("`{op}`"))),
+            _ => return Err(self.expected("a value")),
+        };
+        self.next();
+        Ok(Expr { spot, node })
+    }
+
+    fn parenthesised(&mut self) -> Result<Expr, Refusal> {
+        self.next();
+        if *self.peek() == What::Op(")") {
+            return Err(self.unsupported("a tuple"));
+        }
+        let inner = self.expression()?;
+        if self.take_op(&[")"]).is_none() {
+            // A line's end inside parentheses never reaches here: what `end_of_line` names
+            // (a tuple, a comprehension) is what can stand here too.
+            self.end_of_line()?;
+            return Err(self.expected("`)`"));
+        }
+        Ok(inner)
+    }
+
+    /// Strings side by side are one string.
+    fn strings(&mut self, spot: Spot) -> Result<Expr, Refusal> {
+        let mut text = String::new();
+        while let What::Str(part) = self.peek() {
+            text.push_str(part);
+            self.next();
+            if text.len() > TEXT_LIMIT {
+                return Err(Refusal { spot, reason: Reason::TextTooLong { limit: TEXT_LIMIT } });
+            }
+        }
+        Ok(Expr { spot, node: Node::Value(text.into()) })
+    }
+
+    fn name_or_call(&mut self, spot: Spot) -> Result<Expr, Refusal> {
+        let mut path = String::new();
+        loop {
+            let What::Name(name) = self.next() else { return Err(self.expected("a name")) };
+            path.push_str(&name);
+            if self.take_op(&["."]).is_none() {
+                break;
+            }
+            path.push('.');
+            if !matches!(self.peek(), What::Name(_)) {
+                return Err(self.expected("a name after `.`"));
+            }
+        }
+        let refuse = |what| Err(Refusal { spot, reason: Reason::Unsupported { what } });
+        if self.take_op(&["("]).is_none() {
+            return if path.contains('.') {
+                refuse(format!("the attribute `{path}`"))
+            } else {
+                Ok(Expr { spot, node: Node::Name(path) })
+            };
+        }
+        let Some(function) = Function::ALL.into_iter().find(|f| f.path() == path) else {
+            return refuse(format!("the call `{path}(…)`"));
+        };
+        let arguments = self.arguments()?;
+        Ok(Expr { spot, node: Node::Call { function, arguments } })
+    }
+
+    fn arguments(&mut self) -> Result<Vec<Expr>, Refusal> {
+        let mut arguments = Vec::new();
+        while self.take_op(&[")"]).is_none() {
+            arguments.push(self.expression()?);
+            if *self.peek() == What::Op("=") {
+                return Err(self.unsupported("an argument by name"));
+            }
+            if self.take_op(&[","]).is_none() && *self.peek() != What::Op(")") {
+                self.end_of_line()?;
+                return Err(self.expected("`)`"));
+            }
+        }
+        Ok(arguments)
+    }
+}
+
+/// The operator inside `+=` and its like.
+fn augmented(op: &str) -> Option<&'static str> {
+    ["+", "-", "*", "/", "//", "%", "**"]
+        .into_iter()
+        .find(|plain| op.strip_suffix('=') == Some(plain))
+}
+
+fn one_or(mut parts: Vec<Expr>, spot: Spot, join: fn(Vec<Expr>) -> Node) -> Expr {
+    match parts.pop() {
+        Some(only) if parts.is_empty() => only,
+        last => {
+            parts.extend(last);
+            Expr { spot, node: join(parts) }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! String literals: quotes, prefixes and escapes.
+
+use super::{Reason, Refusal, Spot, TEXT_LIMIT, lexer::Cursor};
+
+/// Reads the literal whose first quote stands at `cursor`; `prefix` came before it.
+pub(super) fn read(cursor: &mut Cursor<'_>, prefix: &str, spot: Spot) -> Result<String, Refusal> {
+    let refuse = |reason| Refusal { spot, reason };
+    let unsupported = |what: &str| refuse(Reason::Unsupported { what: what.to_owned() });
+    let lower = prefix.to_ascii_lowercase();
+    let (is_raw, is_format) = match lower.as_str() {
+        "" | "u" => (false, false),
+        "r" => (true, false),
+        "f" => (false, true),
+        "rf" | "fr" => (true, true),
+        "b" | "br" | "rb" => return Err(unsupported("a bytes literal")),
+        _ => return Err(unsupported("a string with this prefix")),
+    };
+    let Some(quote) = cursor.next() else { return Err(refuse(Reason::UnterminatedString)) };
+    let is_triple = cursor.rest().starts_with([quote; 2].iter().collect::<String>().as_str());
+    if is_triple {
+        cursor.next();
+        cursor.next();
+    }
+
+    let mut text = String::new();
+    loop {
+        if text.len() > TEXT_LIMIT {
+            return Err(refuse(Reason::TextTooLong { limit: TEXT_LIMIT }));
+        }
+        let here = cursor.spot();
+        let Some(c) = cursor.next() else { return Err(refuse(Reason::UnterminatedString)) };
+        match c {
+            c if c == quote => {
+                if !is_triple {
+                    return Ok(text);
+                }
+                if cursor.rest().starts_with([quote; 2].iter().collect::<String>().as_str()) {
+                    cursor.next();
+                    cursor.next();
+                    return Ok(text);
+                }
+                text.push(c);
+            }
+            '\n' if !is_triple => return Err(refuse(Reason::UnterminatedString)),
+            // A raw string keeps its backslashes, and one still hides a quote.
+            '\\' if is_raw => {
+                text.push('\\');
+                text.extend(cursor.next());
+            }
+            '\\' => escape(cursor, &mut text).map_err(|reason| Refusal { spot: here, reason })?,
+            '{' | '}' if is_format => {
+                if cursor.peek() != Some(c) {
+                    return Err(unsupported("an f-string with placeholders"));
+                }
+                cursor.next();
+                text.push(c);
+            }
+            c => text.push(c),
+        }
+    }
+}
+
+/// What follows a backslash.
+fn escape(cursor: &mut Cursor<'_>, text: &mut String) -> Result<(), Reason> {
+    let Some(c) = cursor.next() else { return Err(Reason::UnterminatedString) };
+    let plain = match c {
+        '\n' => return Ok(()), // a joined line
+        '\\' | '\'' | '"' => c,
+        'a' => '\u{7}',
+        'b' => '\u{8}',
+        'f' => '\u{c}',
+        'n' => '\n',
+        'r' => '\r',
+        't' => '\t',
+        'v' => '\u{b}',
+        'x' => code_point(cursor, 2)?,
+        'u' => code_point(cursor, 4)?,
+        'U' => code_point(cursor, 8)?,
+        'N' => return Err(Reason::Unsupported { what: "a character by name".to_owned() }),
+        '0'..='7' => octal(cursor, c),
+        other => {
+            // Python keeps the backslash of an escape that it does not know.
+            text.push('\\');
+            other
+        }
+    };
+    text.push(plain);
+    Ok(())
+}
+
+fn code_point(cursor: &mut Cursor<'_>, digits: u32) -> Result<char, Reason> {
+    let mut code = 0_u32;
+    for _ in 0..digits {
+        let digit = cursor.peek().and_then(|c| c.to_digit(16)).ok_or(Reason::BadEscape)?;
+        cursor.next();
+        code = code << 4 | digit; // at most eight digits: fits
+    }
+    char::from_u32(code).ok_or(Reason::BadEscape)
+}
+
+/// Up to three digits; `\777` is below the first surrogate, so every code is a character.
+fn octal(cursor: &mut Cursor<'_>, first: char) -> char {
+    let mut code = first.to_digit(8).unwrap_or(0);
+    for _ in 0..2 {
+        let Some(digit) = cursor.peek().and_then(|c| c.to_digit(8)) else { break };
+        cursor.next();
+        code = code * 8 + digit;
+    }
+    char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER)
+}

@@ -1,0 +1,143 @@
+//! The tree of a config file: assignments of expressions.
+//!
+//! Operators of one level form one flat chain, so a tree is only as deep as the text's
+//! nesting, which is bounded: evaluating and dropping it cannot exhaust the stack.
+
+use super::Spot;
+use crate::config::value::Value;
+
+/// One `name = expression`, or `first = second = expression`.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::config) struct Assignment {
+    /// In the order of the text.
+    pub(in crate::config) targets: Vec<(String, Spot)>,
+    /// For `name += expression`, this holds `name + expression`.
+    pub(in crate::config) value: Expr,
+}
+
+/// An expression and where its operator or first token stands.
+#[derive(Clone, Debug, PartialEq)]
+pub(in crate::config) struct Expr {
+    pub(super) spot: Spot,
+    pub(super) node: Node,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Node {
+    Value(Value),
+    Name(String),
+    Sign {
+        sign: &'static str,
+        of: Box<Expr>,
+    },
+    Not(Box<Expr>),
+    /// Left to right: `first op value op value`. Sums and products.
+    Chain {
+        first: Box<Expr>,
+        rest: Vec<Link>,
+    },
+    Power {
+        base: Box<Expr>,
+        exponent: Box<Expr>,
+    },
+    /// Each neighbouring pair: `a < b < c`.
+    Compare {
+        first: Box<Expr>,
+        rest: Vec<Link>,
+    },
+    All(Vec<Expr>),
+    Any(Vec<Expr>),
+    If {
+        then: Box<Expr>,
+        condition: Box<Expr>,
+        otherwise: Box<Expr>,
+    },
+    Call {
+        function: Function,
+        arguments: Vec<Expr>,
+    },
+}
+
+/// An operator and what stands on its right.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Link {
+    pub(super) spot: Spot,
+    pub(super) op: &'static str,
+    pub(super) right: Expr,
+}
+
+/// Every function that is known here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Function {
+    Int,
+    Float,
+    Str,
+    Min,
+    Max,
+    Round,
+    Abs,
+    Time,
+    CudaIsAvailable,
+    Bf16IsSupported,
+}
+
+impl Function {
+    pub(super) const ALL: [Self; 10] = [
+        Self::Int,
+        Self::Float,
+        Self::Str,
+        Self::Min,
+        Self::Max,
+        Self::Round,
+        Self::Abs,
+        Self::Time,
+        Self::CudaIsAvailable,
+        Self::Bf16IsSupported,
+    ];
+
+    pub(super) fn path(self) -> &'static str {
+        match self {
+            Self::Int => "int",
+            Self::Float => "float",
+            Self::Str => "str",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Round => "round",
+            Self::Abs => "abs",
+            Self::Time => "time.time",
+            Self::CudaIsAvailable => "torch.cuda.is_available",
+            Self::Bf16IsSupported => "torch.cuda.is_bf16_supported",
+        }
+    }
+}
+
+impl Expr {
+    /// Calls `visit` with every name that is read, in branches not taken too.
+    pub(in crate::config) fn for_each_name<'a>(&'a self, visit: &mut impl FnMut(&'a str)) {
+        match &self.node {
+            Node::Value(_) => {}
+            Node::Name(name) => visit(name),
+            Node::Sign { of, .. } | Node::Not(of) => of.for_each_name(visit),
+            Node::Chain { first, rest } | Node::Compare { first, rest } => {
+                first.for_each_name(visit);
+                for link in rest {
+                    link.right.for_each_name(visit);
+                }
+            }
+            Node::Power { base, exponent } => {
+                base.for_each_name(visit);
+                exponent.for_each_name(visit);
+            }
+            Node::All(parts) | Node::Any(parts) | Node::Call { arguments: parts, .. } => {
+                for part in parts {
+                    part.for_each_name(visit);
+                }
+            }
+            Node::If { then, condition, otherwise } => {
+                for part in [then, condition, otherwise] {
+                    part.for_each_name(visit);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! What a run uses: every key set, every rule holding.
+
+use serde::{Serialize, Serializer};
+
+use super::{
+    choice::{DeviceChoice, Gelu, GradCheckpoint, InitFrom, Precision},
+    error::ConfigError,
+    keys::{Group, KEYS, Key, key_table},
+    rules,
+    setting::{Budget, Dtype, Inherited, Setting, typed},
+    value::Value,
+    written::Written,
+};
+
+/// How a key is handed out: text borrowed, numbers by value, and what 0 takes over from
+/// another key not here but in a method that resolves it.
+macro_rules! getter {
+    (String $name:ident $help:literal) => {
+        #[doc = $help]
+        pub fn $name(&self) -> &str {
+            &self.$name
+        }
+    };
+    (InitFrom $name:ident $help:literal) => {
+        #[doc = $help]
+        pub fn $name(&self) -> &InitFrom {
+            &self.$name
+        }
+    };
+    (Inherited $name:ident $help:literal) => {};
+    ($type:ident $name:ident $help:literal) => {
+        #[doc = $help]
+        pub fn $name(&self) -> $type {
+            self.$name
+        }
+    };
+}
+
+macro_rules! config {
+    ($($group:ident $name:ident: $type:ident = $default:expr, $range:expr, $help:literal;)*) => {
+        /// A config in which every key has a value and every rule holds. Made by
+        /// [`Written::resolve`], and by nothing else.
+        ///
+        /// Serialises as a flat map with nanoGPT's names and types.
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct Config {
+            $($name: $type,)*
+        }
+
+        #[expect(clippy::doc_markdown, reason = "the table's help is written for a terminal")]
+        impl Config {
+            $(getter! { $type $name $help })*
+
+            /// Every key and its value, in the order of [`KEYS`].
+            pub fn pairs(&self) -> Vec<(&'static str, Value)> {
+                vec![$((stringify!($name), Setting::write(&self.$name)),)*]
+            }
+
+            fn from_written(written: &Written) -> Result<Self, ConfigError> {
+                let mut keys = KEYS.iter();
+                Ok(Self { $($name: next(&mut keys, written)?,)* })
+            }
+        }
+    };
+}
+key_table!(config);
+
+/// The table's rows make the struct's fields, so their order is one.
+fn next<T: Setting>(
+    keys: &mut impl Iterator<Item = &'static Key>,
+    written: &Written,
+) -> Result<T, ConfigError> {
+    let key = keys.next().expect("a field has a row in the table");
+    let (value, place) = written.value_of(key);
+    typed(key, value, &place)
+}
+
+impl Written {
+    /// Fills the gaps with the defaults and checks the rules.
+    pub fn resolve(&self) -> Result<Config, ConfigError> {
+        let config = Config::from_written(self)?;
+        rules::check(&config, self)?;
+        Ok(config)
+    }
+}
+
+/// What one step learns from, however it is split into micro-batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct EffectiveBatch {
+    /// `batch_size` × `gradient_accumulation_steps`.
+    pub sequences: u64,
+    /// Sequences × `block_size`.
+    pub tokens: u64,
+}
+
+impl Config {
+    /// What one step learns from.
+    pub fn effective_batch(&self) -> EffectiveBatch {
+        let sequences = u64::from(self.batch_size) * u64::from(self.gradient_accumulation_steps);
+        // `rules::check` has seen this product.
+        EffectiveBatch { sequences, tokens: sequences * u64::from(self.block_size) }
+    }
+
+    /// Sequences in an evaluated batch.
+    pub fn eval_batch_size(&self) -> u32 {
+        if self.eval_batch_size == 0 { self.batch_size } else { self.eval_batch_size }
+    }
+
+    /// Tokens in an evaluated sequence.
+    pub fn eval_block_size(&self) -> u32 {
+        if self.eval_block_size == 0 { self.block_size } else { self.eval_block_size }
+    }
+
+    /// The `dtype` that was written, or what suits the device.
+    pub fn precision_or(&self, default: Precision) -> Precision {
+        self.dtype.unwrap_or(default)
+    }
+
+    /// The same config with some keys changed, checked again. `source` names the change in
+    /// errors.
+    ///
+    /// An `eval_batch_size` of 0 follows a changed `batch_size`: who means to keep the
+    /// evaluation writes it down.
+    pub fn with<'a>(
+        &self,
+        source: &str,
+        changes: impl IntoIterator<Item = (&'a str, Value)>,
+    ) -> Result<Self, ConfigError> {
+        let mut written = Written::from_pairs("config", self.pairs())?;
+        written.merge(Written::from_pairs(source, changes)?);
+        written.resolve()
+    }
+
+    /// A config file that reads back as `self`, with the types that nanoGPT insists on.
+    ///
+    /// nanoGPT's keys all stand there, so that it runs the same training; but `device` and
+    /// `dtype` only where one was chosen, because nanoGPT has no 'auto'. Ours and sampling's
+    /// stand there where they differ from their defaults.
+    pub fn to_python(&self) -> String {
+        let mut text = String::new();
+        let mut group = None;
+        for (key, (_, value)) in KEYS.iter().zip(self.pairs()) {
+            let is_default = value == key.default;
+            if is_default && (!key.is_nanogpt() || matches!(key.name, "device" | "dtype")) {
+                continue;
+            }
+            if !key.is_nanogpt() && group != Some(key.group) {
+                text.push_str(match key.group {
+                    Group::Sampling => "\n# sampling\n",
+                    _ => "\n# keys of FitGPT that nanoGPT does not have\n",
+                });
+                group = Some(key.group);
+            }
+            text.extend([key.name, " = ", &value.to_string(), "\n"]);
+        }
+        text
+    }
+}
+
+impl Default for Config {
+    /// nanoGPT's defaults.
+    fn default() -> Self {
+        Written::new().resolve().expect("the defaults hold the rules")
+    }
+}
+
+impl Serialize for Config {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.pairs())
+    }
+}

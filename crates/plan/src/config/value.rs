@@ -1,0 +1,254 @@
+//! A value as Python writes it: `None`, `False`, `12`, `6e-05`, `'out'`.
+//!
+//! Config files, overrides, checkpoints and JSON all speak in these five; what a key makes
+//! of one is the key's business.
+
+use std::{borrow::Cow, fmt};
+
+use serde::{
+    Deserialize, Deserializer, Serialize, Serializer,
+    de::{Error, Visitor},
+};
+
+/// One value of a config, before any key has looked at it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Value {
+    /// `None`: nothing was chosen.
+    None,
+    /// `True` or `False`.
+    Bool(bool),
+    /// A whole number. Python's are unbounded; ours are refused past 64 bits.
+    Int(i64),
+    /// A number with a fraction or an exponent.
+    Float(f64),
+    /// A string. Borrowed where it comes from the table of keys.
+    Str(Cow<'static, str>),
+}
+
+impl Value {
+    /// What an error calls a value of this kind.
+    pub(super) fn noun(&self) -> &'static str {
+        match self {
+            Self::None => "None",
+            Self::Bool(_) => "a bool",
+            Self::Int(_) => "an int",
+            Self::Float(_) => "a float",
+            Self::Str(_) => "a string",
+        }
+    }
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+impl From<i64> for Value {
+    fn from(value: i64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<u32> for Value {
+    fn from(value: u32) -> Self {
+        Self::Int(value.into())
+    }
+}
+
+impl From<f64> for Value {
+    fn from(value: f64) -> Self {
+        Self::Float(value)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(value: &str) -> Self {
+        Self::Str(Cow::Owned(value.to_owned()))
+    }
+}
+
+impl From<String> for Value {
+    fn from(value: String) -> Self {
+        Self::Str(Cow::Owned(value))
+    }
+}
+
+impl fmt::Display for Value {
+    /// As Python's `repr` writes it, so that a printed config can be read again.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None => f.write_str("None"),
+            Self::Bool(true) => f.write_str("True"),
+            Self::Bool(false) => f.write_str("False"),
+            Self::Int(value) => write!(f, "{value}"),
+            Self::Float(value) => f.write_str(&float_repr(*value)),
+            Self::Str(value) => f.write_str(&str_repr(value)),
+        }
+    }
+}
+
+/// Python's `repr` of a float: the shortest digits that read back the same, in scientific
+/// form below 1e-4 and from 1e16 on, with at least two digits in the exponent.
+pub(super) fn float_repr(value: f64) -> String {
+    if !value.is_finite() {
+        return if value.is_nan() {
+            "nan".to_owned()
+        } else if value > 0.0 {
+            "inf".to_owned()
+        } else {
+            "-inf".to_owned()
+        };
+    }
+    let shortest = format!("{value:e}"); // `-1.25e-7`: Rust's digits are the shortest too
+    let Some((digits, exponent)) = shortest.split_once('e') else { return shortest };
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    if (-4..16).contains(&exponent) {
+        format!("{value:?}")
+    } else {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        format!("{digits}e{sign}{:02}", exponent.unsigned_abs())
+    }
+}
+
+/// Python's `repr` of a string, but for exotic unprintable characters, which stay as they are.
+fn str_repr(value: &str) -> String {
+    let quote = if value.contains('\'') && !value.contains('"') { '"' } else { '\'' };
+    let mut text = String::with_capacity(value.len() + 2);
+    text.push(quote);
+    for c in value.chars() {
+        match c {
+            '\n' => text.push_str("\\n"),
+            '\r' => text.push_str("\\r"),
+            '\t' => text.push_str("\\t"),
+            '\\' => text.push_str("\\\\"),
+            c if c == quote => text.extend(['\\', c]),
+            c if u32::from(c) < 0x20 || (0x7f..0xa0).contains(&u32::from(c)) => {
+                text.extend(format!("\\x{:02x}", u32::from(c)).chars());
+            }
+            c => text.push(c),
+        }
+    }
+    text.push(quote);
+    text
+}
+
+impl Serialize for Value {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::None => serializer.serialize_none(),
+            Self::Bool(value) => serializer.serialize_bool(*value),
+            Self::Int(value) => serializer.serialize_i64(*value),
+            Self::Float(value) => serializer.serialize_f64(*value),
+            Self::Str(value) => serializer.serialize_str(value),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AnyValue;
+
+        impl Visitor<'_> for AnyValue {
+            type Value = Value;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("null, a bool, a number or a string")
+            }
+
+            fn visit_unit<E: Error>(self) -> Result<Value, E> {
+                Ok(Value::None)
+            }
+
+            fn visit_none<E: Error>(self) -> Result<Value, E> {
+                Ok(Value::None)
+            }
+
+            fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+                Ok(value.into())
+            }
+
+            fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+                Ok(value.into())
+            }
+
+            fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
+                i64::try_from(value).map(Value::Int).map_err(|_| E::custom("leaves 64 bits"))
+            }
+
+            fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+                Ok(value.into())
+            }
+
+            fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+                Ok(value.into())
+            }
+        }
+
+        deserializer.deserialize_any(AnyValue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::de::{IntoDeserializer, value::Error as DeError};
+
+    use super::*;
+
+    #[test]
+    fn floats_print_as_python_prints_them() {
+        // Each right side is what CPython's `repr` gives.
+        let table = [
+            (6e-4, "0.0006"),
+            (6e-5, "6e-05"),
+            (1e-4, "0.0001"),
+            (1.25e-7, "1.25e-07"),
+            (1.0, "1.0"),
+            (0.1 + 0.2, "0.30000000000000004"),
+            (1e15, "1000000000000000.0"),
+            (1e16, "1e+16"),
+            (-1e100, "-1e+100"),
+            (0.0, "0.0"),
+            (f64::INFINITY, "inf"),
+        ];
+        for (value, printed) in table {
+            assert_eq!(Value::Float(value).to_string(), printed);
+        }
+    }
+
+    #[test]
+    fn strings_print_as_python_prints_them() {
+        let table = [
+            ("out", "'out'"),
+            ("\n", r"'\n'"),
+            ("it's", "\"it's\""),
+            ("it's \"x\"", r#"'it\'s "x"'"#),
+            ("C:\\x", r"'C:\\x'"),
+            ("\u{7}é", r"'\x07é'"),
+        ];
+        for (value, printed) in table {
+            assert_eq!(Value::from(value).to_string(), printed);
+        }
+    }
+
+    #[test]
+    fn values_keep_their_type_through_serde() {
+        struct Shown(Value);
+        impl fmt::Display for Shown {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.serialize(f)
+            }
+        }
+        assert_eq!(Shown(Value::Int(12)).to_string(), "12");
+        assert_eq!(Shown(Value::Bool(true)).to_string(), "true");
+        assert_eq!(Shown(Value::from("out")).to_string(), "out");
+
+        let read = |d: Result<Value, DeError>| d.unwrap();
+        assert_eq!(read(Value::deserialize(12_u64.into_deserializer())), Value::Int(12));
+        assert_eq!(read(Value::deserialize(1.0_f64.into_deserializer())), Value::Float(1.0));
+        assert_eq!(read(Value::deserialize("x".into_deserializer())), Value::from("x"));
+        assert_eq!(read(Value::deserialize(().into_deserializer())), Value::None);
+        let too_large: Result<_, DeError> = Value::deserialize(u64::MAX.into_deserializer());
+        assert!(too_large.is_err());
+    }
+}

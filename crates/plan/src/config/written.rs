@@ -1,0 +1,252 @@
+//! What was written: files, overrides and pairs, each value with its place. Later wins.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use super::{
+    error::{ConfigError, Place, excerpt},
+    keys::{Group, KEYS, Key, Kind},
+    python::{self, Facts, Reason, Refusal, Scope, Spot},
+    setting::of_kind,
+    value::Value,
+};
+
+/// What somebody wrote. Nothing derived, and nothing checked but the kind of each value;
+/// [`resolve`](Self::resolve) fills the gaps and holds the rules.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Written {
+    entries: BTreeMap<&'static str, Entry>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Entry {
+    value: Value,
+    place: Place,
+    order: usize, // later writes have larger ones
+}
+
+impl Written {
+    /// Nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Reads a config file in nanoGPT's Python. On an error nothing of it is kept.
+    ///
+    /// As in nanoGPT, an expression sees the keys as written so far and else their defaults.
+    /// A name that is no key is fine where a later expression of the file uses it.
+    pub fn read_python(
+        &mut self,
+        source: &str,
+        text: &str,
+        facts: &Facts,
+    ) -> Result<(), ConfigError> {
+        let place = |spot: Spot| Place {
+            source: source.to_owned(),
+            line: Some(spot.line),
+            column: Some(spot.column),
+        };
+        let refused = |Refusal { spot, reason }| ConfigError::Python { place: place(spot), reason };
+        let assignments = python::parse_file(text).map_err(refused)?;
+
+        let mut last_use: BTreeMap<&str, usize> = BTreeMap::new();
+        for (index, assignment) in assignments.iter().enumerate() {
+            assignment.value.for_each_name(&mut |name| {
+                // `x = x + 1` alone gives `x` no use.
+                if assignment.targets.iter().all(|(target, _)| target != name) {
+                    last_use.insert(name, index);
+                }
+            });
+        }
+
+        let mut locals: BTreeMap<&str, (Value, Spot)> = BTreeMap::new();
+        for (index, assignment) in assignments.iter().enumerate() {
+            let names = |name: &str| match locals.get(name) {
+                Some((value, _)) => Some(value.clone()),
+                None => self.visible(name, facts),
+            };
+            let scope = Scope { names: &names, facts: Some(facts) };
+            let value = assignment.value.evaluate(&scope).map_err(refused)?;
+            for (name, spot) in &assignment.targets {
+                let is_used = last_use.get(name.as_str()).is_some_and(|last| *last > index);
+                if Key::find(name).is_none() && !is_used && !locals.contains_key(name.as_str()) {
+                    return Err(unknown_key(name, place(*spot)));
+                }
+                locals.insert(name, (value.clone(), *spot));
+            }
+        }
+
+        let mut locals: Vec<_> = locals.into_iter().collect();
+        locals.sort_by_key(|(_, (_, spot))| *spot);
+        let mut read = Self::new();
+        for (name, (value, spot)) in locals {
+            if Key::find(name).is_some() {
+                read.write(name, value, place(spot))?;
+            }
+        }
+        self.merge(read);
+        Ok(())
+    }
+
+    /// An override of the command line, `--key=text`.
+    ///
+    /// A number may be an expression (`5*8`, `1e-3`, `max_iters // 10`), a bool is `True`,
+    /// `true`, `1` or its opposite, a string needs no quotes and loses them where it has them.
+    pub fn set(&mut self, key: &str, text: &str) -> Result<(), ConfigError> {
+        let place = Place::command_line();
+        let Some(found) = Key::find(key) else { return Err(unknown_key(key, place)) };
+        let value = match found.kind {
+            Kind::Bool => boolean(text.trim()),
+            Kind::Int | Kind::Float => self.number(text)?,
+            Kind::BoolOr(_) => {
+                boolean(text.trim()).or_else(|| Some(self.unquoted(text.trim()).into()))
+            }
+            Kind::ChoiceOrNone(_) if text.trim() == "None" => Some(Value::None),
+            Kind::Text => Some(self.unquoted(text).into()),
+            Kind::Choice(_) | Kind::ChoiceOrNone(_) | Kind::Device(_) | Kind::Size => {
+                Some(self.unquoted(text.trim()).into())
+            }
+        };
+        match value {
+            Some(value) => self.write(found.name, value, place),
+            None => Err(wrong_kind(found, text, place)),
+        }
+    }
+
+    /// One value that is in hand already.
+    pub fn write(&mut self, key: &str, value: Value, place: Place) -> Result<(), ConfigError> {
+        let Some(key) = Key::find(key) else { return Err(unknown_key(key, place)) };
+        let shown = value.to_string();
+        let Some(value) = of_kind(key.kind, value) else {
+            return Err(wrong_kind(key, &shown, place));
+        };
+        let order = self.next_order();
+        self.entries.insert(key.name, Entry { value, place, order });
+        Ok(())
+    }
+
+    /// The pairs of a map, such as a checkpoint's `config`. `source` names them in errors.
+    pub fn from_pairs<K: AsRef<str>>(
+        source: &str,
+        pairs: impl IntoIterator<Item = (K, Value)>,
+    ) -> Result<Self, ConfigError> {
+        let mut written = Self::new();
+        for (key, value) in pairs {
+            written.write(key.as_ref(), value, Place::of(source))?;
+        }
+        Ok(written)
+    }
+
+    /// Takes over all of `later`, which wins.
+    pub fn merge(&mut self, later: Self) {
+        let first = self.next_order();
+        let later = later.entries.into_iter();
+        self.entries.extend(later.map(|(key, entry)| {
+            let order = first + entry.order;
+            (key, Entry { order, ..entry })
+        }));
+    }
+
+    /// The value that was written for a key.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.entries.get(key).map(|entry| &entry.value)
+    }
+
+    /// Where a key's value was written.
+    pub fn place_of(&self, key: &str) -> Option<&Place> {
+        self.entries.get(key).map(|entry| &entry.place)
+    }
+
+    /// Everything that was written, in the order of the table of keys.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static Key, &Value, &Place)> {
+        KEYS.iter().filter_map(|key| {
+            self.entries.get(key.name).map(|entry| (key, &entry.value, &entry.place))
+        })
+    }
+
+    /// Keys that were given a value other than their default and have no effect here.
+    pub fn ignored(&self) -> Vec<&'static str> {
+        self.iter()
+            .filter(|(key, value, _)| key.group == Group::Ignored && key.default != **value)
+            .map(|(key, _, _)| key.name)
+            .collect()
+    }
+
+    /// Where the last written of these keys stands.
+    pub(super) fn last_place(&self, keys: &[&str]) -> Place {
+        let entries = keys.iter().filter_map(|key| self.entries.get(key));
+        let last = entries.max_by_key(|entry| entry.order);
+        last.map_or_else(Place::default_value, |entry| entry.place.clone())
+    }
+
+    fn next_order(&self) -> usize {
+        self.entries.values().map(|entry| entry.order + 1).max().unwrap_or(0)
+    }
+
+    /// The written value or the default, and its place.
+    pub(super) fn value_of(&self, key: &'static Key) -> (&Value, Cow<'_, Place>) {
+        match self.entries.get(key.name) {
+            Some(entry) => (&entry.value, Cow::Borrowed(&entry.place)),
+            None => (&key.default, Cow::Owned(Place::default_value())),
+        }
+    }
+
+    /// A key as a file's expressions see it.
+    fn visible(&self, name: &str, facts: &Facts) -> Option<Value> {
+        match self.value_of(Key::find(name)?).0 {
+            // nanoGPT's own default asks the machine.
+            Value::None if name == "dtype" => {
+                let has_bf16 = facts.cuda_is_available && facts.bf16_is_supported;
+                Some(if has_bf16 { "bfloat16" } else { "float16" }.into())
+            }
+            value => Some(value.clone()),
+        }
+    }
+
+    /// `None` where the text is no expression of what is known; an error where it is one
+    /// and has no value.
+    fn number(&self, text: &str) -> Result<Option<Value>, ConfigError> {
+        match self.expression(text) {
+            Ok(value) => Ok(Some(value)),
+            Err(reason @ (Reason::DivisionByZero | Reason::Overflow | Reason::TooDeep { .. })) => {
+                Err(ConfigError::Python { place: Place::command_line(), reason })
+            }
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// A string's text; quotes are Python's where they read as Python.
+    fn unquoted(&self, text: &str) -> String {
+        if text.starts_with(['\'', '"'])
+            && let Ok(Value::Str(inner)) = self.expression(text)
+        {
+            return inner.into_owned();
+        }
+        text.to_owned()
+    }
+
+    fn expression(&self, text: &str) -> Result<Value, Reason> {
+        let names = |name: &str| Key::find(name).map(|key| self.value_of(key).0.clone());
+        let scope = Scope { names: &names, facts: None };
+        python::parse_expression(text.trim())
+            .and_then(|parsed| parsed.evaluate(&scope))
+            .map_err(|refusal| refusal.reason)
+    }
+}
+
+fn boolean(text: &str) -> Option<Value> {
+    match text {
+        "True" | "true" | "1" => Some(true.into()),
+        "False" | "false" | "0" => Some(false.into()),
+        _ => None,
+    }
+}
+
+fn unknown_key(key: &str, place: Place) -> ConfigError {
+    let nearest = Key::nearest(key).map(|key| key.name);
+    ConfigError::UnknownKey { key: excerpt(key), nearest, place }
+}
+
+fn wrong_kind(key: &'static Key, value: &str, place: Place) -> ConfigError {
+    let value = excerpt(value);
+    ConfigError::WrongKind { key: key.name, value, expected: key.kind, place }
+}

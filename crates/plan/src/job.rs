@@ -1,0 +1,219 @@
+//! A job: what a config asks of a machine, as programs and their plan.
+//!
+//! The choices that a config leaves open and that do not change the training are made here:
+//! rows of logits at a time, sequences that an evaluation runs at a time, layers that
+//! recompute.
+
+use crate::{
+    config::{Config, GradCheckpoint, Precision},
+    memory::{PlanError, Target, VerifiedPlan, place, profile, verify},
+    model::Model,
+    program::{
+        Adam, Program,
+        gpt::{self, Recompute, Training},
+    },
+    units::{Bytes, DType},
+};
+
+/// A model with the way it is trained and sampled from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Job {
+    /// What is trained.
+    pub model: Model,
+    /// How.
+    pub training: Training,
+    /// Sequences of each split that one evaluation covers.
+    pub eval_sequences: u64,
+    /// Sequences that sampling decodes together.
+    pub samples: u64,
+}
+
+/// Where the programs of [`Job::training_programs`] stand in their plan.
+pub const TRAIN: usize = 0;
+/// The optimizer's step.
+pub const UPDATE: usize = 1;
+/// The losses of some sequences.
+pub const EVALUATE: usize = 2;
+
+/// Where the programs of [`Job::sampling_programs`] stand in their plan.
+pub const PREFILL: usize = 0;
+/// One token more.
+pub const DECODE: usize = 1;
+
+impl From<Precision> for DType {
+    fn from(precision: Precision) -> Self {
+        match precision {
+            Precision::Float32 => Self::F32,
+            Precision::Bfloat16 => Self::Bf16,
+            Precision::Float16 => Self::F16,
+        }
+    }
+}
+
+impl Job {
+    /// The job of `config` with the vocabulary its data has, on a device that stores
+    /// activations as `precision`. `room` is what the arena may take, for
+    /// `grad_checkpoint = 'auto'`.
+    pub fn new(
+        config: &Config,
+        vocab: u32,
+        precision: Precision,
+        target: &impl Target,
+        room: Bytes,
+    ) -> Self {
+        let model = Model::new(config, vocab);
+        let batch = u64::from(config.batch_size());
+        let seq = u64::from(config.block_size());
+        let eval_batch = u64::from(config.eval_batch_size());
+        let chunk_rows = match config.loss_chunk_rows() {
+            0 => gpt::default_loss_chunk_rows(vocab.into(), batch * seq),
+            rows => u64::from(rows).min(batch * seq),
+        };
+        let mut training = Training {
+            batch,
+            seq,
+            accumulation: u64::from(config.gradient_accumulation_steps()),
+            eval_batch,
+            eval_seq: u64::from(config.eval_block_size()),
+            dropout: config.dropout() as f32,
+            adam: Adam {
+                beta1: config.beta1() as f32,
+                beta2: config.beta2() as f32,
+                epsilon: 1e-8,
+                weight_decay: config.weight_decay() as f32,
+                grad_clip: config.grad_clip() as f32,
+            },
+            activations: precision.into(),
+            recompute: Recompute::default(),
+            loss_chunk_rows: chunk_rows,
+        };
+        match config.grad_checkpoint() {
+            GradCheckpoint::Off => {}
+            GradCheckpoint::Every => training.recompute.blocks = model.layers,
+            GradCheckpoint::Auto => {
+                training.recompute = cheapest_recompute(&model, &training, target, room);
+            }
+        }
+        training.eval_batch = largest_free_eval_batch(&model, &training, target);
+        Self {
+            model,
+            training,
+            eval_sequences: u64::from(config.eval_iters()) * eval_batch,
+            samples: u64::from(config.num_samples()),
+        }
+    }
+
+    /// Train, update and evaluate: [`TRAIN`], [`UPDATE`], [`EVALUATE`].
+    pub fn training_programs(&self) -> Vec<Program> {
+        vec![
+            gpt::train(&self.model, &self.training),
+            gpt::update(&self.model, &self.training),
+            gpt::evaluate(&self.model, &self.training),
+        ]
+    }
+
+    /// Prefill and decode: [`PREFILL`], [`DECODE`].
+    pub fn sampling_programs(&self) -> Vec<Program> {
+        let activations = self.training.activations;
+        vec![
+            gpt::prefill(&self.model, self.samples, activations),
+            gpt::decode(&self.model, self.samples, activations),
+        ]
+    }
+
+    /// The floating-point work of recomputation, as a share of a step without it.
+    pub fn extra_compute(&self) -> f64 {
+        let keeping = Training { recompute: Recompute::default(), ..self.training };
+        let flops = |training| gpt::train(&self.model, training).flops() as f64;
+        flops(&self.training) / flops(&keeping) - 1.0
+    }
+}
+
+/// Places and verifies. A plan of ours that does not pass its own checker is a bug, and
+/// nothing may run on it.
+pub fn plan(programs: Vec<Program>, target: &impl Target) -> Result<VerifiedPlan, PlanError> {
+    let plan = place(programs, target)?;
+    Ok(verify(plan, target).unwrap_or_else(|fault| panic!("the planner made a bad plan: {fault}")))
+}
+
+/// Most live bytes of one run.
+pub fn peak_bytes(program: &Program, target: &impl Target) -> Bytes {
+    profile(program, target).peak().map_or(Bytes::ZERO, |peak| peak.bytes)
+}
+
+/// The mix that costs least among those whose plan takes no more than `room`; where none
+/// does, the one that takes least.
+///
+/// Cheap parts are no matrix products and blocks are, so the least cost is the fewest blocks,
+/// and with those the fewest cheap layers. Both counts only ever lower the plan: each is found
+/// by halving.
+fn cheapest_recompute(
+    model: &Model,
+    training: &Training,
+    target: &impl Target,
+    room: Bytes,
+) -> Recompute {
+    let layers = model.layers;
+    let fits = |blocks, cheap| {
+        let recompute = Recompute { blocks, cheap };
+        let program = gpt::train(model, &Training { recompute, ..*training });
+        peak_bytes(&program, target) <= room
+            && place(vec![program], target).is_ok_and(|plan| plan.arena_bytes() <= room)
+    };
+    let blocks = least(layers, |blocks| fits(blocks, layers - blocks));
+    let cheap = least(layers - blocks, |cheap| fits(blocks, cheap));
+    Recompute { blocks, cheap }
+}
+
+/// The least of `0..=most` that holds, or `most`, where `holds` is once false and then true.
+fn least(most: u32, holds: impl Fn(u32) -> bool) -> u32 {
+    let (mut low, mut high) = (0, most);
+    while low < high {
+        let middle = low.midpoint(high);
+        if holds(middle) {
+            high = middle;
+        } else {
+            low = middle + 1;
+        }
+    }
+    low
+}
+
+/// The most sequences that an evaluation can run at a time without adding to the plan; a
+/// divisor of what is asked for, so that the same sequences are covered.
+fn largest_free_eval_batch(model: &Model, training: &Training, target: &impl Target) -> u64 {
+    let free = peak_bytes(&gpt::train(model, training), target)
+        .max(peak_bytes(&gpt::update(model, training), target));
+    let asked = training.eval_batch;
+    let fits = |eval_batch: &u64| {
+        let training = Training { eval_batch: *eval_batch, ..*training };
+        peak_bytes(&gpt::evaluate(model, &training), target) <= free
+    };
+    divisors(asked).into_iter().rev().find(fits).unwrap_or(1)
+}
+
+/// All divisors of `n`, least first.
+pub fn divisors(n: u64) -> Vec<u64> {
+    let mut small: Vec<_> = (1..=n.isqrt()).filter(|d| n.is_multiple_of(*d)).collect();
+    let large: Vec<_> = small.iter().rev().map(|d| n / d).filter(|d| d * d != n).collect();
+    small.extend(large);
+    small
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn divisors_come_in_order_and_once() {
+        assert_eq!(divisors(1), [1]);
+        assert_eq!(divisors(36), [1, 2, 3, 4, 6, 9, 12, 18, 36]);
+    }
+
+    #[test]
+    fn halving_finds_the_first_that_holds_or_the_last() {
+        assert_eq!(least(12, |n| n >= 5), 5);
+        assert_eq!(least(12, |_| true), 0);
+        assert_eq!(least(12, |_| false), 12);
+    }
+}

@@ -1,0 +1,188 @@
+//! Reports as data: what `plan` says, before anybody chooses words or JSON for it.
+
+use serde::{Serialize, Serializer, ser::SerializeMap};
+
+use crate::{
+    config::{Config, EffectiveBatch},
+    memory::{Target, profile},
+    program::{Class, Program},
+    units::Bytes,
+};
+
+/// The memory that a plan is judged by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Device {
+    /// As people call it.
+    pub name: String,
+    /// All that it has.
+    pub total_bytes: Bytes,
+    /// What this run may take.
+    pub usable_bytes: Bytes,
+}
+
+/// Memory beside the tensors: what cannot be planned, as `[low, high]`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Overhead {
+    /// A process of its own: a GPU's context, or a host's binary, stacks and I/O.
+    pub context_bytes: [Bytes; 2],
+    /// What libraries take for themselves.
+    pub workspace_bytes: [Bytes; 2],
+    /// What a compiler takes at the first call.
+    pub compile_bytes: [Bytes; 2],
+}
+
+impl Overhead {
+    /// The least and the most of all three together.
+    pub fn range(&self) -> [Bytes; 2] {
+        [0, 1].map(|i| self.context_bytes[i] + self.workspace_bytes[i] + self.compile_bytes[i])
+    }
+}
+
+/// Whether a plan fits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Even at the high end of the overhead.
+    Fits,
+    /// Only at the low end.
+    Tight,
+    /// No.
+    No,
+}
+
+impl Verdict {
+    /// Judges `needed` bytes with `overhead` beside them.
+    pub fn of(needed: Bytes, overhead: &Overhead, usable: Bytes) -> Self {
+        let [low, high] = overhead.range();
+        if needed + high <= usable {
+            Self::Fits
+        } else if needed + low <= usable {
+            Self::Tight
+        } else {
+            Self::No
+        }
+    }
+}
+
+/// The op at the peak.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct At {
+    /// Its name.
+    pub op: String,
+    /// Counted from the start of its program.
+    pub index: u32,
+}
+
+/// One phase: its peak, where that is, and of what it is made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Phase {
+    /// `train`, `update`, `evaluate`, `sample`.
+    pub name: &'static str,
+    /// Most live bytes.
+    pub peak_bytes: Bytes,
+    /// The op that has them.
+    pub at: At,
+    /// Those bytes by class, in the order of [`Class::ALL`].
+    #[serde(serialize_with = "by_class")]
+    pub classes: [Bytes; 7],
+}
+
+fn by_class<S: Serializer>(classes: &[Bytes; 7], serializer: S) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(Some(7))?;
+    for (class, bytes) in Class::ALL.into_iter().zip(classes) {
+        map.serialize_entry(class.name(), bytes)?;
+    }
+    map.end()
+}
+
+impl Phase {
+    /// Counts the phase that runs `programs`, one after the other.
+    pub fn of<'a>(
+        name: &'static str,
+        programs: impl IntoIterator<Item = &'a Program>,
+        target: &impl Target,
+    ) -> Self {
+        let peaks = programs.into_iter().filter_map(|program| {
+            let peak = profile(program, target).peak()?;
+            let op = program.ops()[peak.at.index()].name().to_owned();
+            let at = At { op, index: peak.at.0 };
+            Some(Self { name, peak_bytes: peak.bytes, at, classes: peak.classes })
+        });
+        // The first of several as high, as inside a program.
+        peaks.reduce(|a, b| if b.peak_bytes > a.peak_bytes { b } else { a }).expect("ops to run")
+    }
+}
+
+/// What `plan` answers.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PlanReport {
+    /// Who would run it.
+    pub engine: &'static str,
+    /// Where.
+    pub device: Device,
+    /// Whether the answer is yes.
+    pub fits: bool,
+    /// The answer in three grades.
+    pub verdict: Verdict,
+    /// Most live bytes of the run's phases; sampling is a run of its own.
+    pub peak_bytes: Bytes,
+    /// What is allocated. Other engines allocate as they go: there it is the peak.
+    pub arena_bytes: Bytes,
+    /// The phase with the peak.
+    pub peak_phase: &'static str,
+    /// Memory beside the tensors.
+    pub overhead: Overhead,
+    /// What a step learns from.
+    pub effective_batch: EffectiveBatch,
+    /// The config, resolved.
+    pub config: Config,
+    /// Every phase.
+    pub phases: Vec<Phase>,
+}
+
+impl PlanReport {
+    /// Judges `phases` on `device`. `arena` is `None` for engines that do not plan.
+    pub fn new(
+        engine: &'static str,
+        device: Device,
+        overhead: Overhead,
+        config: &Config,
+        phases: Vec<Phase>,
+        arena: Option<Bytes>,
+    ) -> Self {
+        let of_the_run = phases.iter().filter(|p| p.name != "sample");
+        let peak = of_the_run.reduce(|a, b| if b.peak_bytes > a.peak_bytes { b } else { a });
+        let (peak_bytes, peak_phase) = peak.map_or((Bytes::ZERO, ""), |p| (p.peak_bytes, p.name));
+        let arena_bytes = arena.unwrap_or(peak_bytes);
+        let verdict = Verdict::of(arena_bytes, &overhead, device.usable_bytes);
+        Self {
+            engine,
+            device,
+            fits: verdict == Verdict::Fits,
+            verdict,
+            peak_bytes,
+            arena_bytes,
+            peak_phase,
+            overhead,
+            effective_batch: config.effective_batch(),
+            config: config.clone(),
+            phases,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_between_the_ends_of_the_overhead_is_tight() {
+        let context_bytes = [Bytes::new(10), Bytes::new(30)];
+        let overhead = Overhead { context_bytes, ..Overhead::default() };
+        let judge = |needed| Verdict::of(Bytes::new(needed), &overhead, Bytes::new(100));
+        assert_eq!(judge(70), Verdict::Fits);
+        assert_eq!(judge(71), Verdict::Tight);
+        assert_eq!(judge(90), Verdict::Tight);
+        assert_eq!(judge(91), Verdict::No);
+    }
+}
