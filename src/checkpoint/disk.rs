@@ -1,0 +1,142 @@
+//! Every change that a save makes on a disk, one step a method.
+//!
+//! All of them pass through here so that a test can stop the world before any one of them.
+
+use std::{
+    fs::{self, File},
+    io::{self, Seek, SeekFrom, Write},
+    path::Path,
+};
+
+use super::{CheckpointError, Result};
+
+/// The file system, as a save changes it.
+#[derive(Debug, Default)]
+pub(super) struct Disk {
+    /// Where a test ends the world.
+    #[cfg(test)]
+    pub(super) crash: Option<std::cell::RefCell<super::tests::Crash>>,
+}
+
+impl Disk {
+    /// Makes `path` and what is above it; fine where it is there.
+    pub(super) fn create_dirs(&self, path: &Path) -> Result<()> {
+        self.step("create", path, |path| fs::create_dir_all(path))
+    }
+
+    /// Makes a new folder.
+    pub(super) fn create_dir(&self, path: &Path) -> Result<()> {
+        self.step("create", path, |path| fs::create_dir(path))
+    }
+
+    /// Makes a new file.
+    pub(super) fn create(&self, path: &Path) -> Result<File> {
+        self.step("create", path, |path| File::create_new(path))
+    }
+
+    /// Writes `bytes` at `position` of `file`, which is `path`.
+    pub(super) fn write(
+        &self,
+        file: &mut File,
+        path: &Path,
+        position: u64,
+        bytes: &[u8],
+    ) -> Result<()> {
+        #[cfg(test)]
+        self.tear(file, path, position, bytes);
+        self.step("write", path, |_| {
+            file.seek(SeekFrom::Start(position))?;
+            file.write_all(bytes)
+        })
+    }
+
+    /// Waits until the disk has the content of `file`, which is `path`.
+    pub(super) fn sync(&self, file: &File, path: &Path) -> Result<()> {
+        self.step("sync", path, |_| file.sync_all())
+    }
+
+    /// Waits until the disk has the names in the folder `path`.
+    pub(super) fn sync_dir(&self, path: &Path) -> Result<()> {
+        self.step("sync", path, sync_names)
+    }
+
+    /// Renames, over what is there.
+    pub(super) fn rename(&self, from: &Path, to: &Path) -> Result<()> {
+        self.step("rename", from, |from| fs::rename(from, to))?;
+        #[cfg(test)]
+        self.renamed(from, to);
+        Ok(())
+    }
+
+    /// Removes a folder and the files in it, one after the other.
+    pub(super) fn remove_dir(&self, path: &Path) -> Result<()> {
+        for entry in fs::read_dir(path).map_err(failed("list", path))? {
+            let file = entry.map_err(failed("list", path))?.path();
+            self.step("remove", &file, |file| fs::remove_file(file))?;
+        }
+        self.step("remove", path, |path| fs::remove_dir(path))
+    }
+
+    /// One change of the disk. A test may say that it never came to it.
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "only tests end the world"))]
+    fn step<T>(
+        &self,
+        action: &'static str,
+        path: &Path,
+        change: impl FnOnce(&Path) -> io::Result<T>,
+    ) -> Result<T> {
+        #[cfg(test)]
+        if let Some(crash) = &self.crash {
+            crash.borrow_mut().before(action, path).map_err(failed(action, path))?;
+        }
+        change(path).map_err(failed(action, path))
+    }
+}
+
+#[cfg(test)]
+impl Disk {
+    /// Where the next step is the one that never came, half of the bytes may have got there.
+    fn tear(&self, file: &mut File, path: &Path, position: u64, bytes: &[u8]) {
+        if let Some(crash) = &self.crash
+            && crash.borrow_mut().is_next(path)
+        {
+            file.seek(SeekFrom::Start(position)).unwrap();
+            file.write_all(&bytes[..bytes.len() / 2]).unwrap();
+        }
+    }
+
+    /// Tells a test where files went.
+    fn renamed(&self, from: &Path, to: &Path) {
+        if let Some(crash) = &self.crash {
+            crash.borrow_mut().renamed(from, to);
+        }
+    }
+}
+
+/// Says what could not be done, to what.
+pub(super) fn failed(
+    action: &'static str,
+    path: &Path,
+) -> impl FnOnce(io::Error) -> CheckpointError {
+    move |source| CheckpointError::Io { action, path: path.to_owned(), source }
+}
+
+/// Some file systems keep no names that could be synced and say so; their renames are as safe as
+/// they get.
+#[cfg(unix)]
+pub(crate) fn sync_names(dir: &Path) -> io::Result<()> {
+    match File::open(dir)?.sync_all() {
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) =>
+        {
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+/// Windows opens no folders; its file systems journal names by themselves.
+#[cfg(not(unix))]
+pub(crate) fn sync_names(_dir: &Path) -> io::Result<()> {
+    Ok(())
+}

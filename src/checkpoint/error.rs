@@ -1,0 +1,202 @@
+//! Why a checkpoint was not written or not read.
+
+use std::{io, path::PathBuf};
+
+use super::store::StoreError;
+
+/// Why a checkpoint was not written or not read.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    /// The operating system said no.
+    #[error("cannot {action} `{}`: {source}", path.display())]
+    Io {
+        /// A verb: `write`, `rename`.
+        action: &'static str,
+        /// What it was done to.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// Another process holds the folder's lock.
+    #[error(
+        "`{}` is in use by another run{}", dir.display(),
+        pid.map_or(String::new(), |pid| format!(", process {pid}"))
+    )]
+    InUse {
+        /// The folder.
+        dir: PathBuf,
+        /// Who holds it, where that could be read.
+        pid: Option<u32>,
+    },
+    /// The file is not there.
+    #[error("no checkpoint: there is no `{}`", path.display())]
+    Missing {
+        /// The file that was looked for.
+        path: PathBuf,
+    },
+    /// Not a safetensors file.
+    #[error("`{}` is not a safetensors file: {source}", path.display())]
+    Header {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with the header.
+        source: serde_json::Error,
+    },
+    /// The header's length is impossible.
+    #[error(
+        "`{}` is not a safetensors file: its header says {found_bytes} bytes, at most {most_bytes} are possible",
+        path.display()
+    )]
+    HeaderLength {
+        /// The file.
+        path: PathBuf,
+        /// What the first eight bytes say.
+        found_bytes: u64,
+        /// What the file leaves room for.
+        most_bytes: u64,
+    },
+    /// Truncated, or something was appended.
+    #[error("`{}` should have {expected_bytes} bytes, found {found_bytes}", path.display())]
+    Length {
+        /// The file.
+        path: PathBuf,
+        /// What the header asks for.
+        expected_bytes: u64,
+        /// What the file has.
+        found_bytes: u64,
+    },
+    /// Our own sum over the file does not agree.
+    #[error("`{}` is damaged: its sum should be {expected:016x}, found {found:016x}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// The sum that the file states.
+        expected: u64,
+        /// The sum of what was read.
+        found: u64,
+    },
+    /// A file of ours without a sum that can be read.
+    #[error("`{}` is damaged: it states no sum", path.display())]
+    NoSum {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The model has a tensor that the file lacks.
+    #[error("`{}` has no tensor `{tensor}` (expected shape {expected:?})", path.display())]
+    MissingTensor {
+        /// The file.
+        path: PathBuf,
+        /// The tensor, as the file would name it.
+        tensor: String,
+        /// Its shape in the file.
+        expected: Vec<usize>,
+    },
+    /// The file has a tensor that the model lacks.
+    #[error("`{}` has a tensor `{tensor}` that the model does not have (found shape {found:?})", path.display())]
+    UnknownTensor {
+        /// The file.
+        path: PathBuf,
+        /// The tensor, as the file names it.
+        tensor: String,
+        /// Its shape in the file.
+        found: Vec<usize>,
+    },
+    /// The file's tensor has another shape.
+    #[error("`{tensor}` in `{}` should have shape {expected:?}, found {found:?}", path.display())]
+    Shape {
+        /// The file.
+        path: PathBuf,
+        /// The tensor, as the file names it.
+        tensor: String,
+        /// Its shape for this model.
+        expected: Vec<usize>,
+        /// Its shape in the file.
+        found: Vec<usize>,
+    },
+    /// The file's tensor holds something else than F32, F16 or BF16.
+    #[error("`{tensor}` in `{}` should be F32, F16 or BF16, found {found}", path.display())]
+    DType {
+        /// The file.
+        path: PathBuf,
+        /// The tensor, as the file names it.
+        tensor: String,
+        /// Its type in the file.
+        found: String,
+    },
+    /// The model has no such bias, but the file's is not zero.
+    #[error("`{tensor}` in `{}` should be all zero in a model without biases, found {found}", path.display())]
+    BiasNotZero {
+        /// The file.
+        path: PathBuf,
+        /// The tensor, as the file names it.
+        tensor: String,
+        /// The first value that is not zero.
+        found: f32,
+    },
+    /// Files of different saves lie in one folder.
+    #[error(
+        "`{}` and `{}` are of different saves: {} and {}", first.display(), second.display(),
+        id_or_none(first_id.as_ref()), id_or_none(second_id.as_ref())
+    )]
+    Mixed {
+        /// A file.
+        first: PathBuf,
+        /// Its save id.
+        first_id: Option<String>,
+        /// Another file.
+        second: PathBuf,
+        /// Its save id.
+        second_id: Option<String>,
+    },
+    /// Not JSON, or JSON of another form.
+    #[error("cannot understand `{}`: {source}", path.display())]
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// Where and why.
+        source: serde_json::Error,
+    },
+    /// `config.json` describes a model that this program does not have.
+    #[error("`{key}` in `{}` should be {expected}, found {found}", path.display())]
+    Config {
+        /// The file.
+        path: PathBuf,
+        /// The key.
+        key: &'static str,
+        /// What this program can run.
+        expected: &'static str,
+        /// What the file says.
+        found: String,
+    },
+    /// The state's document does not come back as it was written.
+    #[error("the training state cannot be stored: {source}")]
+    Document {
+        /// Why not.
+        source: serde_json::Error,
+    },
+    /// The state's document comes back as something else.
+    #[error(
+        "the training state does not survive storing: `{place}` is {written}, comes back as {back}"
+    )]
+    DocumentChanged {
+        /// A JSON pointer to the first difference.
+        place: String,
+        /// What was written there.
+        written: String,
+        /// What was read there.
+        back: String,
+    },
+    /// The backend could not give or take values.
+    #[error("cannot move `{tensor}`: {source}")]
+    Store {
+        /// Our name for the tensor.
+        tensor: String,
+        /// What the backend said.
+        source: StoreError,
+    },
+}
+
+/// An id in backticks, or the word for its absence.
+fn id_or_none(id: Option<&String>) -> String {
+    id.map_or("no save id".to_owned(), |id| format!("`{id}`"))
+}

@@ -1,0 +1,169 @@
+//! The header of a safetensors file, and our sum over the whole.
+//!
+//!     8 bytes: length of the header · header: JSON, padded with spaces · values
+//!
+//! The format has no checksum. Ours is text of a fixed length in the header's `__metadata__`, so
+//! that it can be filled in after the values were streamed. It covers the header, with sixteen
+//! zeros in the place of the sum itself, and every value with its place. Adding up makes it
+//! independent of the order in which a transposed tensor is written and read.
+
+use std::{collections::BTreeMap, fs::File, io::Read, path::Path};
+
+use safetensors::tensor::Metadata;
+use serde_json::{Map, Value, json};
+
+use super::{CheckpointError, Result, disk::failed, layout::Part};
+
+/// What the format allows, and the `safetensors` crate reads.
+const MAX_BYTES: u64 = 100_000_000;
+/// The length in front of the header.
+const LENGTH_BYTES: u64 = 8;
+/// The key of our sum, as it stands in the JSON text. Inside a value its quotes would be escaped.
+const SUM_KEY: &str = "\"sum\":\"";
+/// The place of the sum, before it is known.
+const NO_SUM: &str = "0000000000000000";
+
+/// The header of a file that is being written.
+pub(super) struct Draft {
+    /// Length and JSON, with [`NO_SUM`].
+    bytes: Vec<u8>,
+}
+
+impl Draft {
+    /// A header for `parts` as F32, one after the other. Metadata must not have a key `sum`.
+    pub(super) fn new(parts: &[Part<'_>], mut metadata: BTreeMap<&str, String>) -> Self {
+        let taken = metadata.insert("sum", NO_SUM.to_owned());
+        assert!(taken.is_none(), "the metadata leaves `sum` to the header");
+        let mut document = Map::new();
+        document.insert("__metadata__".to_owned(), json!(metadata));
+        let mut start = 0;
+        for part in parts {
+            let end = start + 4 * part.count();
+            let info = json!({ "dtype": "F32", "shape": part.shape, "data_offsets": [start, end] });
+            document.insert(part.name.clone(), info);
+            start = end;
+        }
+        let mut text = Value::Object(document).to_string();
+        let padded = text.len().next_multiple_of(LENGTH_BYTES as usize);
+        text.extend(std::iter::repeat_n(' ', padded - text.len()));
+
+        let mut bytes = (text.len() as u64).to_le_bytes().to_vec();
+        bytes.extend(text.into_bytes());
+        Self { bytes }
+    }
+
+    /// Where the values begin.
+    pub(super) fn data_start(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
+    /// The sum before any value.
+    pub(super) fn sum(&self) -> Sum {
+        Sum::of_header(&self.bytes)
+    }
+
+    /// The header, with its sum.
+    pub(super) fn finish(mut self, sum: &Sum) -> Vec<u8> {
+        let place = sum_place(&self.bytes).expect("a draft has a place for its sum");
+        self.bytes[place].copy_from_slice(format!("{:016x}", sum.0).as_bytes());
+        self.bytes
+    }
+}
+
+/// The header of a file that was opened.
+#[derive(Debug)]
+pub(super) struct Header {
+    /// Tensors and metadata: the tensors lie one after the other and fill the file.
+    pub(super) metadata: Metadata,
+    /// Where the values begin.
+    pub(super) data_start: u64,
+    /// The sum before any value, and what it should be after all of them.
+    pub(super) sum: Option<(Sum, u64)>,
+}
+
+impl Header {
+    /// Reads the header of `file`, which is `path`, and checks that its tensors fill the file.
+    pub(super) fn read(file: &mut File, path: &Path) -> Result<Self> {
+        let path_buf = || path.to_owned();
+        let found_bytes = file.metadata().map_err(failed("read", path))?.len();
+        if found_bytes < LENGTH_BYTES {
+            return Err(CheckpointError::Length {
+                path: path_buf(),
+                expected_bytes: LENGTH_BYTES,
+                found_bytes,
+            });
+        }
+        let mut bytes = vec![0; LENGTH_BYTES as usize];
+        file.read_exact(&mut bytes).map_err(failed("read", path))?;
+        let length = bytes.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
+        let most_bytes = MAX_BYTES.min(found_bytes - LENGTH_BYTES);
+        if length > most_bytes {
+            let found_bytes = length;
+            return Err(CheckpointError::HeaderLength {
+                path: path_buf(),
+                found_bytes,
+                most_bytes,
+            });
+        }
+        bytes.resize((LENGTH_BYTES + length) as usize, 0);
+        file.read_exact(&mut bytes[LENGTH_BYTES as usize..]).map_err(failed("read", path))?;
+        let metadata: Metadata = serde_json::from_slice(&bytes[LENGTH_BYTES as usize..])
+            .map_err(|source| CheckpointError::Header { path: path_buf(), source })?;
+
+        let data_start = LENGTH_BYTES + length;
+        // The crate has checked that the tensors' ranges follow one another without a gap.
+        let expected_bytes = data_start.saturating_add(metadata.data_len() as u64);
+        if expected_bytes != found_bytes {
+            let path = path_buf();
+            return Err(CheckpointError::Length { path, expected_bytes, found_bytes });
+        }
+        let mut header = Self { metadata, data_start, sum: None };
+        if let Some(text) = header.text("sum") {
+            let stated = u64::from_str_radix(text, 16).ok();
+            let place = sum_place(&bytes);
+            let (Some(stated), Some(place)) = (stated, place) else {
+                return Err(CheckpointError::NoSum { path: path_buf() });
+            };
+            bytes[place].copy_from_slice(NO_SUM.as_bytes());
+            header.sum = Some((Sum::of_header(&bytes), stated));
+        }
+        Ok(header)
+    }
+
+    /// A text of `__metadata__`.
+    pub(super) fn text(&self, key: &str) -> Option<&str> {
+        self.metadata.metadata().as_ref()?.get(key).map(String::as_str)
+    }
+}
+
+/// Which bytes of a header hold its sum.
+fn sum_place(bytes: &[u8]) -> Option<std::ops::Range<usize>> {
+    let key = SUM_KEY.as_bytes();
+    let start = bytes.windows(key.len()).position(|window| window == key)? + key.len();
+    let place = start..start + NO_SUM.len();
+    (bytes.get(place.end) == Some(&b'"')).then_some(place)
+}
+
+/// A sum over a file: any one value that changes, changes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Sum(pub(super) u64);
+
+impl Sum {
+    /// FNV-1a.
+    fn of_header(bytes: &[u8]) -> Self {
+        Self(bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, &byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
+        }))
+    }
+
+    /// Adds the value at `index`, counted from the first value of the file.
+    ///
+    /// For one index the mix is one to one in `value`'s bits, so a value cannot change unseen.
+    #[inline]
+    pub(super) fn add(&mut self, index: u64, value: f32) {
+        let mut x = index.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ u64::from(value.to_bits());
+        x = (x ^ x >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+        x = (x ^ x >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93);
+        self.0 = self.0.wrapping_add(x ^ x >> 32);
+    }
+}

@@ -1,0 +1,173 @@
+//! Reading a checkpoint.
+
+use std::{
+    io::Read,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use serde::de::DeserializeOwned;
+
+use super::{
+    CONFIG_FILE, CheckpointError, MODEL_FILE, Result, STATE_FILE, commit,
+    config::Architecture,
+    disk::failed,
+    layout,
+    read::{self, TensorFile},
+    store::{Entry, Sink},
+};
+
+/// A run beside us may be putting a save in place: three renames.
+const ATTEMPTS: usize = 4;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What to do where the file has more positions than the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Positions {
+    /// Refuse.
+    Exact,
+    /// Take the first ones, as nanoGPT does for a `block_size` below the checkpoint's.
+    Crop,
+}
+
+/// The folder that `sample` reads: the best weights where they were kept, else the last ones.
+pub fn weights_dir(out_dir: &Path) -> PathBuf {
+    let best = super::best_dir(out_dir);
+    if commit::exists(&best) { best } else { out_dir.to_owned() }
+}
+
+/// Weights with their architecture, opened and checked to be of one save. The files stay the
+/// ones that were opened, whatever is saved over them meanwhile.
+#[derive(Debug)]
+pub struct Weights {
+    architecture: Architecture,
+    config_path: PathBuf,
+    id: Option<String>,
+    file: TensorFile,
+}
+
+impl Weights {
+    /// Opens the weights in `dir`: ours, or a folder of `transformers`.
+    pub fn open(dir: &Path) -> Result<Self> {
+        patiently(|| Self::open_once(dir))
+    }
+
+    pub(super) fn open_once(dir: &Path) -> Result<Self> {
+        let config_path = commit::locate(dir, CONFIG_FILE)?;
+        let mut text = Vec::new();
+        read::open(&config_path)?.read_to_end(&mut text).map_err(failed("read", &config_path))?;
+        let (architecture, id) = Architecture::from_json(&config_path, &text)?;
+        let file = TensorFile::open(commit::locate(dir, MODEL_FILE)?)?;
+        // `transformers` keeps our words in a config that it writes again, but not in the
+        // weights: a file without an id is somebody else's and as good as its shapes.
+        if let Some(file_id) = file.header.text("save_id")
+            && id.as_deref() != Some(file_id)
+        {
+            return Err(CheckpointError::Mixed {
+                first: file.path.clone(),
+                first_id: Some(file_id.to_owned()),
+                second: config_path,
+                second_id: id,
+            });
+        }
+        Ok(Self { architecture, config_path, id, file })
+    }
+
+    /// What the weights are weights of.
+    pub fn architecture(&self) -> &Architecture {
+        &self.architecture
+    }
+
+    /// The save that they belong to; `None` for weights of another program.
+    pub fn save_id(&self) -> Option<&str> {
+        self.file.header.text("save_id")
+    }
+
+    /// Gives every parameter's values to `sink`. Nothing is given before all names, shapes and
+    /// types have been found right.
+    pub fn read(
+        &mut self,
+        entries: &[Entry],
+        positions: Positions,
+        sink: &mut dyn Sink,
+    ) -> Result<()> {
+        self.file.read(&layout::weights(entries), positions, sink)
+    }
+}
+
+/// A checkpoint to resume from: weights, moments and the training loop's document.
+#[derive(Debug)]
+pub struct Checkpoint {
+    weights: Weights,
+    state: TensorFile,
+}
+
+impl Checkpoint {
+    /// Opens the checkpoint in `dir` and checks that its three files are of one save.
+    pub fn open(dir: &Path) -> Result<Self> {
+        patiently(|| Self::open_once(dir))
+    }
+
+    pub(super) fn open_once(dir: &Path) -> Result<Self> {
+        let weights = Weights::open_once(dir)?;
+        let state = TensorFile::open(commit::locate(dir, STATE_FILE)?)?;
+        let state_id = state.header.text("save_id").map(str::to_owned);
+        let files = [
+            (&weights.config_path, weights.id.clone()),
+            (&weights.file.path, weights.save_id().map(str::to_owned)),
+        ];
+        for (path, id) in files {
+            if id.is_none() || id != state_id {
+                return Err(CheckpointError::Mixed {
+                    first: path.clone(),
+                    first_id: id,
+                    second: state.path,
+                    second_id: state_id,
+                });
+            }
+        }
+        Ok(Self { weights, state })
+    }
+
+    /// What the weights are weights of.
+    pub fn architecture(&self) -> &Architecture {
+        self.weights.architecture()
+    }
+
+    /// The save that the three files belong to.
+    pub fn save_id(&self) -> &str {
+        self.weights.save_id().expect("a checkpoint opens only with an id")
+    }
+
+    /// The document that was saved.
+    pub fn document<T: DeserializeOwned>(&self) -> Result<T> {
+        let text = self.state.header.text("fitgpt").unwrap_or_default();
+        serde_json::from_str(text)
+            .map_err(|source| CheckpointError::Json { path: self.state.path.clone(), source })
+    }
+
+    /// Gives the values of every parameter and its moments to `sink`. Names, shapes and types of
+    /// a file are all checked before its first value is given; its sum can only be checked after
+    /// the last, so on an error what `sink` holds is worth nothing.
+    pub fn read(&mut self, entries: &[Entry], sink: &mut dyn Sink) -> Result<()> {
+        self.weights.read(entries, Positions::Exact, sink)?;
+        self.state.read(&layout::moments(entries), Positions::Exact, sink)
+    }
+}
+
+/// Tries again where another process may have been in the middle of putting files in place.
+fn patiently<T>(mut open: impl FnMut() -> Result<T>) -> Result<T> {
+    let mut attempt = 1;
+    loop {
+        match open() {
+            Err(CheckpointError::Mixed { .. } | CheckpointError::Missing { .. })
+                if attempt < ATTEMPTS =>
+            {
+                attempt += 1;
+                thread::sleep(PAUSE);
+            }
+            other => return other,
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Files that are not what they should be.
+
+use std::fs;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const FILES: [&str; 3] = ["model.safetensors", "config.json", "state.safetensors"];
+
+#[test]
+fn a_mixed_set_names_both_saves() {
+    for name in FILES {
+        let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        save_version(dirs[0].path(), &tiny(true), 0);
+        let first = save_version(dirs[0].path(), &tiny(true), 1).to_string();
+        let second = save_version(dirs[1].path(), &tiny(true), 2).to_string();
+        fs::copy(dirs[1].path().join(name), dirs[0].path().join(name)).unwrap();
+        let message = Checkpoint::open(dirs[0].path()).unwrap_err().to_string();
+        for fact in [&first, &second, name] {
+            assert!(message.contains(fact), "{fact} in {message}");
+        }
+    }
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    for name in FILES {
+        let dir = tempfile::tempdir().unwrap();
+        save_version(dir.path(), &tiny(true), 1);
+        fs::remove_file(dir.path().join(name)).unwrap();
+        match Checkpoint::open(dir.path()) {
+            Err(CheckpointError::Missing { path }) => assert!(path.ends_with(name)),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_an_error_with_path_and_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("file");
+    fs::write(&file, "").unwrap();
+    let out_dir = file.join("out");
+    let architecture = tiny(true);
+    let entries = entries_of(&architecture);
+    let model = Model { architecture: &architecture, entries: &entries };
+    let error = save(&out_dir, model, &1, &mut Memory::version(&entries, &KINDS, 1)).unwrap_err();
+    match &error {
+        CheckpointError::Io { path, source, .. } => {
+            assert_eq!(*path, out_dir);
+            assert!(error.to_string().ends_with(&source.to_string()), "{error}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_a_backend_says_is_passed_on_and_the_old_checkpoint_stays() {
+    struct Lost;
+    impl Source for Lost {
+        fn read(&mut self, _: Piece<'_>, _: &mut [f32]) -> Result<(), StoreError> {
+            Err("the device was lost".into())
+        }
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let architecture = tiny(true);
+    save_version(dir.path(), &architecture, 1);
+    let entries = entries_of(&architecture);
+    let model = Model { architecture: &architecture, entries: &entries };
+    let error = save(dir.path(), model, &2, &mut Lost).unwrap_err();
+    assert_eq!(error.to_string(), "cannot move `wte.weight`: the device was lost");
+    assert_eq!(read_version(dir.path(), &architecture).unwrap(), 1);
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), FILES.len());
+}
+
+#[test]
+fn a_header_that_lies_about_its_length_allocates_nothing() {
+    for length in [u64::MAX, 1 << 40, 100_000_001, 3000] {
+        let dir = tempfile::tempdir().unwrap();
+        save_version(dir.path(), &tiny(true), 1);
+        let path = dir.path().join("model.safetensors");
+        let mut bytes = length.to_le_bytes().to_vec();
+        bytes.resize(2000, b' ');
+        fs::write(&path, bytes).unwrap();
+        let error = Weights::open(dir.path()).unwrap_err();
+        assert!(matches!(error, CheckpointError::HeaderLength { .. }), "{error}");
+    }
+}
+
+/// One change of a file.
+#[derive(Clone, Debug)]
+enum Change {
+    Flip { at: prop::sample::Index, bit: u8 },
+    Truncate { at: prop::sample::Index },
+    Append { bytes: Vec<u8> },
+    Noise { bytes: Vec<u8> },
+}
+
+fn any_change() -> impl Strategy<Value = Change> {
+    let bytes = || prop::collection::vec(any::<u8>(), 1..64);
+    prop_oneof![
+        6 => (any::<prop::sample::Index>(), 0_u8..8).prop_map(|(at, bit)| Change::Flip { at, bit }),
+        2 => any::<prop::sample::Index>().prop_map(|at| Change::Truncate { at }),
+        1 => bytes().prop_map(|bytes| Change::Append { bytes }),
+        1 => bytes().prop_map(|bytes| Change::Noise { bytes }),
+    ]
+}
+
+impl Change {
+    fn apply(self, bytes: &mut Vec<u8>) {
+        match self {
+            Self::Flip { at, bit } => {
+                let at = at.index(bytes.len());
+                bytes[at] ^= 1 << bit;
+            }
+            Self::Truncate { at } => bytes.truncate(at.index(bytes.len())),
+            Self::Append { bytes: more } => bytes.extend(more),
+            Self::Noise { bytes: noise } => *bytes = noise,
+        }
+    }
+}
+
+/// Reads everything in `dir`, and returns the version where nothing complains.
+fn read_anything(dir: &Path) -> Result<u32, CheckpointError> {
+    let mut checkpoint = Checkpoint::open_once(dir)?;
+    let entries = entries_of(&tiny(true));
+    let mut memory = Memory::empty(&entries, &KINDS);
+    checkpoint.read(&entries, &mut memory)?;
+    let version = checkpoint.document()?;
+    assert_eq!(memory.values, Memory::version(&entries, &KINDS, version).values);
+    Ok(version)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn any_change_of_a_tensor_file_is_an_error_and_never_a_panic(
+        change in any_change(),
+        name in prop::sample::select(vec!["model.safetensors", "state.safetensors"]),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        save_version(dir.path(), &tiny(true), 1);
+        let path = dir.path().join(name);
+        let mut bytes = fs::read(&path).unwrap();
+        change.apply(&mut bytes);
+        fs::write(&path, bytes).unwrap();
+        let result = read_anything(dir.path());
+        prop_assert!(result.is_err(), "{result:?}");
+    }
+
+    #[test]
+    fn no_change_of_a_config_touches_the_values_or_panics(change in any_change()) {
+        let dir = tempfile::tempdir().unwrap();
+        save_version(dir.path(), &tiny(true), 1);
+        let path = dir.path().join("config.json");
+        let mut bytes = fs::read(&path).unwrap();
+        change.apply(&mut bytes);
+        fs::write(&path, bytes).unwrap();
+        if let Ok(version) = read_anything(dir.path()) {
+            prop_assert_eq!(version, 1);
+        }
+    }
+
+    /// Without a sum, as other programs write: anything may come out, but nothing may break.
+    #[test]
+    fn no_change_of_a_header_without_sum_panics(
+        changes in prop::collection::vec(any_change(), 1..4),
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        save_version(dir.path(), &tiny(true), 1);
+        let path = dir.path().join("model.safetensors");
+        let mut bytes = fs::read(&path).unwrap();
+        for key in [b"\"save_id\"".as_slice(), b"\"sum\""] {
+            let at = bytes.windows(key.len()).position(|window| window == key).unwrap();
+            bytes[at + 1] = b'x';
+        }
+        fs::write(&path, &bytes).unwrap();
+        let read = |dir: &Path| {
+            let entries = entries_of(&tiny(true));
+            let mut memory = Memory::empty(&entries, &[Kind::Parameter]);
+            Weights::open_once(dir)?.read(&entries, Positions::Crop, &mut memory)
+        };
+        prop_assert!(read(dir.path()).is_ok(), "nobody asks for a sum");
+        for change in changes {
+            if !bytes.is_empty() {
+                change.apply(&mut bytes);
+            }
+        }
+        fs::write(&path, bytes).unwrap();
+        let _ = read(dir.path());
+    }
+}

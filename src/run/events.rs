@@ -1,0 +1,393 @@
+//! `events.jsonl`: what happened, one JSON object a line.
+//!
+//! The terminal, tests and other people's scripts read the same lines. A line is written whole,
+//! with one call, when the thing has happened; a crash can tear the last line only. JSON has no
+//! NaN and no infinity: such a number is `null`, and reads back as NaN.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, BufRead, BufReader, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::checkpoint::sync_names;
+
+/// Something that happened in a run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "lowercase")]
+pub enum Event {
+    /// The run was planned and begins, or goes on, at this step.
+    Plan {
+        /// The first step of this run.
+        step: u64,
+        /// The plan, as `plan --json` says it.
+        plan: serde_json::Value,
+    },
+    /// One optimizer update.
+    Step {
+        /// Which.
+        step: u64,
+        /// Mean over the effective batch, before the update.
+        #[serde(deserialize_with = "number")]
+        loss: f64,
+        /// The learning rate of this update.
+        lr: f64,
+        /// Norm of the gradient before it is clipped.
+        #[serde(deserialize_with = "number")]
+        grad_norm: f64,
+        /// How long it took.
+        ms: f64,
+        /// Tokens of the effective batch a second.
+        tokens_per_s: f64,
+        /// What the loss was multiplied with, under `float16`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        loss_scale: Option<f64>,
+        /// Whether the update was left out, because a gradient had overflowed.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        skipped: bool,
+    },
+    /// Losses of both splits, before the update of this step.
+    Evaluation {
+        /// The step that comes next.
+        step: u64,
+        /// Mean over the training split's sequences.
+        #[serde(deserialize_with = "number")]
+        train_loss: f64,
+        /// Mean over the validation split's sequences.
+        #[serde(deserialize_with = "number")]
+        val_loss: f64,
+        /// Standard error of `train_loss`.
+        #[serde(deserialize_with = "number")]
+        train_loss_se: f64,
+        /// Standard error of `val_loss`.
+        #[serde(deserialize_with = "number")]
+        val_loss_se: f64,
+    },
+    /// A checkpoint was committed.
+    Checkpoint {
+        /// The step that comes next.
+        step: u64,
+        /// As its files state it.
+        save_id: String,
+        /// The folder.
+        path: PathBuf,
+    },
+    /// The run ended in order.
+    End {
+        /// The step that would come next.
+        step: u64,
+        /// Why: `done`, `interrupted`.
+        reason: String,
+        /// From the start of this run.
+        seconds: f64,
+    },
+}
+
+/// `null` is a number that JSON cannot say.
+fn number<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
+}
+
+/// Why the log was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum EventError {
+    /// The operating system said no.
+    #[error("cannot {action} `{}`: {source}", path.display())]
+    Io {
+        /// A verb: `write`, `rename`.
+        action: &'static str,
+        /// What it was done to.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The event has no JSON form.
+    #[error("an event cannot be written to `{}`: {source}", path.display())]
+    Json {
+        /// The log.
+        path: PathBuf,
+        /// Why not.
+        source: serde_json::Error,
+    },
+}
+
+/// Writes events, a line each.
+#[derive(Debug)]
+pub struct EventLog {
+    path: PathBuf,
+    file: File,
+    line: Vec<u8>, // kept, so that a step allocates nothing
+}
+
+impl EventLog {
+    /// A log for a run that starts from nothing; what was there is gone.
+    pub fn create(path: &Path) -> Result<Self, EventError> {
+        let file = File::create(path).map_err(failed("create", path))?;
+        Ok(Self { path: path.to_owned(), file, line: Vec::new() })
+    }
+
+    /// The log of a run that goes on at `next_step`, cut back to there.
+    pub fn resume(path: &Path, next_step: u64) -> Result<(Self, Cut), EventError> {
+        let cut = cut_back(path, next_step)?;
+        let mut options = OpenOptions::new();
+        let file = options.append(true).create(true).open(path).map_err(failed("open", path))?;
+        Ok((Self { path: path.to_owned(), file, line: Vec::new() }, cut))
+    }
+
+    /// Appends one line.
+    pub fn write(&mut self, event: &Event) -> Result<(), EventError> {
+        self.line.clear();
+        serde_json::to_writer(&mut self.line, event)
+            .map_err(|source| EventError::Json { path: self.path.clone(), source })?;
+        self.line.push(b'\n');
+        self.file.write_all(&self.line).map_err(failed("write", &self.path))
+    }
+}
+
+/// What [`cut_back`] did, in lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cut {
+    /// Still there.
+    pub n_kept: u64,
+    /// Of steps that will be run again.
+    pub n_dropped: u64,
+    /// Torn by a crash, or never an event.
+    pub n_unreadable: u64,
+}
+
+/// As much of an event as says where it belongs.
+#[derive(Deserialize)]
+struct Place {
+    event: String,
+    step: u64,
+}
+
+impl Place {
+    /// Whether it happened before a checkpoint that goes on at `next_step`.
+    ///
+    /// Steps and evaluations at `next_step` happen after it and will happen again: an evaluation
+    /// follows the save of its step. Plans, checkpoints and ends carry the step that comes next.
+    fn is_before(&self, next_step: u64) -> bool {
+        match self.event.as_str() {
+            "step" | "evaluation" => self.step < next_step,
+            _ => self.step <= next_step,
+        }
+    }
+}
+
+/// Drops from the log at `path` what happened after the checkpoint that goes on at `next_step`,
+/// and lines that a crash has torn. A log that is not there is left so.
+///
+/// The new log is written beside the old one and renamed over it: a crash leaves one of them.
+pub fn cut_back(path: &Path, next_step: u64) -> Result<Cut, EventError> {
+    let file = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Cut::default()),
+        other => other.map_err(failed("open", path))?,
+    };
+    let beside = path.with_extension("jsonl.cut");
+    let out = File::create(&beside).map_err(failed("create", &beside))?;
+    let cut = (|| {
+        let mut out = BufWriter::new(out);
+        let cut = copy_before(next_step, &mut BufReader::new(file), &mut out)?;
+        out.flush()?;
+        out.get_ref().sync_all()?;
+        fs::rename(&beside, path)?;
+        sync_names(path.parent().filter(|dir| *dir != "").unwrap_or(Path::new(".")))?;
+        Ok(cut)
+    })();
+    cut.map_err(|source| {
+        // The error is worth more than the half of a copy.
+        let _ = fs::remove_file(&beside);
+        failed("cut back", path)(source)
+    })
+}
+
+/// Copies the lines that stay.
+fn copy_before(next_step: u64, from: &mut impl BufRead, to: &mut impl Write) -> io::Result<Cut> {
+    let mut cut = Cut::default();
+    let mut line = Vec::new();
+    while from.read_until(b'\n', &mut line)? > 0 {
+        let place = serde_json::from_slice::<Place>(&line).ok();
+        match place.filter(|_| line.ends_with(b"\n")) {
+            None => cut.n_unreadable += 1,
+            Some(place) if place.is_before(next_step) => {
+                to.write_all(&line)?;
+                cut.n_kept += 1;
+            }
+            Some(_) => cut.n_dropped += 1,
+        }
+        line.clear();
+    }
+    Ok(cut)
+}
+
+/// Says what could not be done, to what.
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> EventError {
+    move |source| EventError::Io { action, path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn step(step: u64) -> Event {
+        Event::Step {
+            step,
+            loss: 2.5,
+            lr: 6e-4,
+            grad_norm: 1.0,
+            ms: 12.5,
+            tokens_per_s: 1e5,
+            loss_scale: None,
+            skipped: false,
+        }
+    }
+
+    fn evaluation(step: u64) -> Event {
+        let (train_loss, val_loss) = (2.5, 2.625);
+        Event::Evaluation { step, train_loss, val_loss, train_loss_se: 0.125, val_loss_se: 0.25 }
+    }
+
+    fn checkpoint(step: u64) -> Event {
+        let (save_id, path) = ("00000001-0123456789ab".to_owned(), PathBuf::from("out"));
+        Event::Checkpoint { step, save_id, path }
+    }
+
+    fn plan(step: u64) -> Event {
+        Event::Plan { step, plan: json!({ "fits": true }) }
+    }
+
+    fn end(step: u64) -> Event {
+        Event::End { step, reason: "interrupted".to_owned(), seconds: 1.5 }
+    }
+
+    fn read(path: &Path) -> Vec<Event> {
+        let text = fs::read_to_string(path).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn events_have_the_keys_that_scripts_read() {
+        let line = |event: &Event| serde_json::to_value(event).unwrap();
+        assert_eq!(
+            line(&step(3)),
+            json!({ "event": "step", "step": 3, "loss": 2.5, "lr": 6e-4, "grad_norm": 1.0,
+                "ms": 12.5, "tokens_per_s": 1e5 })
+        );
+        assert_eq!(
+            line(&evaluation(4)),
+            json!({ "event": "evaluation", "step": 4, "train_loss": 2.5, "val_loss": 2.625,
+                "train_loss_se": 0.125, "val_loss_se": 0.25 })
+        );
+        assert_eq!(
+            line(&checkpoint(4)),
+            json!({ "event": "checkpoint", "step": 4, "save_id": "00000001-0123456789ab",
+                "path": "out" })
+        );
+        assert_eq!(
+            line(&end(5)),
+            json!({ "event": "end", "step": 5, "reason": "interrupted", "seconds": 1.5 })
+        );
+        assert_eq!(line(&plan(0)), json!({ "event": "plan", "step": 0, "plan": { "fits": true } }));
+    }
+
+    #[test]
+    fn a_loss_that_is_no_number_is_null_and_reads_back_as_nan() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let mut log = EventLog::create(&path).unwrap();
+        for wild in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            let Event::Step { step, lr, ms, tokens_per_s, .. } = step(1) else { unreachable!() };
+            let loss_scale = Some(65536.0);
+            let (loss, grad_norm, skipped) = (wild, wild, true);
+            log.write(&Event::Step {
+                step,
+                loss,
+                lr,
+                grad_norm,
+                ms,
+                tokens_per_s,
+                loss_scale,
+                skipped,
+            })
+            .unwrap();
+        }
+        for line in fs::read_to_string(&path).unwrap().lines() {
+            let value: Value = serde_json::from_str(line).unwrap();
+            assert_eq!((&value["loss"], &value["grad_norm"]), (&Value::Null, &Value::Null));
+            assert_eq!((&value["skipped"], &value["loss_scale"]), (&json!(true), &json!(65536.0)));
+        }
+        for event in read(&path) {
+            let Event::Step { loss, .. } = event else { panic!("{event:?}") };
+            assert!(loss.is_nan());
+        }
+    }
+
+    #[test]
+    fn a_resumed_log_keeps_what_came_before_the_checkpoint() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let mut log = EventLog::create(&path).unwrap();
+        let before = [
+            plan(0),
+            evaluation(0),
+            step(0),
+            step(1),
+            checkpoint(2),
+            evaluation(2),
+            step(2),
+            step(3),
+            checkpoint(4),
+        ];
+        let after = [evaluation(4), step(4), step(5), checkpoint(6), end(6)];
+        for event in before.iter().chain(&after) {
+            log.write(event).unwrap();
+        }
+        drop(log);
+        let (mut log, cut) = EventLog::resume(&path, 4).unwrap();
+        assert_eq!(cut, Cut { n_kept: 9, n_dropped: 5, n_unreadable: 0 });
+        assert_eq!(read(&path), before);
+        log.write(&plan(4)).unwrap();
+        assert_eq!(read(&path).last(), Some(&plan(4)));
+        assert_eq!(read(&path).len(), before.len() + 1);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "no copy stays");
+    }
+
+    #[test]
+    fn a_torn_line_is_dropped_wherever_it_was_torn() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let mut log = EventLog::create(&path).unwrap();
+        log.write(&step(0)).unwrap();
+        let whole = fs::read(&path).unwrap();
+        for torn in 1..whole.len() {
+            fs::write(&path, [&whole[..], &whole[..torn]].concat()).unwrap();
+            let cut = cut_back(&path, 9).unwrap();
+            assert_eq!(cut, Cut { n_kept: 1, n_dropped: 0, n_unreadable: 1 }, "at {torn}");
+            assert_eq!(fs::read(&path).unwrap(), whole);
+        }
+    }
+
+    #[test]
+    fn a_log_that_is_not_there_begins_at_the_resume() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        assert_eq!(cut_back(&path, 3).unwrap(), Cut::default());
+        assert!(!path.exists());
+        let (mut log, _) = EventLog::resume(&path, 3).unwrap();
+        log.write(&step(3)).unwrap();
+        assert_eq!(read(&path), [step(3)]);
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_made_is_an_error_with_its_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("nowhere").join("events.jsonl");
+        let message = EventLog::create(&path).unwrap_err().to_string();
+        assert!(message.contains("nowhere"), "{message}");
+    }
+}

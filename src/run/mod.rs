@@ -1,0 +1,3 @@
+//! The run: what happens between the plan and the last checkpoint.
+
+pub mod events;
