@@ -1,3 +1,13 @@
 //! The run: what happens between the plan and the last checkpoint.
 
+pub mod error;
 pub mod events;
+pub mod init;
+pub mod progress;
+pub mod sample;
+pub mod scaler;
+pub mod schedule;
+pub mod setup;
+pub mod stop;
+pub mod train;
+pub mod trainer;

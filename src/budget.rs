@@ -1,0 +1,181 @@
+//! The budget: how much memory this run may take.
+//!
+//! On a host it is the least of three: memory that the system calls available, the headroom
+//! of every enclosing control group, and what the address-space limit leaves. Less a margin,
+//! because the rest of the system goes on living beside a run.
+
+use std::path::{Path, PathBuf};
+
+use fitgpt_plan::{
+    report::{Device, Overhead},
+    units::Bytes,
+};
+
+/// Which limit is the least.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// What the system calls available.
+    Available,
+    /// A control group: a container's or a service's limit.
+    ControlGroup,
+    /// `ulimit -v`.
+    AddressSpace,
+}
+
+/// What this host has and what is left of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HostMemory {
+    /// All of it.
+    pub total: Bytes,
+    /// Available to a new process.
+    pub available: Bytes,
+    /// The least headroom of the control groups around this process.
+    pub cgroup_headroom: Option<Bytes>,
+    /// What the address-space limit leaves to this process.
+    pub address_space: Option<Bytes>,
+}
+
+impl HostMemory {
+    /// The least of the three and its name.
+    pub fn least(&self) -> (Bytes, Limit) {
+        let mut least = (self.available, Limit::Available);
+        for (bytes, limit) in [
+            (self.cgroup_headroom, Limit::ControlGroup),
+            (self.address_space, Limit::AddressSpace),
+        ] {
+            if let Some(bytes) = bytes.filter(|b| *b < least.0) {
+                least = (bytes, limit);
+            }
+        }
+        least
+    }
+
+    /// What a run may take: the least, less one part in 64 of it.
+    pub fn usable(&self) -> Bytes {
+        let (least, _) = self.least();
+        least.saturating_sub(Bytes::new(least.get() / 64))
+    }
+
+    /// This host as a device, with the budget that the user wrote or what is free.
+    pub fn device(&self, budget: Option<Bytes>) -> Device {
+        let name = "this machine's memory".into();
+        let usable_bytes = budget.unwrap_or_else(|| self.usable());
+        Device { name, total_bytes: self.total, usable_bytes }
+    }
+}
+
+/// Beside the arena: the binary, the threads' stacks, tokenizers, and the scratch of reading
+/// and writing checkpoints.
+pub const HOST_OVERHEAD: Overhead = Overhead {
+    context_bytes: [Bytes::new(24 << 20), Bytes::new(96 << 20)],
+    workspace_bytes: [Bytes::ZERO; 2],
+    compile_bytes: [Bytes::ZERO; 2],
+};
+
+/// `MemAvailable` and the like from the text of `/proc/meminfo`.
+pub fn meminfo(text: &str, field: &str) -> Option<Bytes> {
+    let line = text.lines().find_map(|l| l.strip_prefix(field)?.strip_prefix(':'))?;
+    let kilobytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kilobytes.checked_mul(1024).map(Bytes::new)
+}
+
+/// The least headroom of all groups from the process's own up to the root, in either version
+/// of control groups. `read` gives a file's text; a file that is not there limits nothing.
+pub fn cgroup_headroom(read: &dyn Fn(&Path) -> Option<String>) -> Option<Bytes> {
+    let groups = read(Path::new("/proc/self/cgroup"))?;
+    let mut least: Option<Bytes> = None;
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (_, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+        let (root, names) = match controllers {
+            "" => ("/sys/fs/cgroup", ["memory.max", "memory.current", "inactive_file"]),
+            c if c.split(',').any(|c| c == "memory") => (
+                "/sys/fs/cgroup/memory",
+                ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"],
+            ),
+            _ => continue,
+        };
+        // Inside a container the path can name what only the host sees: the root still counts.
+        let path = Path::new(path.trim_start_matches('/'));
+        for ancestor in path.ancestors() {
+            let headroom = group_headroom(&Path::new(root).join(ancestor), names, read);
+            least = [least, headroom].into_iter().flatten().min();
+        }
+    }
+    least
+}
+
+fn group_headroom(
+    group: &Path,
+    [limit, usage, cached]: [&str; 3],
+    read: &dyn Fn(&Path) -> Option<String>,
+) -> Option<Bytes> {
+    let file = |name: &str| read(&PathBuf::from(group).join(name));
+    // `max` does not parse, and is no limit.
+    let limit: u64 = file(limit)?.trim().parse().ok()?;
+    let usage: u64 = file(usage)?.trim().parse().ok()?;
+    // File pages that nobody uses are given back before a process is killed.
+    let reclaimable = file("memory.stat")
+        .and_then(|text| {
+            text.lines().find_map(|l| l.strip_prefix(cached)?.trim().parse::<u64>().ok())
+        })
+        .unwrap_or(0);
+    // Version 1 says "no limit" as a number near 2^63.
+    (limit < 1 << 60).then(|| Bytes::new(limit.saturating_sub(usage.saturating_sub(reclaimable))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(list: &'static [(&str, &str)]) -> impl Fn(&Path) -> Option<String> {
+        move |path| {
+            let found = list.iter().find(|(name, _)| Path::new(name) == path);
+            found.map(|(_, text)| (*text).to_owned())
+        }
+    }
+
+    #[test]
+    fn available_memory_is_read_in_kibibytes() {
+        let text = "MemTotal:       24689816 kB\nMemAvailable:   23000000 kB\n";
+        assert_eq!(meminfo(text, "MemAvailable"), Some(Bytes::new(23_000_000 * 1024)));
+        assert_eq!(meminfo("garbage", "MemAvailable"), None);
+    }
+
+    #[test]
+    fn an_enclosing_group_limits_what_its_children_leave_open() {
+        let read = files(&[
+            ("/proc/self/cgroup", "0::/a/b\n"),
+            ("/sys/fs/cgroup/a/b/memory.max", "max\n"),
+            ("/sys/fs/cgroup/a/b/memory.current", "10\n"),
+            ("/sys/fs/cgroup/a/memory.max", "1000\n"),
+            ("/sys/fs/cgroup/a/memory.current", "300\n"),
+            ("/sys/fs/cgroup/a/memory.stat", "anon 200\ninactive_file 100\n"),
+        ]);
+        assert_eq!(cgroup_headroom(&read), Some(Bytes::new(800)));
+    }
+
+    #[test]
+    fn version_one_groups_count_and_their_no_limit_does_not() {
+        let read = files(&[
+            ("/proc/self/cgroup", "3:cpu:/\n2:memory:/x\n"),
+            ("/sys/fs/cgroup/memory/x/memory.limit_in_bytes", "500"),
+            ("/sys/fs/cgroup/memory/x/memory.usage_in_bytes", "100"),
+            ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712"),
+            ("/sys/fs/cgroup/memory/memory.usage_in_bytes", "100"),
+        ]);
+        assert_eq!(cgroup_headroom(&read), Some(Bytes::new(400)));
+    }
+
+    #[test]
+    fn the_least_limit_is_the_budget() {
+        let memory = HostMemory {
+            total: Bytes::new(6400),
+            available: Bytes::new(6400),
+            cgroup_headroom: Some(Bytes::new(640)),
+            address_space: None,
+        };
+        assert_eq!(memory.least(), (Bytes::new(640), Limit::ControlGroup));
+        assert_eq!(memory.usable(), Bytes::new(630));
+    }
+}

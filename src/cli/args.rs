@@ -1,0 +1,192 @@
+//! What the command line accepts: commands, flags, and every key of the config.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, ArgAction, ArgMatches, Command};
+use fitgpt_plan::config::{Facts, Group, KEYS, Written};
+
+use super::Failure;
+
+/// The presets that are built in, by file name.
+const PRESETS: [(&str, &str); 1] = [("stories.py", include_str!("../../config/stories.py"))];
+
+/// What `train` and `sample` begin from where no config file is given.
+pub(super) const DEFAULT_PRESET: &str = "config/stories.py";
+
+/// The whole command line.
+pub fn command() -> Command {
+    Command::new("fitgpt")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Trains GPT-2-class models in a memory budget that it knows before the first step")
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommand(with_keys(
+            Command::new("plan")
+                .about("The memory of every phase, before anything is allocated")
+                .after_help(
+                    "Examples:\n  fitgpt plan config/train_gpt2.py\n  \
+                     fitgpt plan --batch_size=4 --gradient_accumulation_steps=128 --budget 12GB\n  \
+                     fitgpt plan config/train_gpt2.py --json",
+                ),
+        ))
+        .subcommand(with_keys(
+            Command::new("train")
+                .about("Plans, prints the plan, and trains in it")
+                .after_help(
+                    "Without a config file it trains the built-in `stories` preset.\n\n\
+                     Examples:\n  fitgpt train\n  \
+                     fitgpt train config/train_shakespeare_char.py --device=cpu --max_iters=100\n  \
+                     fitgpt train --init_from=resume --out_dir=out-stories",
+                ),
+        ))
+        .subcommand(with_keys(
+            Command::new("sample")
+                .about("Continues a prompt with a trained model")
+                .arg(
+                    Arg::new("exact")
+                        .long("exact")
+                        .action(ArgAction::SetTrue)
+                        .help("Past block_size, recompute the whole window for every token"),
+                )
+                .after_help(
+                    "Examples:\n  fitgpt sample --start=\"Once upon a time\"\n  \
+                     fitgpt sample --out_dir=out --num_samples=3 --max_new_tokens=200\n  \
+                     fitgpt sample --start=FILE:prompt.txt --top_p=0.9 --temperature=0.7",
+                ),
+        ))
+}
+
+/// Config files, every key and `--json`.
+fn with_keys(command: Command) -> Command {
+    let mut command = command
+        .arg(
+            Arg::new("CONFIG")
+                .action(ArgAction::Append)
+                .num_args(0..)
+                .help("Config files in nanoGPT's Python; later ones and later keys win"),
+        )
+        .arg(
+            Arg::new("json")
+                .long("json")
+                .action(ArgAction::SetTrue)
+                .help("Print one JSON document instead of text"),
+        );
+    for key in KEYS {
+        let heading = match key.group {
+            Group::NanoGpt => "nanoGPT's keys",
+            Group::Ignored => "nanoGPT's keys that mean nothing here",
+            Group::FitGpt => "FitGPT's own keys",
+            Group::Sampling => "Keys of sampling",
+        };
+        let mut arg = Arg::new(key.name)
+            .long(key.name)
+            .value_name("VALUE")
+            .action(ArgAction::Append)
+            .num_args(1)
+            .allow_hyphen_values(true)
+            .help_heading(heading)
+            .help(key.help);
+        if key.name == "memory_budget" {
+            arg = arg.visible_alias("budget");
+        }
+        command = command.arg(arg);
+    }
+    command
+}
+
+/// The config files and keys of a command line, in the order in which they stand there.
+pub(super) fn written(matches: &ArgMatches, preset: Option<&str>) -> Result<Written, Failure> {
+    let mut parts: Vec<(usize, Option<&str>, &str)> = Vec::new();
+    let names = std::iter::once("CONFIG").chain(KEYS.iter().map(|key| key.name));
+    for name in names {
+        let values = matches.get_many::<String>(name).into_iter().flatten();
+        let indices = matches.indices_of(name).into_iter().flatten();
+        let key = (name != "CONFIG").then_some(name);
+        parts.extend(indices.zip(values).map(|(index, value)| (index, key, value.as_str())));
+    }
+    parts.sort_by_key(|(index, ..)| *index);
+    let has_file = parts.iter().any(|(_, key, _)| key.is_none());
+
+    let mut written = Written::new();
+    let facts = facts();
+    if let Some(preset) = preset.filter(|_| !has_file) {
+        written.read_python(preset, &text_of(Path::new(preset))?, &facts)?;
+    }
+    for (_, key, value) in parts {
+        match key {
+            Some(key) => written.set(key, value)?,
+            None => written.read_python(value, &text_of(Path::new(value))?, &facts)?,
+        }
+    }
+    Ok(written)
+}
+
+/// A config's text: the file's, or the built-in preset's of that name where there is no file.
+fn text_of(path: &Path) -> Result<String, Failure> {
+    let built_in = || {
+        let name = PathBuf::from(path.file_name()?);
+        let is_preset_path = path.parent().is_none_or(|p| p.ends_with("config") || p == Path::new(""));
+        let preset = PRESETS.iter().find(|(preset, _)| Path::new(preset) == name);
+        preset.filter(|_| is_preset_path).map(|(_, text)| (*text).to_owned())
+    };
+    match std::fs::read(path) {
+        Ok(bytes) => String::from_utf8(bytes).map_err(|_| {
+            let error = std::io::Error::new(std::io::ErrorKind::InvalidData, "it is not UTF-8");
+            Failure::unreadable(path, &error)
+        }),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            built_in().ok_or_else(|| Failure::unreadable(path, &error))
+        }
+        Err(error) => Err(Failure::unreadable(path, &error)),
+    }
+}
+
+/// What a config's Python may ask about this machine.
+fn facts() -> Facts {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    Facts {
+        now_seconds: now.map_or(0.0, |now| now.as_secs_f64()),
+        cuda_is_available: false,
+        bf16_is_supported: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(args: &[&str]) -> Result<Written, Failure> {
+        let matches = command().try_get_matches_from(args).unwrap();
+        written(matches.subcommand().unwrap().1, None)
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn later_wins_between_files_and_keys() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("c.py");
+        std::fs::write(&file, "batch_size = 3\n").unwrap();
+        let file = file.to_str().unwrap();
+        let after = read(&["fitgpt", "plan", "--batch_size=5", file]).unwrap();
+        assert_eq!(after.resolve().unwrap().batch_size(), 3);
+        let before = read(&["fitgpt", "plan", file, "--batch_size", "5"]).unwrap();
+        assert_eq!(before.resolve().unwrap().batch_size(), 5);
+    }
+
+    #[test]
+    fn budget_is_the_memory_budget() {
+        let written = read(&["fitgpt", "plan", "--budget", "12GB"]).unwrap();
+        assert_eq!(written.resolve().unwrap().memory_budget(), Some(12_000_000_000));
+    }
+
+    #[test]
+    fn a_preset_is_there_without_its_file() {
+        let folder = Path::new("no such folder/config/stories.py");
+        assert!(text_of(folder).is_ok());
+        assert!(text_of(Path::new("elsewhere/stories.py")).is_err());
+    }
+}

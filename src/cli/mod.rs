@@ -1,0 +1,79 @@
+//! The command line: arguments in, an exit code out. One file a command.
+//!
+//! 0 done · 1 the answer is no · 2 something went wrong · 130 stopped by Ctrl-C, after saving.
+
+mod args;
+mod failure;
+mod plan;
+mod sample;
+mod train;
+
+use std::{ffi::OsString, process::ExitCode};
+
+use clap::ArgMatches;
+
+pub use self::{args::command, failure::Failure};
+use crate::terminal;
+
+/// How a command ended, where nothing went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It is done, or the answer is yes.
+    Yes,
+    /// The answer is no.
+    No,
+    /// Somebody asked to stop, and everything is saved.
+    Stopped,
+}
+
+/// Whether people or programs read the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reader {
+    People,
+    Programs,
+}
+
+/// Runs the program with its arguments, its own name first.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<_> = args.into_iter().collect();
+    let wants_json = args.iter().skip(1).any(|arg| arg == "--json");
+    let matches = match command().try_get_matches_from(&args) {
+        Ok(matches) => matches,
+        Err(error) if error.use_stderr() => {
+            if wants_json {
+                return fail(&Failure::usage(&error), Reader::Programs);
+            }
+            terminal::err(&error.render().ansi().to_string());
+            return ExitCode::from(2);
+        }
+        // `--help` and `--version` arrive as errors that are none.
+        Err(help) => {
+            terminal::out(&help.render().ansi().to_string());
+            return ExitCode::SUCCESS;
+        }
+    };
+    let reader = if wants_json { Reader::Programs } else { Reader::People };
+    match dispatch(&matches, reader) {
+        Ok(Answer::Yes) => ExitCode::SUCCESS,
+        Ok(Answer::No) => ExitCode::from(1),
+        Ok(Answer::Stopped) => ExitCode::from(130),
+        Err(failure) => fail(&failure, reader),
+    }
+}
+
+fn dispatch(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
+    match matches.subcommand() {
+        Some(("plan", matches)) => plan::run(matches, reader),
+        Some(("train", matches)) => train::run(matches, reader),
+        Some(("sample", matches)) => sample::run(matches, reader),
+        other => unreachable!("clap lets no other command through: {other:?}"),
+    }
+}
+
+fn fail(failure: &Failure, reader: Reader) -> ExitCode {
+    match reader {
+        Reader::Programs => terminal::line(&failure.to_json().to_string()),
+        Reader::People => terminal::err(&failure.to_text()),
+    }
+    ExitCode::from(2)
+}

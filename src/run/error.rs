@@ -1,0 +1,42 @@
+//! Why a run ended before its end.
+
+use std::path::PathBuf;
+
+use fitgpt_exec::BackendError;
+
+use crate::{checkpoint::CheckpointError, data::DataError, run::events::EventError};
+
+/// What went wrong in a run. Nothing saved is lost by any of them.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The data.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// A checkpoint.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
+    /// The log of events.
+    #[error(transparent)]
+    Event(#[from] EventError),
+    /// The device.
+    #[error(transparent)]
+    Backend(#[from] BackendError),
+    /// The loss is no number any more, or so large that it is none soon.
+    #[error("the loss turned {loss} at step {step}; the last checkpoint is of step {saved}", saved = saved.map_or("none".to_owned(), |s| s.to_string()))]
+    Diverged {
+        /// Which step.
+        step: u64,
+        /// What it turned.
+        loss: f64,
+        /// The next step of the last checkpoint, where there is one.
+        saved: Option<u64>,
+    },
+    /// The folder cannot be made.
+    #[error("cannot make the folder `{}`: {source}", path.display())]
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}

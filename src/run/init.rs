@@ -1,0 +1,64 @@
+//! First weights, from counters: a function of (seed, parameter, element), so that they do not
+//! depend on who fills them or in which pieces.
+
+use std::f64::consts::TAU;
+
+use fitgpt_plan::model::Init;
+
+use crate::data::counter;
+
+/// Keeps the draws of weights apart from those of data.
+const STREAM: u64 = 0x696e_6974;
+
+/// Fills `values`, which are the elements from `start` on of parameter `index`; `start` is even.
+pub fn fill(init: Init, seed: u64, index: u64, start: u64, values: &mut [f32]) {
+    assert!(start.is_multiple_of(2), "normals are drawn in pairs");
+    match init {
+        Init::Zeros => values.fill(0.0),
+        Init::Ones => values.fill(1.0),
+        Init::Normal { std } => {
+            for (pair, values) in (start / 2..).zip(values.chunks_mut(2)) {
+                let normals = normals(counter::draw([seed, STREAM, index, pair]));
+                for (value, normal) in values.iter_mut().zip(normals) {
+                    *value = std * normal;
+                }
+            }
+        }
+    }
+}
+
+/// Box and Muller's transform: two normals from one draw.
+fn normals(draw: u64) -> [f32; 2] {
+    let scale = 1.0 / (f64::from(u32::MAX) + 1.0);
+    let radius = (-2.0 * ((f64::from((draw >> 32) as u32) + 1.0) * scale).ln()).sqrt();
+    let (sin, cos) = (TAU * f64::from(draw as u32) * scale).sin_cos();
+    [(radius * cos) as f32, (radius * sin) as f32]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn normals_have_their_moments() {
+        let mut values = vec![0.0; 100_000];
+        fill(Init::Normal { std: 0.02 }, 1337, 3, 0, &mut values);
+        let n = values.len() as f64;
+        let mean = values.iter().map(|v| f64::from(*v)).sum::<f64>() / n;
+        let variance = values.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>() / n;
+        // Five standard errors: 0.02 · 5 / √n, and for the deviation that by √2.
+        assert!(mean.abs() < 3.2e-4, "{mean}");
+        assert!((variance.sqrt() - 0.02).abs() < 2.3e-4, "{}", variance.sqrt());
+    }
+
+    #[test]
+    fn pieces_give_the_same_weights_as_the_whole() {
+        let mut whole = vec![0.0; 1001];
+        fill(Init::Normal { std: 1.0 }, 7, 1, 0, &mut whole);
+        let mut pieces = vec![0.0; 1001];
+        let (first, second) = pieces.split_at_mut(334);
+        fill(Init::Normal { std: 1.0 }, 7, 1, 0, first);
+        fill(Init::Normal { std: 1.0 }, 7, 1, 334, second);
+        assert_eq!(whole, pieces);
+    }
+}

@@ -1,0 +1,177 @@
+//! What a person sees while a run goes on: nanoGPT's log lines, and a line that is written over.
+
+use std::time::{Duration, Instant};
+
+use fitgpt_plan::{config::Config, model::Model, units::Bytes};
+
+use super::schedule;
+use crate::terminal;
+
+/// nanoGPT measures by the bfloat16 peak of an A100; people's scripts compare by it.
+const A100_FLOPS: f64 = 312e12;
+
+/// How often the progress line is written over.
+const REFRESH: Duration = Duration::from_millis(200);
+
+/// A run that takes longer than this is worth a word at the start.
+const LONG: Duration = Duration::from_secs(24 * 3600);
+
+/// Times of a run, and when they were last shown.
+#[derive(Debug)]
+pub struct Progress {
+    config: Config,
+    arena: Bytes,
+    flops_per_step: f64,
+    started: Instant,
+    shown: Option<Instant>,
+    steps: u64,
+    step_seconds: f64,
+    evaluations: u64,
+    evaluation_seconds: f64,
+    mfu: Option<f64>,
+    is_watched: bool,
+}
+
+impl Progress {
+    /// At the start of a run.
+    pub fn new(config: &Config, model: &Model, arena: Bytes) -> Self {
+        let tokens = config.effective_batch().tokens as f64;
+        Self {
+            config: config.clone(),
+            arena,
+            flops_per_step: model_flops_per_token(model, config.block_size()) * tokens,
+            started: Instant::now(),
+            shown: None,
+            steps: 0,
+            step_seconds: 0.0,
+            evaluations: 0,
+            evaluation_seconds: 0.0,
+            mfu: None,
+            is_watched: terminal::is_watched(),
+        }
+    }
+
+    /// Since the run began.
+    pub fn seconds(&self) -> f64 {
+        self.started.elapsed().as_secs_f64()
+    }
+
+    /// Tokens a second of a step that took `seconds`.
+    pub fn tokens_per_s(&self, seconds: f64) -> f64 {
+        self.config.effective_batch().tokens as f64 / seconds
+    }
+
+    /// One step is done; every `log_interval` prints nanoGPT's line.
+    pub fn stepped(&mut self, step: u64, loss: f64, seconds: f64) {
+        // The first step also wakes threads and caches: it would spoil the estimate.
+        if self.steps == 1 {
+            self.step_seconds = seconds;
+        }
+        self.steps += 1;
+        self.step_seconds += seconds;
+        if self.steps > 5 {
+            let now = self.flops_per_step / seconds / A100_FLOPS;
+            self.mfu = Some(self.mfu.map_or(now, |mfu| 0.9 * mfu + 0.1 * now));
+        }
+        if step.is_multiple_of(u64::from(self.config.log_interval())) {
+            let (ms, mfu) = (seconds * 1e3, self.mfu.unwrap_or(-1.0) * 100.0);
+            self.line(&format!("iter {step}: loss {loss:.4}, time {ms:.2}ms, mfu {mfu:.2}%"));
+        }
+        if self.steps == 2 && self.left(step) > LONG {
+            let left = human(self.left(step));
+            self.note(&format!("at this rate the run takes {left} on this machine"));
+        }
+        self.show(step, loss, seconds);
+    }
+
+    /// One evaluation is done.
+    pub fn evaluated(&mut self, seconds: f64) {
+        self.evaluations += 1;
+        self.evaluation_seconds += seconds;
+    }
+
+    /// A line for everybody, above the progress line.
+    pub fn line(&self, text: &str) {
+        if self.is_watched {
+            terminal::clear_progress();
+        }
+        terminal::line(text);
+    }
+
+    /// A word beside the answer, above the progress line.
+    pub fn note(&self, text: &str) {
+        if self.is_watched {
+            terminal::clear_progress();
+        }
+        terminal::note(text);
+    }
+
+    /// Something long begins that has no steps.
+    pub fn working(&mut self, what: &str) {
+        if self.is_watched {
+            terminal::progress(what);
+        }
+    }
+
+    /// The progress line goes.
+    pub fn end(&self) {
+        if self.is_watched {
+            terminal::clear_progress();
+        }
+    }
+
+    /// Time left for the whole run, evaluations included.
+    fn left(&self, step: u64) -> Duration {
+        let steps = u64::from(self.config.max_iters()).saturating_sub(step);
+        let evaluations = schedule::evaluations_from(&self.config, step + 1);
+        let mean = |sum: f64, n: u64| if n == 0 { 0.0 } else { sum / n as f64 };
+        let seconds = steps as f64 * mean(self.step_seconds, self.steps)
+            + evaluations as f64 * mean(self.evaluation_seconds, self.evaluations);
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+    }
+
+    fn show(&mut self, step: u64, loss: f64, seconds: f64) {
+        if !self.is_watched || self.shown.is_some_and(|at| at.elapsed() < REFRESH) {
+            return;
+        }
+        self.shown = Some(Instant::now());
+        let last = self.config.max_iters();
+        let rate = self.tokens_per_s(seconds);
+        let (arena, left) = (self.arena, human(self.left(step)));
+        terminal::progress(&format!(
+            "step {step}/{last}  loss {loss:.4}  {rate:.0} tokens/s  {arena}  {left} left"
+        ));
+    }
+}
+
+/// Work of one token, forward and backward, as nanoGPT counts it: 6N + 12·L·C·T, where N leaves
+/// the position embedding out.
+pub fn model_flops_per_token(model: &Model, seq: u32) -> f64 {
+    let positions = u64::from(model.block) * u64::from(model.channels);
+    let parameters = (model.parameter_count() - positions) as f64;
+    let scores = f64::from(model.layers) * f64::from(model.channels) * f64::from(seq);
+    6.0 * parameters + 12.0 * scores
+}
+
+/// `3:25`, `2:03:25`, `4.5 days`.
+pub fn human(duration: Duration) -> String {
+    let seconds = duration.as_secs();
+    let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match hours {
+        0 => format!("{minutes}:{rest:02}"),
+        1..48 => format!("{hours}:{minutes:02}:{rest:02}"),
+        _ => format!("{:.1} days", seconds as f64 / 86400.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_as_clocks_and_long_ones_as_days() {
+        assert_eq!(human(Duration::from_secs(65)), "1:05");
+        assert_eq!(human(Duration::from_secs(3 * 3600 + 4)), "3:00:04");
+        assert_eq!(human(Duration::from_secs(36 * 86400)), "36.0 days");
+    }
+}

@@ -1,0 +1,277 @@
+//! Sampling: continues a prompt, all samples decoded as one batch.
+//!
+//! A prompt is prefilled once a sequence, then every token costs one run of the decode
+//! program against the cache. Past `block_size` nanoGPT moves its window by one and numbers
+//! the positions anew, which voids a cache: we prefill again from the last half block, or,
+//! with [`Window::Exact`], recompute the whole window for every token as nanoGPT does.
+
+use fitgpt_exec::{Arguments, Backend};
+use fitgpt_plan::{
+    config::Config,
+    job::{DECODE, PREFILL},
+    model::{Model, Parameter},
+    units::{Bytes, TensorId},
+};
+
+use super::{error::RunError, stop::Stop};
+use crate::{
+    checkpoint::{self, Piece, StoreError},
+    data::counter,
+};
+
+/// What happens past `block_size`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// The cache begins again from the last half block.
+    Half,
+    /// The last whole block, recomputed for every token.
+    Exact,
+}
+
+/// How the next token is chosen.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Choice {
+    /// 0 takes the likeliest.
+    pub temperature: f64,
+    /// Among how many of the likeliest; 0 for all.
+    pub top_k: usize,
+    /// Among the likeliest that together have this probability.
+    pub top_p: f64,
+    /// Keys the draws.
+    pub seed: u64,
+}
+
+impl Choice {
+    /// As the config says.
+    pub fn new(config: &Config) -> Self {
+        Self {
+            temperature: config.temperature(),
+            top_k: config.top_k() as usize,
+            top_p: config.top_p(),
+            seed: config.seed(),
+        }
+    }
+
+    /// Chooses from `logits` for token `position` of sample `sample`. `ranked` is working
+    /// space that is kept between calls.
+    pub fn next(&self, logits: &[f32], sample: u64, position: u64, ranked: &mut Vec<(f32, u32)>) -> u32 {
+        ranked.clear();
+        ranked.extend(logits.iter().copied().zip(0..));
+        // Equal scores by id, so that the order is one.
+        let by_score = |a: &(f32, u32), b: &(f32, u32)| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1));
+        if self.temperature == 0.0 {
+            return ranked.iter().min_by(|a, b| by_score(a, b)).map_or(0, |(_, id)| *id);
+        }
+        if self.top_k > 0 && self.top_k < ranked.len() {
+            ranked.select_nth_unstable_by(self.top_k - 1, by_score);
+            ranked.truncate(self.top_k);
+        }
+        ranked.sort_unstable_by(by_score);
+        let highest = f64::from(ranked[0].0);
+        let weight = |score: f32| ((f64::from(score) - highest) / self.temperature).exp();
+        let all: f64 = ranked.iter().map(|(score, _)| weight(*score)).sum();
+        if self.top_p < 1.0 {
+            let mut sum = 0.0;
+            let enough = ranked.iter().position(|(score, _)| {
+                sum += weight(*score);
+                sum >= self.top_p * all
+            });
+            ranked.truncate(enough.map_or(ranked.len(), |last| last + 1));
+        }
+        let left: f64 = ranked.iter().map(|(score, _)| weight(*score)).sum();
+        let draw = counter::draw([self.seed, STREAM, sample, position]);
+        let mut at = left * (draw >> 11) as f64 / (1u64 << 53) as f64;
+        for (score, id) in ranked.iter() {
+            at -= weight(*score);
+            if at < 0.0 {
+                return *id;
+            }
+        }
+        ranked[ranked.len() - 1].1
+    }
+}
+
+/// Keeps the draws of samples apart from those of data and weights.
+const STREAM: u64 = 0x7361_6d70;
+
+/// Samples being written.
+pub struct Sampler {
+    backend: Box<dyn Backend>,
+    parameters: Vec<Parameter>,
+    block: usize,
+    vocab: usize,
+    window: Window,
+    texts: Vec<Vec<u32>>, // the prompt and all that follows, by sample
+    cached: usize,        // tokens of each text that the cache holds
+    first: usize,         // where in the texts the cache begins
+    logits: Vec<f32>,     // by sample
+    /// How often the cache began again.
+    pub refills: u64,
+}
+
+impl Sampler {
+    /// `backend` holds the plan of sampling `samples` sequences of `model`.
+    pub fn new(backend: Box<dyn Backend>, model: &Model, samples: u64, window: Window) -> Self {
+        Self {
+            backend,
+            parameters: model.parameters(),
+            block: model.block as usize,
+            vocab: model.vocab as usize,
+            window,
+            texts: vec![Vec::new(); samples as usize],
+            cached: 0,
+            first: 0,
+            logits: vec![0.0; model.vocab as usize * samples as usize],
+            refills: 0,
+        }
+    }
+
+    /// Begins every sample with `prompt`, which is not empty.
+    pub fn begin(&mut self, prompt: &[u32]) -> Result<(), RunError> {
+        assert!(!prompt.is_empty(), "there is something to continue");
+        for text in &mut self.texts {
+            text.clear();
+            text.extend_from_slice(prompt);
+        }
+        self.refill(prompt.len().saturating_sub(self.block))
+    }
+
+    /// One token more of every sample; they are returned in order. `None` where it was
+    /// stopped.
+    pub fn next(&mut self, choice: &Choice, ranked: &mut Vec<(f32, u32)>, stop: &Stop) -> Result<Option<&[Vec<u32>]>, RunError> {
+        if stop.is_asked_for() {
+            return Ok(None);
+        }
+        for (sample, text) in self.texts.iter_mut().enumerate() {
+            let logits = &self.logits[sample * self.vocab..][..self.vocab];
+            let token = choice.next(logits, sample as u64, text.len() as u64, ranked);
+            text.push(token);
+        }
+        Ok(Some(&self.texts))
+    }
+
+    /// Makes the scores of the token after the last.
+    pub fn advance(&mut self) -> Result<(), RunError> {
+        let length = self.texts[0].len();
+        if self.window == Window::Exact {
+            return self.refill(length.saturating_sub(self.block));
+        }
+        if self.cached == self.block {
+            self.refills += 1;
+            return self.refill(length - (self.block / 2).max(1));
+        }
+        let tokens: Vec<u32> = self.texts.iter().map(|text| text[length - 1]).collect();
+        self.put(DECODE, &tokens)?;
+        let arguments = Arguments { length: self.cached as u64, ..Arguments::default() };
+        self.backend.run(DECODE, &arguments)?;
+        self.cached += 1;
+        let output = self.logits_of(DECODE);
+        let bytes = bytemuck::cast_slice_mut(&mut self.logits);
+        Ok(self.backend.read(DECODE, output, Bytes::ZERO, bytes)?)
+    }
+
+    /// Fills the caches with the texts from token `first` on.
+    fn refill(&mut self, first: usize) -> Result<(), RunError> {
+        self.first = first;
+        self.cached = self.texts[0].len() - first;
+        let output = self.logits_of(PREFILL);
+        let is_alike = self.texts.windows(2).all(|pair| pair[0] == pair[1]);
+        for sample in 0..self.texts.len() {
+            let tokens = self.texts[sample][first..].to_vec();
+            self.put(PREFILL, &tokens)?;
+            let (length, cache_row) = (tokens.len() as u64, sample as u64);
+            let arguments = Arguments { length, cache_row, ..Arguments::default() };
+            self.backend.run(PREFILL, &arguments)?;
+            let row = &mut self.logits[sample * self.vocab..][..self.vocab];
+            let bytes = bytemuck::cast_slice_mut(row);
+            self.backend.read(PREFILL, output, Bytes::ZERO, bytes)?;
+            // All prompts are one: the cache of the first serves the others.
+            if is_alike && self.texts.len() > 1 && self.window == Window::Half {
+                self.share_first_cache()?;
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the first sample's cache and scores to the others.
+    fn share_first_cache(&mut self) -> Result<(), RunError> {
+        let (first, rest) = self.logits.split_at_mut(self.vocab);
+        for row in rest.chunks_mut(self.vocab) {
+            row.copy_from_slice(first);
+        }
+        let program = self.backend.plan().program(PREFILL);
+        let caches = self.parameters.len()..program.state().len();
+        let row_bytes = program.tensors()[caches.start].bytes().get() / self.texts.len() as u64;
+        // Only what the prompt filled.
+        let used_bytes = row_bytes / self.block as u64 * self.cached as u64;
+        let mut row = vec![0u8; used_bytes as usize];
+        for cache in caches {
+            let tensor = TensorId(cache as u32);
+            self.backend.read(PREFILL, tensor, Bytes::ZERO, &mut row)?;
+            for sample in 1..self.texts.len() as u64 {
+                self.backend.write(PREFILL, tensor, Bytes::new(sample * row_bytes), &row)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, program: usize, tokens: &[u32]) -> Result<(), RunError> {
+        let tensor = self.backend.plan().program(program).find("tokens").expect("an input");
+        Ok(self.backend.write(program, tensor, Bytes::ZERO, bytemuck::cast_slice(tokens))?)
+    }
+
+    fn logits_of(&self, program: usize) -> TensorId {
+        self.backend.plan().program(program).find("logits").expect("an output")
+    }
+}
+
+impl checkpoint::Sink for Sampler {
+    fn write(&mut self, piece: Piece<'_>, values: &[f32]) -> Result<(), StoreError> {
+        let index = self.parameters.iter().position(|p| p.name == piece.entry.name);
+        let tensor = TensorId(index.expect("entries are made from the parameters") as u32);
+        let start = Bytes::new(4 * piece.start as u64);
+        Ok(self.backend.write(PREFILL, tensor, start, bytemuck::cast_slice(values))?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Choice = Choice { temperature: 1.0, top_k: 0, top_p: 1.0, seed: 7 };
+
+    fn draws(choice: &Choice, logits: &[f32]) -> Vec<u32> {
+        let mut ranked = Vec::new();
+        (0..20_000).map(|position| choice.next(logits, 0, position, &mut ranked)).collect()
+    }
+
+    #[test]
+    fn tokens_come_as_often_as_their_probability_says() {
+        let logits = [0.5f32.ln(), 0.3f32.ln(), 0.2f32.ln()];
+        let drawn = draws(&PLAIN, &logits);
+        for (id, share) in (0..).zip([0.5, 0.3, 0.2]) {
+            let count = drawn.iter().filter(|d| **d == id).count() as f64;
+            // Five standard deviations of a binomial, at most 0.018 of the draws.
+            assert!((count / 20_000.0 - share).abs() < 0.018, "{id}: {count}");
+        }
+    }
+
+    #[test]
+    fn temperature_zero_takes_the_likeliest_and_the_first_of_equals() {
+        let greedy = Choice { temperature: 0.0, ..PLAIN };
+        assert_eq!(greedy.next(&[0.0, 2.0, 2.0], 0, 0, &mut Vec::new()), 1);
+    }
+
+    #[test]
+    fn top_k_and_top_p_leave_the_rest_out() {
+        let logits = [0.5f32.ln(), 0.3f32.ln(), 0.2f32.ln()];
+        let two = Choice { top_k: 2, ..PLAIN };
+        assert!(draws(&two, &logits).iter().all(|id| *id < 2));
+        let most = Choice { top_p: 0.6, ..PLAIN };
+        let drawn = draws(&most, &logits);
+        assert!(drawn.contains(&1) && drawn.iter().all(|id| *id < 2));
+        let one = Choice { top_p: 0.4, ..PLAIN };
+        assert!(draws(&one, &logits).iter().all(|id| *id == 0));
+    }
+}

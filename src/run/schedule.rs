@@ -1,0 +1,81 @@
+//! When what happens: learning rate, evaluations.
+
+use fitgpt_plan::config::Config;
+
+/// nanoGPT's learning rate at `step`: linear warm-up, cosine to `min_lr`, then `min_lr`.
+pub fn lr(config: &Config, step: u64) -> f64 {
+    if !config.decay_lr() {
+        return config.learning_rate();
+    }
+    let (warmup, end) = (u64::from(config.warmup_iters()), u64::from(config.lr_decay_iters()));
+    if step < warmup {
+        return config.learning_rate() * (step + 1) as f64 / (warmup + 1) as f64;
+    }
+    if step > end || warmup >= end {
+        return config.min_lr();
+    }
+    let ratio = (step - warmup) as f64 / (end - warmup) as f64;
+    let share = 0.5 * (1.0 + (std::f64::consts::PI * ratio).cos());
+    config.min_lr() + share * (config.learning_rate() - config.min_lr())
+}
+
+/// Whether an evaluation comes before the update of `step`.
+pub fn evaluates(config: &Config, step: u64) -> bool {
+    step.is_multiple_of(u64::from(config.eval_interval()))
+}
+
+/// How many evaluations lie in `from..=max_iters`.
+pub fn evaluations_from(config: &Config, from: u64) -> u64 {
+    let (interval, last) = (u64::from(config.eval_interval()), u64::from(config.max_iters()));
+    if from > last {
+        return 0;
+    }
+    last / interval + 1 - from.div_ceil(interval)
+}
+
+#[cfg(test)]
+mod tests {
+    use fitgpt_plan::config::Written;
+
+    use super::*;
+
+    fn config(pairs: &[(&str, &str)]) -> Config {
+        let mut written = Written::new();
+        for (key, text) in pairs {
+            written.set(key, text).unwrap();
+        }
+        written.resolve().unwrap()
+    }
+
+    #[test]
+    fn the_rate_warms_up_falls_as_a_cosine_and_stays() {
+        let config = config(&[
+            ("learning_rate", "1.0"),
+            ("min_lr", "0.1"),
+            ("warmup_iters", "9"),
+            ("lr_decay_iters", "109"),
+        ]);
+        assert!((lr(&config, 0) - 0.1).abs() < 1e-12);
+        assert!((lr(&config, 8) - 0.9).abs() < 1e-12);
+        assert!((lr(&config, 9) - 1.0).abs() < 1e-12);
+        assert!((lr(&config, 59) - 0.55).abs() < 1e-12);
+        assert!((lr(&config, 109) - 0.1).abs() < 1e-12);
+        assert!((lr(&config, 5000) - 0.1).abs() < 1e-12);
+    }
+
+    #[test]
+    fn without_decay_the_rate_is_the_rate() {
+        let config = config(&[("learning_rate", "0.5"), ("decay_lr", "False")]);
+        assert!((lr(&config, 0) - 0.5).abs() < 1e-12);
+        assert!((lr(&config, 1_000_000) - 0.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn evaluations_are_counted_to_the_last_step() {
+        let config = config(&[("eval_interval", "10"), ("max_iters", "30")]);
+        assert_eq!(evaluations_from(&config, 0), 4);
+        assert_eq!(evaluations_from(&config, 1), 3);
+        assert_eq!(evaluations_from(&config, 30), 1);
+        assert_eq!(evaluations_from(&config, 31), 0);
+    }
+}

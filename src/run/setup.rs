@@ -1,0 +1,110 @@
+//! From a config to something that can run: device, plan, report, backend.
+
+use std::path::{Path, PathBuf};
+
+use fitgpt_exec::{
+    Backend, BackendError, Watch,
+    cpu::{Cpu, CpuTarget},
+};
+use fitgpt_plan::{
+    config::{Config, DeviceChoice, Precision},
+    job::{self, Job},
+    memory::{PlanError, VerifiedPlan},
+    report::{Phase, PlanReport},
+    units::Bytes,
+};
+
+use crate::{
+    budget::{HOST_OVERHEAD, HostMemory},
+    checkpoint::Architecture,
+};
+
+/// Why nothing can be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    /// The config names a device that this build cannot run on.
+    #[error("this build runs on the CPU only, the config asks for `device = '{device}'`")]
+    NoSuchDevice {
+        /// As written.
+        device: DeviceChoice,
+    },
+    /// No plan was made.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+}
+
+/// A job with its plan on this machine.
+#[derive(Debug)]
+pub struct Setup {
+    /// What is to be done.
+    pub job: Job,
+    /// Where every byte of it goes.
+    pub plan: VerifiedPlan,
+    /// What `plan` says about it.
+    pub report: PlanReport,
+    target: CpuTarget,
+}
+
+/// Threads that kernels use.
+pub fn threads(config: &Config) -> usize {
+    match config.threads() {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads as usize,
+    }
+}
+
+/// How activations are stored where the config does not say: a CPU gains no speed by halves.
+pub fn precision(config: &Config) -> Precision {
+    config.precision_or(Precision::Float32)
+}
+
+/// Refuses devices that this build does not have.
+pub fn check_device(config: &Config) -> Result<(), SetupError> {
+    match config.device() {
+        DeviceChoice::Auto | DeviceChoice::Cpu => Ok(()),
+        device => Err(SetupError::NoSuchDevice { device }),
+    }
+}
+
+impl Setup {
+    /// Plans training with the vocabulary that the data has.
+    pub fn new(config: &Config, vocab: u32, memory: &HostMemory) -> Result<Self, SetupError> {
+        let target = CpuTarget::new(threads(config));
+        let device = memory.device(config.memory_budget().map(Bytes::new));
+        let [_, overhead] = HOST_OVERHEAD.range();
+        let room = device.usable_bytes.saturating_sub(overhead);
+        let job = Job::new(config, vocab, precision(config), &target, room);
+        let programs = job.training_programs();
+        let mut phases: Vec<_> =
+            programs.iter().map(|program| Phase::of(program.name(), [program], &target)).collect();
+        phases.push(Phase::of("sample", &job.sampling_programs(), &target));
+        let plan = job::plan(programs, &target)?;
+        let arena = Some(plan.plan().arena_bytes());
+        let report = PlanReport::new("fitgpt", device, HOST_OVERHEAD, config, phases, arena);
+        Ok(Self { job, plan, report, target })
+    }
+
+    /// Allocates the arena.
+    pub fn backend(&self) -> Result<Box<dyn Backend>, BackendError> {
+        Ok(Box::new(Cpu::new(self.plan.clone(), self.target, Watch::Off)?))
+    }
+}
+
+/// What `config.json` says of a model.
+pub fn architecture(config: &Config, vocab: u32) -> Architecture {
+    Architecture {
+        n_layer: config.n_layer() as usize,
+        n_head: config.n_head() as usize,
+        n_embd: config.n_embd() as usize,
+        block_size: config.block_size() as usize,
+        vocab_size: vocab as usize,
+        bias: config.bias(),
+        dropout: config.dropout(),
+        gelu: config.gelu(),
+    }
+}
+
+/// The folder of a run.
+pub fn out_dir(config: &Config) -> PathBuf {
+    Path::new(config.out_dir()).to_owned()
+}

@@ -1,0 +1,193 @@
+//! The training loop: evaluate, save, step, in nanoGPT's order.
+
+use std::{collections::BTreeMap, path::PathBuf, time::Instant};
+
+use fitgpt_plan::config::{Config, Value};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    error::RunError,
+    events::{Event, EventLog},
+    progress::Progress,
+    schedule,
+    stop::Stop,
+    trainer::{Evaluated, Position, Trainer},
+};
+use crate::checkpoint::{self, Architecture};
+
+/// What a checkpoint says beside its tensors.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Document {
+    /// Where the run stands.
+    pub position: Position,
+    /// The config as resolved, with every choice that touches rounding written out.
+    pub config: BTreeMap<String, Value>,
+}
+
+impl Document {
+    /// The config's pairs as a map.
+    pub fn new(position: &Position, config: &Config) -> Self {
+        let pairs = config.pairs().into_iter().map(|(key, value)| (key.to_owned(), value));
+        Self { position: position.clone(), config: pairs.collect() }
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// All steps are done.
+    Done,
+    /// Somebody asked, and the state is saved.
+    Stopped,
+}
+
+/// The loss of every step and evaluation of this run, for the picture at its end.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// (step, loss).
+    pub steps: Vec<(u64, f64)>,
+    /// (step, both losses).
+    pub evaluations: Vec<(u64, Evaluated)>,
+}
+
+/// A trainer with the folder it saves to.
+pub struct Run<'a> {
+    /// The state in memory.
+    pub trainer: Trainer,
+    /// `out_dir`.
+    pub folder: PathBuf,
+    /// What `config.json` says.
+    pub architecture: Architecture,
+    /// The log.
+    pub events: EventLog,
+    /// What a person sees.
+    pub progress: Progress,
+    /// Raised by Ctrl-C.
+    pub stop: &'a Stop,
+    /// The step of the checkpoint in the folder.
+    pub saved: Option<u64>,
+}
+
+impl Run<'_> {
+    /// Runs to the end, or until somebody asks to stop.
+    pub fn train(&mut self) -> Result<(Ended, History), RunError> {
+        let config = self.trainer.config().clone();
+        let mut history = History::default();
+        let ended = self.steps(&config, &mut history)?;
+        self.progress.end();
+        let reason = match ended {
+            Ended::Done => "done",
+            Ended::Stopped => "interrupted",
+        };
+        let (step, seconds) = (self.trainer.position.step, self.progress.seconds());
+        self.events.write(&Event::End { step, reason: reason.into(), seconds })?;
+        Ok((ended, history))
+    }
+
+    fn steps(&mut self, config: &Config, history: &mut History) -> Result<Ended, RunError> {
+        while self.trainer.position.step <= u64::from(config.max_iters()) {
+            let step = self.trainer.position.step;
+            if schedule::evaluates(config, step) || config.eval_only() {
+                // Before the evaluation, so that nothing that happens in it can cost a run.
+                if step > 0 && !config.eval_only() {
+                    self.save()?;
+                }
+                let Some(evaluated) = self.evaluate(config)? else { return self.stopped(config) };
+                history.evaluations.push((step, evaluated));
+            }
+            if config.eval_only() {
+                return Ok(Ended::Done);
+            }
+
+            let clock = Instant::now();
+            let Some(stepped) = self.trainer.step(self.stop)? else { return self.stopped(config) };
+            let seconds = clock.elapsed().as_secs_f64();
+
+            let scaler = self.trainer.position.scaler;
+            self.events.write(&Event::Step {
+                step,
+                loss: stepped.loss,
+                lr: stepped.lr,
+                grad_norm: stepped.grad_norm,
+                ms: seconds * 1e3,
+                tokens_per_s: self.progress.tokens_per_s(seconds),
+                loss_scale: scaler.is_dynamic.then_some(f64::from(scaler.scale)),
+                skipped: stepped.is_skipped,
+            })?;
+            self.progress.stepped(step, stepped.loss, seconds);
+            if stepped.is_skipped {
+                let scale = scaler.scale;
+                self.progress.note(&format!(
+                    "step {step}: a gradient overflowed, the update is left out, \
+                     the loss scale is {scale} from here on"
+                ));
+            }
+            let has_diverged = !stepped.loss.is_finite() || !stepped.grad_norm.is_finite();
+            if scaler.has_failed() || (has_diverged && !stepped.is_skipped) {
+                return Err(RunError::Diverged { step, loss: stepped.loss, saved: self.saved });
+            }
+            history.steps.push((step, stepped.loss));
+        }
+        self.save()?;
+        Ok(Ended::Done)
+    }
+
+    /// Saves what there is and ends.
+    fn stopped(&mut self, config: &Config) -> Result<Ended, RunError> {
+        if !config.eval_only() {
+            self.save()?;
+        }
+        Ok(Ended::Stopped)
+    }
+
+    /// Measures both losses, and keeps the weights where they are the best so far and the
+    /// config asks for that.
+    fn evaluate(&mut self, config: &Config) -> Result<Option<Evaluated>, RunError> {
+        let step = self.trainer.position.step;
+        self.progress.working(&format!("step {step}: evaluating"));
+        let clock = Instant::now();
+        let Some(evaluated) = self.trainer.evaluate(self.stop)? else { return Ok(None) };
+        self.progress.evaluated(clock.elapsed().as_secs_f64());
+        let Evaluated { train, val } = evaluated;
+        self.progress.line(&format!(
+            "step {step}: train loss {:.4}, val loss {:.4} (standard errors {:.4}, {:.4})",
+            train.mean, val.mean, train.standard_error, val.standard_error
+        ));
+        self.events.write(&Event::Evaluation {
+            step,
+            train_loss: train.mean,
+            val_loss: val.mean,
+            train_loss_se: train.standard_error,
+            val_loss_se: val.standard_error,
+        })?;
+        let is_best = self.trainer.position.best_val_loss.is_none_or(|best| val.mean < best);
+        if is_best && val.mean.is_finite() && !config.eval_only() {
+            self.trainer.position.best_val_loss = Some(val.mean);
+            if !config.always_save_checkpoint() && step > 0 {
+                let folder = checkpoint::best_dir(&self.folder);
+                let entries = self.trainer.entries().to_vec();
+                let model =
+                    checkpoint::Model { architecture: &self.architecture, entries: &entries };
+                checkpoint::save_weights(&folder, model, &mut self.trainer)?;
+            }
+        }
+        Ok(Some(evaluated))
+    }
+
+    /// Saves the state as the folder's checkpoint, unless it is there already.
+    fn save(&mut self) -> Result<(), RunError> {
+        let step = self.trainer.position.step;
+        if self.saved == Some(step) {
+            return Ok(());
+        }
+        self.progress.line(&format!("saving checkpoint to {}", self.folder.display()));
+        let document = Document::new(&self.trainer.position, self.trainer.config());
+        let entries = self.trainer.entries().to_vec();
+        let model = checkpoint::Model { architecture: &self.architecture, entries: &entries };
+        let id = checkpoint::save(&self.folder, model, &document, &mut self.trainer)?;
+        self.saved = Some(step);
+        let (save_id, path) = (id.to_string(), self.folder.clone());
+        self.events.write(&Event::Checkpoint { step, save_id, path })?;
+        Ok(())
+    }
+}

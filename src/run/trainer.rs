@@ -1,0 +1,298 @@
+//! A run in memory: the backend with its arena, the data, and where the run stands.
+
+use fitgpt_exec::{Arguments, Backend};
+use fitgpt_plan::{
+    config::Config,
+    job::{EVALUATE, Job, TRAIN, UPDATE},
+    model::Parameter,
+    units::{Bytes, TensorId},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{error::RunError, init, scaler::Scaler, schedule, stop::Stop};
+use crate::{
+    checkpoint::{self, Entry, Kind, Piece, StoreError},
+    data::{Batches, Dataset, Purpose, Split},
+};
+
+/// Where a run stands: what a checkpoint holds beside the tensors.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Position {
+    /// The step that comes next.
+    pub step: u64,
+    /// Updates made; fewer than steps where float16 overflowed.
+    pub updates: u64,
+    /// The least validation loss so far.
+    pub best_val_loss: Option<f64>,
+    /// The loss scale.
+    pub scaler: Scaler,
+}
+
+/// What one step did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stepped {
+    /// Mean over the effective batch.
+    pub loss: f64,
+    /// Learning rate used.
+    pub lr: f64,
+    /// Norm of the whole gradient, before clipping.
+    pub grad_norm: f64,
+    /// Whether overflow left the update out.
+    pub is_skipped: bool,
+}
+
+/// A mean with its standard error.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate {
+    /// The mean over sequences.
+    pub mean: f64,
+    /// Its standard error; NaN where one sequence cannot say.
+    pub standard_error: f64,
+}
+
+/// The losses of both splits.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Evaluated {
+    /// On data that is trained on.
+    pub train: Estimate,
+    /// On data that is not.
+    pub val: Estimate,
+}
+
+/// A run in memory.
+pub struct Trainer {
+    backend: Box<dyn Backend>,
+    config: Config,
+    job: Job,
+    data: Dataset,
+    parameters: Vec<Parameter>,
+    entries: Vec<Entry>,
+    tokens: Vec<u32>,
+    targets: Vec<u32>,
+    losses: Vec<f32>,
+    /// Where the run stands.
+    pub position: Position,
+}
+
+impl Trainer {
+    /// A run at step 0 whose weights are still to be set. `backend` holds the plan of
+    /// [`Job::training_programs`].
+    pub fn new(
+        backend: Box<dyn Backend>,
+        config: Config,
+        job: Job,
+        data: Dataset,
+        scaler: Scaler,
+    ) -> Result<Self, RunError> {
+        let training = &job.training;
+        for (split, seq) in
+            [(Split::Train, training.seq), (Split::Train, training.eval_seq), (Split::Val, training.eval_seq)]
+        {
+            batches(&config, &job, seq).admits(data.tokens(split))?;
+        }
+        let most = (training.batch * training.seq).max(training.eval_batch * training.eval_seq);
+        let parameters = job.model.parameters();
+        let entries = entries(&parameters);
+        let position = Position { step: 0, updates: 0, best_val_loss: None, scaler };
+        Ok(Self {
+            tokens: vec![0; most as usize],
+            targets: vec![0; most as usize],
+            losses: vec![0.0; training.eval_batch as usize],
+            backend,
+            config,
+            job,
+            data,
+            parameters,
+            entries,
+            position,
+        })
+    }
+
+    /// Draws the first weights.
+    pub fn initialise(&mut self) -> Result<(), RunError> {
+        /// Elements drawn at a time; even, because normals come in pairs.
+        const PIECE: usize = 1 << 20;
+        let seed = self.config.seed();
+        let workers = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut values = vec![0f32; PIECE];
+        for (index, parameter) in (0..).zip(&self.parameters) {
+            let mut start = 0;
+            while start < parameter.count() {
+                let count = (parameter.count() - start).min(PIECE as u64) as usize;
+                let part = count.div_ceil(workers).next_multiple_of(2);
+                std::thread::scope(|scope| {
+                    for (n, values) in (0..).zip(values[..count].chunks_mut(part)) {
+                        let first = start + n * part as u64;
+                        let init = parameter.init;
+                        scope.spawn(move || init::fill(init, seed, index, first, values));
+                    }
+                });
+                let bytes = bytemuck::cast_slice(&values[..count]);
+                let tensor = TensorId(index as u32);
+                self.backend.write(TRAIN, tensor, Bytes::new(4 * start), bytes)?;
+                start += count as u64;
+            }
+        }
+        Ok(())
+    }
+
+    /// What is trained.
+    pub fn job(&self) -> &Job {
+        &self.job
+    }
+
+    /// As resolved.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The parameters as a checkpoint names them.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// One optimizer step; `None` where it was stopped before its update, so that nothing but
+    /// the gradients has changed.
+    pub fn step(&mut self, stop: &Stop) -> Result<Option<Stepped>, RunError> {
+        let training = self.job.training;
+        let step = self.position.step;
+        let loss = self.state("loss");
+        self.backend.write(TRAIN, loss, Bytes::ZERO, &0f32.to_ne_bytes())?;
+        let mut arguments = Arguments {
+            seed: self.config.seed(),
+            step,
+            loss_scale: self.position.scaler.scale,
+            lr: schedule::lr(&self.config, step) as f32,
+            updates: self.position.updates + 1,
+            ..Arguments::default()
+        };
+        for micro in 0..training.accumulation {
+            if stop.is_asked_for() {
+                return Ok(None);
+            }
+            arguments.first_sequence = micro * training.batch;
+            let (split, purpose) = (Split::Train, Purpose::Training { step });
+            self.load(TRAIN, training.batch, training.seq, split, purpose, arguments.first_sequence)?;
+            self.backend.run(TRAIN, &arguments)?;
+        }
+        self.backend.run(UPDATE, &arguments)?;
+
+        let loss = self.scalar(TRAIN, loss)?;
+        let norm = self.backend.plan().program(UPDATE).find("norm").expect("update has a norm");
+        let grad_norm = self.scalar(UPDATE, norm)?;
+        let is_finite = grad_norm.is_finite();
+        if is_finite {
+            self.position.updates += 1;
+        }
+        self.position.scaler.learn(is_finite);
+        self.position.step += 1;
+        let lr = schedule::lr(&self.config, step);
+        let is_skipped = !is_finite && self.position.scaler.is_dynamic;
+        Ok(Some(Stepped { loss, lr, grad_norm, is_skipped }))
+    }
+
+    /// The losses of both splits; `None` where it was stopped.
+    pub fn evaluate(&mut self, stop: &Stop) -> Result<Option<Evaluated>, RunError> {
+        let Some(train) = self.estimate(Split::Train, stop)? else { return Ok(None) };
+        let Some(val) = self.estimate(Split::Val, stop)? else { return Ok(None) };
+        Ok(Some(Evaluated { train, val }))
+    }
+
+    fn estimate(&mut self, split: Split, stop: &Stop) -> Result<Option<Estimate>, RunError> {
+        let training = self.job.training;
+        let output = self.backend.plan().program(EVALUATE).find("losses");
+        let output = output.expect("evaluate has losses");
+        let count = self.job.eval_sequences;
+        let (mut sum, mut squares) = (0.0, 0.0);
+        for first in (0..count).step_by(training.eval_batch as usize) {
+            if stop.is_asked_for() {
+                return Ok(None);
+            }
+            let purpose = Purpose::Evaluation { split };
+            self.load(EVALUATE, training.eval_batch, training.eval_seq, split, purpose, first)?;
+            self.backend.run(EVALUATE, &Arguments::default())?;
+            let bytes = bytemuck::cast_slice_mut(&mut self.losses);
+            self.backend.read(EVALUATE, output, Bytes::ZERO, bytes)?;
+            for loss in &self.losses {
+                sum += f64::from(*loss);
+                squares += f64::from(*loss) * f64::from(*loss);
+            }
+        }
+        let n = count as f64;
+        let mean = sum / n;
+        let variance = ((squares - n * mean * mean) / (n - 1.0)).max(0.0);
+        Ok(Some(Estimate { mean, standard_error: (variance / n).sqrt() }))
+    }
+
+    /// Puts a micro-batch in place.
+    fn load(
+        &mut self,
+        program: usize,
+        batch: u64,
+        seq: u64,
+        split: Split,
+        purpose: Purpose,
+        first_sequence: u64,
+    ) -> Result<(), RunError> {
+        let count = (batch * seq) as usize;
+        let (tokens, targets) = (&mut self.tokens[..count], &mut self.targets[..count]);
+        let file = self.data.tokens(split);
+        let batches = batches(&self.config, &self.job, seq);
+        batches.fill(file, purpose, first_sequence, tokens, targets)?;
+        for (name, values) in [("tokens", tokens), ("targets", targets)] {
+            let tensor = self.backend.plan().program(program).find(name).expect("both are inputs");
+            self.backend.write(program, tensor, Bytes::ZERO, bytemuck::cast_slice(values))?;
+        }
+        Ok(())
+    }
+
+    fn state(&self, name: &str) -> TensorId {
+        self.backend.plan().program(TRAIN).find(name).expect("it is part of the state")
+    }
+
+    fn scalar(&mut self, program: usize, tensor: TensorId) -> Result<f64, RunError> {
+        let mut value = [0f32];
+        let bytes = bytemuck::cast_slice_mut(&mut value);
+        self.backend.read(program, tensor, Bytes::ZERO, bytes)?;
+        Ok(f64::from(value[0]))
+    }
+
+    /// Where a piece of a checkpoint lies: state is ordered weights, gradients, first moments,
+    /// second moments.
+    fn tensor_of(&self, piece: &Piece<'_>) -> TensorId {
+        let index = self.parameters.iter().position(|p| p.name == piece.entry.name);
+        let index = index.expect("entries are made from the parameters");
+        let group = match piece.kind {
+            Kind::Parameter => 0,
+            Kind::ExpAvg => 2,
+            Kind::ExpAvgSq => 3,
+        };
+        TensorId((group * self.parameters.len() + index) as u32)
+    }
+}
+
+fn batches(config: &Config, job: &Job, seq: u64) -> Batches {
+    Batches::new(config.seed(), seq as usize, job.model.vocab)
+}
+
+/// The parameters as a checkpoint names them.
+pub fn entries(parameters: &[Parameter]) -> Vec<Entry> {
+    let shape = |p: &Parameter| p.shape.iter().map(|n| *n as usize).collect::<Vec<_>>();
+    parameters.iter().map(|p| Entry::new(p.name.clone(), &shape(p))).collect()
+}
+
+impl checkpoint::Source for Trainer {
+    fn read(&mut self, piece: Piece<'_>, out: &mut [f32]) -> Result<(), StoreError> {
+        let start = Bytes::new(4 * piece.start as u64);
+        let tensor = self.tensor_of(&piece);
+        Ok(self.backend.read(TRAIN, tensor, start, bytemuck::cast_slice_mut(out))?)
+    }
+}
+
+impl checkpoint::Sink for Trainer {
+    fn write(&mut self, piece: Piece<'_>, values: &[f32]) -> Result<(), StoreError> {
+        let start = Bytes::new(4 * piece.start as u64);
+        let tensor = self.tensor_of(&piece);
+        Ok(self.backend.write(TRAIN, tensor, start, bytemuck::cast_slice(values))?)
+    }
+}
