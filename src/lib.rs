@@ -1,0 +1,8 @@
+//! `fitgpt`: trains GPT-2-class models in a memory budget that it knows before the first step.
+//!
+//! This is the map of the program's rooms; `main.rs` only opens the door.
+
+pub mod data;
+pub mod tokenizer;
+
+mod os;
