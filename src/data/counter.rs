@@ -42,7 +42,8 @@ mod tests {
         counts.iter().map(|&n| (n as f64 - expected).powi(2) / expected).sum()
     }
 
-    /// What chi-squared exceeds once in a billion fair runs: mean plus six deviations.
+    /// What chi-squared exceeds once in some ten million fair runs: mean plus six
+    /// deviations.
     fn limit(bins: usize) -> f64 {
         let freedom = (bins - 1) as f64;
         freedom + 6.0 * (2.0 * freedom).sqrt()

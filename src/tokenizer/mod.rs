@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn gpt2_agrees_with_openais_tokenizer() {
-        // Published with GPT-2: `tiktoken.get_encoding("gpt2").encode("hello world")` and others.
+        // What `tiktoken.get_encoding("gpt2").encode(text)` gives.
         let gpt2 = Tokenizer::Gpt2;
         assert_eq!(gpt2.encode("hello world").unwrap(), [31373, 995]);
         assert_eq!(

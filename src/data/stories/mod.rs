@@ -2,8 +2,8 @@
 //!
 //! Training can be tried without a download: 3.7 MB of plain English with few words
 //! and few characters, in which names, pronouns and things stay the same from the first
-//! sentence of a story to the last. A small model learns to spell in seconds, to form
-//! sentences in a minute and to stay with its hero some time after.
+//! sentence of a story to the last: first a model can learn to spell, then to form sentences,
+//! then to stay with its hero.
 //!
 //! Every byte is a function of this folder: plots and words, and draws by counter.
 
