@@ -1,4 +1,16 @@
-//! The rooms of `fitgpt`. The program itself is thin: it reads a command line and calls these.
+//! `fitgpt`: trains GPT-2-class models in a memory budget that it knows before the first step.
+//!
+//! This is the map of the program's rooms; `main.rs` only opens the door.
+
+pub mod cli;
+
+pub mod budget;
+pub mod data;
+pub mod tokenizer;
 
 pub mod checkpoint;
 pub mod run;
+
+pub mod picture;
+mod os;
+mod terminal;

@@ -1,3 +1,7 @@
-//! `fitgpt`: trains GPT-2-class models in a memory budget that it knows before the first step.
+//! The door of `fitgpt`: everything else is behind [`fitgpt::cli::run`].
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    fitgpt::cli::run(std::env::args_os())
+}

@@ -1,0 +1,32 @@
+# fitgpt train
+#
+# A character-level GPT that learns to tell little stories, from a corpus that the program
+# writes itself: no data, no download.
+
+out_dir = 'out-stories'
+dataset = 'stories'
+
+eval_interval = 150
+eval_iters = 4
+eval_batch_size = 16
+log_interval = 25
+
+batch_size = 16
+gradient_accumulation_steps = 1
+block_size = 192
+
+n_layer = 4
+n_head = 4
+n_embd = 160
+dropout = 0.0
+
+learning_rate = 3e-3
+max_iters = 600
+lr_decay_iters = 600
+warmup_iters = 40
+min_lr = 3e-4
+beta2 = 0.99
+
+start = '\n'
+num_samples = 1
+max_new_tokens = 400

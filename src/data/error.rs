@@ -1,0 +1,154 @@
+//! What can be wrong with a dataset.
+
+use std::{io, path::PathBuf};
+
+use super::pickle::PickleError;
+
+/// Why a dataset, or a piece of it, could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// No folder by that name or path.
+    #[error(
+        "there is no dataset `{dataset}`: no folder `{}`; a dataset is a folder with `train.bin` \
+         and `val.bin`, and `fitgpt prepare` makes one",
+        paths(looked_at)
+    )]
+    NoDataset {
+        /// As the config names it.
+        dataset: String,
+        /// Every folder that was tried.
+        looked_at: Vec<PathBuf>,
+    },
+    /// A file that must be there is not.
+    #[error("`{path}` does not exist")]
+    Missing {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// A folder, a pipe, a device.
+    #[error("`{path}` is not a file")]
+    NotAFile {
+        /// What was opened.
+        path: PathBuf,
+    },
+    /// The operating system said no.
+    #[error("cannot {action} `{path}`: {source}")]
+    Io {
+        /// What was tried: `read`, `write`, …
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// A token file of zero tokens.
+    #[error("`{path}` holds no tokens")]
+    Empty {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// Tokens have two bytes each.
+    #[error("`{path}` has an odd number of bytes, but a token has two: {bytes}")]
+    OddLength {
+        /// Which file.
+        path: PathBuf,
+        /// Its length.
+        bytes: u64,
+    },
+    /// The header of a shard announces another number of tokens than follow.
+    #[error("the header of `{path}` announces {announced} tokens, the file holds {held}")]
+    WrongCount {
+        /// Which file.
+        path: PathBuf,
+        /// What the header says.
+        announced: i64,
+        /// What follows the header.
+        held: u64,
+    },
+    /// A shard that ends inside its header.
+    #[error("`{path}` ends inside its header of 1024 bytes, after {bytes}")]
+    HeaderCut {
+        /// Which file.
+        path: PathBuf,
+        /// Its length.
+        bytes: u64,
+    },
+    /// A shard of a version that does not hold 16-bit tokens.
+    #[error(
+        "`{path}` is a shard with magic {magic} of version {version}; only 20240520 of version 1, with 16-bit tokens, can be read"
+    )]
+    ShardVersion {
+        /// Which file.
+        path: PathBuf,
+        /// The first word of its header.
+        magic: i32,
+        /// The second.
+        version: i32,
+    },
+    /// Not one sequence and its target fit.
+    #[error("`{path}` holds {tokens} tokens, a sequence of `block_size` {block_size} needs {}", block_size + 1)]
+    TooShort {
+        /// Which file.
+        path: PathBuf,
+        /// How many it holds.
+        tokens: u64,
+        /// How long a sequence is.
+        block_size: usize,
+    },
+    /// A token that the model has no row for.
+    #[error(
+        "token {token} at position {position} of `{path}` is outside the vocabulary of {vocab_size}"
+    )]
+    OutsideVocabulary {
+        /// Which file.
+        path: PathBuf,
+        /// Counted in tokens from the start.
+        position: u64,
+        /// The token.
+        token: u32,
+        /// One more than the largest allowed.
+        vocab_size: u32,
+    },
+    /// The file was cut after it was opened.
+    #[error("`{path}` had {tokens} tokens when it was opened and now ends before token {end}")]
+    Shrank {
+        /// Which file.
+        path: PathBuf,
+        /// Its length when it was opened.
+        tokens: u64,
+        /// One past the last token that was asked for.
+        end: u64,
+    },
+    /// A `meta.pkl` too large to be one.
+    #[error("`{path}` has {bytes} bytes, more than the {limit} that a vocabulary can need")]
+    MetaTooLarge {
+        /// Which file.
+        path: PathBuf,
+        /// Its length.
+        bytes: u64,
+        /// The most we read.
+        limit: u64,
+    },
+    /// A `meta.pkl` that is not a plain pickle.
+    #[error("cannot read `{path}`: {source}")]
+    Pickle {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: PickleError,
+    },
+    /// A `meta.pkl` that is a plain pickle of something else.
+    #[error("`{path}` is not a dataset's vocabulary: {source}")]
+    Meta {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: super::meta::MetaError,
+    },
+}
+
+fn paths(paths: &[PathBuf]) -> String {
+    let mut said = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+    said.dedup();
+    said.join("`, no folder `")
+}

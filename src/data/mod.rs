@@ -1,0 +1,197 @@
+//! Datasets: token files, their vocabulary, and which sequences of them a step sees.
+//!
+//! A dataset is a folder as nanoGPT lays it out: `train.bin`, `val.bin` and, where the
+//! vocabulary is not GPT-2's, `meta.pkl`. Everything here meets files that somebody else
+//! wrote: whatever they hold, the answer is tokens or an error, and reading allocates nothing.
+
+pub mod counter;
+
+mod batches;
+mod error;
+mod meta;
+mod pickle;
+pub mod stories;
+mod tokens;
+
+use std::path::{Path, PathBuf};
+
+pub use self::{
+    batches::{Batches, Purpose},
+    error::DataError,
+    meta::{Meta, MetaError},
+    pickle::PickleError,
+    tokens::Tokens,
+};
+use crate::tokenizer::Tokenizer;
+
+/// GPT-2's 50,257 tokens, rounded up to a multiple of 64 as nanoGPT does.
+pub const GPT2_VOCAB_SIZE: u32 = 50_304;
+
+/// The dataset that the program writes itself where it is not there.
+pub const STORIES: &str = "stories";
+
+/// Which of a dataset's two files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Split {
+    /// What is learned from.
+    Train,
+    /// What is kept aside to measure on.
+    Val,
+}
+
+/// An open dataset.
+#[derive(Debug)]
+pub struct Dataset {
+    folder: PathBuf,
+    train: Tokens,
+    val: Tokens,
+    meta: Option<Meta>,
+}
+
+impl Dataset {
+    /// Opens the dataset that a config names: a folder under `base/data`, or a path.
+    ///
+    /// `stories` is written to `base/data/stories` first where it is not there.
+    pub fn open(dataset: &str, base: &Path) -> Result<Self, DataError> {
+        let folder = find(dataset, base)?;
+        if dataset == STORIES && !folder.join("train.bin").exists() {
+            stories::write(&folder)?;
+        }
+        Ok(Self {
+            train: Tokens::open(folder.join("train.bin"))?,
+            val: Tokens::open(folder.join("val.bin"))?,
+            meta: Meta::open(&folder.join("meta.pkl"))?,
+            folder,
+        })
+    }
+
+    /// The vocabulary of a dataset, as far as it can be known before the data is there.
+    pub fn vocab_size_of(dataset: &str, base: &Path) -> Result<u32, DataError> {
+        let Ok(folder) = find(dataset, base) else { return Ok(GPT2_VOCAB_SIZE) };
+        if dataset == STORIES && !folder.join("meta.pkl").exists() {
+            return Ok(stories::vocab_size());
+        }
+        let meta = Meta::open(&folder.join("meta.pkl"))?;
+        Ok(meta.map_or(GPT2_VOCAB_SIZE, |meta| meta.vocab_size))
+    }
+
+    /// Where the dataset is.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// One of its files.
+    pub fn tokens(&self, split: Split) -> &Tokens {
+        match split {
+            Split::Train => &self.train,
+            Split::Val => &self.val,
+        }
+    }
+
+    /// The number of tokens a model needs: what `meta.pkl` says, else GPT-2's.
+    pub fn vocab_size(&self) -> u32 {
+        self.meta.as_ref().map_or(GPT2_VOCAB_SIZE, |meta| meta.vocab_size)
+    }
+
+    /// How its tokens and text turn into each other: as nanoGPT assumes, symbols where
+    /// `meta.pkl` has them and GPT-2's where there is no `meta.pkl`.
+    pub fn tokenizer(&self) -> Tokenizer {
+        match &self.meta {
+            None => Tokenizer::Gpt2,
+            Some(Meta { itos: Some(itos), .. }) => Tokenizer::from_symbols(itos.clone()),
+            Some(Meta { itos: None, .. }) => Tokenizer::Ids,
+        }
+    }
+}
+
+/// The folder that a name or a path means.
+fn find(dataset: &str, base: &Path) -> Result<PathBuf, DataError> {
+    let named = base.join("data").join(dataset);
+    if dataset == STORIES {
+        return Ok(named); // made if it is not there
+    }
+    let path = base.join(dataset);
+    // `data/mine` and `./mine` are paths; `mine` is a name first, as in nanoGPT.
+    let is_path = dataset.contains(['/', std::path::MAIN_SEPARATOR]);
+    let looked_at = if is_path { vec![path, named] } else { vec![named, path] };
+    match looked_at.iter().find(|folder| !dataset.is_empty() && folder.is_dir()) {
+        Some(folder) => Ok(folder.clone()),
+        None => Err(DataError::NoDataset { dataset: dataset.to_owned(), looked_at }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+    use crate::data::tokens::tests::write_plain;
+
+    fn dataset_at(folder: &Path) {
+        fs::create_dir_all(folder).unwrap();
+        write_plain(&folder.join("train.bin"), 0..100);
+        write_plain(&folder.join("val.bin"), 0..50);
+    }
+
+    #[test]
+    fn a_name_is_a_folder_under_data_before_it_is_a_path() {
+        let base = tempfile::tempdir().unwrap();
+        dataset_at(&base.path().join("mine"));
+        let found = Dataset::open("mine", base.path()).unwrap();
+        assert_eq!(found.folder(), base.path().join("mine"));
+        dataset_at(&base.path().join("data/mine"));
+        let found = Dataset::open("mine", base.path()).unwrap();
+        assert_eq!(found.folder(), base.path().join("data/mine"));
+        for path in ["./mine", base.path().join("mine").to_str().unwrap()] {
+            let found = Dataset::open(path, base.path()).unwrap();
+            assert!(!found.folder().starts_with(base.path().join("data")));
+            assert_eq!(found.tokens(Split::Train).len(), 100);
+            assert_eq!(found.tokens(Split::Val).len(), 50);
+        }
+    }
+
+    #[test]
+    fn without_meta_the_vocabulary_is_gpt2s() {
+        let base = tempfile::tempdir().unwrap();
+        dataset_at(&base.path().join("data/mine"));
+        let found = Dataset::open("mine", base.path()).unwrap();
+        assert_eq!(found.vocab_size(), 50_304);
+        assert_eq!(found.tokenizer(), Tokenizer::Gpt2);
+        fs::write(base.path().join("data/mine/meta.pkl"), Meta::pickled(&['a', 'b'])).unwrap();
+        let found = Dataset::open("mine", base.path()).unwrap();
+        assert_eq!(found.vocab_size(), 2);
+        assert_eq!(found.tokenizer().encode("ba").unwrap(), [1, 0]);
+    }
+
+    #[test]
+    fn a_dataset_that_is_not_there_is_told_with_every_folder_looked_at() {
+        let base = Path::new("here");
+        let text = Dataset::open("openwebtext", base).unwrap_err().to_string();
+        assert_eq!(
+            text,
+            "there is no dataset `openwebtext`: no folder `here/data/openwebtext`, no folder \
+             `here/openwebtext`; a dataset is a folder with `train.bin` and `val.bin`, and \
+             `fitgpt prepare` makes one"
+        );
+        assert!(matches!(Dataset::open("", base), Err(DataError::NoDataset { .. })));
+    }
+
+    #[test]
+    fn a_folder_without_its_files_names_the_file() {
+        let base = tempfile::tempdir().unwrap();
+        fs::create_dir_all(base.path().join("data/mine")).unwrap();
+        let text = Dataset::open("mine", base.path()).unwrap_err().to_string();
+        assert!(text.ends_with("data/mine/train.bin` does not exist"), "{text}");
+    }
+
+    #[test]
+    fn stories_are_written_where_they_are_not_and_left_where_they_are() {
+        let base = tempfile::tempdir().unwrap();
+        let found = Dataset::open(STORIES, base.path()).unwrap();
+        assert!(found.vocab_size() <= 64);
+        let train = base.path().join("data/stories/train.bin");
+        let written = fs::metadata(&train).unwrap().modified().unwrap();
+        Dataset::open(STORIES, base.path()).unwrap();
+        assert_eq!(fs::metadata(&train).unwrap().modified().unwrap(), written);
+    }
+}

@@ -1,0 +1,196 @@
+//! A corpus of little stories, which the program writes itself.
+//!
+//! Training can be tried without a download: 3.7 MB of plain English with few words
+//! and few characters, in which names, pronouns and things stay the same from the first
+//! sentence of a story to the last: first a model can learn to spell, then to form sentences,
+//! then to stay with its hero.
+//!
+//! Every byte is a function of this folder: plots and words, and draws by counter.
+
+mod cast;
+mod chance;
+mod plot;
+mod tell;
+mod words;
+
+use std::{
+    fs::{self, File},
+    io::Write,
+    path::Path,
+};
+
+use super::{DataError, Meta};
+
+/// How many stories there are.
+const STORIES: u64 = 7_000;
+
+/// One story in ten is kept aside.
+const VAL_EVERY: u64 = 10;
+
+/// The text of the corpus: what is learned from and what is kept aside.
+#[derive(Debug)]
+pub struct Corpus {
+    /// Nine stories of ten.
+    pub train: String,
+    /// The tenth.
+    pub val: String,
+}
+
+/// Tells every story, a blank line after each.
+pub fn corpus() -> Corpus {
+    let plots = plot::plots();
+    let mut corpus = Corpus { train: String::new(), val: String::new() };
+    for story in 0..STORIES {
+        let is_val = story % VAL_EVERY == VAL_EVERY - 1;
+        let text = if is_val { &mut corpus.val } else { &mut corpus.train };
+        text.push_str(&tell::tell(&plots, story));
+        text.push_str("\n\n");
+    }
+    corpus
+}
+
+/// Writes the corpus as a dataset in nanoGPT's format of characters.
+///
+/// Each file appears whole or not at all, `train.bin` last: where it is, the others are.
+pub fn write(folder: &Path) -> Result<(), DataError> {
+    let corpus = corpus();
+    let itos = symbols(&corpus);
+    fs::create_dir_all(folder).map_err(|source| DataError::Io {
+        action: "create",
+        path: folder.to_owned(),
+        source,
+    })?;
+    write_whole(folder, "meta.pkl", &Meta::pickled(&itos))?;
+    write_whole(folder, "val.bin", &encoded(&corpus.val, &itos))?;
+    write_whole(folder, "train.bin", &encoded(&corpus.train, &itos))
+}
+
+/// The characters of the corpus, sorted.
+fn symbols(corpus: &Corpus) -> Vec<char> {
+    let mut is_used = [false; 128];
+    for byte in corpus.train.bytes().chain(corpus.val.bytes()) {
+        is_used[usize::from(byte)] = true; // words and plots are ASCII, a test says
+    }
+    (0..128_u8).filter(|&byte| is_used[usize::from(byte)]).map(char::from).collect()
+}
+
+fn encoded(text: &str, itos: &[char]) -> Vec<u8> {
+    let mut ids = [0_u16; 128];
+    for (&symbol, id) in itos.iter().zip(0..) {
+        ids[symbol as usize] = id;
+    }
+    text.bytes().flat_map(|byte| ids[usize::from(byte)].to_le_bytes()).collect()
+}
+
+/// Writes beside the file's name and renames; a name of this process's own keeps two
+/// programs that start at once apart, and both write the same bytes.
+fn write_whole(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), DataError> {
+    let path = folder.join(name);
+    let draft = folder.join(format!(".{name}.{}", std::process::id()));
+    let written = File::create(&draft)
+        .and_then(|mut file| {
+            file.write_all(bytes)?;
+            file.sync_all()
+        })
+        .and_then(|()| fs::rename(&draft, &path));
+    written.map_err(|source| {
+        // The first error is the one to tell; a draft that stays behind harms nobody.
+        let _ = fs::remove_file(&draft);
+        DataError::Io { action: "write", path, source }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::{
+        data::{Dataset, Split},
+        tokenizer::Tokenizer,
+    };
+
+    fn fnv_1a(bytes: &[u8]) -> u64 {
+        bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, &byte| {
+            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        })
+    }
+
+    fn stories(text: &str) -> impl Iterator<Item = &str> {
+        text.split_terminator("\n\n")
+    }
+
+    #[test]
+    fn the_corpus_is_the_same_everywhere() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path()).unwrap();
+        let hash = |name| fnv_1a(&fs::read(folder.path().join(name)).unwrap());
+        // Whoever changes a story changes these, and the losses that people compare.
+        assert_eq!(
+            ["train.bin", "val.bin", "meta.pkl"].map(hash),
+            [0x0e2f_1a95_76a7_81d0, 0xc8c2_5b3a_91d3_2cce, 0x5200_ecac_aa5b_f9c9]
+        );
+    }
+
+    #[test]
+    fn only_the_three_files_are_left_in_the_folder() {
+        let folder = tempfile::tempdir().unwrap();
+        write(folder.path()).unwrap();
+        let names = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        let names = names.map(|name| name.into_string().unwrap()).collect::<BTreeSet<_>>();
+        assert_eq!(names.into_iter().collect::<Vec<_>>(), ["meta.pkl", "train.bin", "val.bin"]);
+    }
+
+    #[test]
+    fn the_files_decode_to_the_stories() {
+        let base = tempfile::tempdir().unwrap();
+        let dataset = Dataset::open("stories", base.path()).unwrap();
+        let corpus = corpus();
+        for (split, text) in [(Split::Train, &corpus.train), (Split::Val, &corpus.val)] {
+            let file = dataset.tokens(split);
+            let mut ids = vec![0; file.len() as usize];
+            file.read(0, &mut ids).unwrap();
+            assert_eq!(&dataset.tokenizer().decode(&ids), text);
+        }
+        let both = format!("{}{}", corpus.train, corpus.val);
+        assert_eq!(dataset.tokenizer(), Tokenizer::from_text(&both));
+    }
+
+    #[test]
+    fn the_corpus_has_the_promised_size_and_few_symbols() {
+        let corpus = corpus();
+        let bytes = corpus.train.len() + corpus.val.len();
+        assert!((3_000_000..=4_000_000).contains(&bytes), "{bytes}");
+        let symbols = symbols(&corpus);
+        assert!(symbols.len() <= 64, "{symbols:?}");
+        assert!(corpus.train.is_ascii() && corpus.val.is_ascii());
+        assert_eq!(stories(&corpus.train).count(), 6_300);
+        assert_eq!(stories(&corpus.val).count(), 700);
+    }
+
+    #[test]
+    fn a_story_has_a_few_sentences_and_hardly_ever_a_twin() {
+        let corpus = corpus();
+        let mut seen = BTreeSet::new();
+        for story in stories(&corpus.train).chain(stories(&corpus.val)) {
+            let body = story.split_once('\n').map_or(story, |(_title, body)| body);
+            assert!(!body.contains('\n') && !story.contains("  "), "{story}");
+            let ends = body.matches(['.', '!', '?']).count();
+            assert!((4..=20).contains(&ends), "{ends}: {story}"); // counts the quoted ones too
+            seen.insert(body);
+        }
+        assert!(seen.len() > 6_990, "{}", seen.len());
+    }
+
+    #[test]
+    fn what_is_kept_aside_uses_the_words_that_are_learned() {
+        let corpus = corpus();
+        let words = |text: &'static str| -> BTreeSet<&'static str> {
+            text.split(|c: char| !c.is_ascii_alphabetic()).collect()
+        };
+        let learned = words(corpus.train.leak());
+        let kept = words(corpus.val.leak());
+        assert!(kept.is_subset(&learned), "{:?}", kept.difference(&learned));
+        assert!(learned.len() > 600, "{}", learned.len());
+    }
+}

@@ -1,0 +1,248 @@
+//! A file of tokens.
+//!
+//! Two formats, told apart by their first bytes: nanoGPT's (little-endian 16-bit tokens and
+//! nothing else) and llm.c's shards (a header of 256 32-bit words, then the same tokens).
+//!
+//! Files are read by position and never mapped: mapped pages would count against the memory
+//! of the run, and a file that somebody truncates must be an error, not a signal.
+
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+};
+
+use super::DataError;
+use crate::os;
+
+const TOKEN_BYTES: u64 = 2;
+const HEADER_BYTES: u64 = 1024;
+const MAGIC: i32 = 20_240_520;
+const VERSION: i32 = 1;
+/// llm.c's shards of 32-bit tokens (Llama 3).
+const MAGIC_32_BIT: i32 = 20_240_801;
+/// On the stack while reading; a sequence of GPT-2 is half of it.
+const SCRATCH_BYTES: usize = 4096;
+
+/// An open file of tokens.
+#[derive(Debug)]
+pub struct Tokens {
+    path: PathBuf,
+    file: File,
+    header_bytes: u64,
+    len: u64,
+}
+
+impl Tokens {
+    /// Opens a file and checks that it is whole.
+    pub fn open(path: impl Into<PathBuf>) -> Result<Self, DataError> {
+        let path = path.into();
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(source) if source.kind() == io::ErrorKind::NotFound => {
+                return Err(DataError::Missing { path });
+            }
+            Err(source) => return Err(DataError::Io { action: "open", path, source }),
+        };
+        let bytes = match file.metadata() {
+            Ok(facts) if !facts.is_file() => return Err(DataError::NotAFile { path }),
+            Ok(facts) => facts.len(),
+            Err(source) => return Err(DataError::Io { action: "read", path, source }),
+        };
+        if bytes == 0 {
+            return Err(DataError::Empty { path });
+        }
+        let header_bytes = check_header(&file, &path, bytes)?;
+        if !bytes.is_multiple_of(TOKEN_BYTES) {
+            return Err(DataError::OddLength { path, bytes });
+        }
+        let len = (bytes - header_bytes) / TOKEN_BYTES;
+        if len == 0 {
+            return Err(DataError::Empty { path });
+        }
+        Ok(Self { path, file, header_bytes, len })
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How many tokens the file holds; never zero.
+    #[expect(clippy::len_without_is_empty, reason = "an empty file is not opened")]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Fills `tokens` from position `start` on. Allocates nothing.
+    ///
+    /// # Panics
+    ///
+    /// Where the range leaves the file as it was opened: the caller knows [`Self::len`].
+    pub fn read(&self, start: u64, tokens: &mut [u32]) -> Result<(), DataError> {
+        let end = start.checked_add(tokens.len() as u64);
+        assert!(
+            end.is_some_and(|end| end <= self.len),
+            "{} tokens from {start} on leave a file of {}",
+            tokens.len(),
+            self.len
+        );
+        let mut scratch = [0_u8; SCRATCH_BYTES];
+        let mut position = start;
+        for part in tokens.chunks_mut(SCRATCH_BYTES / TOKEN_BYTES as usize) {
+            let bytes = &mut scratch[..part.len() * TOKEN_BYTES as usize];
+            let end = position + part.len() as u64;
+            os::read_exact_at(&self.file, bytes, self.header_bytes + position * TOKEN_BYTES)
+                .map_err(|source| self.failed(source, end))?;
+            for (token, pair) in part.iter_mut().zip(bytes.chunks_exact(TOKEN_BYTES as usize)) {
+                *token = u32::from(u16::from_le_bytes([pair[0], pair[1]]));
+            }
+            position = end;
+        }
+        Ok(())
+    }
+
+    fn failed(&self, source: io::Error, end: u64) -> DataError {
+        let path = self.path.clone();
+        if source.kind() == io::ErrorKind::UnexpectedEof {
+            DataError::Shrank { path, tokens: self.len, end }
+        } else {
+            DataError::Io { action: "read", path, source }
+        }
+    }
+}
+
+/// The size of the file's header, zero where it has none.
+///
+/// A file of nanoGPT's could begin with the two tokens that spell a magic number, but only
+/// with a vocabulary larger than 55,960: GPT-2's cannot.
+fn check_header(file: &File, path: &Path, bytes: u64) -> Result<u64, DataError> {
+    let mut words = [0_u8; 12];
+    if bytes < 4 {
+        return Ok(0);
+    }
+    let present = words.len().min(bytes as usize);
+    os::read_exact_at(file, &mut words[..present], 0).map_err(|source| DataError::Io {
+        action: "read",
+        path: path.to_owned(),
+        source,
+    })?;
+    let word = |i: usize| i32::from_le_bytes([0, 1, 2, 3].map(|byte| words[4 * i + byte]));
+    let (magic, version, announced) = (word(0), word(1), i64::from(word(2)));
+    if magic != MAGIC && magic != MAGIC_32_BIT {
+        return Ok(0);
+    }
+    let path = || path.to_owned();
+    if bytes < HEADER_BYTES {
+        return Err(DataError::HeaderCut { path: path(), bytes });
+    }
+    if magic != MAGIC || version != VERSION {
+        return Err(DataError::ShardVersion { path: path(), magic, version });
+    }
+    let body_bytes = bytes - HEADER_BYTES;
+    if announced.checked_mul(TOKEN_BYTES as i64) != i64::try_from(body_bytes).ok() {
+        let held = body_bytes / TOKEN_BYTES;
+        return Err(DataError::WrongCount { path: path(), announced, held });
+    }
+    Ok(HEADER_BYTES)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use std::fs;
+
+    use super::*;
+
+    /// A file in nanoGPT's format.
+    pub(in crate::data) fn write_plain(path: &Path, tokens: impl IntoIterator<Item = u16>) {
+        let bytes = tokens.into_iter().flat_map(u16::to_le_bytes).collect::<Vec<_>>();
+        fs::write(path, bytes).unwrap();
+    }
+
+    fn shard(magic: i32, version: i32, announced: i32, tokens: &[u16]) -> Vec<u8> {
+        let mut bytes = [magic, version, announced].map(i32::to_le_bytes).concat();
+        bytes.resize(1024, 0);
+        bytes.extend(tokens.iter().flat_map(|token| token.to_le_bytes()));
+        bytes
+    }
+
+    fn open(bytes: &[u8]) -> Result<Tokens, DataError> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("train.bin");
+        fs::write(&path, bytes).unwrap();
+        Tokens::open(path)
+    }
+
+    #[test]
+    fn a_plain_file_reads_back_from_any_position() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("train.bin");
+        write_plain(&path, (0..10_000).map(|i| i * 5));
+        let tokens = Tokens::open(&path).unwrap();
+        assert_eq!(tokens.len(), 10_000);
+        for (start, len) in [(0, 1), (0, 10_000), (9_999, 1), (17, 5_000), (10_000, 0)] {
+            let mut read = vec![u32::MAX; len];
+            tokens.read(start as u64, &mut read).unwrap();
+            let expected = (start..start + len).map(|i| i as u32 * 5).collect::<Vec<_>>();
+            assert_eq!(read, expected);
+        }
+    }
+
+    #[test]
+    fn a_shard_reads_as_the_tokens_after_its_header() {
+        let tokens = open(&shard(20_240_520, 1, 3, &[50_256, 0, u16::MAX])).unwrap();
+        let mut read = [0; 3];
+        tokens.read(0, &mut read).unwrap();
+        assert_eq!(read, [50_256, 0, 65_535]);
+    }
+
+    #[test]
+    fn a_file_that_is_not_whole_is_refused_with_its_numbers() {
+        let said = |bytes: &[u8]| {
+            let error = open(bytes).unwrap_err().to_string();
+            let name = error.find("/train.bin").expect("the error names the file");
+            let path = error[..name].rfind('`').unwrap();
+            format!("{}`F`{}", &error[..path], &error[name + "/train.bin`".len()..])
+        };
+        assert_eq!(said(b""), "`F` holds no tokens");
+        assert_eq!(said(b"abc"), "`F` has an odd number of bytes, but a token has two: 3");
+        let whole = shard(20_240_520, 1, 3, &[1, 2, 3]);
+        assert_eq!(said(&whole[..1028]), "the header of `F` announces 3 tokens, the file holds 2");
+        assert_eq!(said(&whole[..1029]), "the header of `F` announces 3 tokens, the file holds 2");
+        assert_eq!(said(&whole[..700]), "`F` ends inside its header of 1024 bytes, after 700");
+        assert_eq!(
+            said(&shard(20_240_520, 1, -1, &[7])),
+            "the header of `F` announces -1 tokens, the file holds 1"
+        );
+        assert_eq!(said(&shard(20_240_520, 1, 0, &[])), "`F` holds no tokens");
+        assert!(said(&shard(20_240_801, 7, 1, &[7, 0])).contains("magic 20240801 of version 7"));
+    }
+
+    #[test]
+    fn a_missing_file_and_a_folder_are_told_apart() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = Tokens::open(folder.path().join("val.bin")).unwrap_err();
+        assert!(matches!(missing, DataError::Missing { .. }), "{missing}");
+        let directory = Tokens::open(folder.path()).unwrap_err();
+        assert!(matches!(directory, DataError::NotAFile { .. }), "{directory}");
+    }
+
+    #[test]
+    fn a_file_that_shrinks_while_open_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("train.bin");
+        write_plain(&path, 0..100);
+        let tokens = Tokens::open(&path).unwrap();
+        fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(100).unwrap();
+        tokens.read(0, &mut [0; 50]).unwrap();
+        let error = tokens.read(40, &mut [0; 20]).unwrap_err();
+        assert!(matches!(error, DataError::Shrank { tokens: 100, end: 60, .. }), "{error}");
+    }
+
+    #[test]
+    #[should_panic(expected = "2 tokens from 9 on leave a file of 10")]
+    fn reading_past_the_end_is_the_callers_mistake() {
+        let bytes = [0; 20];
+        let _ = open(&bytes).unwrap().read(9, &mut [0; 2]);
+    }
+}

@@ -1,0 +1,203 @@
+//! Text to tokens and back.
+//!
+//! A tokenizer is small data that travels with a checkpoint (`config.json`); the tables of
+//! GPT-2's are built into the program and loaded when first needed. Decoding never fails:
+//! a model may produce any id below its vocabulary, also those that no text produces.
+
+mod chars;
+mod stream;
+
+use std::collections::HashSet;
+
+use serde::{Deserialize, Serialize};
+
+pub use self::{chars::Chars, stream::Stream};
+
+/// The end of a document, in GPT-2's vocabulary.
+pub const END_OF_TEXT: u32 = 50_256;
+
+const END_OF_TEXT_SPELLING: &str = "<|endoftext|>";
+
+/// What stands for an id without a symbol.
+const NO_SYMBOL: &str = "\u{fffd}";
+
+/// How text and tokens turn into each other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum Tokenizer {
+    /// One token a character, by a dataset's own table.
+    Chars(Chars),
+    /// GPT-2's byte pairs.
+    Gpt2,
+    /// Nobody knows what the tokens mean: ids as decimal numbers, a space apart.
+    Ids,
+}
+
+/// Why text has no tokens.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenizerError {
+    /// A character that the vocabulary lacks.
+    #[error("the vocabulary has no `{}`, which is character {position} of the text", character.escape_debug())]
+    UnknownCharacter {
+        /// The character.
+        character: char,
+        /// Counted in characters, from 1.
+        position: usize,
+    },
+    /// A word that is no id.
+    #[error("the vocabulary is unknown, so text is given as token ids, and `{word}` is none")]
+    NotAnId {
+        /// The word.
+        word: String,
+    },
+    /// GPT-2's pattern gave up on the text.
+    #[error("the text cannot be split into words: {reason}")]
+    NotSplit {
+        /// What the pattern's engine said.
+        reason: String,
+    },
+}
+
+impl Tokenizer {
+    /// One token for each symbol of a dataset's table, as in nanoGPT: text is looked up
+    /// character by character.
+    pub fn from_symbols(itos: Vec<String>) -> Self {
+        Self::Chars(Chars::from_symbols(itos))
+    }
+
+    /// The characters of a text, sorted, as nanoGPT's `prepare.py` numbers them.
+    pub fn from_text(text: &str) -> Self {
+        Self::Chars(Chars::from_text(text))
+    }
+
+    /// The tokens of a prompt. In GPT-2's vocabulary `<|endoftext|>` means that token.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        match self {
+            Self::Chars(chars) => chars.encode(text),
+            Self::Gpt2 => gpt2_encode(text, &HashSet::from([END_OF_TEXT_SPELLING])),
+            Self::Ids => text
+                .split_whitespace()
+                .map(|word| {
+                    word.parse().map_err(|_| TokenizerError::NotAnId { word: word.to_owned() })
+                })
+                .collect(),
+        }
+    }
+
+    /// The tokens of a document: whatever it spells is text, `<|endoftext|>` too.
+    pub fn encode_document(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
+        match self {
+            Self::Gpt2 => gpt2_encode(text, &HashSet::new()),
+            Self::Chars(_) | Self::Ids => self.encode(text),
+        }
+    }
+
+    /// Appends the bytes of one token. Only a whole text is sure to be UTF-8: GPT-2's
+    /// tokens may be parts of a character. [`Stream`] puts those together.
+    pub fn decode_into(&self, id: u32, bytes: &mut Vec<u8>) {
+        match self {
+            Self::Chars(chars) => {
+                bytes.extend_from_slice(chars.symbol(id).unwrap_or(NO_SYMBOL).as_bytes());
+            }
+            // Padding up to 50,304 has no meaning, but a model can produce it.
+            Self::Gpt2 => match tiktoken_rs::r50k_base_singleton().decode_bytes(&[id]) {
+                Ok(symbol) => bytes.extend_from_slice(&symbol),
+                Err(_) => bytes.extend_from_slice(NO_SYMBOL.as_bytes()),
+            },
+            Self::Ids => bytes.extend_from_slice(format!("{id} ").as_bytes()),
+        }
+    }
+
+    /// The text of some tokens; U+FFFD stands for what is not text.
+    pub fn decode(&self, ids: &[u32]) -> String {
+        let mut stream = Stream::new(self);
+        let mut text = String::new();
+        for &id in ids {
+            stream.push(id, &mut text);
+        }
+        stream.finish(&mut text);
+        text
+    }
+}
+
+fn gpt2_encode(text: &str, special: &HashSet<&str>) -> Result<Vec<u32>, TokenizerError> {
+    let encoded = tiktoken_rs::r50k_base_singleton().encode(text, special);
+    let (ids, _) =
+        encoded.map_err(|error| TokenizerError::NotSplit { reason: error.to_string() })?;
+    Ok(ids)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gpt2_agrees_with_openais_tokenizer() {
+        // What `tiktoken.get_encoding("gpt2").encode(text)` gives.
+        let gpt2 = Tokenizer::Gpt2;
+        assert_eq!(gpt2.encode("hello world").unwrap(), [31373, 995]);
+        assert_eq!(
+            gpt2.encode("Hello, I'm a language model,").unwrap(),
+            [15496, 11, 314, 1101, 257, 3303, 2746, 11]
+        );
+        assert_eq!(gpt2.encode("\n").unwrap(), [198]);
+        assert_eq!(gpt2.encode("").unwrap(), [0; 0]);
+    }
+
+    #[test]
+    fn end_of_text_is_a_token_in_a_prompt_and_text_in_a_document() {
+        let gpt2 = Tokenizer::Gpt2;
+        assert_eq!(gpt2.encode("<|endoftext|>").unwrap(), [END_OF_TEXT]);
+        let spelled = gpt2.encode_document("<|endoftext|>").unwrap();
+        assert!(spelled.len() > 1 && !spelled.contains(&END_OF_TEXT));
+        assert_eq!(gpt2.decode(&spelled), "<|endoftext|>");
+        assert_eq!(gpt2.decode(&[END_OF_TEXT]), "<|endoftext|>");
+    }
+
+    #[test]
+    fn gpt2_gives_back_any_text() {
+        for text in ["  two  spaces\n\n", "naïve 日本語 😀👩‍👩‍👧", "a\tb\r\n\0", &"ab ".repeat(5_000)]
+        {
+            assert_eq!(Tokenizer::Gpt2.decode(&Tokenizer::Gpt2.encode(text).unwrap()), text);
+        }
+    }
+
+    #[test]
+    fn ids_that_gpt2_does_not_have_decode_to_a_mark() {
+        for id in [50_257, 50_303, u32::MAX] {
+            assert_eq!(Tokenizer::Gpt2.decode(&[31373, id, 995]), "hello\u{fffd} world");
+        }
+    }
+
+    #[test]
+    fn an_unknown_vocabulary_prints_and_reads_ids() {
+        assert_eq!(Tokenizer::Ids.decode(&[12, 7, 50_303]), "12 7 50303 ");
+        assert_eq!(Tokenizer::Ids.encode(" 12 7\n50303").unwrap(), [12, 7, 50_303]);
+        let error = Tokenizer::Ids.encode("12 hello").unwrap_err();
+        assert_eq!(error, TokenizerError::NotAnId { word: "hello".into() });
+    }
+
+    #[test]
+    fn a_tokenizer_is_stored_as_plain_json() {
+        let table = [
+            (Tokenizer::from_text("ba\n"), r#"{"kind":"chars","itos":["\n","a","b"]}"#),
+            (Tokenizer::Gpt2, r#"{"kind":"gpt2"}"#),
+            (Tokenizer::Ids, r#"{"kind":"ids"}"#),
+        ];
+        for (tokenizer, json) in table {
+            assert_eq!(serde_json::to_string(&tokenizer).unwrap(), json);
+            assert_eq!(serde_json::from_str::<Tokenizer>(json).unwrap(), tokenizer);
+        }
+        for json in [r#"{"kind":"words"}"#, r#"{"kind":"chars"}"#, r#"{"kind":"chars","itos":[1]}"#]
+        {
+            assert!(serde_json::from_str::<Tokenizer>(json).is_err());
+        }
+    }
+
+    #[test]
+    fn a_stored_table_still_encodes() {
+        let stored = r#"{"kind":"chars","itos":["a","","é"]}"#;
+        let tokenizer = serde_json::from_str::<Tokenizer>(stored).unwrap();
+        assert_eq!(tokenizer.encode("éa").unwrap(), [2, 0]);
+    }
+}
