@@ -22,6 +22,17 @@ pub enum Limit {
     AddressSpace,
 }
 
+impl Limit {
+    /// In words.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Available => "available memory",
+            Self::ControlGroup => "the limit of its control group",
+            Self::AddressSpace => "the address-space limit",
+        }
+    }
+}
+
 /// What this host has and what is left of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostMemory {

@@ -5,21 +5,15 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use fitgpt_plan::config::Gelu;
+
 use super::{CheckpointError, Result, SaveId};
+use crate::tokenizer::Tokenizer;
 
 /// The token that begins and ends a text, where the vocabulary reaches that far.
 const END_OF_TEXT: usize = 50256;
 /// `GPT-2`'s, and the only one that the kernels have.
 const LAYER_NORM_EPSILON: f64 = 1e-5;
-
-/// Which GELU the feed-forward layers use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gelu {
-    /// With the error function, as nanoGPT.
-    Exact,
-    /// Approximated with tanh, as `OpenAI`'s GPT-2.
-    Tanh,
-}
 
 /// What a model is, as far as its weights are concerned.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +35,8 @@ pub struct Architecture {
     pub dropout: f64,
     /// Which GELU.
     pub gelu: Gelu,
+    /// How its tokens read, so that a folder can be sampled from without its dataset.
+    pub tokenizer: Option<Tokenizer>,
 }
 
 impl Architecture {
@@ -58,7 +54,11 @@ impl Architecture {
             "bos_token_id": end_of_text,
             "embd_pdrop": self.dropout,
             "eos_token_id": end_of_text,
-            "fitgpt": { "bias": self.bias, "save_id": id.to_string() },
+            "fitgpt": {
+                "bias": self.bias,
+                "save_id": id.to_string(),
+                "tokenizer": self.tokenizer,
+            },
             "layer_norm_epsilon": LAYER_NORM_EPSILON,
             "model_type": "gpt2",
             "n_ctx": self.block_size,
@@ -99,6 +99,7 @@ impl Architecture {
             bias: ours.bias.unwrap_or(true),
             dropout: file.resid_pdrop.unwrap_or(0.1),
             gelu,
+            tokenizer: ours.tokenizer,
         };
         Ok((architecture, ours.save_id))
     }
@@ -129,6 +130,7 @@ struct File {
 struct Ours {
     bias: Option<bool>,
     save_id: Option<String>,
+    tokenizer: Option<Tokenizer>,
 }
 
 impl File {
@@ -232,6 +234,7 @@ mod tests {
             bias: false,
             dropout: 0.2,
             gelu: Gelu::Exact,
+            tokenizer: None,
         }
     }
 
@@ -279,6 +282,7 @@ mod tests {
             bias: true,
             dropout: 0.1,
             gelu: Gelu::Tanh,
+            tokenizer: None,
         };
         assert_eq!((architecture, id), (expected, None));
     }

@@ -39,7 +39,7 @@ mod tests;
 
 pub use self::{
     commit::{exists, recover},
-    config::{Architecture, Gelu},
+    config::Architecture,
     error::CheckpointError,
     id::SaveId,
     load::{Checkpoint, Positions, Weights, weights_dir},

@@ -13,7 +13,7 @@ use std::{ffi::OsString, process::ExitCode};
 use clap::ArgMatches;
 
 pub use self::{args::command, failure::Failure};
-use crate::terminal;
+use crate::{run::progress::Lines, terminal};
 
 /// How a command ended, where nothing went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,15 @@ pub enum Answer {
 enum Reader {
     People,
     Programs,
+}
+
+impl From<Reader> for Lines {
+    fn from(reader: Reader) -> Self {
+        match reader {
+            Reader::People => Self::Stdout,
+            Reader::Programs => Self::Stderr,
+        }
+    }
 }
 
 /// Runs the program with its arguments, its own name first.

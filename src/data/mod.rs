@@ -69,7 +69,7 @@ impl Dataset {
     pub fn vocab_size_of(dataset: &str, base: &Path) -> Result<u32, DataError> {
         let Ok(folder) = find(dataset, base) else { return Ok(GPT2_VOCAB_SIZE) };
         if dataset == STORIES && !folder.join("meta.pkl").exists() {
-            return Ok(stories::vocab_size());
+            return Ok(stories::VOCAB_SIZE);
         }
         let meta = Meta::open(&folder.join("meta.pkl"))?;
         Ok(meta.map_or(GPT2_VOCAB_SIZE, |meta| meta.vocab_size))

@@ -30,11 +30,21 @@ pub struct Progress {
     evaluation_seconds: f64,
     mfu: Option<f64>,
     is_watched: bool,
+    lines: Lines,
+}
+
+/// Where nanoGPT's log lines go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lines {
+    /// Where they always went.
+    Stdout,
+    /// Beside an answer in JSON.
+    Stderr,
 }
 
 impl Progress {
     /// At the start of a run.
-    pub fn new(config: &Config, model: &Model, arena: Bytes) -> Self {
+    pub fn new(config: &Config, model: &Model, arena: Bytes, lines: Lines) -> Self {
         let tokens = config.effective_batch().tokens as f64;
         Self {
             config: config.clone(),
@@ -48,6 +58,7 @@ impl Progress {
             evaluation_seconds: 0.0,
             mfu: None,
             is_watched: terminal::is_watched(),
+            lines,
         }
     }
 
@@ -95,7 +106,10 @@ impl Progress {
         if self.is_watched {
             terminal::clear_progress();
         }
-        terminal::line(text);
+        match self.lines {
+            Lines::Stdout => terminal::line(text),
+            Lines::Stderr => terminal::err(&format!("{text}\n")),
+        }
     }
 
     /// A word beside the answer, above the progress line.

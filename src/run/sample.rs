@@ -13,7 +13,7 @@ use fitgpt_plan::{
     units::{Bytes, TensorId},
 };
 
-use super::{error::RunError, stop::Stop};
+use super::error::RunError;
 use crate::{
     checkpoint::{self, Piece, StoreError},
     data::counter,
@@ -103,7 +103,6 @@ pub struct Sampler {
     window: Window,
     texts: Vec<Vec<u32>>, // the prompt and all that follows, by sample
     cached: usize,        // tokens of each text that the cache holds
-    first: usize,         // where in the texts the cache begins
     logits: Vec<f32>,     // by sample
     /// How often the cache began again.
     pub refills: u64,
@@ -120,7 +119,6 @@ impl Sampler {
             window,
             texts: vec![Vec::new(); samples as usize],
             cached: 0,
-            first: 0,
             logits: vec![0.0; model.vocab as usize * samples as usize],
             refills: 0,
         }
@@ -136,18 +134,25 @@ impl Sampler {
         self.refill(prompt.len().saturating_sub(self.block))
     }
 
-    /// One token more of every sample; they are returned in order. `None` where it was
-    /// stopped.
-    pub fn next(&mut self, choice: &Choice, ranked: &mut Vec<(f32, u32)>, stop: &Stop) -> Result<Option<&[Vec<u32>]>, RunError> {
-        if stop.is_asked_for() {
-            return Ok(None);
-        }
+    /// Adds one token to every sample; the first one's is returned. `first_sample` is the
+    /// number of the first among all that are made.
+    pub fn choose(
+        &mut self,
+        choice: &Choice,
+        first_sample: u64,
+        ranked: &mut Vec<(f32, u32)>,
+    ) -> u32 {
         for (sample, text) in self.texts.iter_mut().enumerate() {
             let logits = &self.logits[sample * self.vocab..][..self.vocab];
-            let token = choice.next(logits, sample as u64, text.len() as u64, ranked);
-            text.push(token);
+            let number = first_sample + sample as u64;
+            text.push(choice.next(logits, number, text.len() as u64, ranked));
         }
-        Ok(Some(&self.texts))
+        self.texts[0].last().copied().unwrap_or_default()
+    }
+
+    /// The prompt and all that follows, by sample.
+    pub fn texts(&self) -> &[Vec<u32>] {
+        &self.texts
     }
 
     /// Makes the scores of the token after the last.
@@ -172,7 +177,6 @@ impl Sampler {
 
     /// Fills the caches with the texts from token `first` on.
     fn refill(&mut self, first: usize) -> Result<(), RunError> {
-        self.first = first;
         self.cached = self.texts[0].len() - first;
         let output = self.logits_of(PREFILL);
         let is_alike = self.texts.windows(2).all(|pair| pair[0] == pair[1]);

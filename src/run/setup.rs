@@ -10,13 +10,15 @@ use fitgpt_plan::{
     config::{Config, DeviceChoice, Precision},
     job::{self, Job},
     memory::{PlanError, VerifiedPlan},
-    report::{Phase, PlanReport},
+    report::{Phase, PlanReport, Verdict},
     units::Bytes,
 };
 
 use crate::{
     budget::{HOST_OVERHEAD, HostMemory},
     checkpoint::Architecture,
+    run::sample::{Sampler, Window},
+    tokenizer::Tokenizer,
 };
 
 /// Why nothing can be set up.
@@ -90,8 +92,48 @@ impl Setup {
     }
 }
 
+/// Sampling with its plan on this machine.
+#[derive(Debug)]
+pub struct Sampling {
+    /// What is sampled from.
+    pub job: Job,
+    /// Where every byte goes.
+    pub plan: VerifiedPlan,
+    target: CpuTarget,
+}
+
+impl Sampling {
+    /// Plans to decode as many of `num_samples` together as the budget holds, and says how
+    /// many; `None` where not even one fits.
+    pub fn new(
+        config: &Config,
+        vocab: u32,
+        memory: &HostMemory,
+    ) -> Result<Option<(Self, u64)>, SetupError> {
+        let target = CpuTarget::new(threads(config));
+        let device = memory.device(config.memory_budget().map(Bytes::new));
+        let mut job = Job::new(config, vocab, precision(config), &target, Bytes::ZERO);
+        while job.samples > 0 {
+            let plan = job::plan(job.sampling_programs(), &target)?;
+            let needed = plan.plan().arena_bytes();
+            if Verdict::of(needed, &HOST_OVERHEAD, device.usable_bytes) == Verdict::Fits {
+                let samples = job.samples;
+                return Ok(Some((Self { job, plan, target }, samples)));
+            }
+            job.samples /= 2;
+        }
+        Ok(None)
+    }
+
+    /// Allocates the arena.
+    pub fn sampler(&self, window: Window) -> Result<Sampler, BackendError> {
+        let backend = Box::new(Cpu::new(self.plan.clone(), self.target, Watch::Off)?);
+        Ok(Sampler::new(backend, &self.job.model, self.job.samples, window))
+    }
+}
+
 /// What `config.json` says of a model.
-pub fn architecture(config: &Config, vocab: u32) -> Architecture {
+pub fn architecture(config: &Config, vocab: u32, tokenizer: Tokenizer) -> Architecture {
     Architecture {
         n_layer: config.n_layer() as usize,
         n_head: config.n_head() as usize,
@@ -101,6 +143,7 @@ pub fn architecture(config: &Config, vocab: u32) -> Architecture {
         bias: config.bias(),
         dropout: config.dropout(),
         gelu: config.gelu(),
+        tokenizer: Some(tokenizer),
     }
 }
 

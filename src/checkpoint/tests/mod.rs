@@ -9,8 +9,10 @@ pub(super) use self::crash::Crash;
 
 use std::{collections::BTreeMap, path::Path};
 
+use fitgpt_plan::config::Gelu;
+
 use super::{
-    Architecture, Checkpoint, CheckpointError, Entry, Gelu, Kind, Model, Piece, Positions, SaveId,
+    Architecture, Checkpoint, CheckpointError, Entry, Kind, Model, Piece, Positions, SaveId,
     Sink, Source, StoreError, Weights, save,
 };
 
@@ -77,6 +79,7 @@ fn tiny(bias: bool) -> Architecture {
         bias,
         dropout: 0.0,
         gelu: Gelu::Exact,
+        tokenizer: None,
     }
 }
 

@@ -27,6 +27,9 @@ const STORIES: u64 = 7_000;
 /// One story in ten is kept aside.
 const VAL_EVERY: u64 = 10;
 
+/// How many characters the stories are written with.
+pub const VOCAB_SIZE: u32 = 59;
+
 /// The text of the corpus: what is learned from and what is kept aside.
 #[derive(Debug)]
 pub struct Corpus {
@@ -130,6 +133,11 @@ mod tests {
             ["train.bin", "val.bin", "meta.pkl"].map(hash),
             [0x0e2f_1a95_76a7_81d0, 0xc8c2_5b3a_91d3_2cce, 0x5200_ecac_aa5b_f9c9]
         );
+    }
+
+    #[test]
+    fn the_size_of_the_vocabulary_is_known_before_the_corpus() {
+        assert_eq!(symbols(&corpus()).len(), VOCAB_SIZE as usize);
     }
 
     #[test]

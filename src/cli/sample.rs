@@ -1,0 +1,221 @@
+//! `fitgpt sample`: continues a prompt with a trained model.
+
+use std::{path::Path, time::Instant};
+
+use clap::ArgMatches;
+use fitgpt_plan::config::{Config, Value};
+use serde_json::json;
+
+use super::{Answer, Failure, Reader, args};
+use crate::{
+    checkpoint::{self, Architecture, Positions, Weights},
+    data::Dataset,
+    os,
+    run::{
+        sample::{Choice, Sampler, Window},
+        setup,
+        stop::Stop,
+        trainer::entries,
+    },
+    terminal,
+    tokenizer::{END_OF_TEXT, Stream, Tokenizer},
+};
+
+/// What nanoGPT prints after every sample.
+const SEPARATOR: &str = "---------------";
+
+pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
+    let config = args::written(matches, Some(args::DEFAULT_PRESET))?.resolve()?;
+    setup::check_device(&config)?;
+    let window = if matches.get_flag("exact") { Window::Exact } else { Window::Half };
+    let stop = Stop::on_signals().map_err(|error| Failure::new("signals", error))?;
+    let folder = checkpoint::weights_dir(&setup::out_dir(&config));
+    generate(&config, &folder, window, reader, &stop)
+}
+
+/// One sample of what was just trained, on the terminal.
+pub(super) fn after_training(config: &Config, out_dir: &Path, stop: &Stop) -> Result<(), Failure> {
+    let tokens = i64::from(config.max_new_tokens().min(400));
+    let one = [("num_samples", 1i64.into()), ("max_new_tokens", tokens.into())];
+    let config = config.with("train", one)?;
+    let folder = checkpoint::weights_dir(out_dir);
+    generate(&config, &folder, Window::Half, Reader::People, stop)?;
+    Ok(())
+}
+
+fn generate(
+    config: &Config,
+    folder: &Path,
+    window: Window,
+    reader: Reader,
+    stop: &Stop,
+) -> Result<Answer, Failure> {
+    let mut weights = Weights::open(folder)?;
+    let architecture = weights.architecture().clone();
+    let tokenizer = tokenizer(config, &architecture)?;
+    let prompt = prompt(config, &tokenizer)?;
+    let config = with_shape(config, &architecture)?;
+    let vocab = config.vocab_size();
+
+    let memory = os::host_memory();
+    let Some((planned, batch)) = setup::Sampling::new(&config, vocab, &memory)? else {
+        let message = "not even one sample fits the budget";
+        terminal::err(&format!("error: {message}\n"));
+        return Ok(Answer::No);
+    };
+    let model = planned.job.model;
+    let mut texts: Vec<Vec<u32>> = Vec::new();
+    let clock = Instant::now();
+    let samples = u64::from(config.num_samples());
+    let mut sampler = planned.sampler(window)?;
+    weights.read(&entries(&model.parameters()), Positions::Crop, &mut sampler)?;
+    while (texts.len() as u64) < samples {
+        let first = texts.len() as u64;
+        let wanted = (samples - first).min(batch) as usize;
+        let mut voice = Voice::new(&tokenizer, reader == Reader::People && samples == 1);
+        let made = continue_all(&mut sampler, &config, &prompt, first, stop, &mut voice)?;
+        if made.is_empty() {
+            return Ok(Answer::Stopped);
+        }
+        for text in &made[..wanted] {
+            if reader == Reader::People {
+                voice.tell(text);
+            }
+        }
+        texts.extend(made.into_iter().take(wanted));
+    }
+    if sampler.refills > 0 {
+        let block = model.block;
+        terminal::note(&format!(
+            "past {block} tokens the cache began again from the last half block {} times; \
+             `--exact` recomputes as nanoGPT does",
+            sampler.refills
+        ));
+    }
+    let seconds = clock.elapsed().as_secs_f64();
+    if reader == Reader::Programs {
+        let made = samples * u64::from(config.max_new_tokens());
+        let samples: Vec<_> =
+            texts.iter().map(|t| json!({ "text": tokenizer.decode(t), "tokens": t })).collect();
+        let rate = made as f64 / seconds;
+        let arena = planned.plan.plan().arena_bytes();
+        let answer = json!({ "samples": samples, "prompt_tokens": prompt.len(),
+            "tokens_per_s": rate, "arena_bytes": arena, "refills": sampler.refills });
+        terminal::line(&answer.to_string());
+    }
+    Ok(Answer::Yes)
+}
+
+/// One batch of samples to its end; empty where it was stopped.
+fn continue_all(
+    sampler: &mut Sampler,
+    config: &Config,
+    prompt: &[u32],
+    first_sample: u64,
+    stop: &Stop,
+    voice: &mut Voice<'_>,
+) -> Result<Vec<Vec<u32>>, Failure> {
+    let choice = Choice::new(config);
+    let mut ranked = Vec::new();
+    sampler.begin(prompt)?;
+    voice.begin(prompt);
+    for n in 0..config.max_new_tokens() {
+        if stop.is_asked_for() {
+            return Ok(Vec::new());
+        }
+        if n > 0 {
+            sampler.advance()?;
+        }
+        let last = sampler.choose(&choice, first_sample, &mut ranked);
+        voice.hear(last);
+    }
+    Ok(sampler.texts().to_vec())
+}
+
+/// Tells samples: a single one as it is made, several when they are whole.
+struct Voice<'a> {
+    tokenizer: &'a Tokenizer,
+    stream: Option<Stream<'a>>,
+    text: String,
+}
+
+impl<'a> Voice<'a> {
+    fn new(tokenizer: &'a Tokenizer, is_alone: bool) -> Self {
+        Self { tokenizer, stream: is_alone.then(|| Stream::new(tokenizer)), text: String::new() }
+    }
+
+    fn begin(&mut self, prompt: &[u32]) {
+        for token in prompt {
+            self.hear(*token);
+        }
+    }
+
+    fn hear(&mut self, token: u32) {
+        let Some(stream) = &mut self.stream else { return };
+        self.text.clear();
+        stream.push(token, &mut self.text);
+        terminal::out(&self.text);
+    }
+
+    fn tell(&mut self, tokens: &[u32]) {
+        match &mut self.stream {
+            None => terminal::line(&self.tokenizer.decode(tokens)),
+            Some(stream) => {
+                self.text.clear();
+                stream.finish(&mut self.text);
+                terminal::line(&self.text);
+            }
+        }
+        terminal::line(SEPARATOR);
+    }
+}
+
+/// The config with the sizes of the weights.
+fn with_shape(config: &Config, there: &Architecture) -> Result<Config, Failure> {
+    let size = |n: usize| Value::from(n as i64);
+    Ok(config.with(
+        "the checkpoint",
+        [
+            ("n_layer", size(there.n_layer)),
+            ("n_head", size(there.n_head)),
+            ("n_embd", size(there.n_embd)),
+            ("block_size", size(there.block_size)),
+            ("eval_block_size", size(0)),
+            ("vocab_size", size(there.vocab_size)),
+            ("bias", there.bias.into()),
+            ("gelu", there.gelu.name().into()),
+        ],
+    )?)
+}
+
+/// How the checkpoint's tokens read: as it says itself, else as the dataset does.
+fn tokenizer(config: &Config, there: &Architecture) -> Result<Tokenizer, Failure> {
+    if let Some(tokenizer) = &there.tokenizer {
+        return Ok(tokenizer.clone());
+    }
+    match Dataset::open(config.dataset(), Path::new(".")) {
+        Ok(data) if data.vocab_size() as usize == there.vocab_size => Ok(data.tokenizer()),
+        _ if there.vocab_size > END_OF_TEXT as usize => Ok(Tokenizer::Gpt2),
+        _ => Ok(Tokenizer::Ids),
+    }
+}
+
+/// The tokens to continue. Nothing at all begins like the start of a document.
+fn prompt(config: &Config, tokenizer: &Tokenizer) -> Result<Vec<u32>, Failure> {
+    let start = match config.start().strip_prefix("FILE:") {
+        Some(path) => {
+            let path = Path::new(path);
+            std::fs::read_to_string(path).map_err(|error| Failure::unreadable(path, &error))?
+        }
+        None => config.start().to_owned(),
+    };
+    let tokens = tokenizer.encode(&start)?;
+    if !tokens.is_empty() {
+        return Ok(tokens);
+    }
+    Ok(match tokenizer {
+        Tokenizer::Gpt2 => vec![END_OF_TEXT],
+        Tokenizer::Chars(_) => tokenizer.encode("\n").unwrap_or_else(|_| vec![0]),
+        Tokenizer::Ids => vec![0],
+    })
+}
