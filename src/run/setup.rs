@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use fitgpt_exec::{
     Backend, BackendError, Watch,
-    cpu::{Cpu, CpuTarget},
+    cpu::{Cpu, CpuTarget, isa::Isa},
 };
 use fitgpt_plan::{
     config::{Config, DeviceChoice, Precision},
@@ -71,7 +71,7 @@ pub fn check_device(config: &Config) -> Result<(), SetupError> {
 impl Setup {
     /// Plans training with the vocabulary that the data has.
     pub fn new(config: &Config, vocab: u32, memory: &HostMemory) -> Result<Self, SetupError> {
-        let target = CpuTarget::new(threads(config));
+        let target = CpuTarget::new(threads(config), Isa::best());
         let device = memory.device(config.memory_budget().map(Bytes::new));
         let [_, overhead] = HOST_OVERHEAD.range();
         let room = device.usable_bytes.saturating_sub(overhead);
@@ -110,7 +110,7 @@ impl Sampling {
         vocab: u32,
         memory: &HostMemory,
     ) -> Result<Option<(Self, u64)>, SetupError> {
-        let target = CpuTarget::new(threads(config));
+        let target = CpuTarget::new(threads(config), Isa::best());
         let device = memory.device(config.memory_budget().map(Bytes::new));
         let mut job = Job::new(config, vocab, precision(config), &target, Bytes::ZERO);
         while job.samples > 0 {

@@ -1,0 +1,200 @@
+//! The command line's contracts: answers, exit codes, and what bad input gets.
+
+use std::fs;
+
+use crate::program::{Place, TINY};
+
+#[path = "support/program.rs"]
+mod program;
+
+#[test]
+fn plan_answers_in_json_with_classes_that_sum_to_the_peak() {
+    let place = Place::new();
+    let ran = place.run(&["plan", "--batch_size=4", "--gradient_accumulation_steps=128", "--budget=12GB", "--json"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let report = ran.json();
+    assert_eq!(report["engine"], "fitgpt");
+    assert_eq!(report["device"]["usable_bytes"], 12_000_000_000u64);
+    assert_eq!(report["effective_batch"]["sequences"], 512);
+    assert_eq!(report["effective_batch"]["tokens"], 524_288);
+    assert_eq!(report["verdict"], "fits");
+    assert_eq!(report["config"]["n_layer"], 12);
+    let names: Vec<_> = report["phases"].as_array().unwrap().iter().map(|p| &p["name"]).collect();
+    assert_eq!(names, ["train", "update", "evaluate", "sample"]);
+    for phase in report["phases"].as_array().unwrap() {
+        let classes = phase["classes"].as_object().unwrap();
+        let sum: u64 = classes.values().map(|v| v.as_u64().unwrap()).sum();
+        assert_eq!(sum, phase["peak_bytes"].as_u64().unwrap(), "{}", phase["name"]);
+    }
+}
+
+#[test]
+fn a_plan_that_does_not_fit_exits_with_one_and_names_its_largest_terms() {
+    let place = Place::new();
+    let ran = place.run(&["plan", "--budget=1GB"]);
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.stderr.starts_with("error: the plan needs "), "{}", ran.stderr);
+    assert!(ran.stderr.contains("activations"), "{}", ran.stderr);
+    let ran = place.run(&["plan", "--budget=1GB", "--json"]);
+    assert_eq!((ran.code, &ran.json()["fits"]), (Some(1), &false.into()));
+}
+
+#[test]
+fn train_refuses_what_does_not_fit_before_it_touches_anything() {
+    let place = Place::new();
+    let ran = place.run(&[&["train", "--budget=1MB", "--out_dir=out"], TINY].concat());
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("error: the plan needs"), "{}", ran.stderr);
+    assert!(!place.path("out").exists());
+}
+
+#[test]
+fn nanogpts_log_lines_are_printed_as_its_readers_expect() {
+    let place = Place::new();
+    let ran = place.train(&["--max_iters=2", "--eval_interval=2", "--out_dir=out"]);
+    let starts = [
+        "tokens per iteration will be: 96\n",
+        "number of parameters: 1.64M\n",
+        "num decayed parameter tensors: 10, with ",
+        "step 0: train loss 10.",
+        "iter 0: loss 10.",
+        "saving checkpoint to out\n",
+    ];
+    for start in starts {
+        let found = ran.stdout.starts_with(start) || ran.stdout.contains(&format!("\n{start}"));
+        assert!(found, "no line {start:?} in\n{}", ran.stdout);
+    }
+    let line = ran.stdout.lines().find(|l| l.starts_with("iter 2: ")).unwrap();
+    let (_, rest) = line.split_once(", time ").unwrap();
+    assert!(rest.contains("ms, mfu ") && rest.ends_with('%'), "{line}");
+}
+
+/// Arguments, and what the error must name.
+const BAD: &[(&[&str], &[&str])] = &[
+    (&["plan", "--n_embd=512", "--n_head=12"], &["512", "12", "n_head"]),
+    (&["plan", "--batch_sise=3"], &["batch_sise", "batch_size"]),
+    (&["plan", "no/such/config.py"], &["no/such/config.py"]),
+    (&["plan", "--dropout=2"], &["dropout", "2"]),
+    (&["plan", "--memory_budget=much"], &["memory_budget", "much"]),
+    (&["plan", "--batch_size=0"], &["batch_size", "0"]),
+    (&["plan", "--batch_size=999999999999"], &["batch_size"]),
+    (&["plan", "--eval_block_size=2048"], &["eval_block_size", "2048", "1024"]),
+    (&["plan", "--device=cuda"], &["cuda", "--device=cpu"]),
+    (&["train", "--dataset=nowhere"], &["nowhere", "data/nowhere"]),
+    (&["train", "--init_from=resume", "--out_dir=empty"], &["empty"]),
+    (&["train", "--init_from=gpt2", "--dataset=tiny"], &["gpt2"]),
+    (&["sample", "--out_dir=nothing"], &["nothing"]),
+    (&["frobnicate"], &["frobnicate"]),
+];
+
+#[test]
+fn bad_input_is_exit_code_two_and_names_the_thing() {
+    let place = Place::new();
+    for (args, names) in BAD {
+        let ran = place.run(args);
+        assert_eq!(ran.code, Some(2), "{args:?}: {}", ran.stderr);
+        for name in *names {
+            assert!(ran.stderr.contains(name), "{args:?} does not say {name}: {}", ran.stderr);
+        }
+        assert!(!ran.stderr.contains("panicked"), "{args:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn errors_are_json_where_programs_read() {
+    let place = Place::new();
+    for (args, _) in BAD {
+        let ran = place.run(&[args, &["--json"][..]].concat());
+        assert_eq!(ran.code, Some(2), "{args:?}");
+        let error = &ran.json()["error"];
+        assert!(error["kind"].is_string() && error["message"].is_string(), "{args:?}: {error}");
+    }
+}
+
+#[test]
+fn a_config_outside_the_subset_is_refused_with_its_line() {
+    let place = Place::new();
+    fs::write(place.path("c.py"), "batch_size = 4\nfor x in range(3):\n    pass\n").unwrap();
+    let ran = place.run(&["plan", "c.py"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("c.py:2"), "{}", ran.stderr);
+}
+
+#[test]
+fn broken_data_is_named_with_its_file() {
+    let place = Place::new();
+    let train = place.path("data/tiny/train.bin");
+    let whole = fs::read(&train).unwrap();
+    let cases: [(&str, Vec<u8>, &str); 4] = [
+        ("odd length", whole[..1001].to_vec(), "train.bin"),
+        ("empty", Vec::new(), "train.bin"),
+        ("shorter than a block", whole[..20].to_vec(), "train.bin"),
+        ("token out of vocabulary", [255u8; 4000].to_vec(), "65535"),
+    ];
+    for (what, bytes, name) in cases {
+        fs::write(&train, bytes).unwrap();
+        let ran = place.run(&[&["train", "--max_iters=3", "--out_dir=out"], TINY].concat());
+        assert_eq!(ran.code, Some(2), "{what}: {}", ran.stderr);
+        assert!(ran.stderr.contains(name), "{what}: {}", ran.stderr);
+        assert!(!ran.stderr.contains("panicked"), "{what}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_checkpoint_of_another_shape_or_a_damaged_one_is_refused() {
+    let place = Place::new();
+    place.train(&["--max_iters=2", "--eval_interval=2", "--out_dir=out"]);
+    let resume = ["train", "--init_from=resume", "--out_dir=out"];
+    let ran = place.run(&[&resume[..], &["--n_layer=3"]].concat());
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("n_layer"), "{}", ran.stderr);
+
+    let model = place.path("out/model.safetensors");
+    let whole = fs::read(&model).unwrap();
+    fs::write(&model, &whole[..whole.len() / 2]).unwrap();
+    let ran = place.run(&resume);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("model.safetensors"), "{}", ran.stderr);
+    fs::write(&model, b"not a checkpoint").unwrap();
+    let ran = place.run(&resume);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("model.safetensors"), "{}", ran.stderr);
+}
+
+#[test]
+fn an_ignored_key_is_said_once_and_help_has_examples() {
+    let place = Place::new();
+    let ran = place.train(&["--max_iters=0", "--wandb_log=True", "--out_dir=out"]);
+    assert_eq!(ran.stderr.matches("`wandb_log`").count(), 1, "{}", ran.stderr);
+    for command in ["plan", "train", "sample"] {
+        let help = place.run(&[command, "--help"]);
+        assert_eq!(help.code, Some(0));
+        assert!(help.stdout.contains("Examples:"), "{command}");
+        assert!(help.stdout.contains("--gradient_accumulation_steps"), "{command}");
+    }
+}
+
+#[test]
+fn samples_are_told_as_nanogpt_tells_them_and_do_not_depend_on_the_batch() {
+    let place = Place::new();
+    place.train(&["--max_iters=5", "--out_dir=out", "--vocab_size=61"]);
+    let sample = |more: &[&str]| {
+        let ran = place.run(&[&["sample", "--out_dir=out", "--max_new_tokens=60", "--start=1 2 3"], more].concat());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        ran
+    };
+    let text = sample(&["--num_samples=3"]).stdout;
+    assert_eq!(text.matches("---------------\n").count(), 3, "{text}");
+    // 63 tokens are past a block of 24: the cache begins again, and that is said.
+    let ran = sample(&["--num_samples=3", "--json"]);
+    assert!(ran.json()["refills"].as_u64().unwrap() > 0);
+    let three = ran.json()["samples"].clone();
+    let one = sample(&["--num_samples=1", "--json"]).json()["samples"].clone();
+    assert_eq!(three[0]["tokens"], one[0]["tokens"]);
+    assert_eq!(one[0]["tokens"].as_array().unwrap().len(), 63);
+    // Inside the block, the cache and recomputing everything choose the same tokens.
+    let short = ["--num_samples=2", "--json", "--max_new_tokens=20"];
+    let cached = sample(&short).json()["samples"].clone();
+    let exact = sample(&[&short[..], &["--exact"]].concat()).json()["samples"].clone();
+    assert_eq!(cached, exact);
+}
