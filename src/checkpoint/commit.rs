@@ -1,9 +1,11 @@
 //! One save is one commit.
 //!
-//!     .saving-<id>/   the new files, written and synced beside the old ones
-//!     .saved-<id>/    the same folder, renamed: from here on the save has happened
-//!     model.safetensors, config.json, state.safetensors
-//!                     the files, renamed one after the other onto their names
+//! ```text
+//! .saving-<id>/   the new files, written and synced beside the old ones
+//! .saved-<id>/    the same folder, renamed: from here on the save has happened
+//! model.safetensors, config.json, state.safetensors
+//!                 the files, renamed one after the other onto their names
+//! ```
 //!
 //! The one rename of the folder decides. What comes after it is rolled forward, now or by
 //! [`recover`] after a crash. The checkpoint of a folder is therefore, file by file, what the

@@ -1,6 +1,8 @@
 //! The header of a safetensors file, and our sum over the whole.
 //!
-//!     8 bytes: length of the header · header: JSON, padded with spaces · values
+//! ```text
+//! 8 bytes: length of the header · header: JSON, padded with spaces · values
+//! ```
 //!
 //! The format has no checksum. Ours is text of a fixed length in the header's `__metadata__`, so
 //! that it can be filled in after the values were streamed. It covers the header, with sixteen
@@ -119,9 +121,10 @@ impl Header {
         }
         let mut header = Self { metadata, data_start, sum: None };
         if let Some(text) = header.text("sum") {
+            // Only as we write it: a flipped bit must not make another form of the same number.
             let stated = u64::from_str_radix(text, 16).ok();
-            let place = sum_place(&bytes);
-            let (Some(stated), Some(place)) = (stated, place) else {
+            let stated = stated.filter(|stated| format!("{stated:016x}") == text);
+            let (Some(stated), Some(place)) = (stated, sum_place(&bytes)) else {
                 return Err(CheckpointError::NoSum { path: path_buf() });
             };
             bytes[place].copy_from_slice(NO_SUM.as_bytes());

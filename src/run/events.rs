@@ -71,8 +71,8 @@ pub enum Event {
         step: u64,
         /// As its files state it.
         save_id: String,
-        /// The folder.
-        path: PathBuf,
+        /// The folder. Text, because JSON cannot say every path.
+        path: String,
     },
     /// The run ended in order.
     End {
@@ -253,7 +253,7 @@ mod tests {
     }
 
     fn checkpoint(step: u64) -> Event {
-        let (save_id, path) = ("00000001-0123456789ab".to_owned(), PathBuf::from("out"));
+        let (save_id, path) = ("00000001-0123456789ab".to_owned(), "out".to_owned());
         Event::Checkpoint { step, save_id, path }
     }
 

@@ -120,6 +120,7 @@ fn every_bit_of_a_value_survives() {
 struct Document {
     next_step: u64,
     best_val_loss: f64,
+    numbers: Vec<f64>,
     loss_scale: Option<f32>,
     words: String,
 }
@@ -131,16 +132,17 @@ fn a_document_survives_bit_for_bit() {
     let entries = entries_of(&architecture);
     let model = Model { architecture: &architecture, entries: &entries };
     let mut memory = Memory::version(&entries, &KINDS, 1);
-    // The number is one that a parser without care reads one bit off.
+    // A parser without care reads some of a thousand numbers with 17 digits one bit off.
+    let numbers: Vec<_> = (1..=1000).map(|k| f64::from(k).sqrt()).collect();
     let document = Document {
         next_step: u64::MAX,
-        best_val_loss: 122.416_294_033_786_58,
+        best_val_loss: 1e9,
+        numbers,
         loss_scale: Some(65536.0),
         words: "\"sum\":\"0123456789abcdef\" \u{1F980}\n".to_owned(),
     };
     save(dir.path(), model, &document, &mut memory).unwrap();
     let back: Document = Checkpoint::open(dir.path()).unwrap().document().unwrap();
-    assert_eq!(back.best_val_loss.to_bits(), document.best_val_loss.to_bits());
     assert_eq!(back, document);
     let mut read = Memory::empty(&entries, &KINDS);
     Checkpoint::open(dir.path()).unwrap().read(&entries, &mut read).unwrap();
