@@ -1,0 +1,148 @@
+"""Holds a model folder against Hugging Face's GPT-2.
+
+    python check_transformers.py FOLDER [--tokens 3,1,4]
+    python check_transformers.py --write FOLDER [--vocab N] [--block N] [--layers N] …
+
+The first form loads a folder (`model.safetensors`, `config.json`) with `transformers` and
+compares its logits with those of the model in `make.py`, read from the same file without
+`transformers`. It exits with 1 where they differ by more than 1e-4.
+
+The second form lets `transformers` write a small model with random weights, and beside it
+`expected.safetensors`: tokens, targets, the logits, and the loss of every sequence,
+computed in float64.
+"""
+
+import argparse
+import json
+import pathlib
+import sys
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from safetensors.numpy import load_file, save_file
+from transformers import GPT2Config, GPT2LMHeadModel
+from transformers.utils import logging
+
+import make
+
+# Both sides compute the same sums of a float32 model, one of them in float32; the logits
+# of a trained model are below 100, and 1e-4 of that is a few of its roundings.
+TOLERANCE = 1e-4
+GELUS = {"gelu": "exact", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
+SEQUENCES = 3
+
+
+def own_parameters(folder, has_bias):
+    """The tensors of `model.safetensors`, named and laid out as in `make.py`."""
+    p = {}
+    for name, value in load_file(folder / "model.safetensors").items():
+        name = name.removeprefix("transformer.")
+        if name == "lm_head.weight" or name.endswith((".attn.bias", ".attn.masked_bias")):
+            continue  # tied to `wte`, or a mask that old versions stored
+        value = torch.from_numpy(value).double()
+        if value.dim() == 2 and name.startswith("h."):
+            value = value.T  # GPT-2's Conv1D is (in, out)
+        if has_bias or not name.endswith(".bias"):
+            p[name] = value
+    return p
+
+
+def read_config(folder):
+    """Heads, GELU and whether the model has biases, from `config.json` alone."""
+    config = json.loads((folder / "config.json").read_text())
+    activation = config.get("activation_function", "gelu_new")
+    if activation not in GELUS:
+        sys.exit(f"`activation_function` is unknown: `{activation}`")
+    has_bias = config.get("fitgpt", {}).get("bias", True)
+    return config["n_head"], GELUS[activation], has_bias, config["vocab_size"], config["n_positions"]
+
+
+def check(folder, given):
+    """Compares the two computations; returns the exit code."""
+    heads, gelu, has_bias, vocab, block = read_config(folder)
+    if given:
+        tokens = torch.tensor([given])
+    else:
+        generator = torch.Generator().manual_seed(make.SEED)
+        tokens = torch.randint(0, vocab, (2, block), generator=generator)
+    if tokens.max() >= vocab or tokens.min() < 0 or tokens.shape[1] > block:
+        sys.exit(f"the tokens do not fit a vocabulary of {vocab} and {block} positions")
+
+    theirs, loading = GPT2LMHeadModel.from_pretrained(
+        folder, dtype=torch.float32, output_loading_info=True, local_files_only=True
+    )
+    faults = {kind: sorted(names) for kind, names in loading.items() if names}
+    if faults:
+        print(f"`transformers` did not load every tensor: {faults}", file=sys.stderr)
+        return 1
+    with torch.no_grad():
+        got = theirs.eval()(tokens).logits.double()
+        want = make.logits(own_parameters(folder, has_bias), tokens, heads, gelu)
+    far = (got - want).abs().max().item()
+    print(f"{folder}: logits to {want.abs().max():.3f}, largest difference {far:.2e}")
+    return 0 if far <= TOLERANCE else 1  # a NaN is not
+
+
+def write(folder, sizes):
+    """Lets `transformers` write a model, and stores what it answers."""
+    config = GPT2Config(
+        vocab_size=sizes.vocab,
+        n_positions=sizes.block,
+        n_embd=sizes.channels,
+        n_layer=sizes.layers,
+        n_head=sizes.heads,
+        activation_function=sizes.activation,
+        bos_token_id=sizes.vocab - 1,
+        eos_token_id=sizes.vocab - 1,
+    )
+    model = GPT2LMHeadModel(config).eval()
+    generator = torch.Generator().manual_seed(sizes.seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            # As `make.py` draws, so that a mistake in any bias or norm shows.
+            drawn = make.initial_parameters({name: tuple(parameter.shape)}, generator)
+            parameter.copy_(drawn[name])
+    model.save_pretrained(folder)
+
+    tokens, targets = make.text(generator, sizes.vocab, (SEQUENCES, sizes.block))
+    with torch.no_grad():
+        logits = model.double()(tokens).logits
+    rows = F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+    expected = {
+        "tokens": tokens.numpy().astype(np.uint32),
+        "targets": targets.numpy().astype(np.uint32),
+        "logits": logits.float().numpy(),
+        "losses": rows.view(targets.shape).mean(1).float().numpy(),
+    }
+    save_file(expected, folder / "expected.safetensors")
+
+
+def token_ids(text):
+    """`3,1,4` as a list."""
+    return [int(part) for part in text.split(",")]
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("folder", type=pathlib.Path, metavar="FOLDER")
+    arguments.add_argument("--tokens", type=token_ids, metavar="3,1,4")
+    arguments.add_argument("--write", action="store_true", help="write the folder instead")
+    arguments.add_argument("--vocab", type=int, default=61)
+    arguments.add_argument("--block", type=int, default=23)
+    arguments.add_argument("--layers", type=int, default=2)
+    arguments.add_argument("--heads", type=int, default=3)
+    arguments.add_argument("--channels", type=int, default=24)
+    arguments.add_argument("--activation", choices=sorted(GELUS), default="gelu_new")
+    arguments.add_argument("--seed", type=int, default=make.SEED)
+    given = arguments.parse_args()
+    torch.set_num_threads(1)
+    logging.disable_progress_bar()
+    if given.write:
+        write(given.folder, given)
+        sys.exit(0)
+    sys.exit(check(given.folder, given.tokens))
+
+
+if __name__ == "__main__":
+    main()
