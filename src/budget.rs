@@ -50,10 +50,9 @@ impl HostMemory {
     /// The least of the three and its name.
     pub fn least(&self) -> (Bytes, Limit) {
         let mut least = (self.available, Limit::Available);
-        for (bytes, limit) in [
-            (self.cgroup_headroom, Limit::ControlGroup),
-            (self.address_space, Limit::AddressSpace),
-        ] {
+        for (bytes, limit) in
+            [(self.cgroup_headroom, Limit::ControlGroup), (self.address_space, Limit::AddressSpace)]
+        {
             if let Some(bytes) = bytes.filter(|b| *b < least.0) {
                 least = (bytes, limit);
             }

@@ -11,6 +11,6 @@ pub mod tokenizer;
 pub mod checkpoint;
 pub mod run;
 
-pub mod picture;
 mod os;
+pub mod picture;
 mod terminal;

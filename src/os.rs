@@ -89,3 +89,23 @@ pub(crate) fn disk_free(folder: &Path) -> Option<Bytes> {
 pub(crate) fn disk_free(_: &Path) -> Option<Bytes> {
     None
 }
+
+/// Some file systems keep no names that could be synced and say so; their renames are as safe as
+/// they get.
+#[cfg(unix)]
+pub(crate) fn sync_names(dir: &Path) -> io::Result<()> {
+    match File::open(dir)?.sync_all() {
+        Err(error)
+            if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) =>
+        {
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+/// Windows opens no folders; its file systems journal names by themselves.
+#[cfg(not(unix))]
+pub(crate) fn sync_names(_dir: &Path) -> io::Result<()> {
+    Ok(())
+}

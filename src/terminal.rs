@@ -6,7 +6,7 @@
 use std::io::{self, IsTerminal as _, Write as _};
 
 /// Prints to stdout.
-pub fn out(text: &str) {
+pub(crate) fn out(text: &str) {
     let mut stdout = io::stdout().lock();
     let result = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
     if result.is_err_and(|e| e.kind() == io::ErrorKind::BrokenPipe) {
@@ -15,31 +15,31 @@ pub fn out(text: &str) {
 }
 
 /// Prints a line to stdout.
-pub fn line(text: &str) {
+pub(crate) fn line(text: &str) {
     out(&format!("{text}\n"));
 }
 
 /// Prints to stderr. Where even that fails there is nobody left to tell.
-pub fn err(text: &str) {
+pub(crate) fn err(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// Says something once, beside the answer.
-pub fn note(text: &str) {
+pub(crate) fn note(text: &str) {
     err(&format!("note: {text}\n"));
 }
 
 /// Whether a person watches stderr, so that a line may be written over.
-pub fn is_watched() -> bool {
+pub(crate) fn is_watched() -> bool {
     io::stderr().is_terminal()
 }
 
 /// Writes `text` over the progress line.
-pub fn progress(text: &str) {
+pub(crate) fn progress(text: &str) {
     err(&format!("\r\x1b[K{text}"));
 }
 
 /// Takes the progress line away.
-pub fn clear_progress() {
+pub(crate) fn clear_progress() {
     err("\r\x1b[K");
 }

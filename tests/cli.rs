@@ -10,7 +10,13 @@ mod program;
 #[test]
 fn plan_answers_in_json_with_classes_that_sum_to_the_peak() {
     let place = Place::new();
-    let ran = place.run(&["plan", "--batch_size=4", "--gradient_accumulation_steps=128", "--budget=12GB", "--json"]);
+    let ran = place.run(&[
+        "plan",
+        "--batch_size=4",
+        "--gradient_accumulation_steps=128",
+        "--budget=12GB",
+        "--json",
+    ]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let report = ran.json();
     assert_eq!(report["engine"], "fitgpt");
@@ -179,7 +185,9 @@ fn samples_are_told_as_nanogpt_tells_them_and_do_not_depend_on_the_batch() {
     let place = Place::new();
     place.train(&["--max_iters=5", "--out_dir=out", "--vocab_size=61"]);
     let sample = |more: &[&str]| {
-        let ran = place.run(&[&["sample", "--out_dir=out", "--max_new_tokens=60", "--start=1 2 3"], more].concat());
+        let ran = place.run(
+            &[&["sample", "--out_dir=out", "--max_new_tokens=60", "--start=1 2 3"], more].concat(),
+        );
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
         ran
     };

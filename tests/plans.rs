@@ -32,8 +32,7 @@ fn described(config: &Config, vocab: u32) -> String {
     let programs = job.training_programs();
     let mut text = String::new();
     let mut bound = Bytes::ZERO;
-    let mut phases: Vec<_> =
-        programs.iter().map(|p| Phase::of(p.name(), [p], &target())).collect();
+    let mut phases: Vec<_> = programs.iter().map(|p| Phase::of(p.name(), [p], &target())).collect();
     for phase in &phases {
         bound = bound.max(phase.peak_bytes);
     }
@@ -67,10 +66,7 @@ fn gpt2_with_four_sequences() {
 
 #[test]
 fn gpt2_with_four_sequences_recomputing() {
-    let four = [
-        ("batch_size", "4"),
-        ("gradient_accumulation_steps", "1"),
-        ("grad_checkpoint", "True"),
-    ];
+    let four =
+        [("batch_size", "4"), ("gradient_accumulation_steps", "1"), ("grad_checkpoint", "True")];
     insta::assert_snapshot!(described(&config("", &four), 50304));
 }

@@ -71,7 +71,9 @@ fn a_resumed_run_continues_bit_for_bit() {
     let place = Place::new();
     let common = ["--eval_interval=8", "--dropout=0.1", "--gradient_accumulation_steps=2"];
     place.train(&[&common[..], &["--max_iters=40", "--out_dir=whole"]].concat());
-    place.train(&[&common[..], &["--max_iters=17", "--out_dir=parts", "--lr_decay_iters=600000"]].concat());
+    place.train(
+        &[&common[..], &["--max_iters=17", "--out_dir=parts", "--lr_decay_iters=600000"]].concat(),
+    );
     // The shape comes from the checkpoint; only what changes is written.
     let ran = place.run(&["train", "--init_from=resume", "--out_dir=parts", "--max_iters=40"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -95,7 +97,8 @@ fn a_run_killed_at_many_moments_ends_as_if_undisturbed() {
     let mut mode = "--init_from=scratch";
     for pause_ms in [30, 47, 61, 83, 99, 121, 140, 163, 187, 210] {
         let args = [&["train"], TINY, &common[..], &["--out_dir=killed", mode]].concat();
-        let mut child = place.command(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child =
+            place.command(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         thread::sleep(Duration::from_millis(pause_ms));
         child.kill().unwrap();
         let output = child.wait_with_output().unwrap();
@@ -154,7 +157,8 @@ fn evaluating_in_smaller_groups_covers_the_same_sequences() {
         ];
         place.train(&[&common[..], &own.each_ref().map(String::as_str)].concat());
     }
-    let first = |name: &str| events(&place.path(name), "evaluation")[0]["val_loss"].as_f64().unwrap();
+    let first =
+        |name: &str| events(&place.path(name), "evaluation")[0]["val_loss"].as_f64().unwrap();
     // The same 24 losses, summed in the same order; each alone is the same in any batch.
     assert!((first("a") - first("b")).abs() < 1e-6);
     assert!((first("a") - first("c")).abs() < 1e-6);
@@ -174,7 +178,8 @@ fn the_best_weights_are_kept_where_the_config_asks_and_sampled_first() {
     assert!(!place.path("out/best/state.safetensors").exists());
     // Where the last weights are gone the best ones still speak.
     fs::remove_file(place.path("out/model.safetensors")).unwrap();
-    let ran = place.run(&["sample", "--out_dir=out", "--num_samples=2", "--max_new_tokens=5", "--json"]);
+    let ran =
+        place.run(&["sample", "--out_dir=out", "--num_samples=2", "--max_new_tokens=5", "--json"]);
     assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
     assert_eq!(ran.json()["samples"].as_array().unwrap().len(), 2);
 }

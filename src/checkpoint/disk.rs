@@ -9,6 +9,7 @@ use std::{
 };
 
 use super::{CheckpointError, Result};
+use crate::os::sync_names;
 
 /// The file system, as a save changes it.
 #[derive(Debug, Default)]
@@ -119,24 +120,4 @@ pub(super) fn failed(
     path: &Path,
 ) -> impl FnOnce(io::Error) -> CheckpointError {
     move |source| CheckpointError::Io { action, path: path.to_owned(), source }
-}
-
-/// Some file systems keep no names that could be synced and say so; their renames are as safe as
-/// they get.
-#[cfg(unix)]
-pub(crate) fn sync_names(dir: &Path) -> io::Result<()> {
-    match File::open(dir)?.sync_all() {
-        Err(error)
-            if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) =>
-        {
-            Ok(())
-        }
-        other => other,
-    }
-}
-
-/// Windows opens no folders; its file systems journal names by themselves.
-#[cfg(not(unix))]
-pub(crate) fn sync_names(_dir: &Path) -> io::Result<()> {
-    Ok(())
 }

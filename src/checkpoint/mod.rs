@@ -48,8 +48,6 @@ pub use self::{
     store::{Entry, Kind, Piece, Sink, Source, StoreError},
 };
 
-pub(crate) use self::disk::sync_names;
-
 /// The weights.
 pub const MODEL_FILE: &str = "model.safetensors";
 /// What the weights are weights of.

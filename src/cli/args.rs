@@ -30,14 +30,12 @@ pub fn command() -> Command {
                 ),
         ))
         .subcommand(with_keys(
-            Command::new("train")
-                .about("Plans, prints the plan, and trains in it")
-                .after_help(
-                    "Without a config file it trains the built-in `stories` preset.\n\n\
+            Command::new("train").about("Plans, prints the plan, and trains in it").after_help(
+                "Without a config file it trains the built-in `stories` preset.\n\n\
                      Examples:\n  fitgpt train\n  \
                      fitgpt train config/train_shakespeare_char.py --device=cpu --max_iters=100\n  \
                      fitgpt train --init_from=resume --out_dir=out-stories",
-                ),
+            ),
         ))
         .subcommand(with_keys(
             Command::new("sample")
@@ -125,7 +123,8 @@ pub(super) fn written(matches: &ArgMatches, preset: Option<&str>) -> Result<Writ
 fn text_of(path: &Path) -> Result<String, Failure> {
     let built_in = || {
         let name = PathBuf::from(path.file_name()?);
-        let is_preset_path = path.parent().is_none_or(|p| p.ends_with("config") || p == Path::new(""));
+        let is_preset_path =
+            path.parent().is_none_or(|p| p.ends_with("config") || p == Path::new(""));
         let preset = PRESETS.iter().find(|(preset, _)| Path::new(preset) == name);
         preset.filter(|_| is_preset_path).map(|(_, text)| (*text).to_owned())
     };

@@ -1,5 +1,6 @@
 //! What went wrong, ready to be told: a kind, a message, a place, and hints apart from it.
 
+use fitgpt_exec::BackendError;
 use serde_json::{Value, json};
 
 use crate::{
@@ -101,13 +102,19 @@ impl From<SetupError> for Failure {
     }
 }
 
+impl From<BackendError> for Failure {
+    fn from(error: BackendError) -> Self {
+        Self::new("memory", error)
+    }
+}
+
 impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Data(error) => error.into(),
             RunError::Checkpoint(error) => error.into(),
             RunError::Event(error) => error.into(),
-            RunError::Backend(error) => Self::new("memory", error),
+            RunError::Backend(error) => error.into(),
             RunError::Diverged { .. } => Self::new("diverged", error).hint(
                 "a lower `--learning_rate`, a longer `--warmup_iters` or `--dtype=float32` keep \
                  a loss finite; `--init_from=resume` goes on from the last checkpoint",

@@ -92,7 +92,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         Precision::Float16 => Scaler::DYNAMIC,
         Precision::Float32 | Precision::Bfloat16 => Scaler::NONE,
     };
-    let backend = planned.backend().map_err(|error| Failure::new("memory", error))?;
+    let backend = planned.backend()?;
     let architecture = setup::architecture(&config, vocab, data.tokenizer());
     let mut trainer = Trainer::new(backend, config.clone(), planned.job, data, scaler)?;
     let log = folder.join("events.jsonl");
@@ -114,7 +114,8 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let stop = Stop::on_signals().map_err(|error| Failure::new("signals", error))?;
     let progress =
         Progress::new(&config, &planned.job.model, planned.report.arena_bytes, reader.into());
-    let mut run = Run { trainer, folder: folder.clone(), architecture, events, progress, stop: &stop, saved };
+    let mut run =
+        Run { trainer, folder: folder.clone(), architecture, events, progress, stop: &stop, saved };
     let report = serde_json::to_value(&planned.report).expect("a report is plain data");
     run.events.write(&Event::Plan { step: run.trainer.position.step, plan: report })?;
     let (ended, history) = run.train()?;
@@ -214,8 +215,11 @@ fn check_disk(folder: &Path, model: &Model, config: &Config) -> Result<(), Failu
         needed += 2 * checkpoint::weights_bytes_needed(&entries);
     }
     let here = ["model.safetensors", "state.safetensors"];
-    let replaced: u64 =
-        here.iter().filter_map(|name| std::fs::metadata(folder.join(name)).ok()).map(|m| m.len()).sum();
+    let replaced: u64 = here
+        .iter()
+        .filter_map(|name| std::fs::metadata(folder.join(name)).ok())
+        .map(|m| m.len())
+        .sum();
     let needed = Bytes::new(needed.saturating_sub(replaced));
     match os::disk_free(folder) {
         Some(free) if free < needed => {

@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::checkpoint::sync_names;
+use crate::os::sync_names;
 
 /// Something that happened in a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -54,7 +54,13 @@ impl Choice {
 
     /// Chooses from `logits` for token `position` of sample `sample`. `ranked` is working
     /// space that is kept between calls.
-    pub fn next(&self, logits: &[f32], sample: u64, position: u64, ranked: &mut Vec<(f32, u32)>) -> u32 {
+    pub fn next(
+        &self,
+        logits: &[f32],
+        sample: u64,
+        position: u64,
+        ranked: &mut Vec<(f32, u32)>,
+    ) -> u32 {
         ranked.clear();
         ranked.extend(logits.iter().copied().zip(0..));
         // Equal scores by id, so that the order is one.

@@ -23,8 +23,7 @@ pub struct Scaler {
 
 impl Scaler {
     /// For float16.
-    pub const DYNAMIC: Self =
-        Self { scale: 65536.0, good_steps: 0, is_dynamic: true, skipped: 0 };
+    pub const DYNAMIC: Self = Self { scale: 65536.0, good_steps: 0, is_dynamic: true, skipped: 0 };
 
     /// For types whose range is float32's.
     pub const NONE: Self = Self { scale: 1.0, good_steps: 0, is_dynamic: false, skipped: 0 };

@@ -21,6 +21,10 @@ impl Stop {
             signal_hook::flag::register_conditional_shutdown(*signal, 130, Arc::clone(&flag))?;
             signal_hook::flag::register(*signal, flag)?;
         }
+        // A file-size limit must fail a save with an error, not end the run: a handler that
+        // does nothing turns the signal into one.
+        #[cfg(unix)]
+        signal_hook::flag::register(signal_hook::consts::SIGXFSZ, Arc::default())?;
         Ok(stop)
     }
 

@@ -186,7 +186,7 @@ impl Run<'_> {
         let model = checkpoint::Model { architecture: &self.architecture, entries: &entries };
         let id = checkpoint::save(&self.folder, model, &document, &mut self.trainer)?;
         self.saved = Some(step);
-        let (save_id, path) = (id.to_string(), self.folder.clone());
+        let (save_id, path) = (id.to_string(), self.folder.display().to_string());
         self.events.write(&Event::Checkpoint { step, save_id, path })?;
         Ok(())
     }

@@ -85,9 +85,11 @@ impl Trainer {
         scaler: Scaler,
     ) -> Result<Self, RunError> {
         let training = &job.training;
-        for (split, seq) in
-            [(Split::Train, training.seq), (Split::Train, training.eval_seq), (Split::Val, training.eval_seq)]
-        {
+        for (split, seq) in [
+            (Split::Train, training.seq),
+            (Split::Train, training.eval_seq),
+            (Split::Val, training.eval_seq),
+        ] {
             batches(&config, &job, seq).admits(data.tokens(split))?;
         }
         let most = (training.batch * training.seq).max(training.eval_batch * training.eval_seq);
@@ -172,7 +174,14 @@ impl Trainer {
             }
             arguments.first_sequence = micro * training.batch;
             let (split, purpose) = (Split::Train, Purpose::Training { step });
-            self.load(TRAIN, training.batch, training.seq, split, purpose, arguments.first_sequence)?;
+            self.load(
+                TRAIN,
+                training.batch,
+                training.seq,
+                split,
+                purpose,
+                arguments.first_sequence,
+            )?;
             self.backend.run(TRAIN, &arguments)?;
         }
         self.backend.run(UPDATE, &arguments)?;

@@ -12,8 +12,8 @@ use std::{collections::BTreeMap, path::Path};
 use fitgpt_plan::config::Gelu;
 
 use super::{
-    Architecture, Checkpoint, CheckpointError, Entry, Kind, Model, Piece, Positions, SaveId,
-    Sink, Source, StoreError, Weights, save,
+    Architecture, Checkpoint, CheckpointError, Entry, Kind, Model, Piece, Positions, SaveId, Sink,
+    Source, StoreError, Weights, save,
 };
 
 /// Values in memory, by kind and name.
