@@ -6,7 +6,9 @@
 pub mod arena;
 mod arguments;
 mod backend;
+pub mod conformance;
 pub mod random;
+pub mod reference;
 
 pub use self::{
     arguments::Arguments,
