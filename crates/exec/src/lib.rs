@@ -6,9 +6,15 @@
 pub mod arena;
 mod arguments;
 mod backend;
-pub mod conformance;
+
+pub mod element;
 pub mod random;
+
 pub mod reference;
+
+pub mod cpu;
+
+pub mod conformance;
 
 pub use self::{
     arguments::Arguments,
