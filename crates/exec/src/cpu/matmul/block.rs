@@ -30,8 +30,8 @@ const PANEL_ROWS: usize = 12;
 const PANEL: usize = 32;
 /// A block of this many rows and a block of depth take a third of a second cache of 512 KiB.
 const TASK_ROWS: usize = 96;
-/// Sums of a task take a fifth of it.
-const TASK_COLUMNS: usize = 256;
+/// Packed a serves all columns of a task, so they are many; their sums only pass by.
+const TASK_COLUMNS: usize = 1024;
 
 /// How large the pieces may become. Tests choose small ones, to meet every loop.
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ pub(super) struct Limits {
     pub(super) b_floats: usize,
     /// Sums that wait for the next slab.
     pub(super) band_floats: usize,
-    /// Below this many tasks, tasks get narrower, so that many cores have something to do.
+    /// Below this many, tasks get smaller, so that many cores have something to do.
     pub(super) tasks: usize,
 }
 
@@ -54,7 +54,7 @@ impl Limits {
         blocks_a_slab: 8,
         b_floats: 3 << 19, // 6 MiB: in the third cache, with room for others
         band_floats: 1 << 20,
-        tasks: 32,
+        tasks: 16,
     };
 }
 
@@ -118,19 +118,24 @@ impl Shape {
 
         let is_narrow = self.rows <= TASK_ROWS;
         let columns = self.columns.next_multiple_of(PANEL);
-        let row_tasks = self.rows.div_ceil(TASK_ROWS);
-        let wanted = columns.div_ceil(limits.tasks.div_ceil(row_tasks)).next_multiple_of(PANEL);
-        let task_columns = wanted.clamp(PANEL, TASK_COLUMNS);
-
         let slab_depth = (blocks_a_slab * depth_block).min(self.depth);
-        let most = (limits.b_floats / slab_depth.max(1)).max(task_columns);
-        let strips = columns.div_ceil(most);
-        let strip_columns = columns.div_ceil(strips).next_multiple_of(task_columns);
-        let strip_columns = strip_columns.min(columns);
+        let most = if is_narrow { columns } else { limits.b_floats / slab_depth.max(1) };
+        let strips = columns.div_ceil(most.max(PANEL));
+        let strip_columns = columns.div_ceil(strips).next_multiple_of(PANEL);
+        let mut task_rows = TASK_ROWS.min(self.rows.next_multiple_of(PANEL_ROWS));
+        while !is_narrow
+            && self.rows.div_ceil(task_rows) < limits.tasks
+            && task_rows > TASK_ROWS / 4
+        {
+            task_rows /= 2;
+        }
+        let row_tasks = self.rows.div_ceil(task_rows);
+        let across = strip_columns.div_ceil(TASK_COLUMNS).max(limits.tasks.div_ceil(row_tasks));
+        let task_columns = strip_columns.div_ceil(across).next_multiple_of(PANEL);
         let band_rows = if slabs == 1 {
             self.rows
         } else {
-            (limits.band_floats / strip_columns).next_multiple_of(TASK_ROWS)
+            (limits.band_floats / strip_columns).next_multiple_of(task_rows)
         };
         Blocking {
             depth: self.depth,
@@ -140,7 +145,7 @@ impl Shape {
             slabs,
             strip_columns,
             band_rows,
-            task_rows: TASK_ROWS.min(self.rows.next_multiple_of(PANEL_ROWS)),
+            task_rows,
             task_columns,
             pack_columns: 4 * PANEL,
             b_floats: if is_narrow { PANEL * depth_block } else { strip_columns * slab_depth },

@@ -135,33 +135,37 @@ fn pack_along_depth<S: Simd, E: Element>(
     width: usize,
     to: &mut [f32],
 ) {
+    let first = panel.start * from.row_stride + depth.start;
+    if let (Some(data), true) = (E::as_f32(&from.data[first..]), panel.len() == width) {
+        transpose(simd, Strided { data, stride: from.row_stride }, width, to);
+        return;
+    }
     let mut wide = [0.0; WIDTH_MAX * STRIP];
     for (start, to) in depth.clone().step_by(STRIP).zip(to.chunks_mut(width * STRIP)) {
         let len = STRIP.min(depth.end - start);
-        let first = panel.start * from.row_stride + start;
-        let is_full = panel.len() == width;
-        let rows = match E::as_f32(&from.data[first..]) {
-            Some(data) if is_full => Strided { data, stride: from.row_stride },
-            _ => {
-                for (row, wide) in panel.clone().zip(wide.chunks_exact_mut(STRIP)) {
-                    let from = &from.data[row * from.row_stride + start..][..len];
-                    E::widen_with(simd, from, &mut wide[..len]);
-                }
-                Strided { data: &wide[..], stride: STRIP }
-            }
-        };
-        let whole = len / 8 * 8;
-        for k in (0..whole).step_by(8) {
-            for v in (0..width).step_by(8) {
-                let from = Strided { data: &rows.data[v * rows.stride + k..], stride: rows.stride };
-                let to = Strided { data: &mut to[k * width + v..], stride: width };
-                simd.transpose8(8.min(width - v), from, to);
-            }
+        for (row, wide) in panel.clone().zip(wide.chunks_exact_mut(STRIP)) {
+            let from = &from.data[row * from.row_stride + start..][..len];
+            E::widen_with(simd, from, &mut wide[..len]);
         }
-        for k in whole..len {
-            for v in 0..width {
-                to[k * width + v] = rows.data[v * rows.stride + k];
-            }
+        transpose(simd, Strided { data: &wide, stride: STRIP }, width, to);
+    }
+}
+
+/// `to[k, v] = rows[v, k]` for `v < width` and as many `k` as `to` has.
+#[inline(always)]
+fn transpose<S: Simd>(simd: S, rows: Strided<&[f32]>, width: usize, to: &mut [f32]) {
+    let depth = to.len() / width;
+    let whole = depth / 8 * 8;
+    for k in (0..whole).step_by(8) {
+        for v in (0..width).step_by(8) {
+            let from = Strided { data: &rows.data[v * rows.stride + k..], stride: rows.stride };
+            let to = Strided { data: &mut to[k * width + v..], stride: width };
+            simd.transpose8(8.min(width - v), from, to);
+        }
+    }
+    for k in whole..depth {
+        for v in 0..width {
+            to[k * width + v] = rows.data[v * rows.stride + k];
         }
     }
 }
@@ -176,29 +180,52 @@ fn pack_across_depth<S: Simd, E: Element>(
     width: usize,
     to: &mut [f32],
 ) {
-    /// A multiple of every width.
-    const RUN: usize = 192;
-    let mut wide = [0.0; RUN];
     let panel_len = width * depth.len();
-    for (start, to) in vectors.clone().step_by(RUN).zip(to.chunks_mut(RUN / width * panel_len)) {
+    if let Some(data) = E::as_f32(from.data) {
+        let data = &data[depth.start * from.column_stride..];
+        for (start, to) in vectors.clone().step_by(width).zip(to.chunks_exact_mut(panel_len)) {
+            let rows = Strided { data: &data[start..], stride: from.column_stride };
+            copy(simd, rows, width.min(vectors.end - start), width, to);
+        }
+        return;
+    }
+    let mut wide = [0.0; RUN * STRIP_ACROSS];
+    for start in vectors.clone().step_by(RUN) {
         let run = RUN.min(vectors.end - start);
-        let whole = run / width * width;
-        for (number, k) in depth.clone().enumerate() {
-            let from = &from.data[k * from.column_stride + start..][..run];
-            let from = E::as_f32(from).unwrap_or_else(|| {
+        for strip in depth.clone().step_by(STRIP_ACROSS) {
+            let len = STRIP_ACROSS.min(depth.end - strip);
+            for (k, wide) in (strip..).zip(wide.chunks_exact_mut(RUN)).take(len) {
+                let from = &from.data[k * from.column_stride + start..][..run];
                 E::widen_with(simd, from, &mut wide[..run]);
-                &wide[..run]
-            });
-            for (v, from) in (0..whole).step_by(width).zip(from.chunks_exact(width)) {
-                let place = v / width * panel_len + number * width;
-                to[place..][..width].copy_from_slice(from);
             }
-            if whole < run {
-                let place = whole / width * panel_len + number * width;
-                let to = &mut to[place..][..width];
-                to[..run - whole].copy_from_slice(&from[whole..]);
-                to[run - whole..].fill(0.0);
+            for v in (0..run).step_by(width) {
+                let panel = (start - vectors.start + v) / width;
+                let place = panel * panel_len + (strip - depth.start) * width;
+                let rows = Strided { data: &wide[v..], stride: RUN };
+                copy(simd, rows, width.min(run - v), width, &mut to[place..][..len * width]);
             }
+        }
+    }
+}
+
+/// A multiple of every width.
+const RUN: usize = 96;
+/// Depth that is widened at a time.
+const STRIP_ACROSS: usize = 32;
+
+/// `to[k, v] = rows[k, v]` for `v < filled`, zero up to `width`, and as many `k` as `to` has.
+#[inline(always)]
+fn copy<S: Simd>(simd: S, rows: Strided<&[f32]>, filled: usize, width: usize, to: &mut [f32]) {
+    /// Rows lie far apart, so hardware does not guess the next ones.
+    const AHEAD: usize = 16;
+    for (k, to) in to.chunks_exact_mut(width).enumerate() {
+        let from = &rows.data[k * rows.stride..];
+        simd.prefetch(from, AHEAD * rows.stride);
+        if filled == width {
+            to.copy_from_slice(&from[..width]);
+        } else {
+            to[..filled].copy_from_slice(&from[..filled]);
+            to[filled..].fill(0.0);
         }
     }
 }

@@ -64,9 +64,13 @@ impl Tile<'_> {
                 }
             }
         }
-        for (row, sums) in tile.iter().zip(self.sums.chunks_mut(self.stride)) {
-            for (sum, sums) in row.iter().zip(sums.chunks_exact_mut(S::LANES)) {
-                let sum = if self.is_first { *sum } else { simd.add(simd.load(sums), *sum) };
+        let width = VECTORS * S::LANES;
+        // By number, not by iterators: the tile stays in registers.
+        for (row, tile) in tile.iter().enumerate() {
+            let sums = &mut self.sums[row * self.stride..][..width];
+            for (v, &sum) in tile.iter().enumerate() {
+                let sums = &mut sums[v * S::LANES..];
+                let sum = if self.is_first { sum } else { simd.add(simd.load(sums), sum) };
                 simd.store(sum, sums);
             }
         }
