@@ -9,4 +9,5 @@ pub mod config;
 pub mod memory;
 pub mod model;
 pub mod program;
+pub mod torch;
 pub mod units;
