@@ -8,7 +8,7 @@ use fitgpt_plan::{
     config::Gelu,
     memory::profile,
     model::Model,
-    torch::{CachingAllocator, Phase, Precision, TorchOptions, phases},
+    torch::{CachingAllocator, Loss, Phase, Precision, TorchOptions, phases},
 };
 use serde_json::Value;
 
@@ -52,6 +52,7 @@ fn row(line: &str, figures: &str) -> Row {
         checkpoint_blocks: is("grad_checkpoint", false),
         fused_attention: is("fused_attention", true),
         fused_adam: is("fused_adam", true),
+        loss: if is("half_softmax", false) { Loss::HalfSoftmax } else { Loss::Float32 },
         ..TorchOptions::default()
     };
     let figures = &json[figures];
@@ -90,22 +91,29 @@ fn differences(file: &str, figures: &str) -> Vec<(f64, String)> {
     list
 }
 
-fn hold(differences: &[(f64, String)], median: f64, largest: f64) {
-    let (middle, _) = &differences[differences.len() / 2];
-    assert!(*middle <= median, "the median differs by {middle}");
-    let beyond: Vec<_> =
-        differences.iter().filter(|d| d.0 > largest).map(|d| d.1.as_str()).collect();
+/// Every difference is at most `limit`.
+fn hold(differences: &[(f64, String)], limit: f64) {
+    assert!(!differences.is_empty());
+    let beyond: Vec<_> = differences.iter().filter(|d| d.0 > limit).map(|d| &*d.1).collect();
     assert!(beyond.is_empty(), "{} of {}:\n{}", beyond.len(), differences.len(), beyond.join("\n"));
 }
 
 #[test]
-fn eager_peaks_are_those_of_nanogpt_in_pytorch() {
+fn eager_peaks_are_those_of_nanogpt_to_the_byte() {
     let file = include_str!("torch_peaks/eager.jsonl");
-    hold(&differences(file, "torch_eager_bytes"), 0.0, 0.0);
+    hold(&differences(file, "torch_eager_bytes"), 0.0);
 }
 
 #[test]
-fn eager_peaks_are_those_of_random_configurations_in_pytorch() {
+fn eager_peaks_are_those_of_random_configurations_to_the_byte() {
     let file = include_str!("torch_peaks/counted.jsonl");
-    hold(&differences(file, "torch_eager_bytes"), 0.0, 0.0);
+    hold(&differences(file, "torch_eager_bytes"), 0.0);
+}
+
+/// Inductor's code was counted by the allocations it makes itself, without those inside of an
+/// attention kernel: its output, 2 of the 36 bytes a token and channel that a layer keeps.
+#[test]
+fn compiled_peaks_are_those_of_inductors_code_but_for_the_attentions_output() {
+    let file = include_str!("torch_peaks/compiled.jsonl");
+    hold(&differences(file, "torch_compile_bytes"), 0.03);
 }

@@ -3,14 +3,15 @@
 
 use super::{
     attention,
-    eager::{Block, Eager, Embedded, Factors, Norm},
+    eager::{Block, Embedded, Factors, Norm},
+    pass::Pass,
 };
 use crate::{
     program::{Class, Life},
     units::{DType, TensorId},
 };
 
-impl Eager<'_> {
+impl Pass<'_> {
     pub(super) fn norm_backward(&mut self, name: &str, norm: Norm, d_out: TensorId) -> TensorId {
         let d_x = self.residual(&format!("d_{name}, of its input"));
         let weight = format!("{name}.weight");

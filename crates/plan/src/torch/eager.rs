@@ -6,7 +6,8 @@
 use super::{
     Phase, TorchOptions,
     attention::{self, Attention},
-    tape::{Held, Tape},
+    pass::Pass,
+    tape::Held,
 };
 use crate::{
     model::Model,
@@ -60,17 +61,6 @@ pub(super) struct Block {
     pub(super) mlp_mask: Option<TensorId>,
 }
 
-/// Eager PyTorch in one phase.
-pub(super) struct Eager<'a> {
-    pub(super) tape: Tape<'a>,
-    pub(super) options: &'a TorchOptions,
-    pub(super) batch: u64,
-    pub(super) seq: u64,
-    pub(super) dropout: bool,
-    /// Half copies of weights: autocast makes each once and keeps it until its context ends.
-    pub(super) cast_weights: Vec<TensorId>,
-}
-
 /// The names that a pass through the model leaves behind.
 pub(super) struct Embedded {
     pub(super) x: TensorId,
@@ -84,168 +74,86 @@ pub(super) struct Embedded {
 pub(super) fn train(model: &Model, options: &TorchOptions) -> Program {
     let held = Held { gradients: options.accumulation > 1, ..Held::later(options) };
     let shape = (options.batch, options.seq);
-    let mut e = Eager::new(Phase::Train, model, options, held, shape);
-    e.dropout = options.dropout;
-    let inputs = e.inputs("", Life::Input);
-    let stale = e.stale("micro-batch");
+    let mut p = Pass::new(Phase::Train, model, options, held, shape);
+    p.dropout = options.dropout;
+    let inputs = p.inputs("", Life::Input);
+    let stale = p.stale("micro-batch");
 
-    let embedded = e.embed(inputs.0);
+    let embedded = p.embed(inputs.0);
     let mut x = embedded.x;
     let mut blocks = Vec::new();
     for layer in 0..model.layers {
-        let (out, block) = e.block(layer, x);
+        let (out, block) = p.block(layer, x);
         // A checkpointed block saves nothing but what went in.
         let block = (!options.checkpoint_blocks).then_some(block);
         blocks.push((x, block));
         x = out;
     }
-    let norm = e.norm("ln_f", x, "");
+    let norm = p.norm("ln_f", x, "");
     let mut names = vec![embedded.tokens_out, embedded.positions_out, norm.out];
     names.extend(stale);
     let (d_norm, d_head) = match options.chunked_loss_rows {
-        Some(rows) => e.chunked_loss(norm.out, inputs.1, rows, &names),
-        None => e.whole_loss(norm.out, inputs.1, &names),
+        Some(rows) => p.chunked_loss(norm.out, inputs.1, rows, &names),
+        None => p.whole_loss(norm.out, inputs.1, &names),
     };
 
-    let mut d_x = e.norm_backward("ln_f", norm, d_norm);
+    let mut d_x = p.norm_backward("ln_f", norm, d_norm);
     for layer in (0..model.layers).rev() {
         let (x, block) = blocks.pop().expect("as many blocks back as forth");
-        d_x = e.block_backward(layer, x, block, d_x);
+        d_x = p.block_backward(layer, x, block, d_x);
     }
-    e.embed_backward(inputs.0, &embedded, d_x, d_head);
-    e.tape.finish()
+    p.embed_backward(inputs.0, &embedded, d_x, d_head);
+    p.tape.finish()
 }
 
 /// One batch of `estimate_loss`, not the first: the names of the one before are still held.
 pub(super) fn evaluate(phase: Phase, model: &Model, options: &TorchOptions, held: Held) -> Program {
     let shape = (options.eval_batch, options.eval_seq);
-    let mut e = Eager::new(phase, model, options, held, shape);
-    e.names_of_training(phase);
-    let inputs = e.inputs("", Life::Input);
-    let stale = e.stale("batch");
+    let mut p = Pass::new(phase, model, options, held, shape);
+    p.names_of_training(phase);
+    let inputs = p.inputs("", Life::Input);
+    let stale = p.stale("batch");
 
-    let embedded = e.embed(inputs.0);
+    let embedded = p.embed(inputs.0);
     let mut x = embedded.x;
     for layer in 0..model.layers {
-        x = e.block(layer, x).0;
+        x = p.block(layer, x).0;
     }
-    let norm = e.norm("ln_f", x, "");
+    let norm = p.norm("ln_f", x, "");
     let mut names = vec![embedded.tokens_out, embedded.positions_out, embedded.position, norm.out];
     names.extend([inputs.0, inputs.1]);
     names.extend(stale);
-    e.forward_loss(norm.out, inputs.1, &names);
-    e.tape.finish()
+    p.forward_loss(norm.out, inputs.1, &names);
+    p.tape.finish()
 }
 
 /// One token of `sample.py` at the end of a block: no cache, the whole prefix again.
 pub(super) fn sample(model: &Model, options: &TorchOptions) -> Program {
     let held = Held { masks: !options.fused_attention, ..Held::default() };
     let shape = (1, u64::from(model.block));
-    let mut e = Eager::new(Phase::Sample, model, options, held, shape);
-    let (tokens, _) = e.inputs("", Life::Input);
-    let embedded = e.embed(tokens);
+    let mut p = Pass::new(Phase::Sample, model, options, held, shape);
+    let (tokens, _) = p.inputs("", Life::Input);
+    let embedded = p.embed(tokens);
     let mut x = embedded.x;
     for layer in 0..model.layers {
-        x = e.block(layer, x).0;
+        x = p.block(layer, x).0;
     }
-    let norm = e.norm("ln_f", x, "");
-    let last = e.tape.value("last row", &[1, 1, model.channels.into()], DType::F32);
-    e.tape.run("index", &[norm.out], &[last]);
-    let (_, logits) = e.head(last, 1, "");
+    let norm = p.norm("ln_f", x, "");
+    let last = p.tape.value("last row", &[1, 1, model.channels.into()], DType::F32);
+    p.tape.run("index", &[norm.out], &[last]);
+    let (_, logits) = p.head(last, 1, "");
     let names = [embedded.tokens_out, embedded.positions_out, embedded.position, norm.out];
-    e.tape.hold(&names);
-    e.leave_autocast();
-    let scaled = e.scores("logits / temperature", 1, e.compute());
-    e.tape.run("div", &[logits], &[scaled]);
-    let probabilities = e.scores("probabilities", 1, DType::F32);
-    e.tape.run("_softmax", &[scaled], &[probabilities]);
-    e.tape.hold(&[tokens]);
-    e.tape.finish()
+    p.tape.hold(&names);
+    p.leave_autocast();
+    let scaled = p.scores("logits / temperature", 1, p.compute());
+    p.tape.run("div", &[logits], &[scaled]);
+    let probabilities = p.scores("probabilities", 1, DType::F32);
+    p.tape.run("_softmax", &[scaled], &[probabilities]);
+    p.tape.hold(&[tokens]);
+    p.tape.finish()
 }
 
-impl<'a> Eager<'a> {
-    pub(super) fn new(
-        phase: Phase,
-        model: &'a Model,
-        options: &'a TorchOptions,
-        held: Held,
-        (batch, seq): (u64, u64),
-    ) -> Self {
-        let tape = Tape::new(phase.name(), model, held);
-        Self { tape, options, batch, seq, dropout: false, cast_weights: Vec::new() }
-    }
-
-    /// The type of matrix products.
-    pub(super) fn compute(&self) -> DType {
-        self.options.precision.dtype()
-    }
-
-    pub(super) fn channels(&self) -> u64 {
-        self.tape.model.channels.into()
-    }
-
-    /// Whether linear layers multiply half copies of float32 values.
-    pub(super) fn is_autocast(&self) -> bool {
-        self.compute() != DType::F32
-    }
-
-    /// (B, T, columns) in the type of matrix products.
-    pub(super) fn value(&mut self, name: &str, columns: u64) -> TensorId {
-        let shape = [self.batch, self.seq, columns];
-        self.tape.value(name, &shape, self.compute())
-    }
-
-    /// (B, T, C) in float32: the residual stream.
-    pub(super) fn residual(&mut self, name: &str) -> TensorId {
-        let shape = [self.batch, self.seq, self.channels()];
-        self.tape.value(name, &shape, DType::F32)
-    }
-
-    /// Tokens and targets.
-    pub(super) fn inputs(&mut self, prefix: &str, life: Life) -> (TensorId, TensorId) {
-        let shape = [self.batch, self.seq];
-        let mut input = |name: &str| {
-            let name = format!("{prefix}{name}");
-            self.tape.tensor(name, &shape, DType::I64, (Class::Input, life))
-        };
-        (input("tokens"), input("targets"))
-    }
-
-    /// What the pass before left: its loss and, where a name holds them, its logits.
-    pub(super) fn stale(&mut self, pass: &str) -> Vec<TensorId> {
-        let mut stale = Vec::new();
-        let loss = (Class::Scratch, Life::Input);
-        stale.push(self.tape.tensor(format!("loss of the last {pass}"), &[], DType::F32, loss));
-        if self.options.names_logits() {
-            let shape = [self.batch * self.seq, self.tape.model.vocab.into()];
-            let logits = (Class::Logits, Life::Input);
-            let name = format!("logits of the last {pass}");
-            stale.push(self.tape.tensor(name, &shape, self.compute(), logits));
-        }
-        stale
-    }
-
-    /// What the training loop's globals hold while something else runs.
-    pub(super) fn names_of_training(&mut self, phase: Phase) {
-        let (batch, seq) = (self.options.batch, self.options.seq);
-        let mut names = Vec::new();
-        for name in ["training tokens", "training targets"] {
-            let input = (Class::Input, Life::Output);
-            names.push(self.tape.tensor(name, &[batch, seq], DType::I64, input));
-        }
-        if phase != Phase::EvaluateFirst {
-            let loss = (Class::Scratch, Life::Output);
-            names.push(self.tape.tensor("training loss", &[], DType::F32, loss));
-            if self.options.names_logits() {
-                let shape = [batch * seq, self.tape.model.vocab.into()];
-                let logits = (Class::Logits, Life::Output);
-                let name = "logits of the last micro-batch";
-                names.push(self.tape.tensor(name, &shape, self.compute(), logits));
-            }
-        }
-        self.tape.run("to", &[], &names);
-    }
-
+impl Pass<'_> {
     /// Autocast's copies of the weights go when the op just written is done.
     pub(super) fn leave_autocast(&mut self) {
         let copies = std::mem::take(&mut self.cast_weights);

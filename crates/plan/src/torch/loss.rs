@@ -4,10 +4,7 @@
 //! gradient (4V), that of the logits (4V), and a half copy of that (2V). At GPT-2's sizes this
 //! outweighs everything else.
 
-use super::{
-    Loss,
-    eager::{Eager, Factors},
-};
+use super::{Loss, eager::Factors, pass::Pass};
 use crate::{
     program::{Class, Life},
     units::{DType, TensorId},
@@ -23,7 +20,7 @@ struct Scores {
     total_weight: TensorId,
 }
 
-impl Eager<'_> {
+impl Pass<'_> {
     /// (rows, V).
     pub(super) fn scores(&mut self, name: impl Into<String>, rows: u64, dtype: DType) -> TensorId {
         let shape = [rows, self.tape.model.vocab.into()];

@@ -9,10 +9,14 @@
 
 mod attention;
 mod backward;
+mod compiled;
 mod eager;
 mod loss;
+mod pass;
 mod resume;
 mod tape;
+#[cfg(test)]
+mod tests;
 mod update;
 
 use self::tape::Held;
@@ -157,10 +161,17 @@ impl Phase {
     }
 }
 
+type Train = fn(&Model, &TorchOptions) -> Program;
+type Evaluate = fn(Phase, &Model, &TorchOptions, Held) -> Program;
+
 /// The programs of a run, in the order in which they happen.
 pub fn phases(model: &Model, options: &TorchOptions) -> Vec<(Phase, Program)> {
     let (first, later) = (Held::first(options), Held::later(options));
-    let (train, evaluate) = (eager::train, eager::evaluate);
+    let (train, evaluate): (Train, Evaluate) = if options.compile {
+        (compiled::train, compiled::evaluate)
+    } else {
+        (eager::train, eager::evaluate)
+    };
     let mut phases = Vec::with_capacity(6);
     if options.resumed {
         phases.push((Phase::Resume, resume::resume(model)));

@@ -2,7 +2,7 @@
 
 use super::{
     Phase, TorchOptions,
-    eager::Eager,
+    pass::Pass,
     tape::{Held, Tape},
 };
 use crate::{
@@ -16,9 +16,9 @@ use crate::{
 pub(super) fn update(model: &Model, options: &TorchOptions) -> Program {
     let held = Held { gradients: true, ..Held::later(options) };
     let shape = (options.batch, options.seq);
-    let mut e = Eager::new(Phase::Update, model, options, held, shape);
-    e.names_of_training(Phase::Update);
-    let mut tape = e.tape;
+    let mut pass = Pass::new(Phase::Update, model, options, held, shape);
+    pass.names_of_training(Phase::Update);
+    let mut tape = pass.tape;
     clip(&mut tape);
     if options.fused_adam {
         let (from, on) = operands(&tape, |_| true);
