@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod device;
 pub mod memory;
 pub mod model;
 pub mod program;
