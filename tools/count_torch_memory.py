@@ -186,7 +186,8 @@ class Gpt(nn.Module):
         # On CUDA `cross_entropy` asks for a softmax in the logits' own type, and autocast's list
         # obeys; only the rest of the loss is in float32.
         with torch.autocast("cpu", enabled=False):
-            return F.nll_loss(F.log_softmax(logits, -1).float(), targets, ignore_index=-1)
+            log_softmax = F.log_softmax(logits, -1)  # held until the loss is there
+            return F.nll_loss(log_softmax.float(), targets, ignore_index=-1)
 
 
 class Run:
