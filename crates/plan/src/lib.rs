@@ -8,9 +8,11 @@
 pub mod config;
 pub mod model;
 pub mod program;
+pub mod torch;
 
 pub mod memory;
 
+pub mod device;
 pub mod job;
 pub mod report;
 

@@ -1,0 +1,202 @@
+//! Finding a card by the name that people write.
+//!
+//! A name is read as words: `RTX4070 laptop`, `4070 Laptop GPU` and `NVIDIA GeForce RTX 4070
+//! Laptop GPU` are the same two, `4070` and `laptop`. A card is found where these words are
+//! all of its own, neither more nor less: `4070` is never a `4070 Ti`.
+
+use std::{cmp::Reverse, collections::BTreeSet};
+
+use super::{GPUS, Gpu};
+
+/// Why a name is no card.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DeviceError {
+    /// Several cards have this name; each has its own memory.
+    #[error("`{name}` may be {}", list(.candidates))]
+    Ambiguous {
+        /// As written.
+        name: String,
+        /// All of them.
+        candidates: Vec<&'static str>,
+    },
+    /// No card has it.
+    #[error("no device is called `{name}`; nearest are {}", list(.nearest))]
+    Unknown {
+        /// As written.
+        name: String,
+        /// Names that share most with it, best first.
+        nearest: Vec<&'static str>,
+    },
+}
+
+fn list(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+/// The card that `name` means.
+pub fn find(name: &str) -> Result<&'static Gpu, DeviceError> {
+    let asked = Name::read(name);
+    let vocabulary: BTreeSet<String> =
+        GPUS.iter().flat_map(|gpu| Name::read(gpu.name).words).collect();
+    // Makers of boards add words of their own. A number among them may be another model.
+    let is_meant = |word: &&String| vocabulary.contains(*word) || has_digit(word);
+    let words: BTreeSet<_> = asked.words.iter().filter(is_meant).cloned().collect();
+    let matching: Vec<_> = GPUS
+        .iter()
+        .filter(|gpu| {
+            let own = Name::read(gpu.name);
+            own.words == words
+                && (asked.families.is_empty() || asked.families == own.families)
+                && asked.gib.is_none_or(|gib| gib == gpu.nominal_gib)
+        })
+        .collect();
+    // Where one of several sizes is what people mean, its name carries none.
+    let plain = matching.iter().find(|gpu| Name::read(gpu.name).gib.is_none());
+    match (matching.as_slice(), plain) {
+        ([only], _) => Ok(only),
+        (_, Some(plain)) => Ok(plain),
+        ([], None) => Err(DeviceError::Unknown { name: name.into(), nearest: nearest(&asked) }),
+        (several, None) => {
+            let candidates = several.iter().map(|gpu| gpu.name).collect();
+            Err(DeviceError::Ambiguous { name: name.into(), candidates })
+        }
+    }
+}
+
+/// A name taken apart.
+#[derive(Debug)]
+struct Name {
+    /// The model and what follows it, such as `4070`, `ti`, `laptop`.
+    words: BTreeSet<String>,
+    /// `rtx`, `gtx` and `rx` before a number: they may be left out.
+    families: BTreeSet<String>,
+    /// `16 GB`, `16gb`, `16G`.
+    gib: Option<u64>,
+}
+
+/// Words that tell no two cards apart.
+const NOISE: &[&str] = &[
+    "nvidia",
+    "geforce",
+    "amd",
+    "radeon",
+    "instinct",
+    "tesla",
+    "quadro",
+    "apple",
+    "gpu",
+    "graphics",
+    "design",
+    "with",
+    "generation",
+    "blackwell",
+    "edition",
+    "workstation",
+    "server",
+    "gb",
+    "gib",
+    "pcie",
+    "sxm",
+    "sxm2",
+    "sxm3",
+    "sxm4",
+    "sxm5",
+    "hbm2",
+    "hbm2e",
+    "hbm3",
+    "hbm3e",
+];
+const FAMILIES: [&str; 3] = ["rtx", "gtx", "rx"];
+const SUFFIXES: [&str; 12] =
+    ["ti", "super", "xtx", "xt", "gre", "laptop", "pro", "max", "ultra", "gib", "gb", "g"];
+
+impl Name {
+    fn read(name: &str) -> Self {
+        let mut lower = name.to_lowercase();
+        for (written, meant) in [("max-q", "laptop"), ("mobile", "laptop"), ("macbook pro", "")] {
+            lower = lower.replace(written, meant);
+        }
+        let mut parts: Vec<String> = Vec::new();
+        for word in lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| !w.is_empty()) {
+            take_apart(word, &mut parts);
+        }
+        let mut gib = None;
+        let mut words = BTreeSet::new();
+        for (index, part) in parts.iter().enumerate() {
+            let is_size = parts.get(index + 1).is_some_and(|next| is_unit(next));
+            match part.parse() {
+                Ok(count) if is_size => gib = Some(count),
+                _ if NOISE.contains(&part.as_str()) || (part == "g" && gib.is_some()) => {}
+                _ => {
+                    words.insert(part.clone());
+                }
+            }
+        }
+        let is_family = |word: &String| FAMILIES.contains(&word.as_str());
+        let mut families = BTreeSet::new();
+        if words.iter().any(|word| has_digit(word)) {
+            families = words.iter().filter(|w| is_family(w)).cloned().collect();
+            words.retain(|word| !is_family(word));
+        }
+        Self { words, families, gib }
+    }
+}
+
+/// `rtx4070ti` → `rtx`, `4070`, `ti`; `a100` and `mi300x` stay whole.
+fn take_apart(word: &str, parts: &mut Vec<String>) {
+    let starts_number = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
+    for family in FAMILIES {
+        if let Some(rest) = word.strip_prefix(family).filter(|rest| starts_number(rest)) {
+            parts.push(family.to_owned());
+            return take_apart(rest, parts);
+        }
+    }
+    let mut suffixes = Vec::new();
+    let mut model = word;
+    // `a10g` is a card, `24g` a size: `g` parts from plain numbers only.
+    while let Some((rest, suffix)) = SUFFIXES.iter().find_map(|suffix| {
+        let rest = model.strip_suffix(suffix).filter(|rest| has_digit(rest))?;
+        let is_number = rest.bytes().all(|c| c.is_ascii_digit());
+        (*suffix != "g" || is_number).then_some((rest, *suffix))
+    }) {
+        suffixes.push(suffix.to_owned());
+        model = rest;
+    }
+    parts.push(model.to_owned());
+    parts.extend(suffixes.into_iter().rev());
+}
+
+fn is_unit(word: &str) -> bool {
+    matches!(word, "gb" | "gib" | "g")
+}
+
+fn has_digit(word: &str) -> bool {
+    word.bytes().any(|c| c.is_ascii_digit())
+}
+
+/// Up to five names that share most with what was asked for.
+fn nearest(asked: &Name) -> Vec<&'static str> {
+    let mut ranked: Vec<(u64, &'static str)> = GPUS
+        .iter()
+        .map(|gpu| {
+            let own = Name::read(gpu.name);
+            let mut score = 0;
+            for word in &asked.words {
+                // A number that is nearly the same counts nearly as much.
+                let best = own.words.iter().map(|other| likeness(word, other)).max();
+                score += best.unwrap_or(0) * if has_digit(word) { 4 } else { 1 };
+            }
+            score += 20 * asked.families.intersection(&own.families).count() as u64;
+            let extra = own.words.difference(&asked.words).count() as u64;
+            (score.saturating_sub(10 * extra), gpu.name)
+        })
+        .collect();
+    ranked.sort_by_key(|(score, _)| Reverse(*score)); // stable: the table's order among equals
+    ranked.into_iter().take(5).map(|(_, name)| name).collect()
+}
+
+/// Shared letters from the front, of a hundred.
+fn likeness(one: &str, other: &str) -> u64 {
+    let shared = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
+    (100 * shared / one.len().max(other.len()).max(1)) as u64
+}

@@ -1,0 +1,164 @@
+//! The catalogue as tables.
+
+use super::*;
+
+#[test]
+fn names_are_found_as_people_write_them() {
+    let table = [
+        ("4070", "GeForce RTX 4070"),
+        ("RTX 4070", "GeForce RTX 4070"),
+        ("rtx4070", "GeForce RTX 4070"),
+        ("NVIDIA GeForce RTX 4070", "GeForce RTX 4070"),
+        ("RTX 4070 12GB", "GeForce RTX 4070"),
+        ("ASUS TUF RTX 4070 OC", "GeForce RTX 4070"),
+        ("RTX4070 laptop", "GeForce RTX 4070 Laptop"),
+        ("NVIDIA GeForce RTX 4070 Laptop GPU", "GeForce RTX 4070 Laptop"),
+        ("rtx 4070 ti super", "GeForce RTX 4070 Ti Super"),
+        ("4070TiSuper", "GeForce RTX 4070 Ti Super"),
+        ("4070 ti", "GeForce RTX 4070 Ti"),
+        ("4060 Ti 16GB", "GeForce RTX 4060 Ti 16 GB"),
+        ("rtx-4060-ti-8g", "GeForce RTX 4060 Ti 8 GB"),
+        ("3060", "GeForce RTX 3060"),
+        ("RTX 3060 8 GB", "GeForce RTX 3060 8 GB"),
+        ("3080 12gb", "GeForce RTX 3080 12 GB"),
+        ("GTX 1080", "GeForce GTX 1080"),
+        ("1080ti", "GeForce GTX 1080 Ti"),
+        ("GeForce GTX 1650", "GeForce GTX 1650"),
+        ("Titan RTX", "Titan RTX"),
+        ("titan v", "Titan V"),
+        ("Tesla T4", "Tesla T4"),
+        ("t4", "Tesla T4"),
+        ("Tesla V100-SXM2-16GB", "Tesla V100 16 GB"),
+        ("v100 32gb", "Tesla V100 32 GB"),
+        ("NVIDIA A100-SXM4-80GB", "A100 80 GB"),
+        ("A100 40GB PCIe", "A100 40 GB"),
+        ("NVIDIA A10G", "A10G"),
+        ("a10", "A10"),
+        ("RTX A6000", "RTX A6000"),
+        ("a4000", "RTX A4000"),
+        ("NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada"),
+        ("Quadro RTX 6000", "Quadro RTX 6000"),
+        ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "RTX PRO 6000"),
+        ("NVIDIA H100 80GB HBM3", "H100 80 GB"),
+        ("H100 NVL", "H100 NVL 94 GB"),
+        ("L40S", "L40S"),
+        ("5090", "GeForce RTX 5090"),
+        ("AMD Radeon RX 7900 XTX", "Radeon RX 7900 XTX"),
+        ("7900xtx", "Radeon RX 7900 XTX"),
+        ("rx6700xt", "Radeon RX 6700 XT"),
+        ("MI300X", "Instinct MI300X"),
+        ("M1 Max 64GB", "Apple M1 Max 64 GB"),
+        ("Apple M3 Pro 36 GB", "Apple M3 Pro 36 GB"),
+        ("MacBook Pro M2 16GB", "Apple M2 16 GB"),
+        ("MacBook Pro M2 Pro 16GB", "Apple M2 Pro 16 GB"),
+        ("RTX 2080 Super with Max-Q Design", "GeForce RTX 2080 Super Laptop"),
+    ];
+    for (written, name) in table {
+        assert_eq!(find(written).map(|gpu| gpu.name), Ok(name), "{written}");
+    }
+}
+
+#[test]
+fn every_name_of_the_table_finds_its_own_row() {
+    for gpu in GPUS {
+        assert_eq!(find(gpu.name), Ok(gpu));
+    }
+}
+
+#[test]
+fn several_sizes_of_one_name_are_listed() {
+    let table: [(&str, &[&str]); 4] = [
+        ("RTX 4060 Ti", &["GeForce RTX 4060 Ti 8 GB", "GeForce RTX 4060 Ti 16 GB"]),
+        ("A100", &["A100 40 GB", "A100 80 GB"]),
+        ("V100", &["Tesla V100 16 GB", "Tesla V100 32 GB"]),
+        ("m1", &["Apple M1 8 GB", "Apple M1 16 GB"]),
+    ];
+    for (written, names) in table {
+        let expected = DeviceError::Ambiguous { name: written.into(), candidates: names.to_vec() };
+        assert_eq!(find(written), Err(expected));
+    }
+}
+
+#[test]
+fn an_unknown_name_is_answered_with_the_nearest() {
+    let table = [
+        ("RTX 4075", "GeForce RTX 4070"),
+        ("RTX 4070 16GB", "GeForce RTX 4070"),
+        ("GTX 4070", "GeForce RTX 4070"),
+        ("7900 XYZ 7901", "Radeon RX 7900"),
+        ("A101", "A10"),
+    ];
+    for (written, near) in table {
+        let Err(DeviceError::Unknown { nearest, .. }) = find(written) else {
+            panic!("`{written}` was found");
+        };
+        assert_eq!(nearest.len(), 5);
+        assert!(nearest.iter().any(|name| name.contains(near)), "{written}: {nearest:?}");
+    }
+    assert!(matches!(find(""), Err(DeviceError::Unknown { .. })));
+    assert!(matches!(find("laptop"), Err(DeviceError::Unknown { .. })));
+}
+
+#[test]
+fn a_process_sees_what_public_messages_print() {
+    let table = [
+        ("RTX 4070", "11.69"),
+        ("RTX 3090", "23.69"),
+        ("RTX 4090", "23.64"),
+        ("RTX 5090", "31.36"),
+        ("T4", "14.56"),
+        ("V100 16GB", "15.77"),
+        ("H200", "139.80"),
+        ("RX 7900 XTX", "23.98"),
+        ("M1 16GB", "10.67"),
+        ("M1 Max 64GB", "48.00"),
+    ];
+    for (name, gib) in table {
+        let bytes = find(name).unwrap().total_bytes().get();
+        assert_eq!(format!("{:.2}", bytes as f64 / f64::from(1 << 30)), gib, "{name}");
+    }
+    assert_eq!(find("4070").unwrap().total_bytes(), Bytes::new(12_552_041_922));
+}
+
+#[test]
+fn what_a_process_sees_is_a_little_below_what_is_sold() {
+    for gpu in GPUS {
+        let (seen, sold) = (gpu.total_bytes().get(), gpu.nominal_gib << 30);
+        assert!(seen < sold, "{}", gpu.name);
+        // Cards with error correction lose most, up to a tenth.
+        assert!(gpu.is_unified() || seen * 100 >= sold * 90, "{}", gpu.name);
+    }
+}
+
+#[test]
+fn bfloat16_begins_with_ampere_rdna3_cdna_and_m2() {
+    let table = [
+        ("GTX 1080 Ti", false),
+        ("P100", false),
+        ("V100 16GB", false),
+        ("T4", false),
+        ("RTX 2080 Ti", false),
+        ("RTX 3050", true),
+        ("A10G", true),
+        ("RTX 4090", true),
+        ("H100 80GB", true),
+        ("RTX 5070", true),
+        ("RX 6900 XT", false),
+        ("RX 7600", true),
+        ("MI210", true),
+        ("M1 16GB", false),
+        ("M2 16GB", true),
+    ];
+    for (name, has_bf16) in table {
+        assert_eq!(find(name).unwrap().has_bf16(), has_bf16, "{name}");
+    }
+}
+
+#[test]
+fn tensor_cores_are_not_in_the_gtx_series() {
+    for gpu in GPUS.iter().filter(|gpu| gpu.name.contains("GTX")) {
+        assert!(!gpu.has_tensor_cores(), "{}", gpu.name);
+    }
+    assert!(find("T4").unwrap().has_tensor_cores());
+    assert!(find("V100 32GB").unwrap().has_tensor_cores());
+}

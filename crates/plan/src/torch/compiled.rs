@@ -1,0 +1,414 @@
+//! `torch.compile`: what inductor's generated code holds.
+//!
+//! Element-wise work is fused into kernels between matrix products, so the float32 copies of
+//! the loss do not exist. For the backward the partitioner keeps, for each norm, the normalised
+//! value in float32 and the result in the type of products; queries, keys and values; the
+//! attention's output; the input and the output of GELU: 36 bytes a token and channel of a layer
+//! in half precision. The backward is one graph: all its gradients exist before the first of
+//! them is added to those of earlier micro-batches.
+//!
+//! Read off the code that inductor (PyTorch 2.15) generates. Attention is always fused here.
+
+use super::{Phase, TorchOptions, pass::Pass, tape::Held};
+use crate::{
+    model::Model,
+    program::{Class, Life, Program},
+    units::{DType, TensorId},
+};
+
+/// A norm as the partitioner keeps it.
+#[derive(Clone, Copy)]
+struct Norm {
+    normalised: TensorId,
+    rstd: TensorId,
+    out: TensorId,
+}
+
+/// What the forward of a block keeps for its backward.
+struct Block {
+    norm_1: Norm,
+    qkv: TensorId,
+    attended: TensorId,
+    lse: TensorId,
+    attention_mask: Option<TensorId>,
+    norm_2: Norm,
+    fc: TensorId,
+    activated: TensorId,
+    mlp_mask: Option<TensorId>,
+    weights: [TensorId; 4],
+}
+
+const LAYERS: [&str; 4] = ["attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"];
+
+/// One micro-batch, the last of a step.
+pub(super) fn train(model: &Model, options: &TorchOptions) -> Program {
+    let held = Held { gradients: options.accumulation > 1, ..Held::later(options) };
+    let shape = (options.batch, options.seq);
+    let mut p = Pass::new(Phase::Train, model, options, held, shape);
+    p.dropout = options.dropout;
+    let (tokens, targets) = p.inputs("", Life::Input);
+    let stale = p.stale("micro-batch");
+
+    let (x, embedded) = p.fused_embedding(tokens);
+    let mut inputs = Vec::new();
+    let mut blocks = Vec::new();
+    for layer in 0..model.layers {
+        if options.checkpoint_blocks {
+            let input = p.residual(&format!("h.{layer}.input"));
+            p.tape.run("fused_add", &[x], &[input]);
+            inputs.push(input);
+        }
+        let block = p.fused_block(layer, x, "");
+        blocks.push((!options.checkpoint_blocks).then_some(block));
+    }
+    let norm = p.fused_norm("ln_f", x, "");
+    let mut names = stale;
+    names.extend([tokens, targets]);
+    let (d_x, d_head) = p.fused_loss(norm, targets, &names);
+
+    let mut gradients = p.fused_norm_backward("ln_f", norm, d_x);
+    let residual = gradients.residual;
+    for layer in (0..model.layers).rev() {
+        let block = blocks.pop().flatten().unwrap_or_else(|| {
+            let x = p.residual(&format!("h.{layer} again"));
+            p.tape.run("fused_add", &[inputs[layer as usize]], &[x]);
+            p.fused_block(layer, x, " again")
+        });
+        p.fused_block_backward(layer, &block, residual, &mut gradients.list);
+    }
+    p.fused_embedding_backward(tokens, &embedded, residual, d_head, &mut gradients.list);
+    for (parameter, gradient) in gradients.list {
+        p.tape.accumulate(&parameter, gradient);
+    }
+    p.tape.finish()
+}
+
+/// One batch of `estimate_loss`, not the first.
+pub(super) fn evaluate(phase: Phase, model: &Model, options: &TorchOptions, held: Held) -> Program {
+    let shape = (options.eval_batch, options.eval_seq);
+    let mut p = Pass::new(phase, model, options, held, shape);
+    p.names_of_training(phase);
+    let (tokens, targets) = p.inputs("", Life::Input);
+    let stale = p.stale("batch");
+    let channels = p.channels();
+
+    let (x, embedded) = p.fused_embedding(tokens);
+    // Space of one layer serves all of them: it is kept until the last has used it.
+    let qkv = p.value("qkv", 3 * channels);
+    let fc = p.value("fc", 4 * channels);
+    let mut weights = None;
+    for layer in 0..model.layers {
+        let h = format!("h.{layer}");
+        let normed = p.value(&format!("{h}.ln_1"), channels);
+        p.tape.run("fused_layer_norm", &[x], &[normed]);
+        let [c_attn, c_proj, c_fc] = *weights.get_or_insert_with(|| p.weights_of_one_layer(layer));
+        p.tape.run("mm", &[normed, c_attn], &[qkv]);
+        let attended = p.value(&format!("{h}.attn.out"), channels);
+        p.tape.run("_scaled_dot_product_flash_attention", &[qkv], &[attended]);
+        p.tape.run_in_place("mm", &[attended, c_proj], &[normed]);
+        p.tape.run_in_place("fused_layer_norm", &[normed, x], &[attended]);
+        p.tape.run("mm", &[attended, c_fc], &[fc]);
+        p.tape.run_in_place("fused_gelu", &[], &[fc]);
+        p.tape.hold(&[normed, x, qkv]);
+        p.tape.run_in_place("mm", &[fc, c_fc], &[attended]);
+        p.tape.run_in_place("fused_add", &[attended, normed], &[x]);
+        p.tape.hold(&[c_attn, c_proj]);
+    }
+    p.tape.hold(&embedded.held());
+    let norm = p.value("ln_f", channels);
+    p.tape.run("fused_layer_norm", &[x], &[norm]);
+    let head = p.fused_cast("wte.weight");
+    let all = p.batch * p.seq;
+    let rows = options.chunked_loss_rows.unwrap_or(all).clamp(1, all);
+    let logits = p.fused_logits(rows);
+    p.tape.run("mm", &[norm, head], &[logits]);
+    let loss = p.tape.scalar("loss");
+    p.tape.run("fused_cross_entropy", &[logits, targets], &[loss]);
+    p.tape.hold(&stale);
+    p.tape.hold(&[tokens, norm]);
+    p.tape.finish()
+}
+
+/// What the backward knows when it has left the loss.
+struct Gradients {
+    /// Of the residual stream, changed in place from layer to layer.
+    residual: TensorId,
+    /// Of the parameters, in the order in which they come.
+    list: Vec<(String, TensorId)>,
+}
+
+/// The embedding as the backward needs it.
+struct Embedded {
+    position: TensorId,
+    mask: Option<TensorId>,
+}
+
+impl Embedded {
+    fn held(&self) -> Vec<TensorId> {
+        std::iter::once(self.position).chain(self.mask).collect()
+    }
+}
+
+impl Pass<'_> {
+    fn fused_embedding(&mut self, tokens: TensorId) -> (TensorId, Embedded) {
+        let x = self.residual("embedded");
+        let index = (Class::Input, Life::Inner);
+        let position = self.tape.tensor("position", &[self.seq], DType::I64, index);
+        let mask = self.fused_mask("embedded mask");
+        let (wte, wpe) = (self.tape.state("wte.weight"), self.tape.state("wpe.weight"));
+        let mut into = vec![x, position];
+        into.extend(mask);
+        self.tape.run("fused_embedding", &[tokens, wte, wpe], &into);
+        (x, Embedded { position, mask })
+    }
+
+    /// Which elements a dropout keeps, where there is one.
+    fn fused_mask(&mut self, name: &str) -> Option<TensorId> {
+        let shape = [self.batch, self.seq, self.channels()];
+        self.dropout.then(|| self.tape.value(name, &shape, DType::U8))
+    }
+
+    /// A weight in the type of products: a copy, or the weight itself.
+    fn fused_cast(&mut self, parameter: &str) -> TensorId {
+        let weight = self.tape.state(parameter);
+        if self.is_autocast() { self.tape.cast(weight, self.compute()) } else { weight }
+    }
+
+    /// Copies of a layer's weights; both of the MLP's take turns in one.
+    fn weights_of_one_layer(&mut self, layer: u32) -> [TensorId; 3] {
+        ["attn.c_attn", "attn.c_proj", "mlp.c_fc"]
+            .map(|owner| self.fused_cast(&format!("h.{layer}.{owner}.weight")))
+    }
+
+    fn fused_norm(&mut self, name: &str, x: TensorId, again: &str) -> Norm {
+        let channels = self.channels();
+        let normalised = self.residual(&format!("{name} normalised{again}"));
+        let rows = [self.batch, self.seq, 1];
+        let rstd = self.tape.value(format!("{name}.rstd{again}"), &rows, DType::F32);
+        let out = self.value(&format!("{name}{again}"), channels);
+        let weight = self.tape.state(&format!("{name}.weight"));
+        self.tape.run("fused_layer_norm", &[x, weight], &[normalised, rstd, out]);
+        Norm { normalised, rstd, out }
+    }
+
+    /// Adds the block to the residual stream `x`.
+    fn fused_block(&mut self, layer: u32, x: TensorId, again: &str) -> Block {
+        let channels = self.channels();
+        let h = format!("h.{layer}");
+        let named = |part: &str| format!("{h}.{part}{again}");
+
+        let norm_1 = self.fused_norm(&format!("{h}.ln_1"), x, again);
+        let weights = LAYERS.map(|owner| self.fused_cast(&format!("{h}.{owner}.weight")));
+        let [c_attn, c_proj, c_fc, mlp] = weights;
+        let qkv = self.value(&named("attn.qkv"), 3 * channels);
+        self.tape.run("mm", &[norm_1.out, c_attn], &[qkv]);
+        let attended = self.value(&named("attn.out"), channels);
+        let rows = [self.batch, self.tape.model.heads.into(), self.seq];
+        let lse = self.tape.value(named("attn.lse"), &rows, DType::F32);
+        self.tape.run("_scaled_dot_product_flash_attention", &[qkv], &[attended, lse]);
+        let projected = self.value(&named("attn.projected"), channels);
+        self.tape.run("mm", &[attended, c_proj], &[projected]);
+        let attention_mask = self.fused_add(&named("attn mask"), projected, x);
+
+        let norm_2 = self.fused_norm(&format!("{h}.ln_2"), x, again);
+        let fc = self.value(&named("mlp.fc"), 4 * channels);
+        self.tape.run("mm", &[norm_2.out, c_fc], &[fc]);
+        let activated = self.value(&named("mlp.activated"), 4 * channels);
+        self.tape.run("fused_gelu", &[fc], &[activated]);
+        let projected = self.value(&named("mlp.projected"), channels);
+        self.tape.run("mm", &[activated, mlp], &[projected]);
+        let mlp_mask = self.fused_add(&named("mlp mask"), projected, x);
+        Block {
+            norm_1,
+            qkv,
+            attended,
+            lse,
+            attention_mask,
+            norm_2,
+            fc,
+            activated,
+            mlp_mask,
+            weights,
+        }
+    }
+
+    /// Drops out a branch and adds it to the residual stream.
+    fn fused_add(&mut self, mask: &str, branch: TensorId, x: TensorId) -> Option<TensorId> {
+        let mask = self.fused_mask(mask);
+        if let Some(mask) = mask {
+            self.tape.run("fused_dropout", &[branch], &[mask]);
+        }
+        self.tape.run_in_place("fused_add", &[branch], &[x]);
+        self.tape.hold(mask.as_slice());
+        mask
+    }
+
+    fn fused_logits(&mut self, rows: u64) -> TensorId {
+        let shape = [rows, self.tape.model.vocab.into()];
+        let life = if self.options.names_logits() { Life::Output } else { Life::Inner };
+        self.tape.tensor("logits", &shape, self.compute(), (Class::Logits, life))
+    }
+
+    /// The loss and its backward: the gradients of the head's input and of its weights.
+    ///
+    /// The softmax is computed again from the logits, so that besides them only their gradient
+    /// exists, in their own type.
+    fn fused_loss(
+        &mut self,
+        norm: Norm,
+        targets: TensorId,
+        names: &[TensorId],
+    ) -> (TensorId, TensorId) {
+        let all = self.batch * self.seq;
+        let rows = self.options.chunked_loss_rows.unwrap_or(all).clamp(1, all);
+        let head = self.fused_cast("wte.weight");
+        let logits = self.fused_logits(rows);
+        self.tape.run("mm", &[norm.out, head], &[logits]);
+        let row = [all, 1];
+        let largest = self.tape.value("largest logit", &row, DType::F32);
+        let log_sum = self.tape.value("log of the sum", &row, DType::F32);
+        let loss = self.tape.tensor("loss", &[], DType::F32, (Class::Scratch, Life::Output));
+        let into = [largest, log_sum, loss];
+        self.tape.run("fused_cross_entropy", &[logits, targets], &into);
+        self.tape.hold(names);
+        let (next_tokens, next_targets) = self.inputs("next ", Life::Output);
+        self.tape.run("to", &[], &[next_tokens, next_targets]);
+
+        let d_logits = self.scores("d_logits", rows, self.compute());
+        let from = [logits, targets, largest, log_sum];
+        self.tape.run("fused_cross_entropy_backward", &from, &[d_logits]);
+        let shape = self.tape.shape_of(head);
+        let gradient = (Class::Gradient, Life::Inner);
+        let d_head = self.tape.tensor("d_lm_head.weight", &shape, self.compute(), gradient);
+        self.tape.run("mm", &[d_logits, norm.out], &[d_head]);
+        let d_x = self.value("d_ln_f", self.channels());
+        self.tape.run("mm", &[d_logits, head], &[d_x]);
+        (d_x, d_head)
+    }
+
+    fn fused_norm_backward(&mut self, name: &str, norm: Norm, d_out: TensorId) -> Gradients {
+        let residual = self.residual("d_x");
+        let mut list = Vec::new();
+        self.norm_gradients(name, norm, d_out, &mut list);
+        self.tape.run("fused_layer_norm_backward", &[d_out, norm.normalised], &[residual]);
+        Gradients { residual, list }
+    }
+
+    /// The gradients of a norm's parameters.
+    fn norm_gradients(
+        &mut self,
+        name: &str,
+        norm: Norm,
+        d_out: TensorId,
+        list: &mut Vec<(String, TensorId)>,
+    ) {
+        let mut into = Vec::new();
+        for part in ["weight", "bias"] {
+            if part == "bias" && !self.tape.model.has_bias {
+                continue;
+            }
+            let parameter = format!("{name}.{part}");
+            let gradient = self.tape.new_gradient(&parameter);
+            list.push((parameter, gradient));
+            into.push(gradient);
+        }
+        let from = [d_out, norm.normalised, norm.rstd];
+        self.tape.run("fused_layer_norm_backward", &from, &into);
+    }
+
+    /// A product's gradients: of the weight (half, then float32) and of the input.
+    fn product_backward(
+        &mut self,
+        owner: &str,
+        (input, weight): (TensorId, TensorId),
+        (d_out, d_x): (TensorId, TensorId),
+        list: &mut Vec<(String, TensorId)>,
+    ) {
+        let parameter = format!("{owner}.weight");
+        let gradient = self.tape.new_gradient(&parameter);
+        if self.is_autocast() {
+            let shape = self.tape.shape_of(weight);
+            let name = format!("half d_{parameter}");
+            let half =
+                self.tape.tensor(name, &shape, self.compute(), (Class::Gradient, Life::Inner));
+            self.tape.run("mm", &[d_out, input], &[half]);
+            self.tape.run("mm", &[d_out, weight], &[d_x]);
+            self.tape.run("fused_to_copy", &[half], &[gradient]);
+        } else {
+            self.tape.run("mm", &[d_out, input], &[gradient]);
+            self.tape.run("mm", &[d_out, weight], &[d_x]);
+        }
+        list.push((parameter, gradient));
+        if self.tape.model.has_bias {
+            let parameter = format!("{owner}.bias");
+            let gradient = self.tape.new_gradient(&parameter);
+            self.tape.run("fused_sum", &[d_out], &[gradient]);
+            list.push((parameter, gradient));
+        }
+    }
+
+    /// Turns `d_x`, in place, from the gradient of a block's output into that of its input.
+    fn fused_block_backward(
+        &mut self,
+        layer: u32,
+        block: &Block,
+        d_x: TensorId,
+        list: &mut Vec<(String, TensorId)>,
+    ) {
+        let channels = self.channels();
+        let h = format!("h.{layer}");
+        let [c_attn, c_proj, c_fc, mlp] = block.weights;
+
+        let d_branch = self.value(&format!("d_{h}.mlp"), channels);
+        self.tape.run("fused_to_copy", &[d_x], &[d_branch]);
+        self.tape.hold(block.mlp_mask.as_slice());
+        let d_fc = self.value(&format!("d_{h}.mlp.fc"), 4 * channels);
+        let owner = format!("{h}.mlp.c_proj");
+        self.product_backward(&owner, (block.activated, mlp), (d_branch, d_fc), list);
+        self.tape.run_in_place("fused_gelu_backward", &[block.fc], &[d_fc]);
+        let d_norm = self.value(&format!("d_{h}.ln_2"), channels);
+        let owner = format!("{h}.mlp.c_fc");
+        self.product_backward(&owner, (block.norm_2.out, c_fc), (d_fc, d_norm), list);
+        self.norm_gradients(&format!("{h}.ln_2"), block.norm_2, d_norm, list);
+        let from = [d_norm, block.norm_2.normalised, block.norm_2.rstd];
+        self.tape.run_in_place("fused_layer_norm_backward", &from, &[d_x]);
+
+        let d_branch = self.value(&format!("d_{h}.attn"), channels);
+        self.tape.run("fused_to_copy", &[d_x], &[d_branch]);
+        self.tape.hold(block.attention_mask.as_slice());
+        let d_attended = self.value(&format!("d_{h}.attn.out"), channels);
+        let owner = format!("{h}.attn.c_proj");
+        self.product_backward(&owner, (block.attended, c_proj), (d_branch, d_attended), list);
+        let parts = ["q", "k", "v"].map(|part| self.value(&format!("d_{h}.attn.{part}"), channels));
+        let from = [d_attended, block.qkv, block.attended, block.lse];
+        self.tape.run("_scaled_dot_product_flash_attention_backward", &from, &parts);
+        let d_qkv = self.value(&format!("d_{h}.attn.qkv"), 3 * channels);
+        self.tape.run("fused_cat", &parts, &[d_qkv]);
+        let d_norm = self.value(&format!("d_{h}.ln_1"), channels);
+        let owner = format!("{h}.attn.c_attn");
+        self.product_backward(&owner, (block.norm_1.out, c_attn), (d_qkv, d_norm), list);
+        self.norm_gradients(&format!("{h}.ln_1"), block.norm_1, d_norm, list);
+        let from = [d_norm, block.norm_1.normalised, block.norm_1.rstd];
+        self.tape.run_in_place("fused_layer_norm_backward", &from, &[d_x]);
+    }
+
+    fn fused_embedding_backward(
+        &mut self,
+        tokens: TensorId,
+        embedded: &Embedded,
+        d_x: TensorId,
+        d_head: TensorId,
+        list: &mut Vec<(String, TensorId)>,
+    ) {
+        let d_wpe = self.tape.new_gradient("wpe.weight");
+        let shape = self.tape.shape_of(d_head);
+        let gradient = (Class::Gradient, Life::Inner);
+        let d_tokens = self.tape.tensor("d_wte.weight of the tokens", &shape, DType::F32, gradient);
+        let d_wte = self.tape.new_gradient("wte.weight");
+        let mut from = embedded.held();
+        from.extend([d_x, d_head, tokens]);
+        self.tape.run("fused_embedding_backward", &from, &[d_wpe, d_tokens, d_wte]);
+        list.push(("wpe.weight".to_owned(), d_wpe));
+        list.push(("wte.weight".to_owned(), d_wte));
+    }
+}

@@ -1,0 +1,307 @@
+//! Eager mode: one micro-batch forward and backward, an evaluation, a sampled token.
+//!
+//! Shapes in comments: B sequences, T tokens each, C channels, V vocabulary, H heads.
+//! Ops are called as PyTorch calls them, so that a report can be searched in a profile.
+
+use super::{
+    Phase, TorchOptions,
+    attention::{self, Attention},
+    pass::Pass,
+    tape::Held,
+};
+use crate::{
+    model::Model,
+    program::{Class, Life, Program},
+    units::{DType, TensorId},
+};
+
+/// What a linear layer multiplies, and what its backward needs.
+#[derive(Clone, Copy)]
+pub(super) struct Factors {
+    pub(super) x: TensorId,
+    pub(super) input: TensorId, // as multiplied: a half copy of `x` under autocast
+    pub(super) weight: TensorId, // likewise
+    pub(super) bias: Option<TensorId>,
+}
+
+impl Factors {
+    pub(super) fn input_was_cast(&self) -> bool {
+        self.input != self.x
+    }
+}
+
+/// A normalised value and what its backward needs.
+#[derive(Clone, Copy)]
+pub(super) struct Norm {
+    pub(super) x: TensorId,
+    pub(super) out: TensorId,
+    pub(super) mean: TensorId,
+    pub(super) rstd: TensorId,
+}
+
+/// A dropout's result and its mask.
+#[derive(Clone, Copy)]
+pub(super) struct Dropped {
+    pub(super) out: TensorId,
+    pub(super) mask: Option<TensorId>,
+}
+
+/// All that a block's backward needs.
+pub(super) struct Block {
+    pub(super) norm_1: Norm,
+    pub(super) c_attn: Factors,
+    pub(super) attention: Attention,
+    pub(super) c_proj: Factors,
+    pub(super) attention_mask: Option<TensorId>,
+    pub(super) middle: TensorId,
+    pub(super) norm_2: Norm,
+    pub(super) c_fc: Factors,
+    pub(super) fc: TensorId,
+    pub(super) mlp: Factors,
+    pub(super) mlp_mask: Option<TensorId>,
+}
+
+/// The names that a pass through the model leaves behind.
+pub(super) struct Embedded {
+    pub(super) x: TensorId,
+    pub(super) mask: Option<TensorId>,
+    pub(super) position: TensorId,
+    tokens_out: TensorId,
+    positions_out: TensorId,
+}
+
+/// One micro-batch, the last of a step: what earlier ones left is there.
+pub(super) fn train(model: &Model, options: &TorchOptions) -> Program {
+    let held = Held { gradients: options.accumulation > 1, ..Held::later(options) };
+    let shape = (options.batch, options.seq);
+    let mut p = Pass::new(Phase::Train, model, options, held, shape);
+    p.dropout = options.dropout;
+    let inputs = p.inputs("", Life::Input);
+    let stale = p.stale("micro-batch");
+
+    let embedded = p.embed(inputs.0);
+    let mut x = embedded.x;
+    let mut blocks = Vec::new();
+    for layer in 0..model.layers {
+        let (out, block) = p.block(layer, x);
+        // A checkpointed block saves nothing but what went in.
+        let block = (!options.checkpoint_blocks).then_some(block);
+        blocks.push((x, block));
+        x = out;
+    }
+    let norm = p.norm("ln_f", x, "");
+    let mut names = vec![embedded.tokens_out, embedded.positions_out, norm.out];
+    names.extend(stale);
+    let (d_norm, d_head) = match options.chunked_loss_rows {
+        Some(rows) => p.chunked_loss(norm.out, inputs.1, rows, &names),
+        None => p.whole_loss(norm.out, inputs.1, &names),
+    };
+
+    let mut d_x = p.norm_backward("ln_f", norm, d_norm);
+    for layer in (0..model.layers).rev() {
+        let (x, block) = blocks.pop().expect("as many blocks back as forth");
+        d_x = p.block_backward(layer, x, block, d_x);
+    }
+    p.embed_backward(inputs.0, &embedded, d_x, d_head);
+    p.tape.finish()
+}
+
+/// One batch of `estimate_loss`, not the first: the names of the one before are still held.
+pub(super) fn evaluate(phase: Phase, model: &Model, options: &TorchOptions, held: Held) -> Program {
+    let shape = (options.eval_batch, options.eval_seq);
+    let mut p = Pass::new(phase, model, options, held, shape);
+    p.names_of_training(phase);
+    let inputs = p.inputs("", Life::Input);
+    let stale = p.stale("batch");
+
+    let embedded = p.embed(inputs.0);
+    let mut x = embedded.x;
+    for layer in 0..model.layers {
+        x = p.block(layer, x).0;
+    }
+    let norm = p.norm("ln_f", x, "");
+    let mut names = vec![embedded.tokens_out, embedded.positions_out, embedded.position, norm.out];
+    names.extend([inputs.0, inputs.1]);
+    names.extend(stale);
+    p.forward_loss(norm.out, inputs.1, &names);
+    p.tape.finish()
+}
+
+/// One token of `sample.py` at the end of a block: no cache, the whole prefix again.
+pub(super) fn sample(model: &Model, options: &TorchOptions) -> Program {
+    let held = Held { masks: !options.fused_attention, ..Held::default() };
+    let shape = (1, u64::from(model.block));
+    let mut p = Pass::new(Phase::Sample, model, options, held, shape);
+    let (tokens, _) = p.inputs("", Life::Input);
+    let embedded = p.embed(tokens);
+    let mut x = embedded.x;
+    for layer in 0..model.layers {
+        x = p.block(layer, x).0;
+    }
+    let norm = p.norm("ln_f", x, "");
+    let last = p.tape.value("last row", &[1, 1, model.channels.into()], DType::F32);
+    p.tape.run("index", &[norm.out], &[last]);
+    let (_, logits) = p.head(last, 1, "");
+    let names = [embedded.tokens_out, embedded.positions_out, embedded.position, norm.out];
+    p.tape.hold(&names);
+    p.leave_autocast();
+    let scaled = p.scores("logits / temperature", 1, p.compute());
+    p.tape.run("div", &[logits], &[scaled]);
+    let probabilities = p.scores("probabilities", 1, DType::F32);
+    p.tape.run("_softmax", &[scaled], &[probabilities]);
+    p.tape.hold(&[tokens]);
+    p.tape.finish()
+}
+
+impl Pass<'_> {
+    /// Autocast's copies of the weights go when the op just written is done.
+    pub(super) fn leave_autocast(&mut self) {
+        let copies = std::mem::take(&mut self.cast_weights);
+        self.tape.hold(&copies);
+    }
+
+    fn embed(&mut self, tokens: TensorId) -> Embedded {
+        let (seq, channels) = (self.seq, self.channels());
+        let tape = &mut self.tape;
+        let index = (Class::Input, Life::Inner);
+        let position = tape.tensor("position", &[seq], DType::I64, index);
+        tape.run("arange", &[], &[position]);
+        let (wte, wpe) = (tape.state("wte.weight"), tape.state("wpe.weight"));
+        let tokens_out = self.residual("embedded tokens");
+        self.tape.run("embedding", &[tokens, wte], &[tokens_out]);
+        let positions_out = self.tape.value("embedded positions", &[seq, channels], DType::F32);
+        self.tape.run("embedding", &[position, wpe], &[positions_out]);
+        let sum = self.residual("embedded");
+        self.tape.run("add", &[tokens_out, positions_out], &[sum]);
+        let Dropped { out: x, mask } = self.drop("embedded", sum);
+        Embedded { x, mask, position, tokens_out, positions_out }
+    }
+
+    pub(super) fn drop(&mut self, name: &str, x: TensorId) -> Dropped {
+        if !self.dropout {
+            return Dropped { out: x, mask: None };
+        }
+        let (shape, dtype) = (self.tape.shape_of(x), self.tape.dtype_of(x));
+        let out = self.tape.value(format!("{name} dropped"), &shape, dtype);
+        let mask = self.tape.value(format!("{name} mask"), &shape, DType::U8);
+        self.tape.run("native_dropout", &[x], &[out, mask]);
+        Dropped { out, mask: Some(mask) }
+    }
+
+    pub(super) fn norm(&mut self, name: &str, x: TensorId, again: &str) -> Norm {
+        let out = self.residual(&format!("{name}{again}"));
+        let rows = [self.batch, self.seq, 1];
+        let mean = self.tape.value(format!("{name}.mean{again}"), &rows, DType::F32);
+        let rstd = self.tape.value(format!("{name}.rstd{again}"), &rows, DType::F32);
+        let weight = self.tape.state(&format!("{name}.weight"));
+        self.tape.run("native_layer_norm", &[x, weight], &[out, mean, rstd]);
+        Norm { x, out, mean, rstd }
+    }
+
+    /// A weight as matrix products take it: under autocast a copy, made once a forward.
+    pub(super) fn operand(&mut self, parameter: TensorId) -> TensorId {
+        if !self.is_autocast() {
+            return parameter;
+        }
+        let copy = self.tape.cast(parameter, self.compute());
+        self.cast_weights.push(copy);
+        copy
+    }
+
+    /// Casts what a linear layer multiplies, its arguments from the last to the first.
+    pub(super) fn factors(&mut self, owner: &str, x: TensorId) -> Factors {
+        let bias = self.tape.bias(owner).map(|b| self.operand(b));
+        let weight = self.tape.state(&format!("{owner}.weight"));
+        let weight = self.operand(weight);
+        let is_cast = self.tape.dtype_of(x) != self.compute();
+        let input = if is_cast { self.tape.cast(x, self.compute()) } else { x };
+        Factors { x, input, weight, bias }
+    }
+
+    fn multiply(&mut self, factors: &Factors, out: TensorId) {
+        let Factors { input, weight, bias, .. } = *factors;
+        match bias {
+            Some(bias) => self.tape.run("addmm", &[bias, input, weight], &[out]),
+            None => self.tape.run("mm", &[input, weight], &[out]),
+        }
+    }
+
+    /// One transformer block, pre-norm.
+    fn block(&mut self, layer: u32, x: TensorId) -> (TensorId, Block) {
+        let mut block = self.block_before_its_last_product(layer, x, "");
+        let projected = self.last_product(layer, &mut block, "");
+        let out = self.residual(&format!("h.{layer}"));
+        self.tape.run("add", &[block.middle, projected], &[out]);
+        self.tape.hold(&[x]); // still the caller's `x`
+        (out, block)
+    }
+
+    /// A checkpointed block run again. It stops where the last value was saved: in a dropout, or
+    /// before a product.
+    pub(super) fn block_again(&mut self, layer: u32, x: TensorId) -> Block {
+        let mut block = self.block_before_its_last_product(layer, x, " again");
+        if self.dropout {
+            self.last_product(layer, &mut block, " again");
+        }
+        self.leave_autocast();
+        block
+    }
+
+    fn block_before_its_last_product(&mut self, layer: u32, x: TensorId, again: &str) -> Block {
+        let channels = self.channels();
+        let h = format!("h.{layer}");
+
+        let norm_1 = self.norm(&format!("{h}.ln_1"), x, again); //               (B, T, C)
+        let c_attn = self.factors(&format!("{h}.attn.c_attn"), norm_1.out);
+        let qkv = self.value(&format!("{h}.attn.qkv{again}"), 3 * channels);
+        self.multiply(&c_attn, qkv);
+        let attention = if self.options.fused_attention {
+            attention::fused(self, layer, again, qkv)
+        } else {
+            attention::plain(self, layer, again, qkv)
+        };
+        let c_proj = self.factors(&format!("{h}.attn.c_proj"), attention.out);
+        let name = format!("{h}.attn.projected{again}");
+        let projected = self.value(&name, channels);
+        self.multiply(&c_proj, projected);
+        let dropped = self.drop(&name, projected);
+        // The attention's own names, and its argument, which the caller holds.
+        self.tape.hold(&[projected, qkv, attention.out, norm_1.out]);
+        self.tape.hold(&attention.names);
+        let middle = self.residual(&format!("{h}.middle{again}"));
+        self.tape.run("add", &[x, dropped.out], &[middle]);
+
+        let norm_2 = self.norm(&format!("{h}.ln_2"), middle, again);
+        let c_fc = self.factors(&format!("{h}.mlp.c_fc"), norm_2.out);
+        let fc = self.value(&format!("{h}.mlp.fc{again}"), 4 * channels);
+        self.multiply(&c_fc, fc);
+        let activated = self.value(&format!("{h}.mlp.activated{again}"), 4 * channels);
+        self.tape.run("gelu", &[fc], &[activated]);
+        let mlp = self.factors(&format!("{h}.mlp.c_proj"), activated);
+        self.tape.hold(&[norm_2.out, x]);
+        let attention_mask = dropped.mask;
+        Block {
+            norm_1,
+            c_attn,
+            attention,
+            c_proj,
+            attention_mask,
+            middle,
+            norm_2,
+            c_fc,
+            fc,
+            mlp,
+            mlp_mask: None,
+        }
+    }
+
+    fn last_product(&mut self, layer: u32, block: &mut Block, again: &str) -> TensorId {
+        let name = format!("h.{layer}.mlp.projected{again}");
+        let projected = self.value(&name, self.channels());
+        self.multiply(&block.mlp, projected);
+        let dropped = self.drop(&name, projected);
+        block.mlp_mask = dropped.mask;
+        self.tape.hold(&[projected, block.norm_2.out]);
+        dropped.out
+    }
+}

@@ -1,0 +1,219 @@
+//! The loss: scores over the vocabulary, their softmax, and both backward.
+//!
+//! For each token: half logits (2V bytes), a float32 copy (4V), the log-softmax (4V), its
+//! gradient (4V), that of the logits (4V), and a half copy of that (2V). At GPT-2's sizes this
+//! outweighs everything else.
+
+use super::{Loss, eager::Factors, pass::Pass};
+use crate::{
+    program::{Class, Life},
+    units::{DType, TensorId},
+};
+
+/// What the loss leaves for its backward.
+struct Scores {
+    head: Factors,
+    /// The float32 copy that enters the softmax, or leaves it.
+    wide: Option<TensorId>,
+    log_softmax: TensorId,
+    loss: TensorId,
+    total_weight: TensorId,
+}
+
+impl Pass<'_> {
+    /// (rows, V).
+    pub(super) fn scores(&mut self, name: impl Into<String>, rows: u64, dtype: DType) -> TensorId {
+        let shape = [rows, self.tape.model.vocab.into()];
+        self.tape.tensor(name, &shape, dtype, (Class::Logits, Life::Inner))
+    }
+
+    /// Scores over the vocabulary for `rows` rows.
+    pub(super) fn head(&mut self, x: TensorId, rows: u64, suffix: &str) -> (Factors, TensorId) {
+        let weight = self.tape.state("wte.weight");
+        let weight = self.operand(weight);
+        let input = if self.is_autocast() { self.tape.cast(x, self.compute()) } else { x };
+        let shape = [rows, self.tape.model.vocab.into()];
+        let life = if self.options.names_logits() { Life::Output } else { Life::Inner };
+        let name = format!("logits{suffix}");
+        let logits = self.tape.tensor(name, &shape, self.compute(), (Class::Logits, life));
+        self.tape.run("mm", &[input, weight], &[logits]);
+        (Factors { x, input, weight, bias: None }, logits)
+    }
+
+    fn loss(&mut self, x: TensorId, targets: TensorId, rows: u64, suffix: &str) -> Scores {
+        let (head, logits) = self.head(x, rows, suffix);
+        let name = format!("log_softmax{suffix}");
+        let (wide, log_softmax) = match (self.is_autocast(), self.options.loss) {
+            (false, _) => {
+                let log_softmax = self.scores(name, rows, DType::F32);
+                self.tape.run("_log_softmax", &[logits], &[log_softmax]);
+                (None, log_softmax)
+            }
+            (true, Loss::Float32) => {
+                let wide = self.tape.cast(logits, DType::F32);
+                let log_softmax = self.scores(name, rows, DType::F32);
+                self.tape.run("_log_softmax", &[wide], &[log_softmax]);
+                (Some(wide), log_softmax)
+            }
+            (true, Loss::HalfSoftmax) => {
+                let log_softmax = self.scores(name, rows, self.compute());
+                self.tape.run("_log_softmax", &[logits], &[log_softmax]);
+                (Some(self.tape.cast(log_softmax, DType::F32)), log_softmax)
+            }
+        };
+        let loss = self.tape.scalar(format!("loss{suffix}"));
+        let total_weight = self.tape.scalar(format!("total weight{suffix}"));
+        let from = [log_softmax, targets, logits];
+        self.tape.run("nll_loss_forward", &from, &[loss, total_weight]);
+        self.tape.hold(wide.as_slice());
+        Scores { head, wide, log_softmax, loss, total_weight }
+    }
+
+    /// The loss without a backward; `names` are held until it is there.
+    pub(super) fn forward_loss(&mut self, x: TensorId, targets: TensorId, names: &[TensorId]) {
+        let all = self.batch * self.seq;
+        let chunk_rows = self.options.chunked_loss_rows.unwrap_or(all);
+        for (index, rows) in chunks(all, chunk_rows) {
+            let suffix = self.suffix(index);
+            self.loss(x, targets, rows, &suffix);
+        }
+        self.tape.hold(names);
+        self.leave_autocast();
+    }
+
+    /// The loss of all rows at once and its backward: the gradients of `x` and of the head.
+    pub(super) fn whole_loss(
+        &mut self,
+        x: TensorId,
+        targets: TensorId,
+        names: &[TensorId],
+    ) -> (TensorId, TensorId) {
+        let rows = self.batch * self.seq;
+        let scores = self.loss(x, targets, rows, "");
+        self.tape.hold(names);
+        self.end_forward(scores.loss);
+        self.begin_backward();
+        let (d_x, d_weight) = self.loss_backward(&scores, targets, rows, "");
+        (self.widen(d_x), self.widen(d_weight))
+    }
+
+    /// The same some rows at a time, each piece run forward twice.
+    pub(super) fn chunked_loss(
+        &mut self,
+        x: TensorId,
+        targets: TensorId,
+        rows: u64,
+        names: &[TensorId],
+    ) -> (TensorId, TensorId) {
+        let (all, channels) = (self.batch * self.seq, self.channels());
+        let mut sum = self.tape.scalar("loss");
+        self.tape.run("zeros", &[], &[sum]);
+        for (index, rows) in chunks(all, rows) {
+            let scores = self.loss(x, targets, rows, &self.suffix(index));
+            let next = self.tape.scalar(format!("loss up to chunk {index}"));
+            self.tape.run("add", &[sum, scores.loss], &[next]);
+            sum = next;
+        }
+        self.tape.hold(names);
+        self.end_forward(sum);
+        self.begin_backward();
+        let d_x = self.tape.value("d_ln_f", &[all, channels], DType::F32);
+        self.tape.run("zeros", &[], &[d_x]);
+        let mut d_head = None;
+        for (index, rows) in chunks(all, rows).into_iter().rev() {
+            let suffix = format!("{} again", self.suffix(index));
+            let scores = self.loss(x, targets, rows, &suffix);
+            self.leave_autocast();
+            let (d_rows, d_weight) = self.loss_backward(&scores, targets, rows, &suffix);
+            let d_weight = self.widen(d_weight);
+            self.tape.run_in_place("add_", &[d_rows], &[d_x]);
+            d_head = Some(match d_head {
+                None => d_weight,
+                Some(before) => {
+                    let shape = self.tape.shape_of(d_weight);
+                    let name = format!("d_lm_head.weight up to chunk {index}");
+                    let gradient = (Class::Gradient, Life::Inner);
+                    let sum = self.tape.tensor(name, &shape, DType::F32, gradient);
+                    self.tape.run("add", &[before, d_weight], &[sum]);
+                    sum
+                }
+            });
+        }
+        (d_x, d_head.expect("a batch has rows"))
+    }
+
+    fn suffix(&self, chunk: usize) -> String {
+        match self.options.chunked_loss_rows {
+            Some(_) => format!(", chunk {chunk}"),
+            None => String::new(),
+        }
+    }
+
+    /// Divides by the number of micro-batches, the last op under autocast; then the next batch.
+    fn end_forward(&mut self, loss: TensorId) {
+        let scalar = (Class::Scratch, Life::Output);
+        let divided = self.tape.tensor("loss / accumulation", &[], DType::F32, scalar);
+        self.tape.run("div", &[loss], &[divided]);
+        self.leave_autocast();
+        let (tokens, targets) = self.inputs("next ", Life::Output);
+        self.tape.run("to", &[], &[tokens, targets]);
+    }
+
+    /// The gradient of the loss itself, which `backward` holds until it returns.
+    fn begin_backward(&mut self) {
+        let scalar = (Class::Scratch, Life::Output);
+        let one = self.tape.tensor("d_loss / accumulation", &[], DType::F32, scalar);
+        self.tape.run("ones_like", &[], &[one]);
+    }
+
+    /// The gradients of the head's input and weights, in the type of its product.
+    fn loss_backward(
+        &mut self,
+        scores: &Scores,
+        targets: TensorId,
+        rows: u64,
+        suffix: &str,
+    ) -> (TensorId, TensorId) {
+        let d_loss = self.tape.scalar(format!("d_loss{suffix}"));
+        self.tape.run("div", &[], &[d_loss]);
+        let is_half = self.tape.dtype_of(scores.log_softmax) != DType::F32;
+        let chosen_from = match scores.wide {
+            Some(wide) if is_half => wide,
+            _ => scores.log_softmax,
+        };
+        let mut d = self.scores(format!("d_log_softmax{suffix}"), rows, DType::F32);
+        let from = [d_loss, chosen_from, targets, scores.total_weight, scores.log_softmax];
+        self.tape.run("nll_loss_backward", &from, &[d]);
+        if is_half {
+            d = self.tape.cast(d, self.compute());
+        }
+        let d_logits = self.scores(format!("d_logits{suffix}"), rows, self.tape.dtype_of(d));
+        self.tape.run("_log_softmax_backward_data", &[d, scores.log_softmax], &[d_logits]);
+        let is_cast = self.tape.dtype_of(d_logits) != self.compute();
+        let d_logits = if is_cast { self.tape.cast(d_logits, self.compute()) } else { d_logits };
+
+        let Factors { input, weight, .. } = scores.head;
+        let shape = self.tape.shape_of(weight);
+        let name = format!("d_lm_head.weight{suffix}");
+        let gradient = (Class::Gradient, Life::Inner);
+        let d_weight = self.tape.tensor(name, &shape, self.compute(), gradient);
+        self.tape.run("mm", &[d_logits, input], &[d_weight]);
+        let shape = [rows, self.channels()];
+        let d_x = self.tape.value(format!("d_ln_f{suffix}"), &shape, self.compute());
+        self.tape.run("mm", &[d_logits, weight], &[d_x]);
+        self.tape.hold(&[input]);
+        (d_x, d_weight)
+    }
+
+    /// The backward of a cast to half.
+    fn widen(&mut self, tensor: TensorId) -> TensorId {
+        if self.is_autocast() { self.tape.cast(tensor, DType::F32) } else { tensor }
+    }
+}
+
+/// Pieces of `chunk_rows` rows, numbered; the last may be shorter.
+fn chunks(rows: u64, chunk_rows: u64) -> Vec<(usize, u64)> {
+    let chunk_rows = chunk_rows.clamp(1, rows.max(1));
+    let starts = (0..rows).step_by(chunk_rows as usize);
+    starts.map(|start| chunk_rows.min(rows - start)).enumerate().collect()
+}

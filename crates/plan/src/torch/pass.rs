@@ -1,0 +1,106 @@
+//! One pass through the model in one phase: its shapes, its types, and what Python names hold.
+
+use super::{
+    Phase, TorchOptions,
+    tape::{Held, Tape},
+};
+use crate::{
+    model::Model,
+    program::{Class, Life},
+    units::{DType, TensorId},
+};
+
+/// A pass as it is written down.
+pub(super) struct Pass<'a> {
+    pub(super) tape: Tape<'a>,
+    pub(super) options: &'a TorchOptions,
+    pub(super) batch: u64,
+    pub(super) seq: u64,
+    pub(super) dropout: bool,
+    /// Half copies of weights: autocast makes each once and keeps it until its context ends.
+    pub(super) cast_weights: Vec<TensorId>,
+}
+
+impl<'a> Pass<'a> {
+    pub(super) fn new(
+        phase: Phase,
+        model: &'a Model,
+        options: &'a TorchOptions,
+        held: Held,
+        (batch, seq): (u64, u64),
+    ) -> Self {
+        let tape = Tape::new(phase.name(), model, held);
+        Self { tape, options, batch, seq, dropout: false, cast_weights: Vec::new() }
+    }
+
+    /// The type of matrix products.
+    pub(super) fn compute(&self) -> DType {
+        self.options.precision.dtype()
+    }
+
+    pub(super) fn channels(&self) -> u64 {
+        self.tape.model.channels.into()
+    }
+
+    /// Whether linear layers multiply half copies of float32 values.
+    pub(super) fn is_autocast(&self) -> bool {
+        self.compute() != DType::F32
+    }
+
+    /// (B, T, columns) in the type of matrix products.
+    pub(super) fn value(&mut self, name: &str, columns: u64) -> TensorId {
+        let shape = [self.batch, self.seq, columns];
+        self.tape.value(name, &shape, self.compute())
+    }
+
+    /// (B, T, C) in float32: the residual stream.
+    pub(super) fn residual(&mut self, name: &str) -> TensorId {
+        let shape = [self.batch, self.seq, self.channels()];
+        self.tape.value(name, &shape, DType::F32)
+    }
+
+    /// Tokens and targets.
+    pub(super) fn inputs(&mut self, prefix: &str, life: Life) -> (TensorId, TensorId) {
+        let shape = [self.batch, self.seq];
+        let mut input = |name: &str| {
+            let name = format!("{prefix}{name}");
+            self.tape.tensor(name, &shape, DType::I64, (Class::Input, life))
+        };
+        (input("tokens"), input("targets"))
+    }
+
+    /// What the pass before left: its loss and, where a name holds them, its logits.
+    pub(super) fn stale(&mut self, pass: &str) -> Vec<TensorId> {
+        let mut stale = Vec::new();
+        let loss = (Class::Scratch, Life::Input);
+        stale.push(self.tape.tensor(format!("loss of the last {pass}"), &[], DType::F32, loss));
+        if self.options.names_logits() {
+            let shape = [self.batch * self.seq, self.tape.model.vocab.into()];
+            let logits = (Class::Logits, Life::Input);
+            let name = format!("logits of the last {pass}");
+            stale.push(self.tape.tensor(name, &shape, self.compute(), logits));
+        }
+        stale
+    }
+
+    /// What the training loop's globals hold while something else runs.
+    pub(super) fn names_of_training(&mut self, phase: Phase) {
+        let (batch, seq) = (self.options.batch, self.options.seq);
+        let mut names = Vec::new();
+        for name in ["training tokens", "training targets"] {
+            let input = (Class::Input, Life::Output);
+            names.push(self.tape.tensor(name, &[batch, seq], DType::I64, input));
+        }
+        if phase != Phase::EvaluateFirst {
+            let loss = (Class::Scratch, Life::Output);
+            names.push(self.tape.tensor("training loss", &[], DType::F32, loss));
+            if self.options.names_logits() {
+                let shape = [batch * seq, self.tape.model.vocab.into()];
+                let logits = (Class::Logits, Life::Output);
+                let name = "logits of the last micro-batch";
+                names.push(self.tape.tensor(name, &shape, self.compute(), logits));
+            }
+        }
+        self.tape.run("to", &[], &names);
+    }
+}

@@ -1,0 +1,240 @@
+//! Writing down what PyTorch's eager mode does, op by op.
+//!
+//! PyTorch frees a tensor when its last reference goes. An op that reads it holds one, a graph
+//! that saved it for the backward holds one, and so does every Python name: [`Tape::hold`]
+//! writes down the last kind, and the program's lifetimes are then PyTorch's.
+
+use std::collections::HashMap;
+
+use super::TorchOptions;
+use crate::{
+    model::{Model, Parameter},
+    program::{Class, Life, Op, Operand, Program, Tensor, reads, updates, writes},
+    units::{DType, TensorId},
+};
+
+/// Which state stands in device memory when a phase begins.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Held {
+    /// Gradients of earlier micro-batches.
+    pub(super) gradients: bool,
+    /// Adam's moments.
+    pub(super) moments: bool,
+    /// The weights of a checkpoint that a global name still holds.
+    pub(super) loaded_weights: bool,
+    /// Flat copies of the gradients, of which several workers make one.
+    pub(super) buckets: bool,
+    /// A causal mask in every layer, where attention is not fused.
+    pub(super) masks: bool,
+}
+
+impl Held {
+    /// Before the first step.
+    pub(super) fn first(options: &TorchOptions) -> Self {
+        Self {
+            gradients: false,
+            moments: options.resumed,
+            loaded_weights: options.resumed,
+            buckets: options.ddp_world > 1,
+            masks: !options.fused_attention,
+        }
+    }
+
+    /// Once a step has been made.
+    pub(super) fn later(options: &TorchOptions) -> Self {
+        Self { moments: true, ..Self::first(options) }
+    }
+}
+
+/// A program as it is written, with the names of its state.
+pub(super) struct Tape<'a> {
+    pub(super) model: &'a Model,
+    program: Program, // its tensors; the ops follow when all is held
+    ops: Vec<(&'static str, Vec<Operand>)>,
+    names: HashMap<String, TensorId>,
+    has_gradients: bool,
+}
+
+impl<'a> Tape<'a> {
+    pub(super) fn new(name: &'static str, model: &'a Model, held: Held) -> Self {
+        let state = state(model, held);
+        let ids = (0..).map(TensorId);
+        let names = state.iter().map(|t| t.name.clone()).zip(ids).collect();
+        let program = Program::new(name, state);
+        Self { model, program, ops: Vec::new(), names, has_gradients: held.gradients }
+    }
+
+    pub(super) fn finish(mut self) -> Program {
+        for (name, operands) in self.ops {
+            self.program.op(Op::Named { name, operands });
+        }
+        self.program
+    }
+
+    pub(super) fn state(&self, name: &str) -> TensorId {
+        self.names[name]
+    }
+
+    pub(super) fn shape_of(&self, tensor: TensorId) -> Vec<u64> {
+        self.program.get(tensor).shape.clone()
+    }
+
+    pub(super) fn dtype_of(&self, tensor: TensorId) -> DType {
+        self.program.get(tensor).dtype
+    }
+
+    pub(super) fn tensor(
+        &mut self,
+        name: impl Into<String>,
+        shape: &[u64],
+        dtype: DType,
+        (class, life): (Class, Life),
+    ) -> TensorId {
+        let (name, shape) = (name.into(), shape.to_vec());
+        self.program.tensor(Tensor { name, shape, dtype, class, life })
+    }
+
+    /// A value between two ops.
+    pub(super) fn value(
+        &mut self,
+        name: impl Into<String>,
+        shape: &[u64],
+        dtype: DType,
+    ) -> TensorId {
+        self.tensor(name, shape, dtype, (Class::Activation, Life::Inner))
+    }
+
+    /// One element, such as a loss or a norm. It, too, takes 512 bytes.
+    pub(super) fn scalar(&mut self, name: impl Into<String>) -> TensorId {
+        self.tensor(name, &[], DType::F32, (Class::Scratch, Life::Inner))
+    }
+
+    /// One op that makes something new.
+    pub(super) fn run(&mut self, name: &'static str, from: &[TensorId], into: &[TensorId]) {
+        let mut operands: Vec<Operand> = Vec::with_capacity(from.len() + into.len());
+        for &tensor in from {
+            if operands.iter().all(|o| o.tensor != tensor) {
+                operands.push(reads(tensor));
+            }
+        }
+        operands.extend(into.iter().copied().map(writes));
+        self.ops.push((name, operands));
+    }
+
+    /// One op that changes what is there.
+    pub(super) fn run_in_place(&mut self, name: &'static str, from: &[TensorId], on: &[TensorId]) {
+        let from = from.iter().filter(|t| !on.contains(t)).copied().map(reads);
+        let operands = from.chain(on.iter().copied().map(updates)).collect();
+        self.ops.push((name, operands));
+    }
+
+    /// A Python name, an argument or a context keeps these until the op just written is done.
+    pub(super) fn hold(&mut self, tensors: &[TensorId]) {
+        let (_, operands) = self.ops.last_mut().expect("nothing is held before the first op");
+        for &tensor in tensors {
+            if operands.iter().all(|o| o.tensor != tensor) {
+                operands.push(reads(tensor));
+            }
+        }
+    }
+
+    /// A copy in another type, as `Tensor.to` makes it.
+    pub(super) fn cast(&mut self, tensor: TensorId, dtype: DType) -> TensorId {
+        let source = self.program.get(tensor);
+        let name = format!("{} ({dtype})", source.name);
+        let (shape, class) = (source.shape.clone(), source.class);
+        // A half copy of a weight is not a weight: it comes and goes with the forward.
+        let class = if class == Class::Parameter { Class::Activation } else { class };
+        let copy = self.tensor(name, &shape, dtype, (class, Life::Inner));
+        self.run("_to_copy", &[tensor], &[copy]);
+        copy
+    }
+
+    /// Room for a float32 gradient of `parameter`: the gradient itself where there was none.
+    pub(super) fn new_gradient(&mut self, parameter: &str) -> TensorId {
+        let shape = self.shape_of(self.state(parameter));
+        let (name, life) = if self.has_gradients {
+            (format!("new d_{parameter}"), Life::Inner)
+        } else {
+            (format!("d_{parameter}"), Life::Output)
+        };
+        self.tensor(name, &shape, DType::F32, (Class::Gradient, life))
+    }
+
+    /// Adds to the gradient of earlier micro-batches. Where there is none, autograd takes the
+    /// new tensor as it is, without an op.
+    pub(super) fn accumulate(&mut self, parameter: &str, gradient: TensorId) {
+        if self.has_gradients {
+            let sum = self.state(&format!("d_{parameter}"));
+            self.run_in_place("add_", &[gradient], &[sum]);
+        }
+    }
+
+    /// A parameter's bias, where the model has biases.
+    pub(super) fn bias(&self, owner: &str) -> Option<TensorId> {
+        self.model.has_bias.then(|| self.state(&format!("{owner}.bias")))
+    }
+}
+
+/// The buffer that nanoGPT calls `bias` in every attention.
+pub(super) fn mask_name(layer: u32) -> String {
+    format!("h.{layer}.attn.bias, the causal mask")
+}
+
+fn state(model: &Model, held: Held) -> Vec<Tensor> {
+    let parameters = model.parameters();
+    let mut groups = vec![("", Class::Parameter)];
+    if held.gradients {
+        groups.push(("d_", Class::Gradient));
+    }
+    if held.moments {
+        groups.push(("exp_avg.", Class::Optimizer));
+        groups.push(("exp_avg_sq.", Class::Optimizer));
+    }
+    if held.loaded_weights {
+        groups.push(("state_dict.", Class::Parameter));
+    }
+    let always = |name: String, shape: Vec<u64>, class| Tensor {
+        name,
+        shape,
+        dtype: DType::F32,
+        class,
+        life: Life::Always,
+    };
+    let mut state = Vec::new();
+    for (prefix, class) in groups {
+        let named = |p: &Parameter| always(format!("{prefix}{}", p.name), p.shape.clone(), class);
+        state.extend(parameters.iter().map(named));
+    }
+    if held.moments {
+        // Adam counts the steps of each parameter in a tensor of its own.
+        let step = |p: &Parameter| always(format!("step.{}", p.name), vec![], Class::Optimizer);
+        state.extend(parameters.iter().map(step));
+    }
+    if held.masks {
+        let block = u64::from(model.block);
+        let mask = |layer| always(mask_name(layer), vec![block, block], Class::Parameter);
+        state.extend((0..model.layers).map(mask));
+    }
+    if held.buckets {
+        let bucket = |(i, count)| always(format!("bucket {i}"), vec![count], Class::Gradient);
+        state.extend(buckets(&parameters).into_iter().enumerate().map(bucket));
+    }
+    state
+}
+
+/// Elements of the flat pieces in which data-parallel workers sum their gradients: parameters
+/// from the last to the first, the first piece closed at 1 MiB and the others at 25 MiB.
+fn buckets(parameters: &[Parameter]) -> Vec<u64> {
+    let mut buckets = vec![0];
+    for parameter in parameters.iter().rev() {
+        let cap_bytes = if buckets.len() == 1 { 1 << 20 } else { 25 << 20 };
+        let open = buckets.last_mut().expect("there is always an open bucket");
+        *open += parameter.count();
+        if *open * DType::F32.size() >= cap_bytes {
+            buckets.push(0);
+        }
+    }
+    buckets.retain(|count| *count > 0);
+    buckets
+}

@@ -1,0 +1,158 @@
+//! What options do to the peaks, and that every program is one that the planner accepts.
+
+use super::*;
+use crate::{
+    config::Gelu,
+    memory::{place, profile, verify},
+    program::Class,
+};
+
+fn model() -> Model {
+    Model {
+        layers: 2,
+        heads: 4,
+        channels: 64,
+        vocab: 4096,
+        block: 32,
+        has_bias: true,
+        gelu: Gelu::Exact,
+    }
+}
+
+fn options() -> TorchOptions {
+    TorchOptions {
+        batch: 4,
+        seq: 32,
+        eval_batch: 4,
+        eval_seq: 32,
+        compile: false,
+        ..TorchOptions::default()
+    }
+}
+
+fn peak(phase: Phase, options: &TorchOptions) -> u64 {
+    let programs = phases(&model(), options);
+    let (_, program) = programs.iter().find(|(p, _)| *p == phase).unwrap();
+    profile(program, &CachingAllocator).peak().unwrap().bytes.get()
+}
+
+/// Bytes of the half logits of a batch.
+const LOGITS: u64 = 4 * 32 * 4096 * 2;
+
+#[test]
+fn every_program_can_be_placed_and_passes_the_checker() {
+    let plain = options();
+    let cases = [
+        plain,
+        TorchOptions { compile: true, dropout: true, ..plain },
+        TorchOptions { compile: true, checkpoint_blocks: true, accumulation: 1, ..plain },
+        TorchOptions { precision: Precision::F32, fused_attention: false, ..plain },
+        TorchOptions { fused_attention: false, dropout: true, accumulation: 1, ..plain },
+        TorchOptions { checkpoint_blocks: true, dropout: true, fused_adam: false, ..plain },
+        TorchOptions { chunked_loss_rows: Some(48), resumed: true, ddp_world: 2, ..plain },
+        TorchOptions { loss: Loss::HalfSoftmax, precision: Precision::F16, ..plain },
+    ];
+    for options in cases {
+        for (phase, program) in phases(&model(), &options) {
+            let bound = profile(&program, &CachingAllocator).peak().unwrap().bytes;
+            let plan = place(vec![program], &CachingAllocator).unwrap();
+            assert!(plan.arena_bytes() >= bound);
+            let fault = verify(plan, &CachingAllocator).err();
+            assert_eq!(fault, None, "{} with {options:?}", phase.name());
+        }
+    }
+}
+
+#[test]
+fn names_are_unique_in_a_program() {
+    let cases = [options(), TorchOptions { compile: true, ..options() }];
+    for (phase, program) in cases.iter().flat_map(|o| phases(&model(), o)) {
+        let mut names: Vec<_> = program.tensors().iter().map(|t| &t.name).collect();
+        names.sort();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count, "in {}", phase.name());
+    }
+}
+
+#[test]
+fn logits_that_nobody_names_are_gone_from_every_phase() {
+    let (plain, patched) = (options(), TorchOptions { drop_stale_logits: true, ..options() });
+    let saved = |phase| peak(phase, &plain) - peak(phase, &patched);
+    assert_eq!(saved(Phase::EvaluateFirst), LOGITS);
+    assert_eq!(saved(Phase::Evaluate), 2 * LOGITS); // the evaluation's own, and the training's
+    assert_eq!(saved(Phase::Update), LOGITS);
+    assert_eq!(saved(Phase::Train), LOGITS);
+}
+
+#[test]
+fn a_half_softmax_saves_the_difference_of_one_float32_tensor() {
+    let half = TorchOptions { loss: Loss::HalfSoftmax, ..options() };
+    for phase in [Phase::EvaluateFirst, Phase::Train, Phase::Evaluate] {
+        let saved = peak(phase, &options()) - peak(phase, &half);
+        assert!(saved.abs_diff(LOGITS) < LOGITS / 50, "{} saves {saved}", phase.name());
+    }
+}
+
+#[test]
+fn a_chunked_loss_never_holds_a_whole_batch_of_logits() {
+    for compile in [false, true] {
+        let plain = TorchOptions { compile, ..options() };
+        let chunked = TorchOptions { chunked_loss_rows: Some(16), ..plain };
+        for (phase, program) in phases(&model(), &chunked) {
+            let mut logits = program.tensors().iter().filter(|t| t.class == Class::Logits);
+            assert!(logits.all(|t| t.rows() <= 16), "{}", phase.name());
+            assert!(peak(phase, &chunked) <= peak(phase, &plain), "{}", phase.name());
+        }
+    }
+}
+
+#[test]
+fn a_resumed_run_keeps_a_second_copy_of_the_weights() {
+    let resumed = TorchOptions { resumed: true, ..options() };
+    let weights: u64 =
+        model().parameters().iter().map(|p| (4 * p.count()).next_multiple_of(512)).sum();
+    for phase in [Phase::Train, Phase::Update, Phase::Evaluate] {
+        assert_eq!(peak(phase, &resumed) - peak(phase, &options()), weights);
+    }
+    let steps = 512 * model().parameters().len() as u64;
+    assert_eq!(peak(Phase::Resume, &resumed), 4 * weights + steps);
+    assert!(phases(&model(), &options()).iter().all(|(phase, _)| *phase != Phase::Resume));
+}
+
+#[test]
+fn several_workers_keep_their_gradients_twice() {
+    let two = TorchOptions { ddp_world: 2, ..options() };
+    let gradients = 4 * model().parameter_count();
+    let added = peak(Phase::Train, &two) - peak(Phase::Train, &options());
+    assert!(added.abs_diff(gradients) <= 512, "{added} of {gradients}");
+}
+
+#[test]
+fn adam_in_lists_holds_a_square_root_of_every_matrix() {
+    let foreach = TorchOptions { fused_adam: false, ..options() };
+    let matrices: u64 =
+        model().parameters().iter().filter(|p| p.decays()).map(|p| 4 * p.count()).sum();
+    let added = peak(Phase::Update, &foreach) - peak(Phase::Update, &options());
+    assert!(added.abs_diff(matrices) < matrices / 50, "{added} of {matrices}");
+}
+
+#[test]
+fn one_micro_batch_a_step_has_no_gradients_at_the_loss() {
+    let one = TorchOptions { accumulation: 1, ..options() };
+    let saved = peak(Phase::Train, &options()) - peak(Phase::Train, &one);
+    let gradients: u64 =
+        model().parameters().iter().map(|p| (4 * p.count()).next_multiple_of(512)).sum();
+    assert_eq!(saved, gradients);
+}
+
+#[test]
+fn a_compiled_step_has_no_float32_logits() {
+    let compiled = TorchOptions { compile: true, ..options() };
+    for (_, program) in phases(&model(), &compiled).iter().take(4) {
+        for tensor in program.tensors() {
+            let is_whole = tensor.count() * 2 == LOGITS;
+            assert!(!is_whole || tensor.dtype == DType::Bf16, "{}", tensor.name);
+        }
+    }
+}

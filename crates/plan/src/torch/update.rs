@@ -1,0 +1,86 @@
+//! Clipping and AdamW.
+
+use super::{
+    Phase, TorchOptions,
+    pass::Pass,
+    tape::{Held, Tape},
+};
+use crate::{
+    model::Model,
+    program::{Class, Life, Program},
+    units::{DType, TensorId},
+};
+
+/// After the last micro-batch: gradients and moments are there, and `logits` still names the
+/// last micro-batch's.
+pub(super) fn update(model: &Model, options: &TorchOptions) -> Program {
+    let held = Held { gradients: true, ..Held::later(options) };
+    let shape = (options.batch, options.seq);
+    let mut pass = Pass::new(Phase::Update, model, options, held, shape);
+    pass.names_of_training(Phase::Update);
+    let mut tape = pass.tape;
+    clip(&mut tape);
+    if options.fused_adam {
+        let (from, on) = operands(&tape, |_| true);
+        tape.run_in_place("_fused_adamw_", &from, &on);
+    } else {
+        // Weight decay parts the parameters into two groups, one after the other.
+        for decays in [true, false] {
+            foreach(&mut tape, decays);
+        }
+    }
+    tape.finish()
+}
+
+/// The norm of every gradient, the norm of those, and a factor for all gradients.
+fn clip(tape: &mut Tape<'_>) {
+    let parameters = tape.model.parameters();
+    let mut norms = Vec::with_capacity(parameters.len());
+    for parameter in &parameters {
+        let norm = tape.scalar(format!("norm of d_{}", parameter.name));
+        let gradient = tape.state(&format!("d_{}", parameter.name));
+        tape.run("linalg_vector_norm", &[gradient], &[norm]);
+        norms.push(norm);
+    }
+    let scratch = (Class::Scratch, Life::Inner);
+    let stack = tape.tensor("norms", &[norms.len() as u64], DType::F32, scratch);
+    tape.run("stack", &norms, &[stack]);
+    let total = tape.scalar("norm");
+    tape.run("linalg_vector_norm", &[stack], &[total]);
+    tape.hold(&norms);
+    let factor = tape.scalar("clip factor");
+    tape.run("clamp", &[total], &[factor]);
+    let gradients: Vec<_> =
+        parameters.iter().map(|p| tape.state(&format!("d_{}", p.name))).collect();
+    tape.run_in_place("_foreach_mul_", &[factor], &gradients);
+    tape.hold(&[total]);
+}
+
+/// What AdamW reads and what it changes, for the parameters chosen.
+fn operands(tape: &Tape<'_>, chosen: fn(bool) -> bool) -> (Vec<TensorId>, Vec<TensorId>) {
+    let (mut from, mut on) = (Vec::new(), Vec::new());
+    for parameter in tape.model.parameters().iter().filter(|p| chosen(p.decays())) {
+        let name = &parameter.name;
+        from.push(tape.state(&format!("d_{name}")));
+        for prefix in ["", "exp_avg.", "exp_avg_sq.", "step."] {
+            on.push(tape.state(&format!("{prefix}{name}")));
+        }
+    }
+    (from, on)
+}
+
+/// One group of AdamW as lists of tensors: all square roots of second moments exist at once.
+fn foreach(tape: &mut Tape<'_>, decays: bool) {
+    let mut roots = Vec::new();
+    let mut moments = Vec::new();
+    for parameter in tape.model.parameters().iter().filter(|p| p.decays() == decays) {
+        let name = format!("square root of exp_avg_sq.{}", parameter.name);
+        let optimizer = (Class::Optimizer, Life::Inner);
+        roots.push(tape.tensor(name, &parameter.shape, DType::F32, optimizer));
+        moments.push(tape.state(&format!("exp_avg_sq.{}", parameter.name)));
+    }
+    tape.run("_foreach_sqrt", &moments, &roots);
+    let (mut from, on) = operands(tape, if decays { |d| d } else { |d| !d });
+    from.extend(&roots);
+    tape.run_in_place("_foreach_addcdiv_", &from, &on);
+}

@@ -1,0 +1,119 @@
+//! What PyTorch holds, against figures that were counted while PyTorch ran.
+//!
+//! `torch_peaks/eager.jsonl` was counted with nanoGPT's own model and loop, `counted.jsonl` by
+//! `tools/count_torch_memory.py` on random configurations, `compiled.jsonl` from the
+//! allocations of inductor's generated code; all with PyTorch 2.15, one configuration a line.
+
+use fitgpt_plan::{
+    config::Gelu,
+    memory::profile,
+    model::Model,
+    torch::{CachingAllocator, Loss, Phase, Precision, TorchOptions, phases},
+};
+use serde_json::Value;
+
+/// One line of figures.
+struct Row {
+    model: Model,
+    options: TorchOptions,
+    peaks: Vec<(Phase, u64, Option<String>)>,
+    text: String,
+}
+
+fn row(line: &str, figures: &str) -> Row {
+    let json: Value = serde_json::from_str(line).unwrap();
+    let config = &json["config"];
+    let number = |key: &str, default: u64| config[key].as_u64().unwrap_or(default);
+    let is = |key: &str, default: bool| config[key].as_bool().unwrap_or(default);
+    let or = |value: u64, default: u64| if value == 0 { default } else { value };
+    let model = Model {
+        layers: number("n_layer", 12) as u32,
+        heads: number("n_head", 12) as u32,
+        channels: number("n_embd", 768) as u32,
+        vocab: number("vocab_size", 50304) as u32,
+        block: number("block_size", 1024) as u32,
+        has_bias: is("bias", false),
+        gelu: Gelu::Exact,
+    };
+    let (batch, seq) = (number("batch_size", 12), number("block_size", 1024));
+    let options = TorchOptions {
+        batch,
+        seq,
+        accumulation: number("gradient_accumulation_steps", 2),
+        eval_batch: or(number("eval_batch_size", 0), batch),
+        eval_seq: or(number("eval_block_size", 0), seq),
+        precision: match config["dtype"].as_str() {
+            Some("float32") => Precision::F32,
+            Some("float16") => Precision::F16,
+            _ => Precision::Bf16,
+        },
+        compile: figures == "torch_compile_bytes",
+        dropout: config["dropout"].as_f64().is_some_and(|rate| rate > 0.0),
+        checkpoint_blocks: is("grad_checkpoint", false),
+        fused_attention: is("fused_attention", true),
+        fused_adam: is("fused_adam", true),
+        loss: if is("half_softmax", false) { Loss::HalfSoftmax } else { Loss::Float32 },
+        ..TorchOptions::default()
+    };
+    let figures = &json[figures];
+    let keys = [
+        (Phase::EvaluateFirst, "eval_first"),
+        (Phase::Train, "step"),
+        (Phase::Update, "update"),
+        (Phase::Evaluate, "eval_later"),
+    ];
+    let peaks = keys.iter().filter_map(|(phase, key)| {
+        let bytes = figures[format!("{key}_peak")].as_u64()?;
+        Some((*phase, bytes, figures[format!("{key}_op")].as_str().map(str::to_owned)))
+    });
+    Row { model, options, peaks: peaks.collect(), text: config.to_string() }
+}
+
+/// The share by which the program's peak differs, for every figure; the text names it.
+fn differences(file: &str, figures: &str) -> Vec<(f64, String)> {
+    let mut list = Vec::new();
+    for line in file.lines() {
+        let Row { model, options, peaks, text } = row(line, figures);
+        let programs = phases(&model, &options);
+        for (phase, expected, op) in peaks {
+            let (_, program) = programs.iter().find(|(p, _)| *p == phase).unwrap();
+            let peak = profile(program, &CachingAllocator).peak().unwrap();
+            let bytes = peak.bytes.get();
+            let share = bytes as f64 / expected as f64 - 1.0;
+            let at = program.ops()[peak.at.index()].name();
+            let (name, op) = (phase.name(), op.unwrap_or_default());
+            let line =
+                format!("{share:+.5} {name} {bytes} at {at}, counted {expected} {op}: {text}");
+            list.push((share.abs(), line));
+        }
+    }
+    list.sort_by(|a, b| a.0.total_cmp(&b.0));
+    list
+}
+
+/// Every difference is at most `limit`.
+fn hold(differences: &[(f64, String)], limit: f64) {
+    assert!(!differences.is_empty());
+    let beyond: Vec<_> = differences.iter().filter(|d| d.0 > limit).map(|d| &*d.1).collect();
+    assert!(beyond.is_empty(), "{} of {}:\n{}", beyond.len(), differences.len(), beyond.join("\n"));
+}
+
+#[test]
+fn eager_peaks_are_those_of_nanogpt_to_the_byte() {
+    let file = include_str!("torch_peaks/eager.jsonl");
+    hold(&differences(file, "torch_eager_bytes"), 0.0);
+}
+
+#[test]
+fn eager_peaks_are_those_of_random_configurations_to_the_byte() {
+    let file = include_str!("torch_peaks/counted.jsonl");
+    hold(&differences(file, "torch_eager_bytes"), 0.0);
+}
+
+/// Inductor's code was counted by the allocations it makes itself, without those inside of an
+/// attention kernel: its output, 2 of the 36 bytes a token and channel that a layer keeps.
+#[test]
+fn compiled_peaks_are_those_of_inductors_code_but_for_the_attentions_output() {
+    let file = include_str!("torch_peaks/compiled.jsonl");
+    hold(&differences(file, "torch_compile_bytes"), 0.03);
+}

@@ -1,0 +1,322 @@
+#!/usr/bin/env python3
+"""Counts the tensors that PyTorch holds while a GPT trains the way nanoGPT trains it.
+
+Nothing is computed: the model runs on fake tensors, a dispatch mode sees every op, and every
+storage that is alive counts with its size rounded up to 512 bytes, as PyTorch's caching
+allocator rounds it. No CUDA context, no library workspace, no fragmentation.
+
+    count_torch_memory.py '{"n_layer": 12, "n_embd": 768, "batch_size": 4}'   one configuration
+    count_torch_memory.py --random 100 --seed 1                              any number of them
+    count_torch_memory.py --check FILE.jsonl                                 against figures
+
+One JSON line a configuration: `{"config": {...}, "torch_eager_bytes": {...}}`. Needs PyTorch 2.x
+(written with 2.15) and no GPU. Tensors are said to be on the CPU, where three rules differ from
+CUDA's: CUDA's dropout is taken (`native_dropout`: a mask of one byte an element), CUDA's fused
+attention (it accepts dropout), and of the loss the CPU's form (half logits enter it as a float32
+copy), or with `"half_softmax": true` CUDA's.
+"""
+
+import argparse
+import json
+import random
+import sys
+import weakref
+from contextlib import contextmanager
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+from torch.utils.checkpoint import checkpoint
+
+DEFAULTS = dict(
+    n_layer=12, n_head=12, n_embd=768, block_size=1024, batch_size=12, vocab_size=50304,
+    bias=False, dropout=0.0, dtype="bfloat16", grad_checkpoint=False,
+    gradient_accumulation_steps=2, eval_batch_size=0, eval_block_size=0,
+    fused_attention=True, fused_adam=True, grad_clip=1.0, half_softmax=False,
+)  # fmt: skip
+
+
+class Live(TorchDispatchMode):
+    """Live bytes now, and the most since `start`."""
+
+    def __init__(self):
+        super().__init__()
+        self.sizes = {}
+        self.bytes = self.peak = 0
+        self.op = None
+
+    def start(self):
+        self.peak, self.op = self.bytes, None
+
+    def see(self, tensor):
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self.sizes:
+            return
+        size = -(-storage.nbytes() // 512) * 512
+        if size == 0:
+            return
+
+        def freed(_, key=key):
+            self.bytes -= self.sizes.pop(key)[0]
+
+        self.sizes[key] = (size, weakref.ref(storage, freed))
+        self.bytes += size
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        result = op(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor):
+                self.see(leaf)
+        if self.bytes > self.peak:
+            self.peak, self.op = self.bytes, op.overloadpacket.__name__
+        return result
+
+
+class Norm(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(config.n_embd))
+        self.bias = nn.Parameter(torch.empty(config.n_embd)) if config.bias else None
+
+    def forward(self, x):
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, 1e-5)
+
+
+class Drop(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.rate = config.dropout
+
+    def forward(self, x):
+        if self.training and self.rate > 0.0:
+            return torch.native_dropout(x, self.rate, True)[0]
+        return x
+
+
+class Attention(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.c_attn = nn.Linear(config.n_embd, 3 * config.n_embd, bias=config.bias)
+        self.c_proj = nn.Linear(config.n_embd, config.n_embd, bias=config.bias)
+        self.attn_drop = Drop(config)
+        self.resid_drop = Drop(config)
+        if not config.fused_attention:
+            block = config.block_size
+            self.register_buffer("mask", torch.empty(1, 1, block, block))
+
+    def forward(self, x):
+        batch, seq, channels = x.shape
+        heads = self.config.n_head
+        split = self.c_attn(x).split(channels, dim=2)
+        q, k, v = (p.view(batch, seq, heads, channels // heads).transpose(1, 2) for p in split)
+        if self.config.fused_attention:
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            scores = (q @ k.transpose(-2, -1)) * (1.0 / (channels // heads) ** 0.5)
+            scores = scores.masked_fill(self.mask[:, :, :seq, :seq] == 0, float("-inf"))
+            # CUDA's autocast sends softmax to float32 and its reader casts back.
+            wide = torch.float32 if torch.is_autocast_enabled("cpu") else None
+            scores = F.softmax(scores, dim=-1, dtype=wide)
+            scores = self.attn_drop(scores)
+            y = scores @ v
+        y = y.transpose(1, 2).contiguous().view(batch, seq, channels)
+        return self.resid_drop(self.c_proj(y))
+
+
+class Mlp(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.c_fc = nn.Linear(config.n_embd, 4 * config.n_embd, bias=config.bias)
+        self.gelu = nn.GELU()
+        self.c_proj = nn.Linear(4 * config.n_embd, config.n_embd, bias=config.bias)
+        self.drop = Drop(config)
+
+    def forward(self, x):
+        x = self.c_fc(x)
+        x = self.gelu(x)
+        x = self.c_proj(x)
+        return self.drop(x)
+
+
+class Block(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.ln_1, self.attn = Norm(config), Attention(config)
+        self.ln_2, self.mlp = Norm(config), Mlp(config)
+
+    def forward(self, x):
+        x = x + self.attn(self.ln_1(x))
+        return x + self.mlp(self.ln_2(x))
+
+
+class Gpt(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.config = config
+        self.wte = nn.Embedding(config.vocab_size, config.n_embd)
+        self.wpe = nn.Embedding(config.block_size, config.n_embd)
+        self.drop = Drop(config)
+        self.h = nn.ModuleList(Block(config) for _ in range(config.n_layer))
+        self.ln_f = Norm(config)
+        self.lm_head = nn.Linear(config.n_embd, config.vocab_size, bias=False)
+        self.wte.weight = self.lm_head.weight
+
+    def forward(self, tokens, targets):
+        position = torch.arange(0, tokens.shape[1], dtype=torch.long)
+        token_rows = self.wte(tokens)
+        position_rows = self.wpe(position)
+        x = self.drop(token_rows + position_rows)
+        for block in self.h:
+            if self.config.grad_checkpoint and self.training:
+                x = checkpoint(block, x, use_reentrant=False)
+            else:
+                x = block(x)
+        x = self.ln_f(x)
+        logits = self.lm_head(x)
+        return logits, self.loss(logits.view(-1, logits.shape[-1]), targets.view(-1))
+
+    def loss(self, logits, targets):
+        if not self.config.half_softmax:
+            return F.cross_entropy(logits, targets, ignore_index=-1)
+        # On CUDA `cross_entropy` asks for a softmax in the logits' own type, and autocast's list
+        # obeys; only the rest of the loss is in float32.
+        with torch.autocast("cpu", enabled=False):
+            log_softmax = F.log_softmax(logits, -1)  # held until the loss is there
+            return F.nll_loss(log_softmax.float(), targets, ignore_index=-1)
+
+
+class Run:
+    """nanoGPT's loop, its names included: they decide what stays alive."""
+
+    def __init__(self, config, live):
+        self.config, self.live = config, live
+        self.model = Gpt(config)
+        live.start()
+        decayed = [p for p in self.model.parameters() if p.dim() >= 2]
+        plain = [p for p in self.model.parameters() if p.dim() < 2]
+        groups = [dict(params=decayed, weight_decay=0.1), dict(params=plain, weight_decay=0.0)]
+        kind = dict(fused=True) if config.fused_adam else dict(foreach=True)
+        self.optimizer = torch.optim.AdamW(groups, lr=6e-4, betas=(0.9, 0.95), **kind)
+
+    @contextmanager
+    def precision(self):
+        if self.config.dtype == "float32":
+            yield
+        else:
+            with torch.autocast("cpu", dtype=getattr(torch, self.config.dtype)):
+                yield
+
+    def batch(self, batch, seq):
+        return (torch.empty(batch, seq, dtype=torch.long) for _ in range(2))
+
+    @torch.no_grad()
+    def evaluate(self):
+        config = self.config
+        self.model.eval()
+        for _ in range(3):
+            X, Y = self.batch(
+                config.eval_batch_size or config.batch_size,
+                config.eval_block_size or config.block_size,
+            )
+            with self.precision():
+                logits, loss = self.model(X, Y)
+        self.model.train()
+
+    def peak_of(self, phase):
+        self.live.start()
+        phase()
+        return self.live.peak, self.live.op
+
+    def phases(self):
+        config, live, model = self.config, self.live, self.model
+        peaks = dict(params=sum(p.numel() for p in model.parameters()))
+        X, Y = self.batch(config.batch_size, config.block_size)
+        peaks["eval_first_peak"], peaks["eval_first_op"] = self.peak_of(self.evaluate)
+        for _ in range(3):
+            live.start()
+            for _ in range(config.gradient_accumulation_steps):
+                with self.precision():
+                    logits, loss = model(X, Y)
+                    loss = loss / config.gradient_accumulation_steps
+                X, Y = self.batch(config.batch_size, config.block_size)
+                loss.backward()
+            peaks["step_peak"], peaks["step_op"] = live.peak, live.op
+            live.start()
+            if config.grad_clip:
+                nn.utils.clip_grad_norm_(model.parameters(), config.grad_clip)
+            self.optimizer.step()
+            self.optimizer.zero_grad(set_to_none=True)
+            peaks["update_peak"], peaks["update_op"] = live.peak, live.op
+        peaks["eval_later_peak"], peaks["eval_later_op"] = self.peak_of(self.evaluate)
+        return peaks
+
+
+def count(config):
+    config = argparse.Namespace(**{**DEFAULTS, **config})
+    with FakeTensorMode(), Live() as live:
+        return Run(config, live).phases()
+
+
+def any_config(rng):
+    """Shapes that people train, and some that nobody should."""
+    heads = rng.choice([1, 2, 3, 4, 6, 7, 8, 12, 16, 20])
+    config = dict(
+        n_layer=rng.choice([1, 2, 3, 4, 6]),
+        n_head=heads,
+        n_embd=heads * rng.choice([16, 32, 40, 64, 80]),
+        block_size=rng.choice([32, 64, 128, 200, 256, 512, 1024, 2048]),
+        batch_size=rng.choice([1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 64]),
+        vocab_size=rng.choice([65, 96, 256, 1001, 4096, 32000, 50257, 50304]),
+        bias=rng.random() < 0.5,
+        dropout=rng.choice([0.0, 0.0, 0.1]),
+        dtype=rng.choice(["bfloat16", "bfloat16", "float16", "float32"]),
+        grad_checkpoint=rng.random() < 0.25,
+        gradient_accumulation_steps=rng.choice([1, 2, 5]),
+        fused_attention=rng.random() < 0.8,
+        fused_adam=rng.random() < 0.7,
+    )
+    config["half_softmax"] = config["dtype"] != "float32" and rng.random() < 0.3
+    config["eval_batch_size"] = rng.choice([0, 0, 1, config["batch_size"] * 2])
+    config["eval_block_size"] = rng.choice([0, 0, max(1, config["block_size"] // 2)])
+    return config
+
+
+def check(path):
+    worst = 0.0
+    for line in open(path):
+        row = json.loads(line)
+        expected, got = row["torch_eager_bytes"], count(row["config"])
+        for key in (k for k in expected if k.endswith("_peak")):
+            error = got[key] / expected[key] - 1
+            worst = max(worst, abs(error))
+            op = key.replace("_peak", "_op")
+            if error or expected.get(op, got[op]) != got[op]:
+                print(f"{key} {error:+.4%}: {got[key]} at {got[op]}, expected {expected[key]}")
+                print(f"    {row['config']}")
+    print(f"largest difference {worst:.4%}")
+    return worst == 0.0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("configs", nargs="*", help="JSON objects with nanoGPT's keys")
+    parser.add_argument("--random", type=int, default=0, metavar="N")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--check", metavar="FILE")
+    args = parser.parse_args()
+    if args.check:
+        sys.exit(0 if check(args.check) else 1)
+    rng = random.Random(args.seed)
+    configs = [json.loads(text) for text in args.configs]
+    configs += [any_config(rng) for _ in range(args.random)]
+    for config in configs:
+        print(json.dumps(dict(config=config, torch_eager_bytes=count(config))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
