@@ -6,6 +6,8 @@
 pub mod arena;
 mod arguments;
 mod backend;
+pub mod cpu;
+pub mod element;
 pub mod random;
 
 pub use self::{

@@ -1,0 +1,105 @@
+//! The exponential, one number at a time and without a branch, so that loops of it vectorise.
+
+use crate::cpu::isa::Simd;
+
+/// Below this, the result would leave the normal numbers; it is zero instead.
+const LEAST: f32 = -87.336_54;
+/// Above this, the result is infinite.
+const MOST: f32 = 88.722_83;
+
+/// `e^x` to about one unit in the last place; zero below the normal numbers.
+#[inline(always)]
+pub fn exp<S: Simd>(simd: S, x: f32) -> f32 {
+    exp_of_sum(simd, x, 0.0)
+}
+
+/// `e^(x + rest)` for a `rest` of at most 0.05, without rounding the sum.
+///
+/// With `x + rest = n ln 2 + r` it is `2^n e^r`, and `e^r` is its Taylor polynomial: |r| < 0.4, so
+/// what follows the seventh power is below 2e-8.
+#[inline(always)]
+pub fn exp_of_sum<S: Simd>(simd: S, x: f32, rest: f32) -> f32 {
+    // Adding it leaves no room for a fraction: the sum is rounded to a whole number, which
+    // stands in the low bits.
+    const ROUND: f32 = 12_582_912.0; // 1.5 * 2^23
+    // ln 2 in two parts; the first times a whole `n` is exact.
+    const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
+
+    let clamped = if x < LEAST { LEAST } else { x };
+    let clamped = if clamped > MOST { MOST } else { clamped };
+    let shifted = simd.fma1(clamped, std::f32::consts::LOG2_E, ROUND);
+    let n = shifted - ROUND;
+    let r = simd.fma1(n, -LN_2[0], clamped);
+    let r = simd.fma1(n, -LN_2[1], r) + rest;
+
+    let p = 1.0 / 5040.0;
+    let p = simd.fma1(p, r, 1.0 / 720.0);
+    let p = simd.fma1(p, r, 1.0 / 120.0);
+    let p = simd.fma1(p, r, 1.0 / 24.0);
+    let p = simd.fma1(p, r, 1.0 / 6.0);
+    let p = simd.fma1(p, r, 0.5);
+    let p = simd.fma1(p, r * r, r) + 1.0;
+
+    // 2^128 is no number: scale twice by about the half.
+    let n = shifted.to_bits().wrapping_sub(ROUND.to_bits()) as i32;
+    let half = n >> 1;
+    let scaled = p * power_of_two(half) * power_of_two(n - half);
+    let scaled = if x < LEAST { 0.0 } else { scaled };
+    if x > MOST { f32::INFINITY } else { scaled }
+}
+
+/// `2^n` for `n` in -126..=127.
+#[inline(always)]
+fn power_of_two(n: i32) -> f32 {
+    f32::from_bits((n.wrapping_add(127) as u32) << 23)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::isa::{Isa, Kernel};
+
+    struct WorstError;
+
+    impl Kernel for WorstError {
+        type Output = f64;
+        #[inline(always)]
+        fn run<S: Simd>(self, simd: S) -> f64 {
+            let steps = (0..400_000).map(|i| -87.3 + 0.000_44 * i as f32);
+            steps.fold(0.0, |worst, x| {
+                let exact = f64::from(x).exp();
+                let error = (f64::from(exp(simd, x)) - exact).abs() / exact;
+                worst.max(error)
+            })
+        }
+    }
+
+    #[test]
+    fn the_exponential_is_right_to_two_units_in_the_last_place() {
+        for isa in Isa::all() {
+            let worst = isa.run(WorstError);
+            assert!(worst < 2.0 * f64::from(f32::EPSILON), "{}: {worst:e}", isa.name());
+        }
+    }
+
+    struct Edges;
+
+    impl Kernel for Edges {
+        type Output = [f32; 7];
+        #[inline(always)]
+        fn run<S: Simd>(self, simd: S) -> [f32; 7] {
+            let edges = [0.0, -0.0, -88.0, 89.0, f32::NEG_INFINITY, f32::INFINITY, f32::NAN];
+            edges.map(|x| exp(simd, x))
+        }
+    }
+
+    #[test]
+    #[expect(clippy::float_cmp, reason = "edges have exact values")]
+    fn the_exponential_keeps_its_edges() {
+        for isa in Isa::all() {
+            let [rest @ .., nan] = isa.run(Edges);
+            assert_eq!(rest, [1.0, 1.0, 0.0, f32::INFINITY, 0.0, f32::INFINITY]);
+            assert!(nan.is_nan());
+        }
+    }
+}

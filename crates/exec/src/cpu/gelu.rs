@@ -1,0 +1,237 @@
+//! GELU, value and slope.
+//!
+//!     exact   x Φ(x)                                Φ: the normal distribution
+//!     tanh    x / (1 + exp(-2u))                    u = sqrt(2/π) (x + 0.044715 x³)
+//!
+//! One number at a time and without a branch, so that loops vectorise. The second form is
+//! `x (1 + tanh u) / 2` without the cancellation.
+
+use std::f32::consts::FRAC_2_SQRT_PI;
+
+use crate::cpu::{
+    exp::{exp, exp_of_sum},
+    isa::Simd,
+};
+
+/// Which of the two functions that go by the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gelu {
+    /// By the error function, as nanoGPT.
+    Exact,
+    /// By tanh, as the released GPT-2.
+    Tanh,
+}
+
+impl Gelu {
+    /// `out = gelu(x)`; the slices have one length.
+    #[inline(always)]
+    pub fn values<S: Simd>(self, simd: S, x: &[f32], out: &mut [f32]) {
+        assert_eq!(x.len(), out.len());
+        match self {
+            Self::Exact => out.iter_mut().zip(x).for_each(|(out, &x)| *out = exact(simd, x)),
+            Self::Tanh => out.iter_mut().zip(x).for_each(|(out, &x)| *out = tanh(simd, x)),
+        }
+    }
+
+    /// `d *= gelu'(x)`; the slices have one length.
+    #[inline(always)]
+    pub fn times_slopes<S: Simd>(self, simd: S, x: &[f32], d: &mut [f32]) {
+        assert_eq!(x.len(), d.len());
+        match self {
+            Self::Exact => d.iter_mut().zip(x).for_each(|(d, &x)| *d *= exact_slope(simd, x)),
+            Self::Tanh => d.iter_mut().zip(x).for_each(|(d, &x)| *d *= tanh_slope(simd, x)),
+        }
+    }
+}
+
+/// `x Φ(x)`
+#[inline(always)]
+pub fn exact<S: Simd>(simd: S, x: f32) -> f32 {
+    x * normal(simd, x).0
+}
+
+/// `Φ(x) + x φ(x)`
+#[inline(always)]
+pub fn exact_slope<S: Simd>(simd: S, x: f32) -> f32 {
+    const DENSITY: f32 = FRAC_2_SQRT_PI * std::f32::consts::FRAC_1_SQRT_2 / 2.0; // 1 / sqrt(2π)
+    let (below, bell) = normal(simd, x);
+    simd.fma1(x, bell * DENSITY, below)
+}
+
+/// `Φ(x)` and `exp(-x²/2)`.
+///
+/// With `t = |x|`, `Φ(-t) = exp(-t²/2) q(t)`, and `q` falls so gently that a polynomial of
+/// degree 9 in `u = 1 / (1 + 0.24 t)`, times `u`, has it to 4e-9 of its value for all `t` up to
+/// 13.4, where the exponential has ended. So the left tail is as exact as the middle.
+#[inline(always)]
+fn normal<S: Simd>(simd: S, x: f32) -> (f32, f32) {
+    const Q: [f32; 10] = [
+        0.095_742_97,
+        0.095_841_52,
+        0.089_053_12,
+        0.087_256_5,
+        0.029_498_124,
+        0.139_137_63,
+        -0.141_681_63,
+        0.203_661_52,
+        -0.123_908_79,
+        0.025_399_055,
+    ];
+    let t = x.abs();
+    let t = if t < 15.0 { t } else { 15.0 }; // the exponential is zero long before
+    let u = 1.0 / simd.fma1(0.24, t, 1.0);
+    let q = u * polynomial(simd, Q, u);
+    // The square in two parts: the upper twelve bits of `t` square exactly, and the rest is
+    // small. Rounding `t²` would cost the tail some fifty units in the last place.
+    let upper = f32::from_bits(t.to_bits() & 0xFFFF_F000);
+    let bell = exp_of_sum(simd, -0.5 * upper * upper, -0.5 * (t - upper) * (t + upper));
+    let tail = bell * q;
+    (if x < 0.0 { tail } else { 1.0 - tail }, bell)
+}
+
+#[inline(always)]
+fn polynomial<S: Simd, const N: usize>(simd: S, coefficients: [f32; N], x: f32) -> f32 {
+    let mut sum = 0.0;
+    for coefficient in coefficients.into_iter().rev() {
+        sum = simd.fma1(sum, x, coefficient);
+    }
+    sum
+}
+
+const CUBIC: f32 = 0.044_715;
+/// `2 sqrt(2/π)`
+const TWICE: f32 = std::f32::consts::SQRT_2 * FRAC_2_SQRT_PI;
+
+/// `x / (1 + exp(-2u))`
+#[inline(always)]
+pub fn tanh<S: Simd>(simd: S, x: f32) -> f32 {
+    let minus_2u = -TWICE * x * simd.fma1(CUBIC * x, x, 1.0);
+    x / (1.0 + exp(simd, minus_2u))
+}
+
+/// `s + x s (1 - s) 2u'`, with `s = 1 / (1 + exp(-2u))`
+#[inline(always)]
+pub fn tanh_slope<S: Simd>(simd: S, x: f32) -> f32 {
+    let minus_2u = -TWICE * x * simd.fma1(CUBIC * x, x, 1.0);
+    // Far left, `e` must stay a number for the product below; `s` is then 1e-38.
+    let e = exp(simd, if minus_2u > 87.0 { 87.0 } else { minus_2u });
+    let s = 1.0 / (1.0 + e);
+    let slope_2u = TWICE * simd.fma1(3.0 * CUBIC * x, x, 1.0);
+    simd.fma1(x * slope_2u, (e * s) * s, s) // e s = 1 - s, without the cancellation
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::isa::{Isa, Kernel};
+
+    /// `Φ(x)` in f64: the series with positive terms in the middle, Laplace's continued
+    /// fraction in the tails.
+    fn normal_f64(x: f64) -> f64 {
+        let density = density_f64(x);
+        let t = x.abs();
+        let tail = if t < 3.0 {
+            let (mut term, mut sum, mut n) = (t, t, 1.0);
+            while term > sum * 1e-18 {
+                n += 2.0;
+                term *= t * t / n;
+                sum += term;
+            }
+            0.5 - density * sum
+        } else {
+            let fraction = (1..=200).rev().fold(t, |below, n| t + f64::from(n) / below);
+            density / fraction
+        };
+        if x < 0.0 { tail } else { 1.0 - tail }
+    }
+
+    fn density_f64(x: f64) -> f64 {
+        (-x * x / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt()
+    }
+
+    /// `1 / (1 + exp(-2u))` and `2u'` in f64.
+    fn sigmoid_f64(x: f64) -> (f64, f64) {
+        let twice = 2.0 * (2.0 / std::f64::consts::PI).sqrt();
+        let s = 1.0 / (1.0 + (-twice * (x + 0.044_715 * x.powi(3))).exp());
+        (s, twice * (1.0 + 3.0 * 0.044_715 * x * x))
+    }
+
+    /// Worst errors in units of f32's epsilon: of the value, relative; of the slope, relative to
+    /// its larger term (it passes through zero, where its terms cancel).
+    struct Worst(Gelu);
+
+    impl Kernel for Worst {
+        type Output = (f64, f64);
+        #[inline(always)]
+        fn run<S: Simd>(self, simd: S) -> (f64, f64) {
+            let (mut worst_value, mut worst_slope) = (0.0_f64, 0.0_f64);
+            for i in -400_000..400_000 {
+                // Left of -12.5 the tail nears the end of the normal numbers.
+                let x = 12.5 * i as f32 / 400_000.0;
+                let wide = f64::from(x);
+                let (share, term) = match self.0 {
+                    Gelu::Exact => (normal_f64(wide), wide * density_f64(wide)),
+                    Gelu::Tanh => {
+                        let (s, slope_2u) = sigmoid_f64(wide);
+                        (s, wide * s * (1.0 - s) * slope_2u)
+                    }
+                };
+                // An exponential turns the rounding of its argument into a relative error: two
+                // roundings of u here; the exact form carries its argument in two parts.
+                let carried = match self.0 {
+                    Gelu::Exact => 1.0,
+                    Gelu::Tanh => 1.0 + 2.0 * (1.6 * wide * (1.0 + 0.0447 * wide * wide)).abs(),
+                };
+                if carried > 100.0 {
+                    continue; // e^-50 and beyond: nothing to compare in the tanh form
+                }
+                let (mut value, mut slope) = ([0.0], [1.0]);
+                self.0.values(simd, &[x], &mut value);
+                self.0.times_slopes(simd, &[x], &mut slope);
+                let unit = f64::from(f32::EPSILON) * carried;
+                let exact = wide * share;
+                let error = (f64::from(value[0]) - exact).abs() / unit;
+                worst_value =
+                    worst_value.max(if exact == 0.0 { error } else { error / exact.abs() });
+                let error = (f64::from(slope[0]) - (share + term)).abs() / unit;
+                worst_slope = worst_slope.max(error / share.abs().max(term.abs()));
+            }
+            (worst_value, worst_slope)
+        }
+    }
+
+    #[test]
+    fn both_forms_are_right_to_a_few_units_in_the_last_place() {
+        for isa in Isa::all() {
+            for form in [Gelu::Exact, Gelu::Tanh] {
+                let (value, slope) = isa.run(Worst(form));
+                // About a dozen roundings lie between x and the result.
+                assert!(value < 6.0, "{form:?} on {}: {value}", isa.name());
+                assert!(slope < 6.0, "slope of {form:?} on {}: {slope}", isa.name());
+            }
+        }
+    }
+
+    struct Far(f32);
+
+    impl Kernel for Far {
+        type Output = [f32; 4];
+        #[inline(always)]
+        fn run<S: Simd>(self, simd: S) -> [f32; 4] {
+            let Self(x) = self;
+            [exact(simd, x), tanh(simd, x), exact_slope(simd, x), tanh_slope(simd, x)]
+        }
+    }
+
+    #[test]
+    #[expect(clippy::float_cmp, reason = "far out the function is a line")]
+    fn far_from_zero_it_is_a_line() {
+        for isa in Isa::all() {
+            assert_eq!(isa.run(Far(1000.0)), [1000.0, 1000.0, 1.0, 1.0]);
+            // The least share, 1e-38, times the cube of x.
+            assert!(isa.run(Far(-1000.0)).iter().all(|x| x.abs() < 1e-29));
+            assert!(isa.run(Far(f32::NAN)).iter().all(|x| x.is_nan()));
+            assert_eq!(isa.run(Far(0.0)), [0.0, 0.0, 0.5, 0.5]);
+        }
+    }
+}
