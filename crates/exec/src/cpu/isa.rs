@@ -59,6 +59,12 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// `x * y + z` of single numbers: fused exactly where [`fma`](Self::fma) is.
     fn fma1(self, x: f32, y: f32, z: f32) -> f32;
 
+    /// Asks for `data[index]`, which will be read soon; there need not be such an element.
+    #[inline(always)]
+    fn prefetch<T>(self, data: &[T], index: usize) {
+        let _ = (data, index);
+    }
+
     /// Widens halves; the slices have one length.
     #[inline(always)]
     fn widen_f16(self, from: &[f16], to: &mut [f32]) {
@@ -266,7 +272,9 @@ macro_rules! one_instruction_each {
 
         #[inline(always)]
         fn run<K: Kernel>(self, kernel: K) -> K::Output {
+            // Never inlined: one copy of a kernel, however many call it.
             #[target_feature(enable = $features)]
+            #[inline(never)]
             fn enabled<S: Simd, K: Kernel>(simd: S, kernel: K) -> K::Output {
                 kernel.run(simd)
             }
@@ -338,6 +346,10 @@ impl Simd for Avx512 {
         self.0.widen_f16(from, to);
     }
     #[inline(always)]
+    fn prefetch<T>(self, data: &[T], index: usize) {
+        self.0.prefetch(data, index);
+    }
+    #[inline(always)]
     fn narrow_f16(self, from: &[f32], to: &mut [f16]) {
         self.0.narrow_f16(from, to);
     }
@@ -356,6 +368,13 @@ impl Simd for Avx2 {
         _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps
         _mm256_add_ps _mm256_sub_ps _mm256_mul_ps _mm256_max_ps,
         fma(x, y, z) = arch::_mm256_fmadd_ps(x, y, z)
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(self, data: &[T], index: usize) {
+        let soon = data.as_ptr().wrapping_add(index);
+        // SAFETY: every x86-64 has the instruction; it reads nothing and cannot fault.
+        unsafe { arch::_mm_prefetch::<{ arch::_MM_HINT_T0 }>(soon.cast()) };
     }
 
     #[inline(always)]
@@ -466,7 +485,7 @@ impl<const N: usize> Simd for Portable<N> {
     const TILE_ROWS: usize = if N == 16 { 12 } else { 4 };
     const TILE_VECTORS: usize = if N == 16 { 2 } else { 1 };
 
-    #[inline(always)]
+    #[inline(never)]
     fn run<K: Kernel>(self, kernel: K) -> K::Output {
         kernel.run(self)
     }

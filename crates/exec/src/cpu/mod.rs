@@ -9,6 +9,7 @@
 pub mod exp;
 pub mod gelu;
 pub mod isa;
+pub mod matmul;
 
 pub mod parts;
 pub mod pool;

@@ -1,0 +1,192 @@
+//! How a product is cut: by its shape alone.
+//!
+//! ```text
+//! band     rows whose sums fit into scratch; all rows where one slab holds all depth
+//!   strip    columns whose packed b fits into scratch
+//!     slab     depth whose packed b fits into scratch
+//!       task     task_rows by task_columns, on one thread
+//!         block    of depth: a panel of b in the first cache, a block of a in the second
+//! ```
+//!
+//! Instruction sets differ in the tile but not in these sizes, which are multiples of every
+//! tile; so scratch is the same for all of them.
+
+use std::ops::Range;
+
+/// M, N and K of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Rows of `a` and of the result.
+    pub rows: usize,
+    /// Columns of `b` and of the result.
+    pub columns: usize,
+    /// Columns of `a`, rows of `b`.
+    pub depth: usize,
+}
+
+/// A multiple of every tile's rows.
+const PANEL_ROWS: usize = 12;
+/// A multiple of every tile's columns.
+const PANEL: usize = 32;
+/// A block of this many rows and a block of depth take a third of a second cache of 512 KiB.
+const TASK_ROWS: usize = 96;
+/// Packed a serves all columns of a task, so they are many; their sums only pass by.
+const TASK_COLUMNS: usize = 1024;
+
+/// How large the pieces may become. Tests choose small ones, to meet every loop.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Depth of one block.
+    pub(super) depth_block: usize,
+    pub(super) blocks_a_slab: usize,
+    /// Packed b.
+    pub(super) b_floats: usize,
+    /// Sums that wait for the next slab.
+    pub(super) band_floats: usize,
+    /// Below this many, tasks get smaller, so that many cores have something to do.
+    pub(super) tasks: usize,
+}
+
+impl Limits {
+    pub(super) const USUAL: Self = Self {
+        // A panel of sixteen columns takes three quarters of a first cache of 32 KiB.
+        depth_block: 384,
+        blocks_a_slab: 8,
+        b_floats: 3 << 19, // 6 MiB: in the third cache, with room for others
+        band_floats: 1 << 20,
+        tasks: 16,
+    };
+}
+
+/// The sizes of all pieces of one product.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Blocking {
+    depth: usize,
+    pub(super) depth_block: usize,
+    pub(super) depth_blocks: usize,
+    blocks_a_slab: usize,
+    pub(super) slabs: usize,
+    strip_columns: usize,
+    band_rows: usize,
+    pub(super) task_rows: usize,
+    pub(super) task_columns: usize,
+    /// Columns that one task packs of a strip.
+    pub(super) pack_columns: usize,
+    /// Packed b: of a strip and a slab, or of a panel and a block where tasks pack their own.
+    pub(super) b_floats: usize,
+    /// One block of rows is enough for all rows.
+    pub(super) is_narrow: bool,
+}
+
+impl Shape {
+    /// Bytes that a [`Product`](super::Product) of this shape needs while it runs.
+    pub fn scratch_bytes(self, threads: usize) -> u64 {
+        self.scratch_floats(threads, Limits::USUAL) * size_of::<f32>() as u64
+    }
+
+    pub(super) fn scratch_floats(self, threads: usize, limits: Limits) -> u64 {
+        if self.rows == 0 || self.columns == 0 {
+            return 0;
+        }
+        let blocking = self.blocking(limits);
+        let threads = threads as u64;
+        let (a, sums) = (blocking.a_floats() as u64, blocking.sums_floats() as u64);
+        if blocking.is_narrow {
+            let a = self.rows.next_multiple_of(PANEL_ROWS) as u64 * self.depth as u64;
+            a + threads * (blocking.b_floats as u64 + sums)
+        } else {
+            let waiting = if blocking.slabs == 1 { threads } else { self.tasks_at_once(blocking) };
+            blocking.b_floats as u64 + threads * a + waiting * sums
+        }
+    }
+
+    /// Tasks of the largest band and strip.
+    fn tasks_at_once(self, blocking: Blocking) -> u64 {
+        let rows = self.rows.min(blocking.band_rows).div_ceil(blocking.task_rows);
+        let columns = self.columns.min(blocking.strip_columns).div_ceil(blocking.task_columns);
+        (rows * columns) as u64
+    }
+
+    pub(super) fn blocking(self, limits: Limits) -> Blocking {
+        // Only the depth decides how sums are grouped: see the room's promise.
+        let depth_blocks = self.depth.div_ceil(limits.depth_block);
+        let depth_block = self.depth.div_ceil(depth_blocks.max(1)).next_multiple_of(8).max(8);
+        let depth_blocks = self.depth.div_ceil(depth_block);
+        let slabs = depth_blocks.div_ceil(limits.blocks_a_slab).max(1);
+        let blocks_a_slab = depth_blocks.div_ceil(slabs).max(1);
+        let slabs = depth_blocks.div_ceil(blocks_a_slab).max(1);
+
+        let is_narrow = self.rows <= TASK_ROWS;
+        let columns = self.columns.next_multiple_of(PANEL);
+        let slab_depth = (blocks_a_slab * depth_block).min(self.depth);
+        let most = if is_narrow { columns } else { limits.b_floats / slab_depth.max(1) };
+        let strips = columns.div_ceil(most.max(PANEL));
+        let strip_columns = columns.div_ceil(strips).next_multiple_of(PANEL);
+        let mut task_rows = TASK_ROWS.min(self.rows.next_multiple_of(PANEL_ROWS));
+        while !is_narrow
+            && self.rows.div_ceil(task_rows) < limits.tasks
+            && task_rows > TASK_ROWS / 4
+        {
+            task_rows /= 2;
+        }
+        let row_tasks = self.rows.div_ceil(task_rows);
+        let across = strip_columns.div_ceil(TASK_COLUMNS).max(limits.tasks.div_ceil(row_tasks));
+        let task_columns = strip_columns.div_ceil(across).next_multiple_of(PANEL);
+        let band_rows = if slabs == 1 {
+            self.rows
+        } else {
+            (limits.band_floats / strip_columns).next_multiple_of(task_rows)
+        };
+        Blocking {
+            depth: self.depth,
+            depth_block,
+            depth_blocks,
+            blocks_a_slab,
+            slabs,
+            strip_columns,
+            band_rows,
+            task_rows,
+            task_columns,
+            pack_columns: 4 * PANEL,
+            b_floats: if is_narrow { PANEL * depth_block } else { strip_columns * slab_depth },
+            is_narrow,
+        }
+    }
+}
+
+impl Blocking {
+    /// Packed a, of one task and block.
+    pub(super) fn a_floats(&self) -> usize {
+        self.task_rows * self.depth_block
+    }
+
+    /// Sums of one task.
+    pub(super) fn sums_floats(&self) -> usize {
+        self.task_rows * self.task_columns
+    }
+
+    pub(super) fn depth_block(&self, block: usize) -> Range<usize> {
+        let start = block * self.depth_block;
+        start..self.depth.min(start + self.depth_block)
+    }
+
+    pub(super) fn blocks_of(&self, slab: usize) -> Range<usize> {
+        let start = slab * self.blocks_a_slab;
+        start..self.depth_blocks.min(start + self.blocks_a_slab)
+    }
+
+    pub(super) fn slab(&self, slab: usize) -> Range<usize> {
+        let start = slab * self.blocks_a_slab * self.depth_block;
+        start..self.depth.min(start + self.blocks_a_slab * self.depth_block)
+    }
+
+    pub(super) fn bands(&self, rows: usize) -> impl Iterator<Item = Range<usize>> {
+        let len = self.band_rows;
+        (0..rows).step_by(len).map(move |start| start..rows.min(start + len))
+    }
+
+    pub(super) fn strips(&self, columns: usize) -> impl Iterator<Item = Range<usize>> {
+        let len = self.strip_columns;
+        (0..columns).step_by(len).map(move |start| start..columns.min(start + len))
+    }
+}

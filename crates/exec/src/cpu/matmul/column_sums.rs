@@ -1,0 +1,68 @@
+//! Sums of columns: the gradient of a bias.
+//!
+//!     d_bias (N) += sum over m of d_out (M,N)
+//!
+//! Rows are summed in blocks of 64, then the blocks: the error grows with M / 64, not with M,
+//! and the order is the same for any number of threads. Needs no scratch.
+
+use crate::{
+    cpu::{
+        isa::{Isa, Kernel, Simd},
+        parts::Blocks,
+        pool::Pool,
+    },
+    element::Element,
+};
+
+/// `out += columns of data, summed`
+#[derive(Debug)]
+pub struct ColumnSums<'a, E> {
+    /// Rows of `out.len()`, one after the other.
+    pub data: &'a [E],
+    /// One for each column.
+    pub out: &'a mut [f32],
+}
+
+/// Columns of one task: four cache lines of f32.
+const COLUMNS: usize = 64;
+/// Rows that are summed before they are added to the rest.
+const ROWS: usize = 64;
+
+impl<E: Element> ColumnSums<'_, E> {
+    /// Adds the sums.
+    pub fn run(self, isa: Isa, pool: &mut Pool) {
+        let Self { data, out } = self;
+        let columns = out.len();
+        assert_eq!(data.len().checked_rem(columns).unwrap_or(data.len()), 0, "rows of {columns}");
+        pool.for_each(Blocks::new(out, COLUMNS), |task, out| {
+            isa.run(OneTask { data, columns, first: task.index * COLUMNS, out });
+        });
+    }
+}
+
+struct OneTask<'a, E> {
+    data: &'a [E],
+    columns: usize,
+    first: usize,
+    out: &'a mut [f32],
+}
+
+impl<E: Element> Kernel for OneTask<'_, E> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let n = self.out.len();
+        let mut total = [0.0; COLUMNS];
+        let mut wide = [0.0; COLUMNS];
+        for rows in self.data.chunks(ROWS * self.columns) {
+            let mut sums = [0.0; COLUMNS];
+            for row in rows.chunks_exact(self.columns) {
+                E::widen_with(simd, &row[self.first..][..n], &mut wide[..n]);
+                // All of it, the unused end too: a loop of known length.
+                sums.iter_mut().zip(&wide).for_each(|(sum, x)| *sum += x);
+            }
+            total.iter_mut().zip(&sums).for_each(|(total, sum)| *total += sum);
+        }
+        self.out.iter_mut().zip(&total).for_each(|(out, total)| *out += total);
+    }
+}

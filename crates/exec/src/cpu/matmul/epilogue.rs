@@ -1,0 +1,223 @@
+//! What becomes of a product's sums: bias, activation, residual, and storing.
+//!
+//! An epilogue sees each finished row of a tile once, while it is in cache. What a later op
+//! would read it reads as stored: where storage is half, GELU is taken of the rounded
+//! pre-activation, so that recomputing it from storage gives the same bits.
+
+use std::ops::Range;
+
+use crate::{
+    cpu::{gelu::Gelu, isa::Simd, parts::Tile},
+    element::Element,
+};
+
+/// Where a piece of a row stands in the result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Segment {
+    /// Its row.
+    pub row: usize,
+    /// Its columns.
+    pub columns: Range<usize>,
+}
+
+/// Takes finished sums; `T` is the tile of the outputs that they belong to.
+///
+/// Every element of the result comes exactly once. Segments are cut by shapes alone, so an
+/// epilogue may reduce over a segment. Mark `finish` `#[inline(always)]`.
+pub trait Epilogue<T>: Sync {
+    /// Takes the sums of `segment` and writes to the same place of `out`.
+    fn finish<S: Simd>(&self, simd: S, segment: Segment, sums: &mut [f32], out: &mut T);
+}
+
+/// `out = scale · sums + bias`
+#[derive(Clone, Copy, Debug)]
+pub struct Store<'a> {
+    /// One for each column.
+    pub bias: Option<&'a [f32]>,
+    /// 1 for a plain product.
+    pub scale: f32,
+}
+
+impl Default for Store<'_> {
+    fn default() -> Self {
+        Self { bias: None, scale: 1.0 }
+    }
+}
+
+impl<T: Element> Epilogue<Tile<'_, T>> for Store<'_> {
+    #[inline(always)]
+    fn finish<S: Simd>(&self, simd: S, at: Segment, sums: &mut [f32], out: &mut Tile<'_, T>) {
+        if self.scale.to_bits() != 1.0_f32.to_bits() {
+            for sum in &mut *sums {
+                *sum *= self.scale;
+            }
+        }
+        add_bias(self.bias, &at, sums);
+        T::narrow_with(simd, sums, out.row(at.row, at.columns));
+    }
+}
+
+/// `out += scale · sums`
+#[derive(Clone, Copy, Debug)]
+pub struct AddInto {
+    /// 1 for a plain product.
+    pub scale: f32,
+}
+
+impl Default for AddInto {
+    fn default() -> Self {
+        Self { scale: 1.0 }
+    }
+}
+
+impl Epilogue<Tile<'_, f32>> for AddInto {
+    #[inline(always)]
+    fn finish<S: Simd>(&self, simd: S, at: Segment, sums: &mut [f32], out: &mut Tile<'_, f32>) {
+        let out = out.row(at.row, at.columns);
+        for (out, sum) in out.iter_mut().zip(sums) {
+            *out = simd.fma1(self.scale, *sum, *out);
+        }
+    }
+}
+
+/// `pre = sums + bias`, `out = gelu(pre)`; the outputs are `(pre, out)`, and `pre` may be none.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreGelu<'a> {
+    /// One for each column.
+    pub bias: Option<&'a [f32]>,
+    /// Which GELU.
+    pub gelu: Gelu,
+}
+
+impl<T: Element> Epilogue<(Option<Tile<'_, T>>, Tile<'_, T>)> for StoreGelu<'_> {
+    #[inline(always)]
+    fn finish<S: Simd>(
+        &self,
+        simd: S,
+        at: Segment,
+        sums: &mut [f32],
+        (pre, out): &mut (Option<Tile<'_, T>>, Tile<'_, T>),
+    ) {
+        add_bias(self.bias, &at, sums);
+        let out = out.row(at.row, at.columns.clone());
+        if let Some(out) = T::as_f32_mut(out) {
+            self.gelu.values(simd, sums, out);
+        } else {
+            // As stored: down, and up again; `out` is free to hold it in between.
+            T::narrow_with(simd, sums, out);
+            T::widen_with(simd, out, sums);
+            let mut values = [0.0; PIECE];
+            for (sums, out) in sums.chunks(PIECE).zip(out.chunks_mut(PIECE)) {
+                let values = &mut values[..sums.len()];
+                self.gelu.values(simd, sums, values);
+                T::narrow_with(simd, values, out);
+            }
+        }
+        if let Some(pre) = pre {
+            T::narrow_with(simd, sums, pre.row(at.row, at.columns));
+        }
+    }
+}
+
+/// `out = sums · gelu'(pre)`
+#[derive(Clone, Copy, Debug)]
+pub struct TimesGeluSlope<'a, T> {
+    /// What GELU was taken of: a matrix of the result's shape.
+    pub pre: &'a [T],
+    /// Columns of `pre`.
+    pub columns: usize,
+    /// Which GELU.
+    pub gelu: Gelu,
+}
+
+impl<T: Element> Epilogue<Tile<'_, T>> for TimesGeluSlope<'_, T> {
+    #[inline(always)]
+    fn finish<S: Simd>(&self, simd: S, at: Segment, sums: &mut [f32], out: &mut Tile<'_, T>) {
+        let pre = &self.pre[at.row * self.columns..][at.columns.clone()];
+        let mut wide = [0.0; PIECE];
+        for (pre, sums) in pre.chunks(PIECE).zip(sums.chunks_mut(PIECE)) {
+            let pre = widened(simd, pre, &mut wide);
+            self.gelu.times_slopes(simd, pre, sums);
+        }
+        T::narrow_with(simd, sums, out.row(at.row, at.columns));
+    }
+}
+
+/// `out = residual + drop(sums + bias)`
+#[derive(Clone, Copy, Debug)]
+pub struct AddResidual<'a, T, M> {
+    /// One for each column.
+    pub bias: Option<&'a [f32]>,
+    /// A matrix of the result's shape.
+    pub residual: &'a [T],
+    /// Columns of `residual`.
+    pub columns: usize,
+    /// What is dropped.
+    pub mask: M,
+}
+
+/// Which elements dropout keeps.
+pub trait Mask: Sync {
+    /// What a kept element is multiplied with.
+    fn scale(&self) -> f32;
+    /// Whether the element of the result at this place is kept.
+    fn keeps(&self, row: usize, column: usize) -> bool;
+}
+
+/// No dropout.
+#[derive(Clone, Copy, Debug)]
+pub struct KeepAll;
+
+impl Mask for KeepAll {
+    #[inline(always)]
+    fn scale(&self) -> f32 {
+        1.0
+    }
+    #[inline(always)]
+    fn keeps(&self, _: usize, _: usize) -> bool {
+        true
+    }
+}
+
+impl<T: Element, M: Mask> Epilogue<Tile<'_, T>> for AddResidual<'_, T, M> {
+    #[inline(always)]
+    fn finish<S: Simd>(&self, simd: S, at: Segment, sums: &mut [f32], out: &mut Tile<'_, T>) {
+        add_bias(self.bias, &at, sums);
+        let scale = self.mask.scale();
+        for (sum, column) in sums.iter_mut().zip(at.columns.clone()) {
+            *sum = if self.mask.keeps(at.row, column) { *sum * scale } else { 0.0 };
+        }
+        let residual = &self.residual[at.row * self.columns..][at.columns.clone()];
+        let mut wide = [0.0; PIECE];
+        for (residual, sums) in residual.chunks(PIECE).zip(sums.chunks_mut(PIECE)) {
+            let residual = widened(simd, residual, &mut wide);
+            sums.iter_mut().zip(residual).for_each(|(sum, residual)| *sum += residual);
+        }
+        T::narrow_with(simd, sums, out.row(at.row, at.columns));
+    }
+}
+
+/// Numbers that are widened at a time.
+const PIECE: usize = 64;
+
+/// `from` in f32: itself, or a copy in `wide`.
+#[inline(always)]
+fn widened<'a, S: Simd, T: Element>(
+    simd: S,
+    from: &'a [T],
+    wide: &'a mut [f32; PIECE],
+) -> &'a [f32] {
+    T::as_f32(from).unwrap_or_else(|| {
+        let wide = &mut wide[..from.len()];
+        T::widen_with(simd, from, wide);
+        wide
+    })
+}
+
+#[inline(always)]
+fn add_bias(bias: Option<&[f32]>, at: &Segment, sums: &mut [f32]) {
+    if let Some(bias) = bias {
+        let bias = &bias[at.columns.clone()];
+        sums.iter_mut().zip(bias).for_each(|(sum, bias)| *sum += bias);
+    }
+}

@@ -1,0 +1,341 @@
+//! Matrix products: f32 sums of operands in any storage type, with work done on each finished row.
+//!
+//!     forward       out (M,N)  = x (M,K) · weight (N,K)ᵀ         weights stored (out, in)
+//!     input grad    d_x (M,K)  = d_out (M,N) · weight (N,K)
+//!     weight grad   d_w (N,K) += d_out (M,N)ᵀ · x (M,K)
+//!
+//! All are one [`Product`] of two [`View`]s; what becomes of the sums is an [`Epilogue`].
+//!
+//! Each sum runs over `k` upwards within a block of depth and then over the blocks, and blocks
+//! are cut by the depth alone. So the bits of an element depend on its row of `a`, its column of
+//! `b` and the instruction set: not on the threads, nor on how many rows or columns there are.
+//! One token decoded alone and the same token in a batch come out equal.
+//!
+//! Nothing is allocated: panels and sums lie in the caller's scratch, see [`Shape::scratch_bytes`].
+
+mod block;
+mod column_sums;
+mod epilogue;
+mod pack;
+mod tile;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::{
+    block::Shape,
+    column_sums::ColumnSums,
+    epilogue::{
+        AddInto, AddResidual, Epilogue, KeepAll, Mask, Segment, Store, StoreGelu, TimesGeluSlope,
+    },
+    pack::View,
+};
+
+use std::ops::Range;
+
+use self::{
+    block::{Blocking, Limits},
+    pack::{Pack, Side},
+    tile::Multiply,
+};
+use crate::{
+    cpu::{
+        isa::{Isa, Kernel, Simd},
+        parts::{Blocks, Outputs, PerWorker, Tiles, Tiling},
+        pool::{Pool, Task},
+    },
+    element::Element,
+};
+
+/// `epilogue(a · b)`, written to `out`.
+#[derive(Debug)]
+pub struct Product<'a, A, B, O, E> {
+    /// (M, K)
+    pub a: View<'a, A>,
+    /// (K, N)
+    pub b: View<'a, B>,
+    /// Where the epilogue writes: grids of (M, N).
+    pub out: O,
+    /// What is done with the finished sums.
+    pub epilogue: E,
+    /// At least [`Shape::scratch_bytes`] of f32; what it holds does not matter.
+    pub scratch: &'a mut [f32],
+}
+
+impl<A, B, O, E> Product<'_, A, B, O, E>
+where
+    A: Element,
+    B: Element,
+    O: Outputs,
+    E: for<'p> Epilogue<O::Tile<'p>>,
+{
+    /// Computes the product.
+    pub fn run(self, isa: Isa, pool: &mut Pool) {
+        isa.run(Run { product: self, pool });
+    }
+
+    fn shape(&self) -> Shape {
+        assert_eq!(self.a.columns(), self.b.rows(), "depths of both operands");
+        Shape { rows: self.a.rows(), columns: self.b.columns(), depth: self.a.columns() }
+    }
+
+    fn with<S: Simd>(self, simd: S, pool: &mut Pool, limits: Limits) {
+        let shape = self.shape();
+        assert!(self.out.holds(shape.rows, shape.columns), "the outputs fit {shape:?}");
+        let needed = shape.scratch_floats(pool.threads(), limits);
+        assert!(self.scratch.len() as u64 >= needed, "scratch of {needed} for {shape:?}");
+        if shape.rows == 0 || shape.columns == 0 {
+            return;
+        }
+        let blocking = shape.blocking(limits);
+        if blocking.is_narrow {
+            self.narrow(simd, pool, shape, blocking);
+        } else {
+            self.wide(simd, pool, shape, blocking);
+        }
+    }
+
+    /// Few rows: each panel of `b` is used by one task only, which packs it for itself while it
+    /// streams by, small enough to stay in the first cache.
+    fn narrow<S: Simd>(self, simd: S, pool: &mut Pool, shape: Shape, blocking: Blocking) {
+        let Self { a, b, mut out, epilogue, scratch } = self;
+        let panel = S::TILE_VECTORS * S::LANES;
+        let depth_block = blocking.depth_block;
+        let rows_padded = shape.rows.next_multiple_of(S::TILE_ROWS);
+        let threads = pool.threads();
+        let (a_packed, rest) = scratch.split_at_mut(rows_padded * shape.depth);
+        let (b_packed, rest) = rest.split_at_mut(threads * blocking.b_floats);
+        let sums = &mut rest[..threads * blocking.sums_floats()];
+
+        if shape.depth > 0 {
+            let blocks = Blocks::new(a_packed, rows_padded * depth_block);
+            pool.for_each(blocks, |task, to| {
+                let depth = blocking.depth_block(task.index);
+                simd.run(Pack { from: a, vectors: 0..shape.rows, depth, side: Side::A, to });
+            });
+        }
+        let a_packed = &*a_packed;
+        let tiling = Tiling {
+            rows: 0..shape.rows,
+            columns: 0..shape.columns,
+            tile_rows: shape.rows,
+            tile_columns: blocking.task_columns,
+        };
+        let parts = (
+            Tiles::new(&mut out, (shape.rows, shape.columns), tiling.clone()),
+            PerWorker::new(b_packed, blocking.b_floats),
+            PerWorker::new(sums, blocking.sums_floats()),
+        );
+        pool.for_each(parts, |task, (mut out, b_packed, sums)| {
+            let (rows, columns) = tiling.tile(task.index);
+            simd.run(NarrowTask {
+                a_packed,
+                b,
+                b_packed,
+                sums,
+                out: &mut out,
+                epilogue: &epilogue,
+                blocking,
+                rows,
+                columns,
+                panel,
+            });
+        });
+    }
+
+    /// Many rows: `b` is packed once by all threads, then each task packs a block of `a`.
+    fn wide<S: Simd>(self, simd: S, pool: &mut Pool, shape: Shape, blocking: Blocking) {
+        let Self { a, b, mut out, epilogue, scratch } = self;
+        let threads = pool.threads();
+        let panel = S::TILE_VECTORS * S::LANES;
+        let (b_packed, rest) = scratch.split_at_mut(blocking.b_floats);
+        let (a_packed, sums) = rest.split_at_mut(threads * blocking.a_floats());
+        for rows in blocking.bands(shape.rows) {
+            for columns in blocking.strips(shape.columns) {
+                let tiling = Tiling {
+                    rows: rows.clone(),
+                    columns: columns.clone(),
+                    tile_rows: blocking.task_rows,
+                    tile_columns: blocking.task_columns,
+                };
+                for slab in 0..blocking.slabs {
+                    let depth = blocking.slab(slab);
+                    let group = blocking.pack_columns;
+                    let used = columns.len().next_multiple_of(panel) * depth.len();
+                    if used > 0 {
+                        let blocks = Blocks::new(&mut b_packed[..used], group * depth.len());
+                        pool.for_each(blocks, |task, to| {
+                            let start = columns.start + task.index * group;
+                            let vectors = start..columns.end.min(start + group);
+                            let (from, depth) = (b.transposed(), depth.clone());
+                            simd.run(Pack { from, vectors, depth, side: Side::B, to });
+                        });
+                    }
+                    let b_packed = &b_packed[..used];
+                    let body = |task: Task,
+                                out: &mut O::Tile<'_>,
+                                a_packed: &mut [f32],
+                                sums: &mut [f32]| {
+                        let (task_rows, task_columns) = tiling.tile(task.index);
+                        simd.run(WideTask {
+                            a,
+                            a_packed,
+                            b_packed,
+                            first_column: columns.start,
+                            sums,
+                            out,
+                            epilogue: &epilogue,
+                            blocking,
+                            slab,
+                            rows: task_rows,
+                            columns: task_columns,
+                            panel,
+                        });
+                    };
+                    let tiles = Tiles::new(&mut out, (shape.rows, shape.columns), tiling.clone());
+                    let a_parts = PerWorker::new(a_packed, blocking.a_floats());
+                    let len = blocking.sums_floats();
+                    if blocking.slabs == 1 {
+                        let sums = PerWorker::new(sums, len);
+                        pool.for_each((tiles, a_parts, sums), |task, (mut out, a, sums)| {
+                            body(task, &mut out, a, sums);
+                        });
+                    } else {
+                        let sums = Blocks::new(&mut sums[..tiling.count() * len], len);
+                        pool.for_each((tiles, a_parts, sums), |task, (mut out, a, sums)| {
+                            body(task, &mut out, a, sums);
+                        });
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A product on its way through [`Isa::run`].
+struct Run<'a, 'p, A, B, O, E> {
+    product: Product<'a, A, B, O, E>,
+    pool: &'p mut Pool,
+}
+
+impl<A, B, O, E> Kernel for Run<'_, '_, A, B, O, E>
+where
+    A: Element,
+    B: Element,
+    O: Outputs,
+    E: for<'p> Epilogue<O::Tile<'p>>,
+{
+    type Output = ();
+    fn run<S: Simd>(self, simd: S) {
+        self.product.with(simd, self.pool, Limits::USUAL);
+    }
+}
+
+/// One rectangle of a product with few rows, over all depth.
+struct NarrowTask<'a, B, T, E> {
+    a_packed: &'a [f32],
+    b: View<'a, B>,
+    b_packed: &'a mut [f32],
+    sums: &'a mut [f32],
+    out: &'a mut T,
+    epilogue: &'a E,
+    blocking: Blocking,
+    rows: Range<usize>,
+    columns: Range<usize>,
+    panel: usize,
+}
+
+impl<B: Element, T, E: Epilogue<T>> Kernel for NarrowTask<'_, B, T, E> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Self { a_packed, b, b_packed, sums, out, epilogue, blocking, rows, columns, panel } =
+            self;
+        let stride = blocking.task_columns;
+        let rows_padded = rows.len().next_multiple_of(S::TILE_ROWS);
+        if blocking.depth_blocks == 0 {
+            sums.fill(0.0);
+        }
+        for block in 0..blocking.depth_blocks {
+            let depth = blocking.depth_block(block);
+            let a_block = &a_packed[rows_padded * depth.start..][..rows_padded * depth.len()];
+            for (number, start) in columns.clone().step_by(panel).enumerate() {
+                let vectors = start..columns.end.min(start + panel);
+                let b_panel = &mut b_packed[..panel * depth.len()];
+                let from = b.transposed();
+                simd.run(Pack { from, vectors, depth: depth.clone(), side: Side::B, to: b_panel });
+                let sums = &mut sums[number * panel..];
+                let (rows, is_first) = (rows.len(), block == 0);
+                simd.run(Multiply { rows, a: a_block, b: b_panel, sums, stride, is_first });
+            }
+        }
+        finish(simd, &rows, &columns, sums, stride, epilogue, out);
+    }
+}
+
+/// One rectangle of a product, over the depth of one slab.
+struct WideTask<'a, A, T, E> {
+    a: View<'a, A>,
+    a_packed: &'a mut [f32],
+    b_packed: &'a [f32],
+    /// The column that `b_packed` begins with.
+    first_column: usize,
+    sums: &'a mut [f32],
+    out: &'a mut T,
+    epilogue: &'a E,
+    blocking: Blocking,
+    slab: usize,
+    rows: Range<usize>,
+    columns: Range<usize>,
+    panel: usize,
+}
+
+impl<A: Element, T, E: Epilogue<T>> Kernel for WideTask<'_, A, T, E> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Self {
+            a, a_packed, b_packed, sums, out, epilogue, blocking, rows, columns, panel, ..
+        } = self;
+        let slab_depth = blocking.slab(self.slab);
+        let stride = blocking.task_columns;
+        let rows_padded = rows.len().next_multiple_of(S::TILE_ROWS);
+        if blocking.depth_blocks == 0 {
+            sums.fill(0.0);
+        }
+        for block in blocking.blocks_of(self.slab) {
+            let depth = blocking.depth_block(block);
+            let a_block = &mut a_packed[..rows_padded * depth.len()];
+            let (from, vectors) = (a, rows.clone());
+            simd.run(Pack { from, vectors, depth: depth.clone(), side: Side::A, to: a_block });
+            let within = depth.start - slab_depth.start;
+            for (number, start) in columns.clone().step_by(panel).enumerate() {
+                let panel_start = (start - self.first_column) * slab_depth.len() + within * panel;
+                let b_panel = &b_packed[panel_start..][..panel * depth.len()];
+                let sums = &mut sums[number * panel..];
+                let (rows, is_first) = (rows.len(), block == 0);
+                simd.run(Multiply { rows, a: a_block, b: b_panel, sums, stride, is_first });
+            }
+        }
+        if self.slab + 1 == blocking.slabs {
+            finish(simd, &rows, &columns, sums, stride, epilogue, out);
+        }
+    }
+}
+
+/// Hands each finished row to the epilogue.
+#[inline(always)]
+fn finish<S: Simd, T, E: Epilogue<T>>(
+    simd: S,
+    rows: &Range<usize>,
+    columns: &Range<usize>,
+    sums: &mut [f32],
+    stride: usize,
+    epilogue: &E,
+    out: &mut T,
+) {
+    for (row, sums) in rows.clone().zip(sums.chunks_exact_mut(stride)) {
+        let segment = Segment { row, columns: columns.clone() };
+        epilogue.finish(simd, segment, &mut sums[..columns.len()], out);
+    }
+}

@@ -1,0 +1,231 @@
+//! Panels: operands in the order in which the tile reads them, widened to f32.
+
+use std::ops::Range;
+
+use crate::{
+    cpu::isa::{Kernel, Simd, Strided},
+    element::Element,
+};
+
+/// A matrix somewhere in a slice; its rows or its columns are contiguous.
+#[derive(Debug)]
+pub struct View<'a, E> {
+    data: &'a [E],
+    rows: usize,
+    columns: usize,
+    row_stride: usize,
+    column_stride: usize,
+}
+
+impl<E> Clone for View<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E> Copy for View<'_, E> {}
+
+impl<'a, E> View<'a, E> {
+    /// All of `data`: `rows` of `columns`, one after the other.
+    pub fn new(data: &'a [E], rows: usize, columns: usize) -> Self {
+        assert_eq!(data.len(), rows * columns, "{rows} by {columns}");
+        Self::strided(data, rows, columns, columns)
+    }
+
+    /// `rows` of `columns`, each `stride` after the one before.
+    pub fn strided(data: &'a [E], rows: usize, columns: usize, stride: usize) -> Self {
+        assert!(stride >= columns, "rows of {columns} do not overlap at {stride}");
+        let len = if rows * columns == 0 { 0 } else { (rows - 1) * stride + columns };
+        assert!(data.len() >= len, "{rows} by {columns}, {stride} apart, in {}", data.len());
+        Self { data, rows, columns, row_stride: stride, column_stride: 1 }
+    }
+
+    /// Rows become columns; nothing moves.
+    #[must_use]
+    pub fn transposed(self) -> Self {
+        Self {
+            data: self.data,
+            rows: self.columns,
+            columns: self.rows,
+            row_stride: self.column_stride,
+            column_stride: self.row_stride,
+        }
+    }
+
+    /// How many rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// How many columns.
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// One element.
+    pub fn at(&self, row: usize, column: usize) -> E
+    where
+        E: Copy,
+    {
+        assert!(row < self.rows && column < self.columns);
+        self.data[row * self.row_stride + column * self.column_stride]
+    }
+}
+
+/// Depth that is widened at a time.
+const STRIP: usize = 64;
+/// The widest panel.
+const WIDTH_MAX: usize = 32;
+
+/// Packs rows `vectors` of `from` in panels: in each panel, for each `k` of `depth`, the numbers
+/// of that column, zero where there is no such row.
+pub(super) struct Pack<'a, E> {
+    pub(super) from: View<'a, E>,
+    pub(super) vectors: Range<usize>,
+    pub(super) depth: Range<usize>,
+    pub(super) side: Side,
+    pub(super) to: &'a mut [f32],
+}
+
+/// Which side of the tile the panels are for: it decides how wide they are.
+#[derive(Clone, Copy)]
+pub(super) enum Side {
+    A,
+    /// Rows to pack are columns of `b`.
+    B,
+}
+
+impl<E: Element> Kernel for Pack<'_, E> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        // The width as a constant in either arm.
+        match self.side {
+            Side::A => self.pack(simd, S::TILE_ROWS),
+            Side::B => self.pack(simd, S::TILE_VECTORS * S::LANES),
+        }
+    }
+}
+
+impl<E: Element> Pack<'_, E> {
+    #[inline(always)]
+    fn pack<S: Simd>(self, simd: S, width: usize) {
+        let Self { from, vectors, depth, to, .. } = self;
+        assert!(width <= WIDTH_MAX && vectors.end <= from.rows && depth.end <= from.columns);
+        assert_eq!(to.len(), vectors.len().next_multiple_of(width) * depth.len());
+        if from.column_stride == 1 {
+            let panels = to.chunks_exact_mut(width * depth.len());
+            for (start, to) in vectors.clone().step_by(width).zip(panels) {
+                let panel = start..vectors.end.min(start + width);
+                pack_along_depth(simd, from, panel, depth.clone(), width, to);
+            }
+        } else {
+            pack_across_depth(simd, from, vectors, depth, width, to);
+        }
+    }
+}
+
+/// One panel whose rows are contiguous along the depth: a transposition.
+#[inline(always)]
+fn pack_along_depth<S: Simd, E: Element>(
+    simd: S,
+    from: View<'_, E>,
+    panel: Range<usize>,
+    depth: Range<usize>,
+    width: usize,
+    to: &mut [f32],
+) {
+    let first = panel.start * from.row_stride + depth.start;
+    if let (Some(data), true) = (E::as_f32(&from.data[first..]), panel.len() == width) {
+        transpose(simd, Strided { data, stride: from.row_stride }, width, to);
+        return;
+    }
+    let mut wide = [0.0; WIDTH_MAX * STRIP];
+    for (start, to) in depth.clone().step_by(STRIP).zip(to.chunks_mut(width * STRIP)) {
+        let len = STRIP.min(depth.end - start);
+        for (row, wide) in panel.clone().zip(wide.chunks_exact_mut(STRIP)) {
+            let from = &from.data[row * from.row_stride + start..][..len];
+            E::widen_with(simd, from, &mut wide[..len]);
+        }
+        transpose(simd, Strided { data: &wide, stride: STRIP }, width, to);
+    }
+}
+
+/// `to[k, v] = rows[v, k]` for `v < width` and as many `k` as `to` has.
+#[inline(always)]
+fn transpose<S: Simd>(simd: S, rows: Strided<&[f32]>, width: usize, to: &mut [f32]) {
+    let depth = to.len() / width;
+    let whole = depth / 8 * 8;
+    for k in (0..whole).step_by(8) {
+        for v in (0..width).step_by(8) {
+            let from = Strided { data: &rows.data[v * rows.stride + k..], stride: rows.stride };
+            let to = Strided { data: &mut to[k * width + v..], stride: width };
+            simd.transpose8(8.min(width - v), from, to);
+        }
+    }
+    for k in whole..depth {
+        for v in 0..width {
+            to[k * width + v] = rows.data[v * rows.stride + k];
+        }
+    }
+}
+
+/// Panels whose columns are contiguous across the depth: copies.
+#[inline(always)]
+fn pack_across_depth<S: Simd, E: Element>(
+    simd: S,
+    from: View<'_, E>,
+    vectors: Range<usize>,
+    depth: Range<usize>,
+    width: usize,
+    to: &mut [f32],
+) {
+    let panel_len = width * depth.len();
+    if let Some(data) = E::as_f32(from.data) {
+        let data = &data[depth.start * from.column_stride..];
+        for (start, to) in vectors.clone().step_by(width).zip(to.chunks_exact_mut(panel_len)) {
+            let rows = Strided { data: &data[start..], stride: from.column_stride };
+            copy(simd, rows, width.min(vectors.end - start), width, to);
+        }
+        return;
+    }
+    let mut wide = [0.0; RUN * STRIP_ACROSS];
+    for start in vectors.clone().step_by(RUN) {
+        let run = RUN.min(vectors.end - start);
+        for strip in depth.clone().step_by(STRIP_ACROSS) {
+            let len = STRIP_ACROSS.min(depth.end - strip);
+            for (k, wide) in (strip..).zip(wide.chunks_exact_mut(RUN)).take(len) {
+                let from = &from.data[k * from.column_stride + start..][..run];
+                E::widen_with(simd, from, &mut wide[..run]);
+            }
+            for v in (0..run).step_by(width) {
+                let panel = (start - vectors.start + v) / width;
+                let place = panel * panel_len + (strip - depth.start) * width;
+                let rows = Strided { data: &wide[v..], stride: RUN };
+                copy(simd, rows, width.min(run - v), width, &mut to[place..][..len * width]);
+            }
+        }
+    }
+}
+
+/// A multiple of every width.
+const RUN: usize = 96;
+/// Depth that is widened at a time.
+const STRIP_ACROSS: usize = 32;
+
+/// `to[k, v] = rows[k, v]` for `v < filled`, zero up to `width`, and as many `k` as `to` has.
+#[inline(always)]
+fn copy<S: Simd>(simd: S, rows: Strided<&[f32]>, filled: usize, width: usize, to: &mut [f32]) {
+    /// Rows lie far apart, so hardware does not guess the next ones.
+    const AHEAD: usize = 16;
+    for (k, to) in to.chunks_exact_mut(width).enumerate() {
+        let from = &rows.data[k * rows.stride..];
+        simd.prefetch(from, AHEAD * rows.stride);
+        if filled == width {
+            to.copy_from_slice(&from[..width]);
+        } else {
+            to[..filled].copy_from_slice(&from[..filled]);
+            to[filled..].fill(0.0);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The register tile: where the arithmetic is.
+
+use crate::cpu::isa::{Kernel, Simd};
+
+/// `sums += a · b` for one panel of `b` and all panels of `a`; `=` where `is_first`.
+///
+/// Rows beyond `rows` are padding; their sums are written or not, nobody reads them.
+pub(super) struct Multiply<'a> {
+    pub(super) rows: usize,
+    pub(super) a: &'a [f32],
+    pub(super) b: &'a [f32],
+    pub(super) sums: &'a mut [f32],
+    /// From one row of `sums` to the next.
+    pub(super) stride: usize,
+    pub(super) is_first: bool,
+}
+
+impl Kernel for Multiply<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let depth = self.b.len() / (S::TILE_VECTORS * S::LANES);
+        let panels = self.a.chunks_exact(S::TILE_ROWS * depth);
+        let places = self.sums.chunks_mut(S::TILE_ROWS * self.stride);
+        for ((panel, a), sums) in panels.enumerate().zip(places) {
+            let rows = self.rows - panel * S::TILE_ROWS;
+            let tile = Tile { rows, a, sums, ..self };
+            // Array lengths cannot be associated constants; only one arm is compiled.
+            match (S::TILE_ROWS, S::TILE_VECTORS) {
+                (12, 2) => tile.by_rows::<S, 12, 6, 2>(simd),
+                (6, 2) => tile.by_rows::<S, 6, 3, 2>(simd),
+                (4, 1) => tile.by_rows::<S, 4, 2, 1>(simd),
+                _ => unreachable!("a tile without code"),
+            }
+        }
+    }
+}
+
+/// The same for one panel of `a`.
+type Tile<'a> = Multiply<'a>;
+
+impl Tile<'_> {
+    /// Padding rows cost as much as others: with few rows, a smaller tile.
+    #[inline(always)]
+    fn by_rows<S: Simd, const ROWS: usize, const HALF: usize, const VECTORS: usize>(self, simd: S) {
+        match self.rows {
+            1 => self.multiply::<S, 1, VECTORS>(simd),
+            2 => self.multiply::<S, 2, VECTORS>(simd),
+            rows if rows <= HALF => self.multiply::<S, HALF, VECTORS>(simd),
+            _ => self.multiply::<S, ROWS, VECTORS>(simd),
+        }
+    }
+
+    #[inline(always)]
+    fn multiply<S: Simd, const ROWS: usize, const VECTORS: usize>(self, simd: S) {
+        let mut tile = [[simd.splat(0.0); VECTORS]; ROWS];
+        let steps = self.a.chunks_exact(S::TILE_ROWS).zip(self.b.chunks_exact(VECTORS * S::LANES));
+        for (a, b) in steps {
+            let b: [S::Lanes; VECTORS] = std::array::from_fn(|v| simd.load(&b[v * S::LANES..]));
+            for (row, &a) in tile.iter_mut().zip(a) {
+                let a = simd.splat(a);
+                for (sum, b) in row.iter_mut().zip(b) {
+                    *sum = simd.fma(a, b, *sum);
+                }
+            }
+        }
+        let width = VECTORS * S::LANES;
+        // By number, not by iterators: the tile stays in registers.
+        for (row, tile) in tile.iter().enumerate() {
+            let sums = &mut self.sums[row * self.stride..][..width];
+            for (v, &sum) in tile.iter().enumerate() {
+                let sums = &mut sums[v * S::LANES..];
+                let sum = if self.is_first { sum } else { simd.add(simd.load(sums), sum) };
+                simd.store(sum, sums);
+            }
+        }
+    }
+}
