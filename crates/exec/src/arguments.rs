@@ -1,5 +1,7 @@
 //! What changes from run to run of a program. Everything else stands in the program.
 
+use fitgpt_plan::program::Program;
+
 /// The arguments of running a program once. Each kernel takes what its op needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arguments {
@@ -33,5 +35,44 @@ impl Default for Arguments {
             length: 0,
             cache_row: 0,
         }
+    }
+}
+
+/// Sampling runs at any length with fixed shapes: what `length` means to a program stands
+/// here once, for every backend.
+impl Arguments {
+    /// The position of a sequence's first column: 0, but when decoding what the cache holds.
+    pub fn first_position(&self, program: &Program) -> u64 {
+        if program.name() == "decode" { self.length } else { 0 }
+    }
+
+    /// How many of `rows` rows are computed: all, but of a prompt only those in use. The rest
+    /// of a tensor then holds nothing, and nobody reads it.
+    pub fn rows_in_use(&self, program: &Program, rows: u64) -> u64 {
+        if program.name() == "prefill" { rows.min(self.length) } else { rows }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(name: &'static str) -> Program {
+        Program::new(name, Vec::new())
+    }
+
+    #[test]
+    fn only_decoding_begins_behind_the_cache() {
+        let arguments = Arguments { length: 5, ..Arguments::default() };
+        let first = |name| arguments.first_position(&program(name));
+        assert_eq!(["train", "prefill", "decode"].map(first), [0, 0, 5]);
+    }
+
+    #[test]
+    fn only_a_prompt_leaves_rows_unused() {
+        let arguments = Arguments { length: 5, ..Arguments::default() };
+        let rows = |name| arguments.rows_in_use(&program(name), 8);
+        assert_eq!(["train", "prefill", "decode"].map(rows), [8, 5, 8]);
+        assert_eq!(arguments.rows_in_use(&program("prefill"), 1), 1);
     }
 }

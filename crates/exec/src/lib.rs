@@ -6,9 +6,11 @@
 pub mod arena;
 mod arguments;
 mod backend;
+pub mod conformance;
 pub mod cpu;
 pub mod element;
 pub mod random;
+pub mod reference;
 
 pub use self::{
     arguments::Arguments,

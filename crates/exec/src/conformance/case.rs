@@ -1,0 +1,304 @@
+//! One case: a program of one op, its inputs, and what is expected of each tensor.
+
+use fitgpt_plan::{
+    program::{Class, Life, Op, Program, Tensor},
+    units::{DType, TensorId},
+};
+
+use super::{
+    compare::{Failure, Worst, elements, first_difference, furthest},
+    tolerance::Tolerance,
+};
+use crate::{
+    Arguments,
+    random::fmix32,
+    reference::{narrow, widen},
+};
+
+/// What a tensor should hold after the run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Expected {
+    /// What it held before.
+    Untouched,
+    /// The reference's values, about.
+    Within(Tolerance),
+    /// Its contents are nobody's business.
+    Anything,
+}
+
+/// A program of one op, ready to be run anywhere.
+#[derive(Clone, Debug)]
+pub(super) struct Case {
+    pub(super) program: Program,
+    pub(super) arguments: Arguments,
+    /// The bytes of the first tensors; the op writes the others.
+    pub(super) inputs: Vec<Vec<u8>>,
+    title: String,
+    expected: Vec<Expected>,
+    columns: Vec<usize>, // of a row, for counting the rows in use
+    prompt: Option<Prompt>,
+}
+
+/// Only some rows of the tensors that the op writes are in use.
+#[derive(Clone, Copy, Debug)]
+struct Prompt {
+    seq: usize,
+    length: usize,
+}
+
+impl Case {
+    /// By tensor.
+    pub(super) fn expected(&self) -> impl Iterator<Item = (TensorId, Expected)> {
+        (0..).map(TensorId).zip(self.expected.iter().copied())
+    }
+
+    /// The worst element, where it lies outside the tolerance.
+    pub(super) fn outside(
+        &self,
+        tensor: TensorId,
+        expected: &[u8],
+        found: &[u8],
+    ) -> Option<Failure> {
+        let Expected::Within(tolerance) = self.expected[tensor.index()] else { return None };
+        let dtype = self.program.get(tensor).dtype;
+        let (expected, found) = (elements(dtype, expected), elements(dtype, found));
+        let in_use = |element: &usize| self.is_in_use(tensor, *element);
+        let worst = furthest(&expected, &found, in_use, tolerance)?;
+        Some(self.failure(tensor, worst, tolerance.why))
+    }
+
+    /// The first element whose bits differ.
+    pub(super) fn differing_bits(
+        &self,
+        tensor: TensorId,
+        expected: &[u8],
+        found: &[u8],
+        why: &'static str,
+    ) -> Option<Failure> {
+        let dtype = self.program.get(tensor).dtype;
+        let in_use = |element: &usize| self.is_in_use(tensor, *element);
+        Some(self.failure(tensor, first_difference(dtype, expected, found, in_use)?, why))
+    }
+
+    fn failure(&self, tensor: TensorId, worst: Worst, why: &'static str) -> Failure {
+        let tensor = self.program.get(tensor).name.clone();
+        Failure { op: self.program.ops()[0].name(), case: self.title.clone(), tensor, worst, why }
+    }
+
+    fn is_in_use(&self, tensor: TensorId, element: usize) -> bool {
+        let is_written = tensor.index() >= self.inputs.len();
+        match self.prompt {
+            Some(Prompt { seq, length }) if is_written => {
+                element / self.columns[tensor.index()] % seq < length
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Writes a case down: first what the op reads or updates, then what it writes.
+#[derive(Clone, Debug)]
+pub(super) struct Builder {
+    pub(super) arguments: Arguments,
+    name: &'static str,
+    title: String,
+    tensors: Vec<Tensor>,
+    inputs: Vec<Vec<u8>>,
+    expected: Vec<Expected>,
+    columns: Vec<usize>,
+    prompt: Option<Prompt>,
+}
+
+impl Builder {
+    /// A case of training; `title` says what is special about it.
+    pub(super) fn new(title: String) -> Self {
+        Self {
+            arguments: Arguments { step: 3, first_sequence: 5, ..Arguments::default() },
+            name: "train",
+            title,
+            tensors: Vec::new(),
+            inputs: Vec::new(),
+            expected: Vec::new(),
+            columns: Vec::new(),
+            prompt: None,
+        }
+    }
+
+    /// A case of decoding behind `length` tokens.
+    pub(super) fn decoding(title: &str, length: u64) -> Self {
+        let mut builder = Self::new(format!("{title}, decoding at {length}"));
+        builder.name = "decode";
+        builder.arguments.length = length;
+        builder
+    }
+
+    /// A case of a prompt of `length` in a block of `seq`.
+    pub(super) fn prompt(title: &str, seq: u64, length: u64) -> Self {
+        let mut builder = Self::new(format!("{title}, {length} rows in use"));
+        builder.name = "prefill";
+        builder.arguments.length = length;
+        builder.prompt = Some(Prompt { seq: seq as usize, length: length as usize });
+        builder
+    }
+
+    /// A tensor that the op reads.
+    pub(super) fn reads(
+        &mut self,
+        name: &str,
+        shape: &[u64],
+        dtype: DType,
+        fill: Fill,
+    ) -> TensorId {
+        self.given(name, shape, dtype, fill, Expected::Untouched)
+    }
+
+    /// A tensor that the op updates.
+    pub(super) fn updates(
+        &mut self,
+        name: &str,
+        shape: &[u64],
+        dtype: DType,
+        fill: Fill,
+        tolerance: Tolerance,
+    ) -> TensorId {
+        self.given(name, shape, dtype, fill, Expected::Within(tolerance))
+    }
+
+    /// Token ids below `vocab`, the first and the last of them included.
+    pub(super) fn tokens(&mut self, name: &str, shape: &[u64], vocab: u64) -> TensorId {
+        let count = shape.iter().product::<u64>() as usize;
+        let seed = self.seed(name);
+        let id = |i: usize| match i {
+            0 => vocab as u32 - 1,
+            1 => 0,
+            _ => fmix32(fmix32(i as u32) ^ seed) % vocab as u32,
+        };
+        let bytes = (0..count).flat_map(|i| id(i).to_ne_bytes()).collect();
+        self.inputs.push(bytes);
+        self.tensor(name, shape, DType::U32, Life::Always, Expected::Untouched)
+    }
+
+    /// A tensor that the op writes.
+    pub(super) fn writes(
+        &mut self,
+        name: &str,
+        shape: &[u64],
+        dtype: DType,
+        tolerance: Tolerance,
+    ) -> TensorId {
+        self.tensor(name, shape, dtype, Life::Output, Expected::Within(tolerance))
+    }
+
+    /// A tensor that the op fills with whatever it likes.
+    pub(super) fn writes_anything(&mut self, name: &str, shape: &[u64], dtype: DType) -> TensorId {
+        self.tensor(name, shape, dtype, Life::Output, Expected::Anything)
+    }
+
+    /// One number a row: rows in use are counted by element and not by row.
+    pub(super) fn writes_one_a_row(
+        &mut self,
+        name: &str,
+        shape: &[u64],
+        tolerance: Tolerance,
+    ) -> TensorId {
+        let tensor = self.writes(name, shape, DType::F32, tolerance);
+        self.columns[tensor.index()] = 1;
+        tensor
+    }
+
+    /// The values of a tensor as stored, for inputs that depend on others.
+    pub(super) fn values_of(&self, tensor: TensorId) -> Vec<f64> {
+        widen(self.tensors[tensor.index()].dtype, &self.inputs[tensor.index()])
+    }
+
+    /// The case that runs `op` on these tensors.
+    pub(super) fn case(self, op: Op) -> Case {
+        let Self { arguments, name, title, mut tensors, inputs, expected, columns, prompt } = self;
+        let written = tensors.split_off(inputs.len());
+        let mut program = Program::new(name, tensors);
+        for tensor in written {
+            program.tensor(tensor);
+        }
+        program.op(op);
+        Case { program, arguments, inputs, title, expected, columns, prompt }
+    }
+
+    fn given(
+        &mut self,
+        name: &str,
+        shape: &[u64],
+        dtype: DType,
+        fill: Fill,
+        expected: Expected,
+    ) -> TensorId {
+        let count = shape.iter().product::<u64>() as usize;
+        let values = match fill {
+            Fill::Normal { mean, std } => normals(self.seed(name), count)
+                .into_iter()
+                .map(|normal| mean + std * normal)
+                .collect(),
+            Fill::Values(values) => values,
+        };
+        assert_eq!(values.len(), count, "`{name}` is filled whole");
+        self.inputs.push(narrow(dtype, &values));
+        self.tensor(name, shape, dtype, Life::Always, expected)
+    }
+
+    fn tensor(
+        &mut self,
+        name: &str,
+        shape: &[u64],
+        dtype: DType,
+        life: Life,
+        expected: Expected,
+    ) -> TensorId {
+        let (name, shape, class) = (name.to_owned(), shape.to_vec(), Class::Activation);
+        let tensor = Tensor { name, shape, dtype, class, life };
+        self.columns.push(tensor.columns() as usize);
+        self.tensors.push(tensor);
+        self.expected.push(expected);
+        let given = self.inputs.len();
+        assert!(life != Life::Always || given == self.tensors.len(), "inputs are listed first");
+        TensorId(self.tensors.len() as u32 - 1)
+    }
+
+    /// A stream of its own for each tensor of each case.
+    fn seed(&self, name: &str) -> u32 {
+        let mix = |hash: u32, byte: u8| fmix32(hash ^ u32::from(byte)).wrapping_add(0x9e37_79b9);
+        self.title.bytes().chain(name.bytes()).fold(0, mix)
+    }
+}
+
+/// What an input holds.
+#[derive(Clone, Debug)]
+pub(super) enum Fill {
+    /// Random values.
+    Normal {
+        /// Their mean.
+        mean: f64,
+        /// Their standard deviation.
+        std: f64,
+    },
+    /// These.
+    Values(Vec<f64>),
+}
+
+impl Fill {
+    /// Around zero.
+    pub(super) const fn normal(std: f64) -> Self {
+        Self::Normal { mean: 0.0, std }
+    }
+}
+
+/// Normal values from a counter, by Box and Muller.
+pub(super) fn normals(seed: u32, count: usize) -> Vec<f64> {
+    let uniform = |i: u32| {
+        let bits = fmix32(fmix32(i.wrapping_mul(0x9e37_79b9).wrapping_add(seed)) ^ seed);
+        (f64::from(bits) + 0.5) / 4_294_967_296.0
+    };
+    let normal = |i: u32| {
+        let (radius, turn) = (uniform(2 * i), uniform(2 * i + 1));
+        (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * turn).cos()
+    };
+    (0..count as u32).map(normal).collect()
+}

@@ -1,0 +1,140 @@
+//! Linear layers, alone and fused, and their gradients.
+
+use fitgpt_plan::{
+    config::Gelu,
+    program::{Dropout, Op, Site},
+    units::{DType, TensorId},
+};
+
+use super::{
+    super::{
+        case::{Builder, Case, Fill},
+        tolerance::{activation, sum},
+    },
+    DTYPES, dropouts, dropping, with_bias,
+};
+
+/// (B, T, K, N)
+const SHAPES: [[u64; 4]; 5] =
+    [[1, 1, 5, 17], [1, 7, 20, 65], [2, 32, 48, 50], [2, 65, 100, 33], [1, 7, 300, 17]];
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut list = Vec::new();
+    for dtype in DTYPES {
+        for shape in SHAPES {
+            for has_bias in [true, false] {
+                let start = Linear { shape, dtype, has_bias };
+                list.push(start.plain(start.begin(""), dtype));
+                for kind in [Gelu::Exact, Gelu::Tanh] {
+                    list.extend([Keep::Pre, Keep::Nothing].map(|keep| start.gelu(kind, keep)));
+                }
+                list.extend(dropouts(Site::AttentionOut).map(|dropout| start.residual(dropout)));
+                list.push(start.backward_weight());
+            }
+            let start = Linear { shape, dtype, has_bias: false };
+            // The scores of sampling: float32 whatever the activations are.
+            list.push(start.plain(start.begin(", float32 out"), DType::F32));
+            list.push(start.backward_input());
+            list.extend([Gelu::Exact, Gelu::Tanh].map(|kind| start.backward_gelu(kind)));
+        }
+        let start = Linear { shape: [1, 9, 20, 33], dtype, has_bias: true };
+        list.push(start.plain(Builder::prompt(&start.title(), 9, 6), dtype));
+    }
+    list
+}
+
+#[derive(Clone, Copy)]
+struct Linear {
+    shape: [u64; 4],
+    dtype: DType,
+    has_bias: bool,
+}
+
+/// What a fused op keeps for the backward.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Keep {
+    Pre,
+    Nothing,
+}
+
+impl Linear {
+    fn title(&self) -> String {
+        let [b, t, k, n] = self.shape;
+        format!("{b}x{t}, {k} to {n}{}, {}", with_bias(self.has_bias), self.dtype)
+    }
+
+    fn begin(&self, special: &str) -> Builder {
+        Builder::new(self.title() + special)
+    }
+
+    fn operands(&self, case: &mut Builder) -> (TensorId, TensorId, Option<TensorId>) {
+        let [b, t, k, n] = self.shape;
+        let x = case.reads("x", &[b, t, k], self.dtype, Fill::normal(1.0));
+        let weight = case.reads("weight", &[n, k], DType::F32, Fill::normal(0.3));
+        let bias = self.has_bias.then(|| case.reads("bias", &[n], DType::F32, Fill::normal(0.3)));
+        (x, weight, bias)
+    }
+
+    fn plain(&self, mut case: Builder, stored: DType) -> Case {
+        let [b, t, k, n] = self.shape;
+        let (x, weight, bias) = self.operands(&mut case);
+        let out = case.writes("out", &[b, t, n], stored, sum(k).stored(stored));
+        case.case(Op::Linear { x, weight, bias, out })
+    }
+
+    fn gelu(&self, gelu: Gelu, keep: Keep) -> Case {
+        let [b, t, k, n] = self.shape;
+        let dtype = self.dtype;
+        let mut case = self.begin(&format!(", {gelu:?}, keeps {keep:?}"));
+        let (x, weight, bias) = self.operands(&mut case);
+        let pre = (keep == Keep::Pre)
+            .then(|| case.writes("pre", &[b, t, n], dtype, sum(k).stored(dtype)));
+        let tolerance = activation(k).through(dtype).stored(dtype);
+        let out = case.writes("out", &[b, t, n], dtype, tolerance);
+        case.case(Op::LinearGelu { x, weight, bias, pre, out, gelu })
+    }
+
+    fn residual(&self, dropout: Option<Dropout>) -> Case {
+        let [b, t, k, n] = self.shape;
+        let dtype = self.dtype;
+        let mut case = self.begin(dropping(dropout));
+        let (x, weight, bias) = self.operands(&mut case);
+        let residual = case.reads("residual", &[b, t, n], dtype, Fill::normal(1.0));
+        let out = case.writes("out", &[b, t, n], dtype, sum(k).stored(dtype));
+        case.case(Op::LinearResidual { x, weight, bias, residual, out, dropout })
+    }
+
+    fn backward_weight(&self) -> Case {
+        let [b, t, k, n] = self.shape;
+        let mut case = self.begin("");
+        let d_out = case.reads("d_out", &[b, t, n], self.dtype, Fill::normal(1.0));
+        let x = case.reads("x", &[b, t, k], self.dtype, Fill::normal(1.0));
+        let fill = Fill::normal(1.0);
+        let tolerance = sum(b * t);
+        let d_weight = case.updates("d_weight", &[n, k], DType::F32, fill.clone(), tolerance);
+        let d_bias =
+            self.has_bias.then(|| case.updates("d_bias", &[n], DType::F32, fill, tolerance));
+        case.case(Op::LinearBackwardWeight { d_out, x, d_weight, d_bias })
+    }
+
+    fn backward_input(&self) -> Case {
+        let [b, t, k, n] = self.shape;
+        let dtype = self.dtype;
+        let mut case = self.begin("");
+        let d_out = case.reads("d_out", &[b, t, n], dtype, Fill::normal(1.0));
+        let weight = case.reads("weight", &[n, k], DType::F32, Fill::normal(0.3));
+        let d_x = case.writes("d_x", &[b, t, k], dtype, sum(n).stored(dtype));
+        case.case(Op::LinearBackwardInput { d_out, weight, d_x })
+    }
+
+    fn backward_gelu(&self, gelu: Gelu) -> Case {
+        let [b, t, k, n] = self.shape;
+        let dtype = self.dtype;
+        let mut case = self.begin(&format!(", {gelu:?}"));
+        let d_out = case.reads("d_out", &[b, t, n], dtype, Fill::normal(1.0));
+        let weight = case.reads("weight", &[n, k], DType::F32, Fill::normal(0.3));
+        let pre = case.reads("pre", &[b, t, k], dtype, Fill::normal(2.0));
+        let d_pre = case.writes("d_pre", &[b, t, k], dtype, activation(n).stored(dtype));
+        case.case(Op::LinearBackwardGelu { d_out, weight, pre, d_pre, gelu })
+    }
+}

@@ -1,0 +1,51 @@
+//! The table of cases, a file for each kind of op.
+//!
+//! Shapes are odd on purpose: one row, rows and channels that no tile divides, chunks that do
+//! not divide the rows.
+
+mod attention;
+mod elementwise;
+mod linear;
+mod loss;
+mod norm;
+mod sampling;
+mod update;
+
+use fitgpt_plan::{
+    program::{Dropout, Site},
+    units::DType,
+};
+
+use super::case::Case;
+
+/// Every case, made when it is asked for.
+pub(super) fn all() -> impl Iterator<Item = Case> {
+    let families: [fn() -> Vec<Case>; 7] = [
+        elementwise::cases,
+        norm::cases,
+        linear::cases,
+        attention::cases,
+        loss::cases,
+        update::cases,
+        sampling::cases,
+    ];
+    families.into_iter().flat_map(|family| family())
+}
+
+/// How activations may be stored.
+const DTYPES: [DType; 3] = [DType::F32, DType::Bf16, DType::F16];
+
+/// None, and one that drops three in ten.
+fn dropouts(site: Site) -> [Option<Dropout>; 2] {
+    [None, Some(Dropout { rate: 0.3, layer: 2, site })]
+}
+
+/// For the title of a case.
+fn dropping(dropout: Option<Dropout>) -> &'static str {
+    if dropout.is_some() { ", dropout" } else { "" }
+}
+
+/// For the title of a case.
+fn with_bias(has_bias: bool) -> &'static str {
+    if has_bias { ", bias" } else { "" }
+}

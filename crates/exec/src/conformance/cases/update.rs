@@ -1,0 +1,87 @@
+//! The optimizer's two ops.
+
+use fitgpt_plan::{
+    program::{Adam, Moments, Op},
+    units::DType,
+};
+
+use super::super::{
+    case::{Builder, Case, Fill, normals},
+    tolerance::{Tolerance, copy, elementwise, sum},
+};
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut list = Vec::new();
+    for loss_scale in [1.0, 1024.0] {
+        list.push(norm("one tensor", &[&[7]], loss_scale, None));
+        list.push(norm("three tensors", &[&[65, 20], &[17], &[130]], loss_scale, None));
+        // More operands than a word has bits.
+        list.push(norm("70 tensors", &[&[3][..]; 70], loss_scale, None));
+    }
+    list.push(norm("an infinite entry", &[&[65, 20], &[17]], 1.0, Some(f64::INFINITY)));
+    list.push(norm("an entry that is no number", &[&[65, 20], &[17]], 1.0, Some(f64::NAN)));
+    for count in [1, 7, 1300] {
+        for decays in [true, false] {
+            for (updates, grad_clip) in [(1, 0.0), (1, 1.0), (10, 1.0)] {
+                let start = Update { count, decays, updates, grad_clip };
+                // Below the limit, above it, and not finite.
+                list.extend([0.5, 4.0, f64::INFINITY, f64::NAN].map(|norm| start.adamw(norm)));
+            }
+        }
+    }
+    list
+}
+
+fn norm(title: &str, shapes: &[&[u64]], loss_scale: f32, special: Option<f64>) -> Case {
+    let mut case = Builder::new(format!("{title}, loss times {loss_scale}"));
+    case.arguments.loss_scale = loss_scale;
+    let mut count = 0;
+    let mut gradients = Vec::new();
+    for (index, shape) in shapes.iter().enumerate() {
+        let elements = shape.iter().product::<u64>();
+        let mut values = normals(index as u32, elements as usize);
+        if let Some(special) = special {
+            values[elements as usize / 2] = special;
+        }
+        let name = format!("gradient {index}");
+        gradients.push(case.reads(&name, shape, DType::F32, Fill::Values(values)));
+        count += elements;
+    }
+    let norm = case.writes("norm", &[1], DType::F32, sum(count));
+    case.case(Op::GradientNorm { gradients, norm })
+}
+
+#[derive(Clone, Copy)]
+struct Update {
+    count: u64,
+    decays: bool,
+    updates: u64,
+    grad_clip: f32,
+}
+
+impl Update {
+    fn adamw(self, norm: f64) -> Case {
+        let Self { count, decays, updates, grad_clip } = self;
+        let loss_scale: f32 = 64.0;
+        let title = format!("{count}, decays {decays}, update {updates}, clip {grad_clip}");
+        let mut case = Builder::new(format!("{title}, norm {norm}"));
+        case.arguments.updates = updates;
+        case.arguments.lr = 0.1; // large, so that a wrong step is seen beside the weight
+        case.arguments.loss_scale = loss_scale;
+        let changed: fn() -> Tolerance = if norm.is_finite() { elementwise } else { copy };
+
+        // Away from zero: the root of nothing divides.
+        let squares = normals(1, count as usize).into_iter().map(|n| (0.2 + n.abs()).powi(2));
+        let squares = Fill::Values(squares.collect());
+        let d = DType::F32;
+        let norm = case.reads("norm", &[1], d, Fill::Values(vec![norm]));
+        let parameter = case.updates("parameter", &[count], d, Fill::normal(1.0), changed());
+        let gradient = Fill::normal(loss_scale.into());
+        let gradient = case.updates("gradient", &[count], d, gradient, copy());
+        let exp_avg = case.updates("exp_avg", &[count], d, Fill::normal(1.0), changed());
+        let exp_avg_sq = case.updates("exp_avg_sq", &[count], d, squares, changed());
+        let moments = Moments { parameter, gradient, exp_avg, exp_avg_sq, decays };
+        let adam = Adam { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 0.1, grad_clip };
+        case.case(Op::AdamW { norm, moments, adam })
+    }
+}

@@ -1,0 +1,132 @@
+//! Whether two tensors agree, and the report where they do not.
+
+use std::fmt;
+
+use fitgpt_plan::units::DType;
+
+use super::tolerance::Tolerance;
+use crate::reference::widen;
+
+/// The element of a tensor that is furthest outside.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Worst {
+    /// Counted in the tensor.
+    pub element: usize,
+    /// What it should be.
+    pub expected: f64,
+    /// What it is.
+    pub found: f64,
+    /// How far they may be apart.
+    pub allowed: f64,
+}
+
+/// One tensor that is not as it should be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    /// The op, or the program of a whole model.
+    pub op: &'static str,
+    /// Shapes, types and options.
+    pub case: String,
+    /// The tensor's name.
+    pub tensor: String,
+    /// Where it is wrong, and how far.
+    pub worst: Worst,
+    /// Why no further is allowed.
+    pub why: &'static str,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { op, case, tensor, worst, why } = self;
+        let Worst { element, expected, found, allowed } = worst;
+        let apart = (found - expected).abs();
+        write!(f, "`{op}` ({case}): `{tensor}`[{element}] is {found:e}, expected {expected:e}: ")?;
+        write!(f, "{apart:.2e} apart, {allowed:.2e} allowed ({why})")
+    }
+}
+
+/// What a suite found.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Verdict {
+    /// Tensors compared.
+    pub compared: usize,
+    /// Those that were wrong.
+    pub failures: Vec<Failure>,
+}
+
+impl Verdict {
+    /// Whether anything was compared and nothing was wrong.
+    pub fn is_clean(&self) -> bool {
+        self.compared > 0 && self.failures.is_empty()
+    }
+
+    pub(super) fn add(&mut self, failure: Option<Failure>) {
+        self.compared += 1;
+        self.failures.extend(failure);
+    }
+}
+
+impl fmt::Display for Verdict {
+    /// A line for each failure.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for failure in &self.failures {
+            writeln!(f, "{failure}")?;
+        }
+        write!(f, "{} of {} tensors are wrong", self.failures.len(), self.compared)
+    }
+}
+
+/// The element furthest outside the tolerance, where any is.
+pub(super) fn furthest(
+    expected: &[f64],
+    found: &[f64],
+    in_use: impl Fn(&usize) -> bool,
+    tolerance: Tolerance,
+) -> Option<Worst> {
+    assert_eq!(expected.len(), found.len());
+    let used: Vec<_> = (0..expected.len()).filter(in_use).collect();
+    let finite = used.iter().map(|i| expected[*i].abs()).filter(|e| e.is_finite());
+    let scale = finite.fold(0.0, f64::max);
+    let mut worst = None;
+    let mut worst_excess = 0.0;
+    for element in used {
+        let (expected, found) = (expected[element], found[element]);
+        let allowed = tolerance.allowed(expected, scale);
+        let excess = if expected.is_finite() && found.is_finite() {
+            (found - expected).abs() - allowed
+        } else if expected.is_nan() && found.is_nan() || expected.total_cmp(&found).is_eq() {
+            0.0
+        } else {
+            f64::INFINITY
+        };
+        if excess > worst_excess {
+            worst = Some(Worst { element, expected, found, allowed });
+            worst_excess = excess;
+        }
+    }
+    worst
+}
+
+/// The first element whose bits differ, where any do.
+pub(super) fn first_difference(
+    dtype: DType,
+    expected: &[u8],
+    found: &[u8],
+    in_use: impl Fn(&usize) -> bool,
+) -> Option<Worst> {
+    assert_eq!(expected.len(), found.len());
+    let size = dtype.size() as usize;
+    let differs = |i: &usize| expected[i * size..][..size] != found[i * size..][..size];
+    let element = (0..expected.len() / size).filter(in_use).find(differs)?;
+    let at = |bytes: &[u8]| elements(dtype, &bytes[element * size..][..size])[0];
+    Some(Worst { element, expected: at(expected), found: at(found), allowed: 0.0 })
+}
+
+/// A tensor's elements, for judging; token ids as the numbers they are.
+pub(super) fn elements(dtype: DType, bytes: &[u8]) -> Vec<f64> {
+    if dtype == DType::U32 {
+        let ids = bytes.chunks_exact(4).map(bytemuck::pod_read_unaligned::<u32>);
+        return ids.map(f64::from).collect();
+    }
+    widen(dtype, bytes)
+}

@@ -1,0 +1,218 @@
+//! Judges any backend by the reference.
+//!
+//! Every op in a table of cases with odd shapes, each a program of one op; then small models
+//! whole. A case is placed, verified and run in an arena of its own, on the reference and on
+//! the judged backend, and every tensor that the op changes is compared within a tolerance
+//! that says why. What an op only reads must be left as it was.
+//!
+//! A backend's tests call [`judge`], [`judge_model`] and, with two of a kind (one thread and
+//! two, say), [`same_bits`], and assert [`Verdict::is_clean`]. Host backends should be made
+//! with [`crate::Watch::Poison`] and [`WATCHED`], so that stray writes are found too.
+
+mod case;
+mod cases;
+mod compare;
+mod model;
+mod tolerance;
+
+use fitgpt_plan::{
+    memory::{Limits, Target, VerifiedPlan, place, verify},
+    program::Program,
+    units::{Bytes, TensorId},
+};
+
+use self::case::{Case, Expected};
+pub use self::{
+    compare::{Failure, Verdict, Worst},
+    model::judge_model,
+};
+use crate::{
+    Backend, BackendError, Watch,
+    reference::{Device, Reference},
+};
+
+/// A host's limits with guard bytes behind every slot.
+pub const WATCHED: Limits = Limits { guard: Bytes::new(64), ..Limits::HOST };
+
+/// How the suite gets a backend for a plan that it made for the backend's target.
+pub type Make<'m> = &'m mut dyn FnMut(VerifiedPlan) -> Result<Box<dyn Backend>, BackendError>;
+
+/// Every op on `make`'s backend, against the reference.
+pub fn judge(target: &impl Target, make: Make<'_>) -> Result<Verdict, BackendError> {
+    let mut verdict = Verdict::default();
+    for case in cases::all() {
+        let expected = results(&case, &Device(WATCHED), &mut reference)?;
+        let found = results(&case, target, make)?;
+        for (tensor, how) in case.expected() {
+            let (expected, found) = (&expected[tensor.index()], &found[tensor.index()]);
+            match how {
+                Expected::Anything => {}
+                Expected::Untouched => {
+                    verdict.add(case.differing_bits(
+                        tensor,
+                        expected,
+                        found,
+                        "an op only reads it",
+                    ));
+                }
+                Expected::Within(_) => verdict.add(case.outside(tensor, expected, found)),
+            }
+        }
+    }
+    Ok(verdict)
+}
+
+/// Every op on two backends for one target, which must agree bit for bit.
+pub fn same_bits(
+    target: &impl Target,
+    first: Make<'_>,
+    second: Make<'_>,
+) -> Result<Verdict, BackendError> {
+    let mut verdict = Verdict::default();
+    for case in cases::all() {
+        let expected = results(&case, target, first)?;
+        let found = results(&case, target, second)?;
+        for (tensor, how) in case.expected() {
+            if !matches!(how, Expected::Anything) {
+                let (expected, found) = (&expected[tensor.index()], &found[tensor.index()]);
+                verdict.add(case.differing_bits(tensor, expected, found, "the same bits"));
+            }
+        }
+    }
+    Ok(verdict)
+}
+
+/// The suite's own backend.
+fn reference(plan: VerifiedPlan) -> Result<Box<dyn Backend>, BackendError> {
+    Ok(Box::new(Reference::new(plan, WATCHED, Watch::Poison)?))
+}
+
+/// A backend for `programs`, whose plan has passed the checker.
+fn planned(
+    programs: Vec<Program>,
+    target: &impl Target,
+    make: Make<'_>,
+) -> Result<Box<dyn Backend>, BackendError> {
+    let plan = place(programs, target).expect("a case is small");
+    make(verify(plan, target).expect("what was placed passes the checker"))
+}
+
+/// The bytes of every tensor after the case has run.
+fn results(
+    case: &Case,
+    target: &impl Target,
+    make: Make<'_>,
+) -> Result<Vec<Vec<u8>>, BackendError> {
+    let mut backend = planned(vec![case.program.clone()], target, make)?;
+    for (index, bytes) in (0..).zip(&case.inputs) {
+        backend.write(0, TensorId(index), Bytes::ZERO, bytes)?;
+    }
+    backend.run(0, &case.arguments)?;
+    let ids = (0..case.program.tensors().len() as u32).map(TensorId);
+    ids.map(|tensor| bytes_of(&mut *backend, 0, tensor)).collect()
+}
+
+fn bytes_of(
+    backend: &mut dyn Backend,
+    program: usize,
+    tensor: TensorId,
+) -> Result<Vec<u8>, BackendError> {
+    let size = backend.plan().program(program).get(tensor).bytes();
+    let mut bytes = vec![0; size.index()];
+    backend.read(program, tensor, Bytes::ZERO, &mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use fitgpt_plan::units::DType;
+
+    use super::{compare::elements, *};
+    use crate::{
+        Arguments,
+        reference::{narrow, widen},
+    };
+
+    #[test]
+    fn the_reference_agrees_with_itself() {
+        let verdict = judge(&Device(WATCHED), &mut reference).unwrap();
+        assert!(verdict.is_clean(), "{verdict}");
+        let verdict = same_bits(&Device(WATCHED), &mut reference, &mut reference).unwrap();
+        assert!(verdict.is_clean(), "{verdict}");
+    }
+
+    #[test]
+    fn the_reference_trains_and_samples_as_the_suite_demands() {
+        let verdict = judge_model(&Device(WATCHED), &mut reference).unwrap();
+        assert!(verdict.is_clean(), "{verdict}");
+    }
+
+    /// The reference, but one element of every float tensor reads a little too large.
+    struct Flawed(Box<dyn Backend>);
+
+    /// Of the tensor's largest: more than any tolerance, less than a reader would see.
+    const FLAW: f64 = 0.04;
+
+    impl Backend for Flawed {
+        fn plan(&self) -> &VerifiedPlan {
+            self.0.plan()
+        }
+
+        fn run(&mut self, program: usize, arguments: &Arguments) -> Result<(), BackendError> {
+            self.0.run(program, arguments)
+        }
+
+        fn write(
+            &mut self,
+            program: usize,
+            tensor: TensorId,
+            start: Bytes,
+            values: &[u8],
+        ) -> Result<(), BackendError> {
+            self.0.write(program, tensor, start, values)
+        }
+
+        fn read(
+            &mut self,
+            program: usize,
+            tensor: TensorId,
+            start: Bytes,
+            values: &mut [u8],
+        ) -> Result<(), BackendError> {
+            self.0.read(program, tensor, start, values)?;
+            let dtype = self.plan().program(program).get(tensor).dtype;
+            if dtype != DType::U32 {
+                let mut floats = widen(dtype, values);
+                let scale =
+                    floats.iter().filter(|f| f.is_finite()).fold(0.0, |s: f64, f| s.max(f.abs()));
+                floats[0] += FLAW * scale.max(1.0);
+                values.copy_from_slice(&narrow(dtype, &floats));
+            }
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn one_wrong_element_fails_every_tensor_that_is_compared() {
+        let mut flawed = |plan| Ok(Box::new(Flawed(reference(plan)?)) as Box<dyn Backend>);
+        let verdict = judge(&Device(WATCHED), &mut flawed).unwrap();
+        let mut expected = 0;
+        for case in cases::all() {
+            let bytes = results(&case, &Device(WATCHED), &mut reference).unwrap();
+            let is_flawed = |tensor: TensorId| {
+                let dtype = case.program.get(tensor).dtype;
+                dtype != DType::U32 && elements(dtype, &bytes[tensor.index()])[0].is_finite()
+            };
+            let compared = case.expected().filter(|(_, how)| *how != Expected::Anything);
+            expected += compared.filter(|(tensor, _)| is_flawed(*tensor)).count();
+        }
+        assert_eq!(verdict.failures.len(), expected, "{verdict}");
+    }
+
+    #[test]
+    fn every_op_that_can_run_has_a_case() {
+        let names: std::collections::BTreeSet<_> =
+            cases::all().map(|case| case.program.ops()[0].name()).collect();
+        assert_eq!(names.len(), 23, "{names:?}"); // all variants of `Op` but `Named`
+    }
+}

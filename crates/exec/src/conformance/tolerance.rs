@@ -1,0 +1,103 @@
+//! How far a backend may be from the reference, and why that far.
+//!
+//! Inputs of the cases are random with both signs, so sums cancel: an error is measured
+//! against the largest element of its tensor, not against its own, perhaps tiny, result. Only
+//! the rounding of a half type is measured against the element itself.
+
+use fitgpt_plan::units::DType;
+
+/// A claim about rounding.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Tolerance {
+    /// Of the tensor's largest element.
+    of_scale: f64,
+    /// Of the element itself.
+    of_value: f64,
+    /// Whatever the values are.
+    absolute: f64,
+    /// Where the error comes from.
+    pub(super) why: &'static str,
+}
+
+const EPSILON: f64 = f32::EPSILON as f64;
+
+impl Tolerance {
+    const fn new(of_scale: f64, why: &'static str) -> Self {
+        Self { of_scale, of_value: 0.0, absolute: 0.0, why }
+    }
+
+    /// How far an element may be off.
+    pub(super) fn allowed(&self, expected: f64, scale: f64) -> f64 {
+        self.of_scale * scale + self.of_value * expected.abs() + self.absolute
+    }
+
+    /// Results stored in a half type: one spacing more, because two values that differ by
+    /// less than any tolerance may lie on both sides of the middle between two halves.
+    pub(super) fn stored(self, dtype: DType) -> Self {
+        let (of_value, absolute) = match dtype {
+            DType::Bf16 => (spacing(dtype), 0.0),
+            DType::F16 => (spacing(dtype), 2f64.powi(-24)), // the spacing of its subnormals
+            _ => (0.0, 0.0),
+        };
+        Self { of_value: self.of_value + of_value, absolute: self.absolute + absolute, ..self }
+    }
+
+    /// Results computed from a value that was itself rounded to a half type, through a
+    /// function that is nowhere steeper than 1.13 (both GELUs): one spacing of the largest.
+    pub(super) fn through(self, dtype: DType) -> Self {
+        Self { of_scale: self.of_scale + 1.13 * spacing(dtype), ..self }
+    }
+}
+
+/// The largest distance between neighbours, relative to them.
+pub(super) fn spacing(dtype: DType) -> f64 {
+    match dtype {
+        DType::Bf16 => 2f64.powi(-7),
+        DType::F16 => 2f64.powi(-10),
+        _ => EPSILON,
+    }
+}
+
+/// Nothing is computed.
+pub(super) const fn copy() -> Tolerance {
+    Tolerance::new(0.0, "a copy has the same bits")
+}
+
+/// Some f32 operations on each element, none of them a sum over many.
+pub(super) const fn elementwise() -> Tolerance {
+    Tolerance::new(8.0 * EPSILON, "a few roundings of f32")
+}
+
+/// Sums of `n` f32 terms or products of random sign.
+pub(super) fn sum(n: u64) -> Tolerance {
+    let why = "f32 sum in any order: errors of random sign grow as the root of its length";
+    Tolerance::new(EPSILON * (8.0 + 2.0 * (n as f64).sqrt()), why)
+}
+
+/// GELU or its slope of a sum of `n` products.
+pub(super) fn activation(n: u64) -> Tolerance {
+    let why = "f32 erf, tanh and exp within a few spacings, of an f32 sum";
+    Tolerance::new(EPSILON * (32.0 + 2.0 * (n as f64).sqrt()), why)
+}
+
+/// Sums over `n` weighted by a softmax of scores up to `largest`, each a sum of `inner`.
+///
+/// An absolute error of a score is a relative one of its exponential.
+pub(super) fn softmax(inner: u64, largest: f64, n: u64) -> Tolerance {
+    let score = largest * (2.0 + (inner as f64).sqrt());
+    let why = "exponentials carry the absolute error of f32 scores; then an f32 sum";
+    Tolerance::new(EPSILON * (32.0 + score + 2.0 * (n as f64).sqrt()), why)
+}
+
+/// Logarithms of a sum of exponentials of scores up to `largest`, each a sum of `inner`.
+pub(super) fn log_sum(inner: u64, largest: f64) -> Tolerance {
+    let score = largest * (2.0 + (inner as f64).sqrt());
+    let why = "a logarithm carries the absolute error of f32 scores";
+    Tolerance { absolute: EPSILON * (8.0 + score), ..Tolerance::new(8.0 * EPSILON, why) }
+}
+
+/// Whole models: `ops` ops in a row, each of which adds its own error.
+pub(super) fn model(dtype: DType, ops: u64) -> Tolerance {
+    let why = "every op of a chain adds some spacings of its stored type";
+    Tolerance::new(spacing(dtype) * ops as f64, why)
+}

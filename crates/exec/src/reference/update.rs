@@ -1,0 +1,154 @@
+//! The optimizer: the norm of the whole gradient, and AdamW as PyTorch computes it.
+//!
+//! ```text
+//! p *= 1 - lr · weight_decay
+//! m = β₁ m + (1 - β₁) g;  v = β₂ v + (1 - β₂) g²
+//! p -= lr / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + ε)
+//! ```
+//!
+//! Gradients carry the loss scale; it is divided out here and nowhere else. The limit on the
+//! norm is that of `torch.nn.utils.clip_grad_norm_`.
+
+use fitgpt_plan::program::{Adam, Op};
+
+use super::{misplaced, values::Values};
+use crate::Arguments;
+
+/// `clip_grad_norm_` keeps a norm of zero from dividing.
+const CLIP_EPSILON: f64 = 1e-6;
+
+/// One element with its moments.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Element {
+    parameter: f64,
+    exp_avg: f64,
+    exp_avg_sq: f64,
+}
+
+/// What all elements of a parameter have in common in one step.
+struct Step {
+    gradient_factor: f64,
+    decay_factor: f64,
+    beta1: f64,
+    beta2: f64,
+    rate: f64,
+    root_correction: f64,
+    epsilon: f64,
+}
+
+impl Step {
+    fn new(adam: &Adam, arguments: &Arguments, norm: f64, decays: bool) -> Self {
+        let (beta1, beta2) = (f64::from(adam.beta1), f64::from(adam.beta2));
+        let lr = f64::from(arguments.lr);
+        let limit = f64::from(adam.grad_clip);
+        let clip = if limit > 0.0 { (limit / (norm + CLIP_EPSILON)).min(1.0) } else { 1.0 };
+        let updates = arguments.updates as f64;
+        Self {
+            gradient_factor: clip / f64::from(arguments.loss_scale),
+            decay_factor: if decays { 1.0 - lr * f64::from(adam.weight_decay) } else { 1.0 },
+            beta1,
+            beta2,
+            rate: lr / (1.0 - beta1.powf(updates)),
+            root_correction: (1.0 - beta2.powf(updates)).sqrt(),
+            epsilon: adam.epsilon.into(),
+        }
+    }
+
+    fn update(&self, old: Element, gradient: f64) -> Element {
+        let gradient = gradient * self.gradient_factor;
+        let exp_avg = self.beta1 * old.exp_avg + (1.0 - self.beta1) * gradient;
+        let exp_avg_sq = self.beta2 * old.exp_avg_sq + (1.0 - self.beta2) * gradient * gradient;
+        let root = exp_avg_sq.sqrt() / self.root_correction + self.epsilon;
+        let parameter = old.parameter * self.decay_factor - self.rate * exp_avg / root;
+        Element { parameter, exp_avg, exp_avg_sq }
+    }
+}
+
+pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
+    match *op {
+        Op::GradientNorm { ref gradients, norm } => {
+            let square = |g: f64| g * g;
+            let of = |tensor| values.load(tensor).into_iter().map(square).sum::<f64>();
+            let total: f64 = gradients.iter().copied().map(of).sum();
+            values.store(norm, &[total.sqrt() / f64::from(values.arguments.loss_scale)]);
+        }
+        Op::AdamW { norm, moments, ref adam } => {
+            let norm = values.load(norm)[0];
+            let mut gradient = values.take(moments.gradient);
+            let gradients = gradient.get();
+            gradient.put(0, &vec![0.0; gradients.len()]);
+            if !norm.is_finite() {
+                return;
+            }
+            let step = Step::new(adam, values.arguments, norm, moments.decays);
+            let tensors = [moments.parameter, moments.exp_avg, moments.exp_avg_sq];
+            let mut places = tensors.map(|tensor| values.take(tensor));
+            let [mut p, mut m, mut v] = [places[0].get(), places[1].get(), places[2].get()];
+            for (i, gradient) in gradients.into_iter().enumerate() {
+                let old = Element { parameter: p[i], exp_avg: m[i], exp_avg_sq: v[i] };
+                let new = step.update(old, gradient);
+                [p[i], m[i], v[i]] = [new.parameter, new.exp_avg, new.exp_avg_sq];
+            }
+            for (place, values) in places.iter_mut().zip([p, m, v]) {
+                place.put(0, &values);
+            }
+        }
+        _ => misplaced(op),
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::float_cmp, reason = "the numbers are chosen so that nothing is rounded")]
+mod tests {
+    use super::*;
+
+    const ADAM: Adam =
+        Adam { beta1: 0.5, beta2: 0.75, epsilon: 0.0, weight_decay: 0.5, grad_clip: 0.0 };
+    const OLD: Element = Element { parameter: 1.0, exp_avg: 0.0, exp_avg_sq: 0.0 };
+
+    fn arguments(updates: u64) -> Arguments {
+        Arguments { lr: 0.25, updates, ..Arguments::default() }
+    }
+
+    #[test]
+    fn the_first_update_moves_by_the_learning_rate_whatever_the_gradient() {
+        for gradient in [1e-3, 5.0, -2.0] {
+            let new = Step::new(&ADAM, &arguments(1), 1.0, false).update(OLD, gradient);
+            let moved = OLD.parameter - new.parameter;
+            assert!((moved - 0.25 * f64::signum(gradient)).abs() < 1e-15, "{moved}");
+        }
+    }
+
+    #[test]
+    fn decay_shrinks_the_weight_and_not_the_moments() {
+        let step = |decays| Step::new(&ADAM, &arguments(1), 1.0, decays).update(OLD, 1.0);
+        let (with, without) = (step(true), step(false));
+        assert_eq!(without.parameter - with.parameter, 0.125); // lr · weight_decay · 1
+        assert_eq!(with.exp_avg, without.exp_avg);
+    }
+
+    #[test]
+    fn the_second_update_is_the_one_written_out() {
+        let old = Element { parameter: 1.0, exp_avg: 0.5, exp_avg_sq: 0.25 };
+        let new = Step::new(&ADAM, &arguments(2), 1.0, false).update(old, 2.0);
+        // m = ½ · ½ + ½ · 2; v = ¾ · ¼ + ¼ · 4; corrections 1 - ½² and 1 - ¾².
+        assert_eq!((new.exp_avg, new.exp_avg_sq), (1.25, 1.1875));
+        let expected = 1.0 - 0.25 * (1.25 / 0.75) / (1.1875f64 / 0.4375).sqrt();
+        assert!((new.parameter - expected).abs() < 1e-15);
+    }
+
+    #[test]
+    fn a_norm_above_the_limit_scales_the_gradient_and_one_below_does_not() {
+        let adam = Adam { grad_clip: 1.0, ..ADAM };
+        let factor = |norm| Step::new(&adam, &arguments(1), norm, false).gradient_factor;
+        assert!((factor(4.0) - 1.0 / (4.0 + 1e-6)).abs() < 1e-15);
+        assert_eq!(factor(0.5), 1.0);
+    }
+
+    #[test]
+    fn the_loss_scale_is_divided_out() {
+        let scaled = Arguments { loss_scale: 1024.0, ..arguments(1) };
+        let plain = Step::new(&ADAM, &arguments(1), 1.0, false).update(OLD, 0.5);
+        assert_eq!(Step::new(&ADAM, &scaled, 1.0, false).update(OLD, 512.0), plain);
+    }
+}
