@@ -1,8 +1,10 @@
 //! The last projection and the loss, some rows of logits at a time.
 //!
-//!     logits = x · wteᵀ          loss of a row = lse(logits) - logits[target]
-//!     d_logits = (softmax(logits) - onehot) · scale
-//!     d_x = d_logits · wte          d_wte += d_logitsᵀ · x
+//! ```text
+//! logits = x · wteᵀ          loss of a row = lse(logits) - logits[target]
+//! d_logits = (softmax(logits) - onehot) · scale
+//! d_x = d_logits · wte          d_wte += d_logitsᵀ · x
+//! ```
 //!
 //! The logits of a chunk become their own gradient in place, each row while it is in cache.
 //! Rows are summed in f64 and in order.

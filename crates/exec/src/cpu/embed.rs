@@ -1,6 +1,8 @@
 //! Token and position embeddings.
 //!
-//!     out = drop(wte[token] + wpe[position])          tokens: (B, T), out: (B, T, C)
+//! ```text
+//! out = drop(wte[token] + wpe[position])          tokens: (B, T), out: (B, T, C)
+//! ```
 //!
 //! Backward adds `drop(d_x)` to the rows of both tables. Tokens repeat, so rows of `d_x` meet in
 //! a row of `d_wte`: a task owns some columns of both tables and takes all rows in order, which

@@ -1,12 +1,16 @@
 //! LayerNorm over the last axis.
 //!
-//!     out = (x - mean) * rstd * weight + bias          x, out: (N, C)
+//! ```text
+//! out = (x - mean) * rstd * weight + bias          x, out: (N, C)
+//! ```
 //!
 //! `out` is computed from `mean` and `rstd` as they are stored, so that [`again`] gives the same
 //! bits. Backward, with `g = d_out * weight` and `n = (x - mean) * rstd`:
 //!
-//!     d_x      = rstd * (g - mean(g) - n * mean(g * n))
-//!     d_weight += Σ d_out * n          d_bias += Σ d_out
+//! ```text
+//! d_x      = rstd * (g - mean(g) - n * mean(g * n))
+//! d_weight += Σ d_out * n          d_bias += Σ d_out
+//! ```
 //!
 //! The sums over rows are made for each block of rows, then over the blocks in order.
 

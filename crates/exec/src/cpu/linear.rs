@@ -1,6 +1,8 @@
 //! Linear layers: products with what follows them, as the program names them.
 //!
-//!     out (M, N) = x (M, K) · weight (N, K)ᵀ + bias
+//! ```text
+//! out (M, N) = x (M, K) · weight (N, K)ᵀ + bias
+//! ```
 //!
 //! The products are in [`matmul`]; here are their operands and the one epilogue
 //! that knows how a mask counts.

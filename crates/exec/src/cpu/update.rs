@@ -1,10 +1,12 @@
 //! The optimizer's step: the norm of the gradient, and `AdamW` as PyTorch does it.
 //!
-//!     norm = √ Σ g² / loss_scale
-//!     g    = gradient / loss_scale · min(1, clip / (norm + 1e-6))
-//!     p   *= 1 - lr · weight_decay
-//!     m    = β₁ m + (1 - β₁) g          v = β₂ v + (1 - β₂) g²
-//!     p   -= lr / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + ε)
+//! ```text
+//! norm = √ Σ g² / loss_scale
+//! g    = gradient / loss_scale · min(1, clip / (norm + 1e-6))
+//! p   *= 1 - lr · weight_decay
+//! m    = β₁ m + (1 - β₁) g          v = β₂ v + (1 - β₂) g²
+//! p   -= lr / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + ε)
+//! ```
 //!
 //! Both are bound by memory: one pass each. Squares are summed in f64, block by block.
 

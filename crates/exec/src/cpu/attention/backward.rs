@@ -1,9 +1,11 @@
 //! The backward: every tile of probabilities is made again from `lse`.
 //!
-//!     p   = exp(s - lse)              delta = Σ d_out * out         for each query
-//!     d_v = drop(p)ᵀ · d_out          d_p   = drop(d_out · vᵀ)
-//!     d_s = p * (d_p - delta)
-//!     d_q = d_s · k / √D              d_k   = d_sᵀ · q / √D
+//! ```text
+//! p   = exp(s - lse)              delta = Σ d_out * out         for each query
+//! d_v = drop(p)ᵀ · d_out          d_p   = drop(d_out · vᵀ)
+//! d_s = p * (d_p - delta)
+//! d_q = d_s · k / √D              d_k   = d_sᵀ · q / √D
+//! ```
 //!
 //! One task is one head: blocks of queries from first to last, for each the tiles of keys before
 //! it. `d_k` and `d_v` of the whole head collect in scratch, in that order.

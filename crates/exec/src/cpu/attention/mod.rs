@@ -1,6 +1,8 @@
 //! Causal attention, tile by tile: the scores of a sequence never exist whole.
 //!
-//!     s = q · kᵀ / √D      p = softmax(s)      out = drop(p) · v      lse = ln Σ exp(s)
+//! ```text
+//! s = q · kᵀ / √D      p = softmax(s)      out = drop(p) · v      lse = ln Σ exp(s)
+//! ```
 //!
 //! Tiles of scores lie transposed, (keys, queries): the lanes of a vector are queries, so the
 //! softmax over keys needs no sum across lanes, and neither keys nor values have to be
