@@ -175,14 +175,13 @@ impl<'a> Operands<'a> {
         bytemuck::cast_slice_mut(bytes)
     }
 
-    /// The op's scratch, once; empty where it needs none.
-    pub fn scratch(&mut self) -> &'a mut [u8] {
-        match self.scratch.take() {
-            // SAFETY: scratch is a slot like any other, verified against all that live at
-            // this op, and `take` gives it out a single time.
-            Some(slot) => unsafe { slice_at(self.chunks, slot.chunk, slot.start, slot.bytes()) },
-            None => &mut [],
-        }
+    /// The op's scratch as numbers, once; empty where it needs none.
+    pub fn scratch<T: Pod>(&mut self) -> &'a mut [T] {
+        let Some(slot) = self.scratch.take() else { return &mut [] };
+        // SAFETY: scratch is a slot like any other, verified against all that live at this
+        // op, and `take` gives it out a single time.
+        let bytes = unsafe { slice_at(self.chunks, slot.chunk, slot.start, slot.bytes()) };
+        bytemuck::cast_slice_mut(bytes)
     }
 
     fn find(&self, tensor: TensorId, dtype: DType) -> (u32, Located) {

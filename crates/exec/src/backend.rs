@@ -17,6 +17,14 @@ pub enum BackendError {
     /// The arena was not to be had.
     #[error(transparent)]
     Refused(#[from] crate::arena::Refused),
+    /// Threads were not to be had.
+    #[error("the system refused {asked} threads: {kind}")]
+    Threads {
+        /// How many, the caller's among them.
+        asked: usize,
+        /// What the system said.
+        kind: std::io::ErrorKind,
+    },
 }
 
 /// Runs the programs of one plan in one arena.

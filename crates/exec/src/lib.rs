@@ -3,6 +3,11 @@
 //! `reference` defines every op in plain loops; `cpu` may only be faster; `conformance`
 //! judges any backend by the reference.
 
+#![expect(
+    clippy::inline_always,
+    reason = "a kernel is compiled for an instruction set only where it is inlined into code for it"
+)]
+
 pub mod arena;
 mod arguments;
 mod backend;

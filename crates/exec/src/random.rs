@@ -17,7 +17,6 @@ pub const fn fmix32(mut h: u32) -> u32 {
 /// Whether `element` is kept under `key`. Only 32-bit operations, so that it vectorises and
 /// runs the same on any device.
 #[inline(always)]
-#[expect(clippy::inline_always, reason = "the innermost line of every masked loop")]
 pub const fn keeps(key: [u32; 2], element: u32, threshold: u32) -> bool {
     let h = fmix32(element.wrapping_mul(0x9e37_79b9).wrapping_add(key[0]));
     fmix32(h ^ key[1]) >= threshold
@@ -58,8 +57,7 @@ impl Mask {
     /// 0 for a dropped element, `scale` for a kept one. Elements are counted inside the
     /// sequence: `t · C + c`, or `(head · T + i) · T + j` for attention.
     #[inline(always)]
-    #[expect(clippy::inline_always, reason = "the innermost line of every masked loop")]
-    pub fn factor(&self, element: u32) -> f32 {
+        pub fn factor(&self, element: u32) -> f32 {
         if keeps(self.key, element, self.threshold) { self.scale } else { 0.0 }
     }
 }

@@ -6,10 +6,29 @@
 //!
 //! Kernels allocate nothing: scratch is given by the caller, its size is a pure function.
 
+mod attention;
+mod backend;
+mod cross_entropy;
+mod dispatch;
+mod dropout;
+mod embed;
 pub mod exp;
 pub mod gelu;
 pub mod isa;
+mod layer_norm;
+mod linear;
 pub mod matmul;
-
 pub mod parts;
 pub mod pool;
+mod rows;
+mod target;
+mod update;
+
+pub use self::{backend::Cpu, target::CpuTarget};
+
+/// What kernels run on: threads, and the instructions they use.
+#[derive(Debug)]
+struct Machine {
+    pool: pool::Pool,
+    isa: isa::Isa,
+}

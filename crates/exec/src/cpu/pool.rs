@@ -123,19 +123,29 @@ impl Pool {
     ///
     /// If tasks panic, the rest still runs, and the first panic goes on here.
     pub fn run<F: Fn(Task) + Sync>(&mut self, n: usize, body: F) {
+        // SAFETY: `body` is an `F` and lives to the end of this call.
+        unsafe { self.run_body(n, call_body::<F>, ptr::from_ref(&body).cast()) };
+    }
+
+    /// [`run`](Self::run) with the body's type forgotten: one copy for hundreds of kernels.
+    ///
+    /// # Safety
+    /// `body` is what `call` takes it for, and outlives this call.
+    unsafe fn run_body(&mut self, n: usize, call: unsafe fn(*const (), Task), body: *const ()) {
         if n <= 1 || self.threads.is_empty() {
             // As on the threads: a panic waits until all tasks have ended.
             let mut first = None;
             for index in 0..n {
                 let task = Task { index, worker: 0 };
-                let ended = catch_unwind(AssertUnwindSafe(|| body(task)));
+                // SAFETY: the caller's promise.
+                let ended = catch_unwind(AssertUnwindSafe(|| unsafe { call(body, task) }));
                 first = first.or(ended.err());
             }
             return first.map_or((), |panic| resume_unwind(panic));
         }
         let n = u32::try_from(n).expect("fewer than 2^32 tasks");
         let shared = &*self.shared;
-        let job = Job { call: call_body::<F>, body: ptr::from_ref(&body).cast(), n };
+        let job = Job { call, body, n };
         // SAFETY: `&mut self` means no other call is running, and the last one returned after
         // all its tasks had ended, so no thread reads `job` now.
         unsafe { *shared.job.get() = job };

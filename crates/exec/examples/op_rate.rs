@@ -1,0 +1,601 @@
+//! How fast every op runs here: time, GFLOP/s or GB/s, and the share of what the machine can do.
+//!
+//! Each op is first run at a small shape and compared with the reference, then timed at the
+//! shapes of GPT-2 124M (4 sequences of 1024) and of a character model. The machine's own rates,
+//! fused multiply-adds on registers and a copy of memory, are measured in the same run.
+//!
+//!     cargo run --release -p fitgpt-exec --example op_rate [-- THREADS [ISA [PART-OF-A-NAME]]]
+
+#![expect(clippy::print_stdout, reason = "a program whose output is its purpose")]
+#![expect(clippy::inline_always, reason = "a kernel is compiled for its instruction set so")]
+
+use std::{hint::black_box, time::Instant};
+
+use fitgpt_exec::{
+    Arguments, Backend, Watch,
+    cpu::{
+        Cpu, CpuTarget,
+        isa::{Isa, Kernel, Simd},
+        parts::Blocks,
+        pool::Pool,
+    },
+    reference::{Device, Reference},
+};
+use fitgpt_plan::{
+    config::Gelu,
+    memory::{Limits, Target, VerifiedPlan, place, verify},
+    program::{Access, Adam, Class, Dropout, Life, Moments, Op, Operand, Program, Site, Tensor},
+    units::{Bytes, DType, TensorId},
+};
+use half::{bf16, f16};
+
+/// B sequences of T tokens, C channels in H heads, V words.
+#[derive(Clone, Copy)]
+struct Sizes {
+    name: &'static str,
+    batch: u64,
+    seq: u64,
+    channels: u64,
+    heads: u32,
+    vocab: u64,
+    chunk: u64,
+}
+
+const CHECKED: Sizes =
+    Sizes { name: "small", batch: 2, seq: 70, channels: 48, heads: 3, vocab: 100, chunk: 64 };
+
+const TIMED: [Sizes; 2] = [
+    Sizes { name: "124M", batch: 4, seq: 1024, channels: 768, heads: 12, vocab: 50304, chunk: 512 },
+    Sizes {
+        name: "characters",
+        batch: 64,
+        seq: 256,
+        channels: 384,
+        heads: 6,
+        vocab: 65,
+        chunk: 16384,
+    },
+];
+
+fn main() {
+    let mut words = std::env::args().skip(1);
+    let threads = words.next().map_or(2, |word| word.parse().expect("a number of threads"));
+    let isa = words.next().map_or(Some(Isa::best()), |name| Isa::named(&name));
+    let isa = isa.expect("an instruction set that this machine has");
+    let part = words.next().unwrap_or_default();
+    let target = CpuTarget::new(threads, isa);
+
+    let mut pool = Pool::new(threads).expect("threads");
+    let (flops, bytes) = (peak_flops(isa, &mut pool), peak_bytes(&mut pool));
+    println!("{threads} threads, {}: {flops:.0} GFLOP/s, {bytes:.1} GB/s", isa.name());
+    for dtype in [DType::F32, DType::Bf16, DType::F16] {
+        for sizes in TIMED {
+            println!("{} in {dtype}", sizes.name);
+            for (small, large) in ops(CHECKED, dtype).into_iter().zip(ops(sizes, dtype)) {
+                if large.name.contains(&part) {
+                    check(&small, target);
+                    time(&large, target, flops, bytes);
+                }
+            }
+        }
+    }
+}
+
+/// One op alone in its program.
+struct Case {
+    name: &'static str,
+    program: Program,
+}
+
+/// The sizes and the type of the ops being listed.
+struct List {
+    sizes: Sizes,
+    dtype: DType,
+    cases: Vec<Case>,
+}
+
+type Shape = Vec<u64>;
+
+impl List {
+    /// Adds an op over operands of these shapes.
+    fn add<const N: usize>(
+        &mut self,
+        name: &'static str,
+        operands: [(&str, Shape, DType); N],
+        op: impl Fn([TensorId; N]) -> Op,
+    ) {
+        let ids = std::array::from_fn(|i| TensorId(i as u32));
+        let op = op(ids);
+        let mut program = Program::new("one", Vec::new());
+        let access: Vec<Operand> = op.operands();
+        for (id, (name, shape, dtype)) in ids.into_iter().zip(operands) {
+            let written = access.iter().any(|o| o.tensor == id && o.access == Access::Writes);
+            program.tensor(Tensor {
+                name: name.into(),
+                shape,
+                dtype,
+                class: Class::Activation,
+                life: if written { Life::Output } else { Life::Input },
+            });
+        }
+        program.op(op);
+        self.cases.push(Case { name, program });
+    }
+}
+
+const ADAM: Adam =
+    Adam { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.1, grad_clip: 1.0 };
+
+fn ops(sizes: Sizes, dtype: DType) -> Vec<Case> {
+    let Sizes { batch, seq, channels, heads, vocab, chunk, .. } = sizes;
+    let mut list = List { sizes, dtype, cases: Vec::new() };
+    let (e, f) = (dtype, DType::F32);
+    let rows = |columns| vec![batch, seq, columns];
+    let x = || rows(channels);
+    let row = || vec![batch, seq];
+    let tokens = |name| (name, row(), DType::U32);
+    let site = |site| Some(Dropout { rate: 0.1, layer: 0, site });
+
+    for (name, dropout) in [("embed", None), ("embed, dropout", site(Site::Embedding))] {
+        let tables = [("wte", vec![vocab, channels], f), ("wpe", vec![seq, channels], f)];
+        let [wte, wpe] = tables;
+        list.add(
+            name,
+            [tokens("tokens"), wte.clone(), wpe.clone(), ("out", x(), e)],
+            |[tokens, wte, wpe, out]| Op::Embed { tokens, wte, wpe, out, dropout },
+        );
+        let name = if dropout.is_some() { "embed_backward, dropout" } else { "embed_backward" };
+        list.add(
+            name,
+            [tokens("tokens"), ("d_x", x(), e), wte, wpe],
+            |[tokens, d_x, d_wte, d_wpe]| Op::EmbedBackward { tokens, d_x, d_wte, d_wpe, dropout },
+        );
+    }
+    let weight = || ("weight", vec![channels], f);
+    let bias = || ("bias", vec![channels], f);
+    let (mean, rstd) = (|| ("mean", row(), f), || ("rstd", row(), f));
+    list.add(
+        "layer_norm",
+        [("x", x(), e), weight(), bias(), ("out", x(), e), mean(), rstd()],
+        |[x, weight, bias, out, mean, rstd]| {
+            let bias = Some(bias);
+            Op::LayerNorm { x, weight, bias, out, mean, rstd }
+        },
+    );
+    list.add(
+        "layer_norm_again",
+        [("x", x(), e), weight(), bias(), ("out", x(), e), mean(), rstd()],
+        |[x, weight, bias, out, mean, rstd]| {
+            let bias = Some(bias);
+            Op::LayerNormAgain { x, weight, bias, mean, rstd, out }
+        },
+    );
+    list.add(
+        "layer_norm_backward_add",
+        [
+            ("x", x(), e),
+            weight(),
+            mean(),
+            rstd(),
+            ("d_out", x(), e),
+            ("d_x", x(), e),
+            ("d_weight", vec![channels], f),
+            ("d_bias", vec![channels], f),
+        ],
+        |[x, weight, mean, rstd, d_out, d_x, d_weight, d_bias]| {
+            let d_bias = Some(d_bias);
+            Op::LayerNormBackwardAdd { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias }
+        },
+    );
+    list.linear();
+    list.add("gelu", [("x", rows(4 * channels), e), ("out", rows(4 * channels), e)], |[x, out]| {
+        Op::Gelu { x, out, gelu: Gelu::Exact }
+    });
+    for (name, backward, dropout) in [
+        ("attention", "attention_backward", None),
+        ("attention, dropout", "attention_backward, dropout", site(Site::Attention)),
+    ] {
+        let lse = || ("lse", vec![batch, heads.into(), seq], f);
+        let qkv = |name| (name, rows(3 * channels), e);
+        list.add(name, [qkv("qkv"), ("out", x(), e), lse()], |[qkv, out, lse]| Op::Attention {
+            qkv,
+            out,
+            lse,
+            heads,
+            dropout,
+        });
+        list.add(
+            backward,
+            [qkv("qkv"), ("out", x(), e), lse(), ("d_out", x(), e), qkv("d_qkv")],
+            |[qkv, out, lse, d_out, d_qkv]| Op::AttentionBackward {
+                qkv,
+                out,
+                lse,
+                d_out,
+                d_qkv,
+                heads,
+                dropout,
+            },
+        );
+    }
+    list.add("dropout", [("x", x(), e), ("out", x(), e)], |[x, out]| Op::Dropout {
+        x,
+        out,
+        dropout: Dropout { rate: 0.1, layer: 0, site: Site::MlpOut },
+    });
+    let wte = || ("wte", vec![vocab, channels], f);
+    let logits = || ("logits", vec![chunk.min(batch * seq), vocab], f);
+    list.add(
+        "cross_entropy",
+        [("x", x(), e), wte(), tokens("targets"), logits(), ("losses", vec![batch], f)],
+        |[x, weight, targets, logits, losses]| Op::CrossEntropy {
+            x,
+            weight,
+            targets,
+            logits,
+            losses,
+        },
+    );
+    list.add(
+        "cross_entropy_backward",
+        [
+            ("x", x(), e),
+            wte(),
+            tokens("targets"),
+            logits(),
+            ("loss", vec![1], f),
+            ("d_x", x(), e),
+            ("d_wte", vec![vocab, channels], f),
+        ],
+        |[x, weight, targets, logits, loss, d_x, d_weight]| Op::CrossEntropyBackward {
+            x,
+            weight,
+            targets,
+            logits,
+            loss,
+            d_x,
+            d_weight,
+            mean_over: batch * seq,
+        },
+    );
+    let cache = |name| (name, x(), e);
+    list.add(
+        "cached_attention",
+        [
+            ("qkv", vec![batch, 1, 3 * channels], e),
+            cache("keys"),
+            cache("values"),
+            ("out", vec![batch, 1, channels], e),
+        ],
+        |[qkv, keys, values, out]| Op::CachedAttention { qkv, keys, values, out, heads },
+    );
+    if dtype == DType::F32 {
+        list.update();
+    }
+    list.cases
+}
+
+impl List {
+    fn linear(&mut self) {
+        let Sizes { batch, seq, channels: c, .. } = self.sizes;
+        let e = self.dtype;
+        let f = DType::F32;
+        let rows = |columns| vec![batch, seq, columns];
+        let bias = |n| ("bias", vec![n], f);
+        self.add(
+            "linear",
+            [
+                ("x", rows(c), e),
+                ("weight", vec![3 * c, c], f),
+                bias(3 * c),
+                ("out", rows(3 * c), e),
+            ],
+            |[x, weight, bias, out]| Op::Linear { x, weight, bias: Some(bias), out },
+        );
+        self.add(
+            "linear_gelu",
+            [
+                ("x", rows(c), e),
+                ("weight", vec![4 * c, c], f),
+                ("pre", rows(4 * c), e),
+                ("out", rows(4 * c), e),
+            ],
+            |[x, weight, pre, out]| Op::LinearGelu {
+                x,
+                weight,
+                bias: None,
+                pre: Some(pre),
+                out,
+                gelu: Gelu::Exact,
+            },
+        );
+        for (name, rate) in [("linear_residual", 0.0), ("linear_residual, dropout", 0.1)] {
+            let dropout = Dropout { rate, layer: 0, site: Site::MlpOut };
+            let dropout = (rate > 0.0).then_some(dropout);
+            self.add(
+                name,
+                [
+                    ("x", rows(4 * c), e),
+                    ("weight", vec![c, 4 * c], f),
+                    ("residual", rows(c), e),
+                    ("out", rows(c), e),
+                ],
+                |[x, weight, residual, out]| Op::LinearResidual {
+                    x,
+                    weight,
+                    bias: None,
+                    residual,
+                    out,
+                    dropout,
+                },
+            );
+        }
+        self.add(
+            "linear_backward_input",
+            [("d_out", rows(4 * c), e), ("weight", vec![4 * c, c], f), ("d_x", rows(c), e)],
+            |[d_out, weight, d_x]| Op::LinearBackwardInput { d_out, weight, d_x },
+        );
+        self.add(
+            "linear_backward_gelu",
+            [
+                ("d_out", rows(c), e),
+                ("weight", vec![c, 4 * c], f),
+                ("pre", rows(4 * c), e),
+                ("d_pre", rows(4 * c), e),
+            ],
+            |[d_out, weight, pre, d_pre]| Op::LinearBackwardGelu {
+                d_out,
+                weight,
+                pre,
+                d_pre,
+                gelu: Gelu::Exact,
+            },
+        );
+        self.add(
+            "linear_backward_weight",
+            [
+                ("d_out", rows(4 * c), e),
+                ("x", rows(c), e),
+                ("d_weight", vec![4 * c, c], f),
+                ("d_bias", vec![4 * c], f),
+            ],
+            |[d_out, x, d_weight, d_bias]| Op::LinearBackwardWeight {
+                d_out,
+                x,
+                d_weight,
+                d_bias: Some(d_bias),
+            },
+        );
+    }
+
+    fn update(&mut self) {
+        let Sizes { channels, vocab, .. } = self.sizes;
+        let f = DType::F32;
+        let table = |name| (name, vec![vocab, channels], f);
+        self.add("gradient_norm", [table("d_wte"), ("norm", vec![1], f)], |[gradient, norm]| {
+            Op::GradientNorm { gradients: vec![gradient], norm }
+        });
+        let names = ["wte", "d_wte", "exp_avg", "exp_avg_sq"];
+        let [p, g, m, v] = names.map(table);
+        self.add("adamw", [("norm", vec![1], f), p, g, m, v], |[norm, p, g, m, v]| Op::AdamW {
+            norm,
+            moments: Moments { parameter: p, gradient: g, exp_avg: m, exp_avg_sq: v, decays: true },
+            adam: ADAM,
+        });
+    }
+}
+
+fn plan(program: &Program, target: &impl Target) -> VerifiedPlan {
+    let programs = vec![program.clone()];
+    let plan = place(programs, target).expect("one op can be placed");
+    verify(plan, target).expect("what was placed can be run")
+}
+
+/// Numbers that look like activations, the same for every backend.
+fn fill(backend: &mut dyn Backend, vocab: u64) {
+    let program = backend.plan().program(0).clone();
+    let mut state = 1_u32;
+    for (index, tensor) in program.tensors().iter().enumerate() {
+        if tensor.life != Life::Input {
+            continue;
+        }
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            state >> 8
+        };
+        let mut float = || next() as f32 / 8_388_608.0 - 1.0; // in -1..1
+        let count = tensor.count() as usize;
+        // What must be above zero, or shaped as the forward would leave it.
+        let positive = ["rstd", "exp_avg_sq", "norm"].contains(&tensor.name.as_str());
+        let bytes: Vec<u8> = match tensor.dtype {
+            DType::U32 => {
+                let tokens: Vec<u32> = (0..count).map(|_| next() % vocab as u32).collect();
+                bytemuck::cast_slice(&tokens).to_vec()
+            }
+            dtype => {
+                let mut values: Vec<f32> = (0..count).map(|_| float()).collect();
+                if positive {
+                    for x in &mut values {
+                        *x = x.abs() + 0.1;
+                    }
+                }
+                if tensor.name == "lse" {
+                    for x in &mut values {
+                        *x += (tensor.shape[2] as f32).ln();
+                    }
+                }
+                match dtype {
+                    DType::Bf16 => {
+                        let half: Vec<_> = values.iter().map(|x| bf16::from_f32(*x)).collect();
+                        bytemuck::cast_slice(&half).to_vec()
+                    }
+                    DType::F16 => {
+                        let half: Vec<_> = values.iter().map(|x| f16::from_f32(*x)).collect();
+                        bytemuck::cast_slice(&half).to_vec()
+                    }
+                    _ => bytemuck::cast_slice(&values).to_vec(),
+                }
+            }
+        };
+        let id = TensorId(index as u32);
+        backend.write(0, id, Bytes::ZERO, &bytes).expect("the arena takes it");
+    }
+}
+
+fn arguments(program: &Program) -> Arguments {
+    let cached = program.find("keys").map(|keys| program.get(keys).shape[1] - 1);
+    Arguments { lr: 1e-3, length: cached.unwrap_or(0), ..Arguments::default() }
+}
+
+/// Every float of every tensor that the op changes.
+fn results(backend: &mut dyn Backend) -> Vec<(String, DType, Vec<f32>)> {
+    let program = backend.plan().program(0).clone();
+    let changed = program.ops()[0].operands().into_iter();
+    let changed = changed.filter(|o| o.access != Access::Reads).map(|o| o.tensor);
+    let mut results = Vec::new();
+    for id in changed {
+        let tensor = program.get(id);
+        if tensor.name == "logits" {
+            continue; // room, not a result
+        }
+        let mut bytes = vec![0; tensor.bytes().index()];
+        backend.read(0, id, Bytes::ZERO, &mut bytes).expect("the arena gives it");
+        let values = match tensor.dtype {
+            DType::Bf16 => {
+                bytemuck::cast_slice::<_, bf16>(&bytes).iter().map(|x| x.to_f32()).collect()
+            }
+            DType::F16 => {
+                bytemuck::cast_slice::<_, f16>(&bytes).iter().map(|x| x.to_f32()).collect()
+            }
+            _ => bytemuck::cast_slice::<_, f32>(&bytes).to_vec(),
+        };
+        results.push((tensor.name.clone(), tensor.dtype, values));
+    }
+    results
+}
+
+/// The op at a small shape against the reference: a rate of wrong numbers is no rate. Relative
+/// to the largest number of its tensor, f32 sums of some hundred terms and a rounding to the
+/// stored type.
+fn check(case: &Case, target: CpuTarget) {
+    let arguments = arguments(&case.program);
+    let mut cpu = Cpu::new(plan(&case.program, &target), target, Watch::Off).expect("a backend");
+    let device = Device(Limits::HOST);
+    let mut reference =
+        Reference::new(plan(&case.program, &device), Limits::HOST, Watch::Off).expect("a backend");
+    let mut both = [&mut cpu as &mut dyn Backend, &mut reference].map(|backend| {
+        fill(backend, CHECKED.vocab);
+        backend.run(0, &arguments).expect("the op runs");
+        results(backend)
+    });
+    let [found, expected] = &mut both;
+    for ((name, dtype, found), (_, _, expected)) in found.iter().zip(expected) {
+        let most = expected.iter().fold(0.0, |most: f32, x| most.max(x.abs()));
+        let rounding = match dtype {
+            DType::Bf16 => 1.0 / 128.0,
+            DType::F16 => 1.0 / 1024.0,
+            _ => 0.0,
+        };
+        let allowed = most * (2e-5 + rounding);
+        for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
+            assert!(
+                (found - *expected).abs() <= allowed,
+                "{}: `{name}` at {i}: {found}, the reference says {expected}",
+                case.name
+            );
+        }
+    }
+}
+
+fn time(case: &Case, target: CpuTarget, peak_flops: f64, peak_bytes: f64) {
+    let program = &case.program;
+    let op = &program.ops()[0];
+    let arguments = arguments(program);
+    let vocab = program.find("wte").map_or(u64::from(u16::MAX), |wte| program.get(wte).shape[0]);
+    let vocab = program
+        .find("wte")
+        .or(program.find("d_wte"))
+        .map_or(vocab, |wte| program.get(wte).shape[0]);
+    let mut cpu = Cpu::new(plan(program, &target), target, Watch::Off).expect("a backend");
+    fill(&mut cpu, vocab);
+    cpu.run(0, &arguments).expect("the op runs");
+    let mut best = f64::INFINITY;
+    let begin = Instant::now();
+    let mut runs = 0;
+    while runs < 3 || (begin.elapsed().as_secs_f64() < 0.5 && runs < 200) {
+        let start = Instant::now();
+        cpu.run(0, &arguments).expect("the op runs");
+        best = best.min(start.elapsed().as_secs_f64());
+        runs += 1;
+    }
+    let flops = op.flops(program) as f64;
+    let rate = if flops > 0.0 {
+        let rate = flops / best / 1e9;
+        format!("{rate:7.1} GFLOP/s {:4.0} %", 100.0 * rate / peak_flops)
+    } else {
+        let bytes = |o: Operand| {
+            let times = if o.access == Access::Updates { 2 } else { 1 };
+            let tensor = program.get(o.tensor);
+            // Of a table only the rows of the tokens are touched.
+            let touched = if matches!(op, Op::Embed { .. } | Op::EmbedBackward { .. })
+                && tensor.shape.len() == 2
+                && tensor.dtype == DType::F32
+            {
+                program.get(op.operands()[0].tensor).count() * tensor.columns() * 4
+            } else {
+                tensor.bytes().get()
+            };
+            (times * touched) as f64
+        };
+        let rate = op.operands().into_iter().map(bytes).sum::<f64>() / best / 1e9;
+        format!("{rate:7.1} GB/s    {:4.0} %", 100.0 * rate / peak_bytes)
+    };
+    println!("  {:28} {:9.3} ms {rate}", case.name, best * 1e3);
+}
+
+/// Fused multiply-adds on registers, on all threads at once.
+fn peak_flops(isa: Isa, pool: &mut Pool) -> f64 {
+    const ROUNDS: usize = 4_000_000;
+    struct Multiply;
+    impl Kernel for Multiply {
+        type Output = usize;
+        #[inline(always)]
+        fn run<S: Simd>(self, simd: S) -> usize {
+            let (x, y) = (black_box(simd.splat(0.5)), black_box(simd.splat(0.25)));
+            let mut sums = [simd.splat(1.0); 12];
+            for _ in 0..ROUNDS {
+                for sum in &mut sums {
+                    *sum = simd.fma(*sum, x, y);
+                }
+            }
+            black_box(sums);
+            2 * sums.len() * S::LANES * ROUNDS
+        }
+    }
+    let threads = pool.threads();
+    let mut best: f64 = 0.0;
+    for _ in 0..5 {
+        let mut flops = vec![0; threads];
+        let start = Instant::now();
+        pool.for_each(Blocks::new(&mut flops, 1), |_, flops| flops[0] = isa.run(Multiply));
+        best = best.max(flops.iter().sum::<usize>() as f64 / start.elapsed().as_secs_f64());
+    }
+    best / 1e9
+}
+
+/// A copy of memory larger than every cache, on all threads at once: read and written bytes.
+fn peak_bytes(pool: &mut Pool) -> f64 {
+    let from = vec![1.0_f32; 1 << 25];
+    let mut to = vec![0.0_f32; 1 << 25];
+    let block = 1 << 15;
+    let mut best: f64 = 0.0;
+    for _ in 0..5 {
+        let start = Instant::now();
+        pool.for_each(Blocks::new(&mut to, block), |task, to| {
+            to.copy_from_slice(&from[task.index * block..][..to.len()]);
+        });
+        best = best.max(2.0 * 4.0 * from.len() as f64 / start.elapsed().as_secs_f64());
+    }
+    black_box(&to);
+    best / 1e9
+}

@@ -1,0 +1,322 @@
+//! The backward: every tile of probabilities is made again from `lse`.
+//!
+//! ```text
+//! p   = exp(s - lse)              delta = Σ d_out * out         for each query
+//! d_v = drop(p)ᵀ · d_out          d_p   = drop(d_out · vᵀ)
+//! d_s = p * (d_p - delta)
+//! d_q = d_s · k / √D              d_k   = d_sᵀ · q / √D
+//! ```
+//!
+//! One task is one head: blocks of queries from first to last, for each the tiles of keys before
+//! it. `d_k` and `d_v` of the whole head collect in scratch, in that order.
+
+use super::{
+    Shape,
+    heads::{Columns, HeadRows, Place, Split},
+    product::{A, Product, Sum},
+    tile::{Causal, HeadMask, HeadOf, KEYS, QUERIES, from_lanes, padded, to_lanes},
+};
+use crate::{
+    arena::Stored,
+    cpu::{
+        Machine,
+        exp::exp,
+        isa::{Kernel, Simd},
+        parts::PerWorker,
+        rows,
+    },
+    element::Element,
+    random::Mask,
+};
+
+/// Floats of scratch: for each worker its tiles, and `d_k` and `d_v` of one head.
+pub(in crate::cpu) fn scratch(seq: usize, size: usize, threads: usize) -> usize {
+    Tiles::floats(seq, size) * threads
+}
+
+/// Operands of [`backward`].
+pub(in crate::cpu) struct Backward<'a, E, M> {
+    pub(in crate::cpu) shape: Shape,
+    pub(in crate::cpu) qkv: &'a [E],
+    pub(in crate::cpu) out: &'a [E],
+    pub(in crate::cpu) lse: &'a [f32],
+    pub(in crate::cpu) d_out: &'a [E],
+    pub(in crate::cpu) d_qkv: &'a mut [E],
+    /// The mask of each sequence's probabilities.
+    pub(in crate::cpu) mask: M,
+    pub(in crate::cpu) scratch: &'a mut [f32],
+}
+
+/// `d_qkv` of every head.
+pub(in crate::cpu) fn backward<E: Element + Stored>(
+    machine: &mut Machine,
+    args: Backward<'_, E, impl Fn(usize) -> Option<Mask> + Sync>,
+) {
+    let Backward { shape, qkv, out, lse, d_out, d_qkv, mask, scratch } = args;
+    assert_eq!((qkv.len(), qkv.len()), (d_qkv.len(), 3 * out.len()));
+    assert_eq!(out.len(), d_out.len());
+    assert_eq!(lse.len(), shape.batch * shape.heads * shape.seq);
+    assert_eq!(shape.used, shape.seq, "a backward has all its rows");
+    let split = Split { shape, block: shape.seq };
+    let parts = (
+        Columns::<E, 3>::new(d_qkv, split),
+        PerWorker::new(scratch, Tiles::floats(shape.seq, shape.size)),
+    );
+    let isa = machine.isa;
+    machine.pool.for_each(parts, |task, (d_qkv, space)| {
+        let place = split.place(task.index);
+        let mask = mask(place.sequence).map(|mask| HeadMask::new(mask, place.head, shape.seq));
+        let head = place.sequence * shape.heads + place.head;
+        let lse = &lse[head * shape.seq..][..shape.seq];
+        isa.run(Head { shape, place, qkv, out, lse, d_out, d_qkv, mask, space });
+    });
+}
+
+/// The scratch of one worker.
+struct Tiles<'a> {
+    queries: &'a mut [f32],       // (Q, D), scaled
+    query_lanes: &'a mut [f32],   // (D, Q), scaled
+    d_out: &'a mut [f32],         // (Q, D)
+    d_out_lanes: &'a mut [f32],   // (D, Q)
+    d_query_lanes: &'a mut [f32], // (D, Q)
+    keys: &'a mut [f32],          // (K, D)
+    values: &'a mut [f32],        // (K, D)
+    scores: &'a mut [f32],        // (K, Q): scores, then what `d_out` is weighted with
+    d_scores: &'a mut [f32],      // (K, Q): d_p, then d_s
+    lse: &'a mut [f32],
+    delta: &'a mut [f32],
+    factors: &'a mut [f32],
+    d_keys: &'a mut [f32],   // (T, D)
+    d_values: &'a mut [f32], // (T, D)
+}
+
+impl<'a> Tiles<'a> {
+    fn floats(seq: usize, size: usize) -> usize {
+        (5 * QUERIES + 2 * KEYS + 2 * seq.next_multiple_of(KEYS)) * padded(size)
+            + 2 * QUERIES * KEYS
+            + 3 * QUERIES
+    }
+
+    #[inline(always)]
+    fn new(mut space: &'a mut [f32], seq: usize, size: usize) -> Self {
+        let mut take = |len: usize| {
+            let (taken, rest) = std::mem::take(&mut space).split_at_mut(len);
+            space = rest;
+            taken
+        };
+        let whole = seq.next_multiple_of(KEYS) * padded(size);
+        Self {
+            queries: take(QUERIES * padded(size)),
+            query_lanes: take(QUERIES * padded(size)),
+            d_out: take(QUERIES * padded(size)),
+            d_out_lanes: take(QUERIES * padded(size)),
+            d_query_lanes: take(QUERIES * padded(size)),
+            keys: take(KEYS * padded(size)),
+            values: take(KEYS * padded(size)),
+            scores: take(KEYS * QUERIES),
+            d_scores: take(KEYS * QUERIES),
+            lse: take(QUERIES),
+            delta: take(QUERIES),
+            factors: take(QUERIES),
+            d_keys: take(whole),
+            d_values: take(whole),
+        }
+    }
+}
+
+struct Head<'a, E> {
+    shape: Shape,
+    place: Place,
+    qkv: &'a [E],
+    out: &'a [E],
+    lse: &'a [f32],
+    d_out: &'a [E],
+    d_qkv: [HeadRows<'a, E>; 3],
+    mask: Option<HeadMask>,
+    space: &'a mut [f32],
+}
+
+impl<E: Element> Kernel for Head<'_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Shape { seq, size, .. } = self.shape;
+        let at = (self.place.sequence, self.place.head);
+        let [queries, keys, values] =
+            std::array::from_fn(|part| HeadOf::new(self.qkv, self.shape, at, (part, 3)));
+        let out = HeadOf::new(self.out, self.shape, at, (0, 1));
+        let d_out = HeadOf::new(self.d_out, self.shape, at, (0, 1));
+        let [mut d_queries, mut d_keys, mut d_values] = self.d_qkv;
+        let scale = self.shape.scale();
+        let mut tiles = Tiles::new(self.space, seq, size);
+        tiles.d_keys.fill(0.0);
+        tiles.d_values.fill(0.0);
+
+        for start in (0..seq).step_by(QUERIES) {
+            let block = start..seq.min(start + QUERIES);
+            // Queries past the end are zero, and so is all that comes of them.
+            tiles.start(block.len(), size);
+            out.load(simd, block.clone(), None, tiles.queries);
+            d_out.load(simd, block.clone(), None, tiles.d_out);
+            tiles.deltas(simd);
+            queries.load(simd, block.clone(), Some(scale), tiles.queries);
+            to_lanes(simd, tiles.queries, tiles.query_lanes);
+            to_lanes(simd, tiles.d_out, tiles.d_out_lanes);
+            tiles.lse[..block.len()].copy_from_slice(&self.lse[block.clone()]);
+
+            for first in (0..block.end).step_by(KEYS) {
+                let rows = first..block.end.min(first + KEYS);
+                let causal = Causal { keys: rows.len(), is_diagonal: first == start };
+                keys.load(simd, rows.clone(), None, tiles.keys);
+                values.load(simd, rows, None, tiles.values);
+                tiles.score(simd, causal, size);
+                tiles.differentiate(simd, causal, self.mask.as_ref(), (start, first));
+                tiles.add(simd, causal, first, size);
+            }
+
+            from_lanes(simd, tiles.d_query_lanes, tiles.queries);
+            for (row, tile) in block.zip(tiles.queries.chunks_exact_mut(padded(size))) {
+                let tile = &mut tile[..size];
+                for x in tile.iter_mut() {
+                    *x *= scale;
+                }
+                E::narrow_with(simd, tile, d_queries.row(row));
+            }
+        }
+        let sums = tiles.d_keys.chunks_exact(padded(size));
+        for (row, (d_key, d_value)) in
+            (0..seq).zip(sums.zip(tiles.d_values.chunks_exact(padded(size))))
+        {
+            E::narrow_with(simd, &d_key[..size], d_keys.row(row));
+            E::narrow_with(simd, &d_value[..size], d_values.row(row));
+        }
+    }
+}
+
+impl Tiles<'_> {
+    /// Before a block of `queries`.
+    #[inline(always)]
+    fn start(&mut self, queries: usize, size: usize) {
+        self.d_query_lanes.fill(0.0);
+        self.queries[queries * padded(size)..].fill(0.0);
+        self.d_out[queries * padded(size)..].fill(0.0);
+        self.lse[queries..].fill(0.0);
+    }
+
+    /// `delta` of every query; the tile of queries holds `out`.
+    #[inline(always)]
+    fn deltas<S: Simd>(&mut self, simd: S) {
+        let stride = self.queries.len() / QUERIES;
+        let rows = self.queries.chunks_exact(stride).zip(self.d_out.chunks_exact(stride));
+        for (delta, (out, d_out)) in self.delta.iter_mut().zip(rows) {
+            *delta = rows::dot(simd, out, d_out);
+        }
+    }
+
+    /// `scores = keys · queries` and `d_scores = values · d_out`
+    #[inline(always)]
+    fn score<S: Simd>(&mut self, simd: S, causal: Causal, size: usize) {
+        let panel = Causal::panel(simd);
+        for query in (0..QUERIES).step_by(panel) {
+            simd.run(Product {
+                a: A { data: self.keys, row: padded(size), depth: 1 },
+                b: &self.query_lanes[query..],
+                b_stride: QUERIES,
+                c: &mut self.scores[query..],
+                c_stride: QUERIES,
+                rows: causal.keys_of_panel(simd, query),
+                columns: panel,
+                depth: size,
+                sum: Sum::New,
+            });
+            simd.run(Product {
+                a: A { data: self.values, row: padded(size), depth: 1 },
+                b: &self.d_out_lanes[query..],
+                b_stride: QUERIES,
+                c: &mut self.d_scores[query..],
+                c_stride: QUERIES,
+                rows: causal.keys_of_panel(simd, query),
+                columns: panel,
+                depth: size,
+                sum: Sum::New,
+            });
+        }
+    }
+
+    /// From scores and `d_p` to the dropped probabilities and `d_s`.
+    #[inline(always)]
+    fn differentiate<S: Simd>(
+        &mut self,
+        simd: S,
+        causal: Causal,
+        mask: Option<&HeadMask>,
+        (query, key): (usize, usize),
+    ) {
+        for j in 0..causal.keys {
+            let first = causal.first_query(simd, j);
+            let row = j * QUERIES..(j + 1) * QUERIES;
+            let (scores, d_scores) = (&mut self.scores[row.clone()], &mut self.d_scores[row]);
+            let range = first..QUERIES;
+            for (score, lse) in scores[range.clone()].iter_mut().zip(&self.lse[range.clone()]) {
+                *score = exp(simd, *score - lse);
+            }
+            if causal.is_diagonal {
+                scores[..j].fill(0.0);
+                d_scores[..first].fill(0.0);
+            }
+            let (scores, d_scores) = (&mut scores[range.clone()], &mut d_scores[range.clone()]);
+            let delta = &self.delta[range.clone()];
+            if let Some(mask) = mask {
+                let factors = &mut self.factors[range];
+                mask.factors(query + first, key + j, factors);
+                let rest = delta.iter().zip(&*factors);
+                for ((d_score, score), (delta, factor)) in d_scores.iter_mut().zip(scores).zip(rest)
+                {
+                    *d_score = *score * (*d_score * factor - delta);
+                    *score *= factor;
+                }
+            } else {
+                for ((d_score, score), delta) in d_scores.iter_mut().zip(&*scores).zip(delta) {
+                    *d_score = score * (*d_score - delta);
+                }
+            }
+        }
+    }
+
+    /// The tile's share of `d_q`, `d_k` and `d_v`.
+    #[inline(always)]
+    fn add<S: Simd>(&mut self, simd: S, causal: Causal, first: usize, size: usize) {
+        let stride = padded(size);
+        let panel = Causal::panel(simd);
+        for query in (0..QUERIES).step_by(panel) {
+            simd.run(Product {
+                a: A { data: self.keys, row: 1, depth: stride },
+                b: &self.d_scores[query..],
+                b_stride: QUERIES,
+                c: &mut self.d_query_lanes[query..],
+                c_stride: QUERIES,
+                rows: size,
+                columns: panel,
+                depth: causal.keys_of_panel(simd, query),
+                sum: Sum::Continued,
+            });
+        }
+        for (weights, rows, sums) in [
+            (&*self.scores, &*self.d_out, &mut *self.d_values),
+            (&*self.d_scores, &*self.queries, &mut *self.d_keys),
+        ] {
+            simd.run(Product {
+                a: A { data: weights, row: QUERIES, depth: 1 },
+                b: rows,
+                b_stride: stride,
+                c: &mut sums[first * stride..],
+                c_stride: stride,
+                rows: causal.keys,
+                columns: stride,
+                depth: QUERIES,
+                sum: Sum::Continued,
+            });
+        }
+    }
+}

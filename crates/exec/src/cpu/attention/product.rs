@@ -1,0 +1,188 @@
+//! Products of tiles that lie in cache: `c (+)= a · b` in registers, lanes along `b`'s columns.
+//!
+//! The tiles of attention are too small for a packed matmul and are already where they are
+//! needed. `a` is read one number at a time at any two strides, so neither of its two layouts
+//! has to be transposed.
+
+use std::slice;
+
+use crate::cpu::isa::{Kernel, Simd};
+
+/// `c[m][n] (+)= Σ a[m][k] b[k][n]`
+pub(super) struct Product<'a> {
+    pub(super) a: A<'a>,
+    /// Row `k` begins at `k * b_stride`.
+    pub(super) b: &'a [f32],
+    pub(super) b_stride: usize,
+    /// Row `m` begins at `m * c_stride`.
+    pub(super) c: &'a mut [f32],
+    pub(super) c_stride: usize,
+    pub(super) rows: usize,
+    /// A multiple of the lanes.
+    pub(super) columns: usize,
+    pub(super) depth: usize,
+    pub(super) sum: Sum,
+}
+
+/// The left factor: number (m, k) at `m * row + k * depth`.
+#[derive(Clone, Copy)]
+pub(super) struct A<'a> {
+    pub(super) data: &'a [f32],
+    pub(super) row: usize,
+    pub(super) depth: usize,
+}
+
+/// What the sum begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sum {
+    /// Zero.
+    New,
+    /// What `c` holds.
+    Continued,
+}
+
+impl Kernel for Product<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(mut self, simd: S) {
+        let Self { rows, columns, depth, .. } = self;
+        if rows == 0 || columns == 0 {
+            return;
+        }
+        // `Micro` relies on these.
+        assert!(columns.is_multiple_of(S::LANES));
+        assert!((rows - 1) * self.c_stride + columns <= self.c.len());
+        if depth > 0 {
+            assert!((depth - 1) * self.b_stride + columns <= self.b.len());
+            assert!((rows - 1) * self.a.row + (depth - 1) * self.a.depth < self.a.data.len());
+        }
+        let mut column = 0;
+        while S::TILE_VECTORS >= 2 && column + 2 * S::LANES <= columns {
+            self.panel::<S, 2>(simd, column);
+            column += 2 * S::LANES;
+        }
+        while column < columns {
+            self.panel::<S, 1>(simd, column);
+            column += S::LANES;
+        }
+    }
+}
+
+impl Product<'_> {
+    #[inline(always)]
+    fn panel<S: Simd, const V: usize>(&mut self, simd: S, column: usize) {
+        let mut row = 0;
+        while S::TILE_ROWS >= 12 && row + 12 <= self.rows {
+            self.tile::<S, 12, V>(simd, row, column);
+            row += 12;
+        }
+        while S::TILE_ROWS >= 6 && row + 6 <= self.rows {
+            self.tile::<S, 6, V>(simd, row, column);
+            row += 6;
+        }
+        while row + 4 <= self.rows {
+            self.tile::<S, 4, V>(simd, row, column);
+            row += 4;
+        }
+        while row < self.rows {
+            self.tile::<S, 1, V>(simd, row, column);
+            row += 1;
+        }
+    }
+
+    /// Rows `row..row + R` by columns `column..column + V * LANES`, inside the product.
+    #[inline(always)]
+    fn tile<S: Simd, const R: usize, const V: usize>(
+        &mut self,
+        simd: S,
+        row: usize,
+        column: usize,
+    ) {
+        let mut sums = [[simd.splat(0.0); V]; R];
+        for k in 0..self.depth {
+            // SAFETY: `k < depth` and the tile lies inside `rows` by `columns`, for which
+            // `run` asserted that both factors are long enough.
+            let (b, a) = unsafe {
+                let b = self.b.as_ptr().add(k * self.b_stride + column);
+                let b = slice::from_raw_parts(b, V * S::LANES);
+                (b, self.a.data.as_ptr().add(row * self.a.row + k * self.a.depth))
+            };
+            let b: [S::Lanes; V] = std::array::from_fn(|v| simd.load(&b[v * S::LANES..]));
+            for (r, sums) in sums.iter_mut().enumerate() {
+                // SAFETY: as above; `row + r` is below `rows`.
+                let a = simd.splat(unsafe { *a.add(r * self.a.row) });
+                for (sum, b) in sums.iter_mut().zip(b) {
+                    *sum = simd.fma(a, b, *sum);
+                }
+            }
+        }
+        for (r, sums) in sums.into_iter().enumerate() {
+            let c = &mut self.c[(row + r) * self.c_stride + column..][..V * S::LANES];
+            for (c, sum) in c.chunks_exact_mut(S::LANES).zip(sums) {
+                let sum = match self.sum {
+                    Sum::New => sum,
+                    Sum::Continued => simd.add(simd.load(c), sum),
+                };
+                simd.store(sum, c);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::isa::{Isa, Portable};
+
+    struct EveryShape;
+
+    impl Kernel for EveryShape {
+        type Output = ();
+        #[inline(always)]
+        #[expect(clippy::float_cmp, reason = "sums of small whole numbers are exact")]
+        fn run<S: Simd>(self, simd: S) {
+            let data: Vec<f32> = (0..4000).map(|i| (i * 7 % 13) as f32 - 6.0).collect();
+            for rows in (0..20).chain([30]) {
+                for (columns, depth) in [(1, 3), (2, 0), (3, 1), (5, 9)] {
+                    let columns = columns * S::LANES;
+                    for (row, deep) in [(depth + 2, 1), (1, rows + 3)] {
+                        for sum in [Sum::New, Sum::Continued] {
+                            let mut c = vec![5.0; rows * (columns + 1)];
+                            simd.run(Product {
+                                a: A { data: &data, row, depth: deep },
+                                b: &data[17..],
+                                b_stride: columns + 3,
+                                c: &mut c,
+                                c_stride: columns + 1,
+                                rows,
+                                columns,
+                                depth,
+                                sum,
+                            });
+                            for (i, c) in c.iter().enumerate() {
+                                let (m, n) = (i / (columns + 1), i % (columns + 1));
+                                let products = (0..depth).map(|k| {
+                                    data[m * row + k * deep] * data[17 + k * (columns + 3) + n]
+                                });
+                                let new = products.sum::<f32>();
+                                let expected = match sum {
+                                    _ if n == columns => 5.0, // between the rows
+                                    Sum::New => new,
+                                    Sum::Continued => 5.0 + new,
+                                };
+                                assert_eq!(*c, expected, "({m}, {n}) of {rows} by {columns}");
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_product_of_any_shape_is_the_sum_of_products() {
+        Isa::all().for_each(|isa| isa.run(EveryShape));
+        Portable::<16>.run(EveryShape);
+    }
+}

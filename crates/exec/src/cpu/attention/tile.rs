@@ -1,0 +1,160 @@
+//! Tiles of queries, keys and values as f32 in scratch.
+
+use std::ops::Range;
+
+use crate::{
+    cpu::{
+        attention::Shape,
+        isa::{LANES_MAX, Simd, Strided},
+    },
+    element::Element,
+    random::Mask,
+};
+
+/// Queries of a tile, the lanes of its scores; a multiple of the widest product panel.
+pub(super) const QUERIES: usize = 64;
+/// Keys of a tile.
+pub(super) const KEYS: usize = 64;
+
+/// Channels of a head in a tile: rounded up to whole vectors, the rest zero.
+pub(super) const fn padded(size: usize) -> usize {
+    size.next_multiple_of(LANES_MAX)
+}
+
+/// The columns of one head in rows of one sequence, to be read.
+#[derive(Clone, Copy)]
+pub(super) struct HeadOf<'a, E> {
+    /// The sequence, from its first row.
+    pub(super) rows: &'a [E],
+    /// From one row to the next.
+    pub(super) stride: usize,
+    /// The head's first column.
+    pub(super) column: usize,
+    /// Its columns.
+    pub(super) size: usize,
+}
+
+impl<'a, E: Element> HeadOf<'a, E> {
+    /// Part `part` (0, 1, 2 for q, k, v) of the rows of one sequence, for one head.
+    pub(super) fn new(
+        data: &'a [E],
+        shape: Shape,
+        (sequence, head): (usize, usize),
+        (part, parts): (usize, usize),
+    ) -> Self {
+        let stride = parts * shape.channels();
+        let rows = &data[sequence * shape.seq * stride..][..shape.seq * stride];
+        let column = part * shape.channels() + head * shape.size;
+        Self { rows, stride, column, size: shape.size }
+    }
+
+    #[inline(always)]
+    pub(super) fn row(&self, row: usize) -> &'a [E] {
+        &self.rows[row * self.stride + self.column..][..self.size]
+    }
+
+    /// Rows `rows`, times `scale`, into `tile` of rows of `padded(size)`.
+    #[inline(always)]
+    pub(super) fn load<S: Simd>(
+        &self,
+        simd: S,
+        rows: Range<usize>,
+        scale: Option<f32>,
+        tile: &mut [f32],
+    ) {
+        let stride = padded(self.size);
+        for (tile, row) in tile.chunks_exact_mut(stride).zip(rows) {
+            let (tile, rest) = tile.split_at_mut(self.size);
+            E::widen_with(simd, self.row(row), tile);
+            if let Some(scale) = scale {
+                for x in tile.iter_mut() {
+                    *x *= scale;
+                }
+            }
+            rest.fill(0.0);
+        }
+    }
+}
+
+/// (queries, padded channels) to (padded channels, queries).
+#[inline(always)]
+pub(super) fn to_lanes<S: Simd>(simd: S, tile: &[f32], lanes: &mut [f32]) {
+    let stride = tile.len() / QUERIES;
+    for query in (0..QUERIES).step_by(8) {
+        for channel in (0..stride).step_by(8) {
+            let from = Strided { data: &tile[query * stride + channel..], stride };
+            let to = &mut lanes[channel * QUERIES + query..];
+            simd.transpose8(8, from, Strided { data: to, stride: QUERIES });
+        }
+    }
+}
+
+/// (padded channels, queries) to (queries, padded channels).
+#[inline(always)]
+pub(super) fn from_lanes<S: Simd>(simd: S, lanes: &[f32], tile: &mut [f32]) {
+    let stride = tile.len() / QUERIES;
+    for query in (0..QUERIES).step_by(8) {
+        for channel in (0..stride).step_by(8) {
+            let from = Strided { data: &lanes[channel * QUERIES + query..], stride: QUERIES };
+            let to = &mut tile[query * stride + channel..];
+            simd.transpose8(8, from, Strided { data: to, stride });
+        }
+    }
+}
+
+/// Which keys of a tile a panel of queries sees.
+#[derive(Clone, Copy)]
+pub(super) struct Causal {
+    /// Keys in the tile.
+    pub(super) keys: usize,
+    /// Whether the tile's first key is its first query: then key `j` is seen from query `j` on.
+    pub(super) is_diagonal: bool,
+}
+
+impl Causal {
+    /// Queries that a product takes at a time.
+    #[inline(always)]
+    pub(super) fn panel<S: Simd>(_: S) -> usize {
+        S::LANES * S::TILE_VECTORS
+    }
+
+    /// Keys that any query of the panel beginning at `query` sees.
+    #[inline(always)]
+    pub(super) fn keys_of_panel<S: Simd>(self, simd: S, query: usize) -> usize {
+        if self.is_diagonal { self.keys.min(query + Self::panel(simd)) } else { self.keys }
+    }
+
+    /// The first query of the first panel that sees `key`.
+    #[inline(always)]
+    pub(super) fn first_query<S: Simd>(self, simd: S, key: usize) -> usize {
+        if self.is_diagonal { key / Self::panel(simd) * Self::panel(simd) } else { 0 }
+    }
+}
+
+/// The mask of one head's probabilities.
+#[derive(Clone, Copy)]
+pub(super) struct HeadMask {
+    mask: Mask,
+    /// Number of the head's first element.
+    first: u32,
+    /// Elements of a row of scores.
+    row: u32,
+}
+
+impl HeadMask {
+    /// Elements are counted `(head · T + i) · T + j`; the count may wrap.
+    pub(super) fn new(mask: Mask, head: usize, seq: usize) -> Self {
+        let row = seq as u32;
+        Self { mask, first: (head as u32).wrapping_mul(row).wrapping_mul(row), row }
+    }
+
+    /// Writes the factors of `key` for the queries from `query` on.
+    #[inline(always)]
+    pub(super) fn factors(&self, query: usize, key: usize, factors: &mut [f32]) {
+        let first = (query as u32).wrapping_mul(self.row).wrapping_add(self.first);
+        let first = first.wrapping_add(key as u32);
+        for (i, factor) in factors.iter_mut().enumerate() {
+            *factor = self.mask.factor(first.wrapping_add((i as u32).wrapping_mul(self.row)));
+        }
+    }
+}

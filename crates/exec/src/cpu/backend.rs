@@ -1,0 +1,67 @@
+//! The CPU as a backend.
+
+use fitgpt_plan::{
+    memory::VerifiedPlan,
+    units::{Bytes, TensorId},
+};
+
+use super::{
+    CpuTarget, Machine,
+    dispatch::{self, Call},
+    pool::Pool,
+};
+use crate::{Arguments, Backend, BackendError, Watch, backend::Host};
+
+/// Runs programs on this machine's cores.
+#[derive(Debug)]
+pub struct Cpu {
+    host: Host,
+    machine: Machine,
+}
+
+impl Cpu {
+    /// A backend for the programs of `plan`, which was placed for this `target`.
+    pub fn new(plan: VerifiedPlan, target: CpuTarget, watch: Watch) -> Result<Self, BackendError> {
+        let CpuTarget { threads, isa, limits } = target;
+        let pool = Pool::new(threads)
+            .map_err(|error| BackendError::Threads { asked: threads, kind: error.kind() })?;
+        Ok(Self { host: Host::new(plan, limits, watch)?, machine: Machine { pool, isa } })
+    }
+}
+
+impl Backend for Cpu {
+    fn plan(&self) -> &VerifiedPlan {
+        &self.host.plan
+    }
+
+    fn run(&mut self, program: usize, arguments: &Arguments) -> Result<(), BackendError> {
+        let Self { host, machine } = self;
+        host.run(program, |program, op, operands| {
+            let mut call = Call { machine: &mut *machine, program, arguments, operands };
+            dispatch::run(&mut call, op);
+        });
+        Ok(())
+    }
+
+    fn write(
+        &mut self,
+        program: usize,
+        tensor: TensorId,
+        start: Bytes,
+        values: &[u8],
+    ) -> Result<(), BackendError> {
+        self.host.write(program, tensor, start, values);
+        Ok(())
+    }
+
+    fn read(
+        &mut self,
+        program: usize,
+        tensor: TensorId,
+        start: Bytes,
+        values: &mut [u8],
+    ) -> Result<(), BackendError> {
+        self.host.read(program, tensor, start, values);
+        Ok(())
+    }
+}

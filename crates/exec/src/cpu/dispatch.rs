@@ -1,0 +1,502 @@
+//! From an op to its kernel: operands by name, types by the tensors.
+
+use fitgpt_plan::{
+    config,
+    program::{Dropout, Op, Program},
+    units::{DType, TensorId},
+};
+use half::{bf16, f16};
+
+use super::{
+    Machine, attention, cross_entropy,
+    dropout::{self, Masks},
+    embed,
+    gelu::Gelu,
+    layer_norm::{self, Scale, To},
+    linear, update,
+};
+use crate::{
+    Arguments,
+    arena::{Operands, Stored},
+    element::Element,
+    random::Mask,
+};
+
+/// One op while it runs.
+pub(super) struct Call<'c, 'a> {
+    pub(super) machine: &'c mut Machine,
+    pub(super) program: &'c Program,
+    pub(super) arguments: &'c Arguments,
+    pub(super) operands: &'c mut Operands<'a>,
+}
+
+/// Runs `op`, whose activations are stored in one type.
+pub(super) fn run(call: &mut Call<'_, '_>, op: &Op) {
+    match call.storage(op) {
+        DType::Bf16 => call.run::<bf16>(op),
+        DType::F16 => call.run::<f16>(op),
+        _ => call.run::<f32>(op),
+    }
+}
+
+impl<'c, 'a> Call<'c, 'a> {
+    /// The type of an op's activations.
+    fn storage(&self, op: &Op) -> DType {
+        let tensor = match *op {
+            Op::Embed { out, .. } => out,
+            Op::LayerNorm { x, .. }
+            | Op::LayerNormAgain { x, .. }
+            | Op::Linear { x, .. }
+            | Op::LinearGelu { x, .. }
+            | Op::LinearResidual { x, .. }
+            | Op::Gelu { x, .. }
+            | Op::CrossEntropy { x, .. }
+            | Op::CrossEntropyBackward { x, .. }
+            | Op::LayerNormBackward { x, .. }
+            | Op::LayerNormBackwardAdd { x, .. }
+            | Op::Dropout { x, .. }
+            | Op::LastRow { x, .. } => x,
+            Op::Attention { qkv, .. }
+            | Op::AttentionBackward { qkv, .. }
+            | Op::StoreCache { qkv, .. }
+            | Op::CachedAttention { qkv, .. } => qkv,
+            Op::LinearBackwardInput { d_out, .. }
+            | Op::LinearBackwardGelu { d_out, .. }
+            | Op::LinearBackwardWeight { d_out, .. } => d_out,
+            Op::EmbedBackward { d_x, .. } => d_x,
+            Op::GradientNorm { .. } | Op::AdamW { .. } => return DType::F32,
+            Op::Named { name, .. } => {
+                panic!("`{name}` is an op of another engine: it is planned, never run")
+            }
+        };
+        self.program.get(tensor).dtype
+    }
+
+    fn run<E: Element + Stored>(&mut self, op: &Op) {
+        match op {
+            Op::Embed { .. } | Op::EmbedBackward { .. } => self.embed::<E>(op),
+            Op::LayerNorm { .. }
+            | Op::LayerNormAgain { .. }
+            | Op::LayerNormBackward { .. }
+            | Op::LayerNormBackwardAdd { .. } => self.layer_norm::<E>(op),
+            Op::Linear { .. } | Op::LinearGelu { .. } | Op::LinearResidual { .. } => {
+                self.linear::<E>(op);
+            }
+            Op::LinearBackwardInput { .. }
+            | Op::LinearBackwardGelu { .. }
+            | Op::LinearBackwardWeight { .. } => self.linear_backward::<E>(op),
+            Op::Attention { .. }
+            | Op::AttentionBackward { .. }
+            | Op::StoreCache { .. }
+            | Op::CachedAttention { .. } => self.attention::<E>(op),
+            Op::CrossEntropy { .. } | Op::CrossEntropyBackward { .. } => self.loss::<E>(op),
+            Op::GradientNorm { .. } | Op::AdamW { .. } => self.update(op),
+            Op::Gelu { x, out, gelu } => {
+                let x = self.operands.read::<E>(*x);
+                dropout::gelu(self.machine, x, self.operands.write(*out), kind(*gelu));
+            }
+            Op::Dropout { x, out, dropout } => {
+                let channels = self.columns(*x);
+                let masks = self.masks(dropout, *x);
+                let x = self.operands.read::<E>(*x);
+                let out = self.operands.write(*out);
+                dropout::dropout(self.machine, dropout::Drop { x, out, channels, masks });
+            }
+            Op::LastRow { x, out } => {
+                let channels = self.columns(*x);
+                let last = self.arguments.length.checked_sub(1);
+                let last = last.expect("a prompt has one token at least") as usize;
+                let row = &self.operands.read::<E>(*x)[last * channels..][..channels];
+                self.operands.write::<E>(*out).copy_from_slice(row);
+            }
+            Op::Named { .. } => unreachable!("refused with its name"),
+        }
+    }
+
+    fn embed<E: Element + Stored>(&mut self, op: &Op) {
+        match *op {
+            Op::Embed { tokens, wte, wpe, out, ref dropout } => {
+                let (channels, positions) = (self.columns(out), self.positions(out));
+                let masks = dropout.as_ref().map(|dropout| self.masks(dropout, out));
+                let used = self.used(out);
+                let args = embed::Forward {
+                    tokens: &self.operands.read(tokens)[..used],
+                    wte: self.operands.read(wte),
+                    wpe: self.operands.read(wpe),
+                    out: &mut self.operands.write::<E>(out)[..used * channels],
+                    channels,
+                    positions,
+                    masks,
+                };
+                embed::forward(self.machine, args);
+            }
+            Op::EmbedBackward { tokens, d_x, d_wte, d_wpe, ref dropout } => {
+                let (channels, positions) = (self.columns(d_x), self.positions(d_x));
+                let masks = dropout.as_ref().map(|dropout| self.masks(dropout, d_x));
+                let args = embed::Backward {
+                    tokens: self.operands.read(tokens),
+                    d_x: self.operands.read::<E>(d_x),
+                    d_wte: self.operands.write(d_wte),
+                    d_wpe: self.operands.write(d_wpe),
+                    channels,
+                    positions,
+                    masks,
+                };
+                embed::backward(self.machine, args);
+            }
+            _ => misplaced(op),
+        }
+    }
+
+    fn layer_norm<E: Element + Stored>(&mut self, op: &Op) {
+        match *op {
+            Op::LayerNorm { x, weight, bias, out, mean, rstd } => {
+                let used = self.used(x);
+                let args = layer_norm::Forward {
+                    x: self.read_rows::<E>(x),
+                    scale: self.scale(weight, bias),
+                    out: self.write_rows(out),
+                    mean: &mut self.operands.write(mean)[..used],
+                    rstd: &mut self.operands.write(rstd)[..used],
+                    scratch: self.scratch(),
+                };
+                layer_norm::forward(self.machine, args);
+            }
+            Op::LayerNormAgain { x, weight, bias, mean, rstd, out } => {
+                let used = self.used(x);
+                let args = layer_norm::Again {
+                    x: self.read_rows::<E>(x),
+                    scale: self.scale(weight, bias),
+                    mean: &self.operands.read(mean)[..used],
+                    rstd: &self.operands.read(rstd)[..used],
+                    out: self.write_rows(out),
+                    scratch: self.scratch(),
+                };
+                layer_norm::again(self.machine, args);
+            }
+            Op::LayerNormBackward { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias }
+            | Op::LayerNormBackwardAdd { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias } => {
+                let adds = matches!(op, Op::LayerNormBackwardAdd { .. });
+                let args = layer_norm::Backward {
+                    x: self.operands.read::<E>(x),
+                    weight: self.operands.read(weight),
+                    mean: self.operands.read(mean),
+                    rstd: self.operands.read(rstd),
+                    d_out: self.operands.read(d_out),
+                    d_x: self.operands.write(d_x),
+                    d_weight: self.operands.write(d_weight),
+                    d_bias: d_bias.map(|d_bias| self.operands.write(d_bias)),
+                    scratch: self.scratch(),
+                    to: if adds { To::Add } else { To::Assign },
+                };
+                layer_norm::backward(self.machine, args);
+            }
+            _ => misplaced(op),
+        }
+    }
+
+    fn linear<E: Element + Stored>(&mut self, op: &Op) {
+        match *op {
+            Op::Linear { x, weight, bias, out } => {
+                let layer = self.layer::<E>(x, weight, bias);
+                if self.program.get(out).dtype == DType::F32 {
+                    let out = self.write_rows::<f32>(out);
+                    linear::forward(self.machine, layer, out);
+                } else {
+                    let out = self.write_rows::<E>(out);
+                    linear::forward(self.machine, layer, out);
+                }
+            }
+            Op::LinearGelu { x, weight, bias, pre, out, gelu } => {
+                let layer = self.layer::<E>(x, weight, bias);
+                let pre = pre.map(|pre| self.write_rows(pre));
+                let out = self.write_rows(out);
+                linear::forward_gelu(self.machine, layer, pre, out, kind(gelu));
+            }
+            Op::LinearResidual { x, weight, bias, residual, out, ref dropout } => {
+                let masks = dropout.as_ref().map(|dropout| self.masks(dropout, out));
+                let layer = self.layer::<E>(x, weight, bias);
+                let (residual, out) = (self.read_rows(residual), self.write_rows(out));
+                linear::forward_residual(self.machine, layer, residual, out, masks);
+            }
+            _ => misplaced(op),
+        }
+    }
+
+    fn linear_backward<E: Element + Stored>(&mut self, op: &Op) {
+        match *op {
+            Op::LinearBackwardInput { d_out, weight, d_x } => {
+                let layer = self.input_gradient::<E>(d_out, weight);
+                linear::backward_input(self.machine, layer, self.operands.write(d_x));
+            }
+            Op::LinearBackwardGelu { d_out, weight, pre, d_pre, gelu } => {
+                let layer = self.input_gradient::<E>(d_out, weight);
+                let (pre, d_pre) = (self.operands.read(pre), self.operands.write(d_pre));
+                linear::backward_gelu(self.machine, layer, pre, d_pre, kind(gelu));
+            }
+            Op::LinearBackwardWeight { d_out, x, d_weight, d_bias } => {
+                let args = linear::ToWeight {
+                    shape: self.linear_shape(d_out, d_weight),
+                    d_out: self.operands.read::<E>(d_out),
+                    x: self.operands.read(x),
+                    d_weight: self.operands.write(d_weight),
+                    d_bias: d_bias.map(|d_bias| self.operands.write(d_bias)),
+                    scratch: self.scratch(),
+                };
+                linear::backward_weight(self.machine, args);
+            }
+            _ => misplaced(op),
+        }
+    }
+
+    fn attention<E: Element + Stored>(&mut self, op: &Op) {
+        match *op {
+            Op::Attention { qkv, out, lse, heads, ref dropout } => {
+                let arguments = self.arguments;
+                let args = attention::Forward {
+                    shape: self.attention_shape(out, heads),
+                    qkv: self.operands.read::<E>(qkv),
+                    out: self.operands.write(out),
+                    lse: self.operands.write(lse),
+                    mask: |sequence| mask(dropout.as_ref(), arguments, sequence),
+                    scratch: self.scratch(),
+                };
+                attention::forward(self.machine, args);
+            }
+            Op::AttentionBackward { qkv, out, lse, d_out, d_qkv, heads, ref dropout } => {
+                let arguments = self.arguments;
+                let args = attention::Backward {
+                    shape: self.attention_shape(out, heads),
+                    qkv: self.operands.read::<E>(qkv),
+                    out: self.operands.read(out),
+                    lse: self.operands.read(lse),
+                    d_out: self.operands.read(d_out),
+                    d_qkv: self.operands.write(d_qkv),
+                    mask: |sequence| mask(dropout.as_ref(), arguments, sequence),
+                    scratch: self.scratch(),
+                };
+                attention::backward(self.machine, args);
+            }
+            Op::StoreCache { qkv, keys, values } => {
+                let channels = self.columns(keys);
+                let capacity = self.program.get(keys).shape[1] as usize * channels;
+                let first = self.arguments.cache_row as usize * capacity;
+                attention::store(attention::Store {
+                    qkv: self.read_rows::<E>(qkv),
+                    keys: &mut self.operands.write(keys)[first..][..capacity],
+                    values: &mut self.operands.write(values)[first..][..capacity],
+                    channels,
+                });
+            }
+            Op::CachedAttention { qkv, keys, values, out, heads } => {
+                let shape = &self.program.get(keys).shape;
+                let args = attention::Cached {
+                    shape: attention::Shape {
+                        batch: shape[0] as usize,
+                        seq: shape[1] as usize,
+                        used: self.arguments.length as usize,
+                        heads: heads as usize,
+                        size: shape[2] as usize / heads as usize,
+                    },
+                    qkv: self.operands.read::<E>(qkv),
+                    keys: self.operands.write(keys),
+                    values: self.operands.write(values),
+                    out: self.operands.write(out),
+                    scratch: self.scratch(),
+                };
+                attention::cached(self.machine, args);
+            }
+            _ => misplaced(op),
+        }
+    }
+
+    fn loss<E: Element + Stored>(&mut self, op: &Op) {
+        match *op {
+            Op::CrossEntropy { x, weight, targets, logits, losses } => {
+                let args = cross_entropy::Forward {
+                    shape: self.loss_shape(x, weight, logits),
+                    x: self.operands.read::<E>(x),
+                    weight: self.operands.read(weight),
+                    targets: self.operands.read(targets),
+                    logits: self.operands.write(logits),
+                    losses: self.operands.write(losses),
+                    scratch: self.scratch(),
+                };
+                cross_entropy::forward(self.machine, args);
+            }
+            Op::CrossEntropyBackward {
+                x,
+                weight,
+                targets,
+                logits,
+                loss,
+                d_x,
+                d_weight,
+                mean_over,
+            } => {
+                let args = cross_entropy::Backward {
+                    shape: self.loss_shape(x, weight, logits),
+                    x: self.operands.read::<E>(x),
+                    weight: self.operands.read(weight),
+                    targets: self.operands.read(targets),
+                    logits: self.operands.write(logits),
+                    loss: &mut self.operands.write(loss)[0],
+                    d_x: self.operands.write(d_x),
+                    d_weight: self.operands.write(d_weight),
+                    scratch: self.scratch(),
+                    mean_over: mean_over as f64,
+                    loss_scale: self.arguments.loss_scale,
+                };
+                cross_entropy::backward(self.machine, args);
+            }
+            _ => misplaced(op),
+        }
+    }
+
+    fn update(&mut self, op: &Op) {
+        match *op {
+            Op::GradientNorm { ref gradients, norm } => {
+                let sums: &mut [f64] = self.operands.scratch();
+                let mut free = &mut *sums;
+                for &gradient in gradients {
+                    let gradient = self.operands.read(gradient);
+                    let blocks;
+                    (blocks, free) = free.split_at_mut(update::norm_blocks(gradient.len()));
+                    update::squares(self.machine, gradient, blocks);
+                }
+                self.operands.write(norm)[0] = update::norm(sums, self.arguments);
+            }
+            Op::AdamW { norm, moments, ref adam } => {
+                let args = update::AdamW {
+                    parameter: self.operands.write(moments.parameter),
+                    gradient: self.operands.write(moments.gradient),
+                    exp_avg: self.operands.write(moments.exp_avg),
+                    exp_avg_sq: self.operands.write(moments.exp_avg_sq),
+                    norm: self.operands.read(norm)[0],
+                    adam,
+                    decays: moments.decays,
+                    arguments: self.arguments,
+                };
+                update::adamw(self.machine, args);
+            }
+            _ => misplaced(op),
+        }
+    }
+
+    fn rows(&self, id: TensorId) -> usize {
+        self.program.get(id).rows() as usize
+    }
+
+    fn columns(&self, id: TensorId) -> usize {
+        self.program.get(id).columns() as usize
+    }
+
+    /// Rows of an activation that are computed.
+    fn used(&self, id: TensorId) -> usize {
+        self.arguments.rows_in_use(self.program, self.rows(id) as u64) as usize
+    }
+
+    fn read_rows<E: Stored>(&self, id: TensorId) -> &'a [E] {
+        &self.operands.read(id)[..self.used(id) * self.columns(id)]
+    }
+
+    fn write_rows<E: Stored>(&mut self, id: TensorId) -> &'a mut [E] {
+        let count = self.used(id) * self.columns(id);
+        &mut self.operands.write(id)[..count]
+    }
+
+    fn scratch(&mut self) -> &'a mut [f32] {
+        self.operands.scratch()
+    }
+
+    /// The masks of the rows of `id`, (B, T, C).
+    fn masks<'m>(&self, dropout: &'m Dropout, id: TensorId) -> Masks<'m>
+    where
+        'c: 'm,
+    {
+        let seq = self.program.get(id).shape[1] as usize;
+        Masks::new(dropout, self.arguments, seq)
+    }
+
+    fn positions(&self, id: TensorId) -> embed::Positions {
+        embed::Positions {
+            first: self.arguments.first_position(self.program) as usize,
+            seq: self.program.get(id).shape[1] as usize,
+        }
+    }
+
+    fn scale(&self, weight: TensorId, bias: Option<TensorId>) -> Scale<'a> {
+        let bias = bias.map(|bias| self.operands.read(bias));
+        Scale { weight: self.operands.read(weight), bias }
+    }
+
+    fn linear_shape(&self, rows: TensorId, weight: TensorId) -> linear::Shape {
+        let outputs = self.rows(weight);
+        linear::Shape { rows: self.used(rows), inputs: self.columns(weight), outputs }
+    }
+
+    fn layer<E: Stored>(
+        &mut self,
+        x: TensorId,
+        weight: TensorId,
+        bias: Option<TensorId>,
+    ) -> linear::Layer<'a, E> {
+        linear::Layer {
+            shape: self.linear_shape(x, weight),
+            x: self.read_rows(x),
+            weight: self.operands.read(weight),
+            bias: bias.map(|bias| self.operands.read(bias)),
+            scratch: self.scratch(),
+        }
+    }
+
+    fn input_gradient<E: Stored>(
+        &mut self,
+        d_out: TensorId,
+        weight: TensorId,
+    ) -> linear::ToInput<'a, E> {
+        linear::ToInput {
+            shape: self.linear_shape(d_out, weight),
+            d_out: self.operands.read(d_out),
+            weight: self.operands.read(weight),
+            scratch: self.scratch(),
+        }
+    }
+
+    fn attention_shape(&self, out: TensorId, heads: u32) -> attention::Shape {
+        let shape = &self.program.get(out).shape;
+        let (seq, heads) = (shape[1] as usize, heads as usize);
+        attention::Shape {
+            batch: shape[0] as usize,
+            seq,
+            used: self.used(out).min(seq),
+            heads,
+            size: shape[2] as usize / heads,
+        }
+    }
+
+    fn loss_shape(&self, x: TensorId, weight: TensorId, logits: TensorId) -> cross_entropy::Shape {
+        cross_entropy::Shape {
+            rows: self.rows(x),
+            channels: self.columns(x),
+            vocab: self.rows(weight),
+            chunk: self.rows(logits),
+        }
+    }
+}
+
+fn mask(dropout: Option<&Dropout>, arguments: &Arguments, sequence: usize) -> Option<Mask> {
+    dropout.map(|dropout| Mask::new(dropout, arguments, sequence as u64))
+}
+
+fn kind(gelu: config::Gelu) -> Gelu {
+    match gelu {
+        config::Gelu::Exact => Gelu::Exact,
+        config::Gelu::Tanh => Gelu::Tanh,
+    }
+}
+
+/// What a family says to an op of another one.
+fn misplaced(op: &Op) -> ! {
+    unreachable!("`{}` was sent to another family", op.name())
+}

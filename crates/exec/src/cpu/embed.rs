@@ -1,0 +1,166 @@
+//! Token and position embeddings.
+//!
+//! ```text
+//! out = drop(wte[token] + wpe[position])          tokens: (B, T), out: (B, T, C)
+//! ```
+//!
+//! Backward adds `drop(d_x)` to the rows of both tables. Tokens repeat, so rows of `d_x` meet in
+//! a row of `d_wte`: a task owns some columns of both tables and takes all rows in order, which
+//! needs no lock, no second copy, and gives the same sums for any number of threads.
+
+use std::ops::Range;
+
+use crate::{
+    arena::Stored,
+    cpu::{
+        Machine,
+        dropout::Masks,
+        isa::{Kernel, Simd},
+        parts::{Blocks, Grid, Tile, Tiles, Tiling},
+        rows::{self, block_rows},
+    },
+    element::Element,
+};
+
+/// Operands of [`forward`].
+pub(super) struct Forward<'a, E> {
+    /// Rows in use.
+    pub(super) tokens: &'a [u32],
+    pub(super) wte: &'a [f32],
+    pub(super) wpe: &'a [f32],
+    pub(super) out: &'a mut [E],
+    pub(super) channels: usize,
+    pub(super) positions: Positions,
+    pub(super) masks: Option<Masks<'a>>,
+}
+
+/// Where in its sequence a row stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Positions {
+    /// Of a sequence's first row.
+    pub(super) first: usize,
+    /// Rows of a sequence.
+    pub(super) seq: usize,
+}
+
+impl Positions {
+    fn of(self, row: usize) -> usize {
+        self.first + row % self.seq
+    }
+}
+
+/// `out` of every token. A token beyond the table is refused by whoever loads the data.
+pub(super) fn forward<E: Element + Stored>(machine: &mut Machine, args: Forward<'_, E>) {
+    let Forward { tokens, wte, wpe, out, channels, positions, masks } = args;
+    assert_eq!(tokens.len() * channels, out.len());
+    let block = block_rows(channels);
+    let isa = machine.isa;
+    machine.pool.for_each(Blocks::new(out, block * channels), |task, out| {
+        let first = task.index * block;
+        isa.run(ForwardRows { tokens, wte, wpe, out, channels, positions, masks, first });
+    });
+}
+
+struct ForwardRows<'a, E> {
+    tokens: &'a [u32],
+    wte: &'a [f32],
+    wpe: &'a [f32],
+    out: &'a mut [E],
+    channels: usize,
+    positions: Positions,
+    masks: Option<Masks<'a>>,
+    first: usize,
+}
+
+/// Columns that are worked on at a time, in f32 on the stack.
+const PIECE: usize = 64;
+
+impl<E: Element> Kernel for ForwardRows<'_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let channels = self.channels;
+        for (row, out) in (self.first..).zip(self.out.chunks_exact_mut(channels)) {
+            let token = &self.wte[self.tokens[row] as usize * channels..][..channels];
+            let position = &self.wpe[self.positions.of(row) * channels..][..channels];
+            let mask = self.masks.map(|masks| masks.of_row(row, channels));
+            let mut sums = [0.0; PIECE];
+            for (start, out) in (0..).step_by(PIECE).zip(out.chunks_mut(PIECE)) {
+                let sums = &mut sums[..out.len()];
+                let both = token[start..].iter().zip(&position[start..]);
+                sums.iter_mut().zip(both).for_each(|(sum, (a, b))| *sum = a + b);
+                if let Some(mask) = mask {
+                    mask.apply(start, sums);
+                }
+                E::narrow_with(simd, sums, out);
+            }
+        }
+    }
+}
+
+/// Operands of [`backward`].
+pub(super) struct Backward<'a, E> {
+    pub(super) tokens: &'a [u32],
+    pub(super) d_x: &'a [E],
+    pub(super) d_wte: &'a mut [f32],
+    pub(super) d_wpe: &'a mut [f32],
+    pub(super) channels: usize,
+    pub(super) positions: Positions,
+    pub(super) masks: Option<Masks<'a>>,
+}
+
+/// Adds `drop(d_x)` to the rows of both tables.
+pub(super) fn backward<E: Element + Stored>(machine: &mut Machine, args: Backward<'_, E>) {
+    let Backward { tokens, d_x, d_wte, d_wpe, channels, positions, masks } = args;
+    assert_eq!(tokens.len() * channels, d_x.len());
+    let tiling = |rows: usize| Tiling {
+        rows: 0..rows,
+        columns: 0..channels,
+        tile_rows: rows,
+        tile_columns: PIECE,
+    };
+    let (vocab, block) = (d_wte.len() / channels, d_wpe.len() / channels);
+    let (mut d_wte, mut d_wpe) = (Grid::new(d_wte, channels), Grid::new(d_wpe, channels));
+    let parts = (
+        Tiles::new(&mut d_wte, (vocab, channels), tiling(vocab)),
+        Tiles::new(&mut d_wpe, (block, channels), tiling(block)),
+    );
+    let isa = machine.isa;
+    machine.pool.for_each(parts, |task, (d_wte, d_wpe)| {
+        let columns = task.index * PIECE..channels.min((task.index + 1) * PIECE);
+        isa.run(BackwardColumns { tokens, d_x, d_wte, d_wpe, channels, positions, masks, columns });
+    });
+}
+
+struct BackwardColumns<'a, E> {
+    tokens: &'a [u32],
+    d_x: &'a [E],
+    d_wte: Tile<'a, f32>,
+    d_wpe: Tile<'a, f32>,
+    channels: usize,
+    positions: Positions,
+    masks: Option<Masks<'a>>,
+    columns: Range<usize>,
+}
+
+impl<E: Element> Kernel for BackwardColumns<'_, E> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(mut self, simd: S) {
+        let mut wide = [0.0; PIECE];
+        let wide = &mut wide[..self.columns.len()];
+        for (row, (d_x, &token)) in
+            self.d_x.chunks_exact(self.channels).zip(self.tokens).enumerate()
+        {
+            E::widen_with(simd, &d_x[self.columns.clone()], wide);
+            if let Some(masks) = self.masks {
+                masks.of_row(row, self.channels).apply(self.columns.start, wide);
+            }
+            rows::add_to(simd, wide, self.d_wte.row(token as usize, self.columns.clone()));
+            let position = self.positions.of(row);
+            rows::add_to(simd, wide, self.d_wpe.row(position, self.columns.clone()));
+        }
+    }
+}

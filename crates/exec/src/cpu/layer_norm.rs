@@ -1,0 +1,432 @@
+//! LayerNorm over the last axis.
+//!
+//! ```text
+//! out = (x - mean) * rstd * weight + bias          x, out: (N, C)
+//! ```
+//!
+//! `out` is computed from `mean` and `rstd` as they are stored, so that [`again`] gives the same
+//! bits. Backward, with `g = d_out * weight` and `n = (x - mean) * rstd`:
+//!
+//! ```text
+//! d_x      = rstd * (g - mean(g) - n * mean(g * n))
+//! d_weight += Σ d_out * n          d_bias += Σ d_out
+//! ```
+//!
+//! The sums over rows are made for each block of rows, then over the blocks in order.
+
+use fitgpt_plan::units::DType;
+
+use crate::{
+    arena::Stored,
+    cpu::{
+        Machine,
+        isa::{Kernel, Simd},
+        parts::{Blocks, PerWorker},
+        rows::{self, ONE, block_rows, whole, wide},
+    },
+    element::Element,
+};
+
+const EPSILON: f32 = 1e-5;
+
+/// Floats of scratch of [`forward`] and [`again`]: a row in and a row out for each worker.
+pub(super) fn forward_scratch(dtype: DType, channels: usize, threads: usize) -> usize {
+    2 * rows::space(dtype, channels) * threads
+}
+
+/// Floats of scratch of [`backward`]: the partial sums of each block of rows, then three rows
+/// for each worker.
+pub(super) fn backward_scratch(
+    dtype: DType,
+    count: usize,
+    channels: usize,
+    threads: usize,
+) -> usize {
+    2 * channels * count.div_ceil(block_rows(channels)) + 3 * rows::space(dtype, channels) * threads
+}
+
+/// What both directions of the forward share.
+pub(super) struct Scale<'a> {
+    pub(super) weight: &'a [f32],
+    pub(super) bias: Option<&'a [f32]>,
+}
+
+/// Operands of [`forward`].
+pub(super) struct Forward<'a, E> {
+    pub(super) x: &'a [E],
+    pub(super) scale: Scale<'a>,
+    pub(super) out: &'a mut [E],
+    pub(super) mean: &'a mut [f32],
+    pub(super) rstd: &'a mut [f32],
+    pub(super) scratch: &'a mut [f32],
+}
+
+/// Operands of [`again`].
+pub(super) struct Again<'a, E> {
+    pub(super) x: &'a [E],
+    pub(super) scale: Scale<'a>,
+    pub(super) mean: &'a [f32],
+    pub(super) rstd: &'a [f32],
+    pub(super) out: &'a mut [E],
+    pub(super) scratch: &'a mut [f32],
+}
+
+/// Operands of [`backward`].
+pub(super) struct Backward<'a, E> {
+    pub(super) x: &'a [E],
+    pub(super) weight: &'a [f32],
+    pub(super) mean: &'a [f32],
+    pub(super) rstd: &'a [f32],
+    pub(super) d_out: &'a [E],
+    pub(super) d_x: &'a mut [E],
+    pub(super) d_weight: &'a mut [f32],
+    pub(super) d_bias: Option<&'a mut [f32]>,
+    pub(super) scratch: &'a mut [f32],
+    pub(super) to: To,
+}
+
+/// What becomes of the gradient.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum To {
+    /// It is the value of `d_x`.
+    Assign,
+    /// It is added to what `d_x` holds.
+    Add,
+}
+
+impl Scale<'_> {
+    fn check(&self, x: usize, out: usize, rows: usize) -> usize {
+        let channels = self.weight.len();
+        assert!(self.bias.is_none_or(|bias| bias.len() == channels));
+        assert_eq!(x, out);
+        assert_eq!(x, rows * channels);
+        channels
+    }
+
+    #[inline(always)]
+    fn apply<S: Simd>(&self, simd: S, x: &[f32], (mean, rstd): (f32, f32), out: &mut [f32]) {
+        let end = whole(simd, x.len());
+        for c in (0..end).step_by(S::LANES) {
+            self.apply_at(simd, c, x, (mean, rstd), out);
+        }
+        for c in end..x.len() {
+            self.apply_at(ONE, c, x, (mean, rstd), out);
+        }
+    }
+
+    #[inline(always)]
+    fn apply_at<S: Simd>(
+        &self,
+        simd: S,
+        c: usize,
+        x: &[f32],
+        (mean, rstd): (f32, f32),
+        out: &mut [f32],
+    ) {
+        let normal = simd.mul(simd.sub(simd.load(&x[c..]), simd.splat(mean)), simd.splat(rstd));
+        let weight = simd.load(&self.weight[c..]);
+        let value = match self.bias {
+            Some(bias) => simd.fma(normal, weight, simd.load(&bias[c..])),
+            None => simd.mul(normal, weight),
+        };
+        simd.store(value, &mut out[c..]);
+    }
+
+    /// One row, from its stored numbers to its stored numbers.
+    #[inline(always)]
+    fn row<S: Simd, E: Element>(
+        &self,
+        simd: S,
+        x: &[f32],
+        moments: (f32, f32),
+        out: &mut [E],
+        space: &mut [f32],
+    ) {
+        if let Some(out) = E::as_f32_mut(out) {
+            return self.apply(simd, x, moments, out);
+        }
+        let space = &mut space[..x.len()];
+        self.apply(simd, x, moments, space);
+        E::narrow_with(simd, space, out);
+    }
+}
+
+/// `out`, `mean` and `rstd` of every row.
+pub(super) fn forward<E: Element + Stored>(machine: &mut Machine, args: Forward<'_, E>) {
+    let Forward { x, scale, out, mean, rstd, scratch } = args;
+    let channels = scale.check(x.len(), out.len(), mean.len());
+    assert_eq!(mean.len(), rstd.len());
+    let block = block_rows(channels);
+    let parts = (
+        Blocks::new(out, block * channels),
+        Blocks::new(mean, block),
+        Blocks::new(rstd, block),
+        PerWorker::new(scratch, 2 * rows::space(E::DTYPE, channels)),
+    );
+    let isa = machine.isa;
+    machine.pool.for_each(parts, |task, (out, mean, rstd, space)| {
+        let x = &x[task.index * block * channels..][..out.len()];
+        isa.run(ForwardRows { x, scale: &scale, out, mean, rstd, space });
+    });
+}
+
+struct ForwardRows<'a, E> {
+    x: &'a [E],
+    scale: &'a Scale<'a>,
+    out: &'a mut [E],
+    mean: &'a mut [f32],
+    rstd: &'a mut [f32],
+    space: &'a mut [f32],
+}
+
+impl<E: Element> Kernel for ForwardRows<'_, E> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let channels = self.scale.weight.len();
+        let (x_space, out_space) = self.space.split_at_mut(self.space.len() / 2);
+        let rows = self.x.chunks_exact(channels).zip(self.out.chunks_exact_mut(channels));
+        for ((x, out), (mean, rstd)) in rows.zip(self.mean.iter_mut().zip(self.rstd)) {
+            let x = wide(simd, x, x_space);
+            *mean = rows::sum(simd, x) / channels as f32;
+            let variance = rows::sum_of_squares(simd, x, *mean) / channels as f32;
+            *rstd = 1.0 / (variance + EPSILON).sqrt();
+            self.scale.row(simd, x, (*mean, *rstd), out, out_space);
+        }
+    }
+}
+
+/// `out` once more, from the moments that [`forward`] stored.
+pub(super) fn again<E: Element + Stored>(machine: &mut Machine, args: Again<'_, E>) {
+    let Again { x, scale, mean, rstd, out, scratch } = args;
+    let channels = scale.check(x.len(), out.len(), mean.len());
+    assert_eq!(mean.len(), rstd.len());
+    let block = block_rows(channels);
+    let space = 2 * rows::space(E::DTYPE, channels);
+    let parts = (Blocks::new(out, block * channels), PerWorker::new(scratch, space));
+    let isa = machine.isa;
+    machine.pool.for_each(parts, |task, (out, space)| {
+        let x = &x[task.index * block * channels..][..out.len()];
+        let count = out.len() / channels;
+        let mean = &mean[task.index * block..][..count];
+        let rstd = &rstd[task.index * block..][..count];
+        isa.run(AgainRows { x, scale: &scale, mean, rstd, out, space });
+    });
+}
+
+struct AgainRows<'a, E> {
+    x: &'a [E],
+    scale: &'a Scale<'a>,
+    mean: &'a [f32],
+    rstd: &'a [f32],
+    out: &'a mut [E],
+    space: &'a mut [f32],
+}
+
+impl<E: Element> Kernel for AgainRows<'_, E> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let channels = self.scale.weight.len();
+        let (x_space, out_space) = self.space.split_at_mut(self.space.len() / 2);
+        let rows = self.x.chunks_exact(channels).zip(self.out.chunks_exact_mut(channels));
+        for ((x, out), (&mean, &rstd)) in rows.zip(self.mean.iter().zip(self.rstd)) {
+            let x = wide(simd, x, x_space);
+            self.scale.row(simd, x, (mean, rstd), out, out_space);
+        }
+    }
+}
+
+/// `d_x` of every row, and the sums over rows added to `d_weight` and `d_bias`.
+pub(super) fn backward<E: Element + Stored>(machine: &mut Machine, args: Backward<'_, E>) {
+    let Backward { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias, scratch, to } = args;
+    let channels = weight.len();
+    assert_eq!(d_weight.len(), channels);
+    assert!(d_bias.as_ref().is_none_or(|d_bias| d_bias.len() == channels));
+    assert_eq!(x.len(), mean.len() * channels);
+    assert_eq!((x.len(), x.len()), (d_out.len(), d_x.len()));
+    assert_eq!(mean.len(), rstd.len());
+    let block = block_rows(channels);
+    let blocks = mean.len().div_ceil(block);
+    let (sums, space) = scratch.split_at_mut(blocks * 2 * channels);
+    let parts = (
+        Blocks::new(d_x, block * channels),
+        Blocks::new(sums, 2 * channels),
+        PerWorker::new(space, 3 * rows::space(E::DTYPE, channels)),
+    );
+    let isa = machine.isa;
+    machine.pool.for_each(parts, |task, (d_x, sums, space)| {
+        let count = d_x.len() / channels;
+        let numbers = task.index * block * channels..(task.index * block + count) * channels;
+        let rows = task.index * block..task.index * block + count;
+        isa.run(BackwardRows {
+            x: &x[numbers.clone()],
+            weight,
+            mean: &mean[rows.clone()],
+            rstd: &rstd[rows],
+            d_out: &d_out[numbers],
+            d_x,
+            sums,
+            space,
+            to,
+        });
+    });
+    isa.run(AddBlocks { sums, d_weight, d_bias });
+}
+
+struct BackwardRows<'a, E> {
+    x: &'a [E],
+    weight: &'a [f32],
+    mean: &'a [f32],
+    rstd: &'a [f32],
+    d_out: &'a [E],
+    d_x: &'a mut [E],
+    sums: &'a mut [f32],
+    space: &'a mut [f32],
+    to: To,
+}
+
+impl<E: Element> Kernel for BackwardRows<'_, E> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let channels = self.weight.len();
+        let (x_space, space) = self.space.split_at_mut(self.space.len() / 3);
+        let (d_out_space, d_x_space) = space.split_at_mut(space.len() / 2);
+        self.sums.fill(0.0);
+        let (d_weight, d_bias) = self.sums.split_at_mut(channels);
+        let rows = self.x.chunks_exact(channels).zip(self.d_out.chunks_exact(channels));
+        let moments = self.mean.iter().zip(self.rstd);
+        let results = self.d_x.chunks_exact_mut(channels);
+        for (((x, d_out), (&mean, &rstd)), d_x) in rows.zip(moments).zip(results) {
+            let row = Row {
+                x: wide(simd, x, x_space),
+                weight: self.weight,
+                d_out: wide(simd, d_out, d_out_space),
+                mean,
+                rstd,
+                to: self.to,
+            };
+            let means = row.means(simd);
+            if let Some(d_x) = E::as_f32_mut(d_x) {
+                row.finish(simd, means, d_x, d_weight, d_bias);
+            } else {
+                let space = &mut d_x_space[..channels];
+                if self.to == To::Add {
+                    E::widen_with(simd, d_x, space);
+                }
+                row.finish(simd, means, space, d_weight, d_bias);
+                E::narrow_with(simd, space, d_x);
+            }
+        }
+    }
+}
+
+/// One row of the backward.
+struct Row<'a> {
+    x: &'a [f32],
+    weight: &'a [f32],
+    d_out: &'a [f32],
+    mean: f32,
+    rstd: f32,
+    to: To,
+}
+
+impl Row<'_> {
+    #[inline(always)]
+    fn normal<S: Simd>(&self, simd: S, c: usize) -> S::Lanes {
+        simd.mul(simd.sub(simd.load(&self.x[c..]), simd.splat(self.mean)), simd.splat(self.rstd))
+    }
+
+    /// `mean(g)` and `mean(g * n)`.
+    #[inline(always)]
+    fn means<S: Simd>(&self, simd: S) -> (f32, f32) {
+        let end = whole(simd, self.x.len());
+        let (mut gs, mut gns) = (simd.splat(0.0), simd.splat(0.0));
+        for c in (0..end).step_by(S::LANES) {
+            let g = simd.mul(simd.load(&self.d_out[c..]), simd.load(&self.weight[c..]));
+            gs = simd.add(gs, g);
+            gns = simd.fma(g, self.normal(simd, c), gns);
+        }
+        let (mut g_sum, mut gn_sum) = (simd.sum(gs), simd.sum(gns));
+        for c in end..self.x.len() {
+            let g = self.d_out[c] * self.weight[c];
+            g_sum += g;
+            gn_sum += g * self.normal(ONE, c)[0];
+        }
+        let count = self.x.len() as f32;
+        (g_sum / count, gn_sum / count)
+    }
+
+    #[inline(always)]
+    fn finish<S: Simd>(
+        &self,
+        simd: S,
+        means: (f32, f32),
+        d_x: &mut [f32],
+        d_weight: &mut [f32],
+        d_bias: &mut [f32],
+    ) {
+        let end = whole(simd, self.x.len());
+        for c in (0..end).step_by(S::LANES) {
+            self.finish_at(simd, c, means, d_x, d_weight, d_bias);
+        }
+        for c in end..self.x.len() {
+            self.finish_at(ONE, c, means, d_x, d_weight, d_bias);
+        }
+    }
+
+    #[inline(always)]
+    fn finish_at<S: Simd>(
+        &self,
+        simd: S,
+        c: usize,
+        (g_mean, gn_mean): (f32, f32),
+        d_x: &mut [f32],
+        d_weight: &mut [f32],
+        d_bias: &mut [f32],
+    ) {
+        let normal = self.normal(simd, c);
+        let d_out = simd.load(&self.d_out[c..]);
+        let (d_weight, d_bias, d_x) = (&mut d_weight[c..], &mut d_bias[c..], &mut d_x[c..]);
+        simd.store(simd.fma(d_out, normal, simd.load(d_weight)), d_weight);
+        simd.store(simd.add(d_out, simd.load(d_bias)), d_bias);
+        let g = simd.mul(d_out, simd.load(&self.weight[c..]));
+        let centred = simd.sub(g, simd.splat(g_mean));
+        let centred = simd.fma(normal, simd.splat(-gn_mean), centred);
+        let rstd = simd.splat(self.rstd);
+        let value = match self.to {
+            To::Assign => simd.mul(rstd, centred),
+            To::Add => simd.fma(rstd, centred, simd.load(d_x)),
+        };
+        simd.store(value, d_x);
+    }
+}
+
+/// The sums of the blocks, in order, into the gradients.
+struct AddBlocks<'a> {
+    sums: &'a mut [f32],
+    d_weight: &'a mut [f32],
+    d_bias: Option<&'a mut [f32]>,
+}
+
+impl Kernel for AddBlocks<'_> {
+    type Output = ();
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let channels = self.d_weight.len();
+        // Into the first block, so that what the gradient already holds is added to once.
+        let (first, rest) = self.sums.split_at_mut((2 * channels).min(self.sums.len()));
+        for block in rest.chunks_exact(2 * channels) {
+            rows::add_to(simd, block, first);
+        }
+        if first.is_empty() {
+            return;
+        }
+        let (d_weight, d_bias) = first.split_at(channels);
+        rows::add_to(simd, d_weight, self.d_weight);
+        if let Some(to) = self.d_bias {
+            rows::add_to(simd, d_bias, to);
+        }
+    }
+}

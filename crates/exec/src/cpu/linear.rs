@@ -1,0 +1,217 @@
+//! Linear layers: products with what follows them, as the program names them.
+//!
+//! ```text
+//! out (M, N) = x (M, K) · weight (N, K)ᵀ + bias
+//! ```
+//!
+//! The products are in [`matmul`]; here are their operands and the one epilogue
+//! that knows how a mask counts.
+
+use crate::{
+    cpu::{
+        Machine,
+        dropout::Masks,
+        gelu::Gelu,
+        isa::Simd,
+        matmul::{
+            self, AddInto, AddResidual, ColumnSums, Epilogue, KeepAll, Product, Segment, Store,
+            StoreGelu, TimesGeluSlope, View,
+        },
+        parts::{Grid, Tile},
+    },
+    element::Element,
+};
+
+/// The sizes of a layer: M rows, K columns in, N columns out.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    pub(super) rows: usize,
+    pub(super) inputs: usize,
+    pub(super) outputs: usize,
+}
+
+/// Which of a layer's three products.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    Forward,
+    BackwardInput,
+    BackwardWeight,
+}
+
+/// Floats of scratch.
+pub(super) fn scratch(shape: Shape, part: Part, threads: usize) -> usize {
+    let Shape { rows, inputs, outputs } = shape;
+    let product = match part {
+        Part::Forward => matmul::Shape { rows, columns: outputs, depth: inputs },
+        Part::BackwardInput => matmul::Shape { rows, columns: inputs, depth: outputs },
+        Part::BackwardWeight => matmul::Shape { rows: outputs, columns: inputs, depth: rows },
+    };
+    product.scratch_bytes(threads).div_ceil(size_of::<f32>() as u64) as usize
+}
+
+/// What every forward has.
+pub(super) struct Layer<'a, E> {
+    pub(super) shape: Shape,
+    pub(super) x: &'a [E],
+    pub(super) weight: &'a [f32],
+    pub(super) bias: Option<&'a [f32]>,
+    pub(super) scratch: &'a mut [f32],
+}
+
+impl<'a, E: Element> Layer<'a, E> {
+    fn factors(&self) -> (View<'a, E>, View<'a, f32>) {
+        let Shape { rows, inputs, outputs } = self.shape;
+        assert!(self.bias.is_none_or(|bias| bias.len() == outputs));
+        (View::new(self.x, rows, inputs), View::new(self.weight, outputs, inputs).transposed())
+    }
+}
+
+/// `out = x · weightᵀ + bias`
+pub(super) fn forward<E: Element, O: Element>(
+    machine: &mut Machine,
+    layer: Layer<'_, E>,
+    out: &mut [O],
+) {
+    let (a, b) = layer.factors();
+    let Layer { shape, bias, scratch, .. } = layer;
+    let out = Grid::new(out, shape.outputs);
+    let epilogue = Store { bias, scale: 1.0 };
+    Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
+}
+
+/// `pre = x · weightᵀ + bias`, `out = gelu(pre)`
+pub(super) fn forward_gelu<E: Element>(
+    machine: &mut Machine,
+    layer: Layer<'_, E>,
+    pre: Option<&mut [E]>,
+    out: &mut [E],
+    gelu: Gelu,
+) {
+    let (a, b) = layer.factors();
+    let Layer { shape, bias, scratch, .. } = layer;
+    let out = (pre.map(|pre| Grid::new(pre, shape.outputs)), Grid::new(out, shape.outputs));
+    let epilogue = StoreGelu { bias, gelu };
+    Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
+}
+
+/// `out = residual + drop(x · weightᵀ + bias)`
+pub(super) fn forward_residual<E: Element>(
+    machine: &mut Machine,
+    layer: Layer<'_, E>,
+    residual: &[E],
+    out: &mut [E],
+    masks: Option<Masks<'_>>,
+) {
+    assert_eq!(residual.len(), out.len());
+    let (a, b) = layer.factors();
+    let Layer { shape, bias, scratch, .. } = layer;
+    let columns = shape.outputs;
+    let out = Grid::new(out, columns);
+    if let Some(masks) = masks {
+        let epilogue = AddDropped { bias, residual, columns, masks };
+        Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
+    } else {
+        let epilogue = AddResidual { bias, residual, columns, mask: KeepAll };
+        Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
+    }
+}
+
+/// `out = residual + drop(sums + bias)`, with one mask for each row.
+struct AddDropped<'a, E> {
+    bias: Option<&'a [f32]>,
+    residual: &'a [E],
+    columns: usize,
+    masks: Masks<'a>,
+}
+
+impl<E: Element> Epilogue<Tile<'_, E>> for AddDropped<'_, E> {
+    #[inline(always)]
+    fn finish<S: Simd>(&self, simd: S, at: Segment, sums: &mut [f32], out: &mut Tile<'_, E>) {
+        const PIECE: usize = 64;
+        if let Some(bias) = self.bias {
+            sums.iter_mut().zip(&bias[at.columns.clone()]).for_each(|(sum, bias)| *sum += bias);
+        }
+        self.masks.of_row(at.row, self.columns).apply(at.columns.start, sums);
+        let residual = &self.residual[at.row * self.columns..][at.columns.clone()];
+        let mut wide = [0.0; PIECE];
+        for (residual, sums) in residual.chunks(PIECE).zip(sums.chunks_mut(PIECE)) {
+            let wide = &mut wide[..sums.len()];
+            E::widen_with(simd, residual, wide);
+            sums.iter_mut().zip(wide).for_each(|(sum, residual)| *sum += *residual);
+        }
+        E::narrow_with(simd, sums, out.row(at.row, at.columns));
+    }
+}
+
+/// What every backward to the input has.
+pub(super) struct ToInput<'a, E> {
+    pub(super) shape: Shape,
+    pub(super) d_out: &'a [E],
+    pub(super) weight: &'a [f32],
+    pub(super) scratch: &'a mut [f32],
+}
+
+impl<'a, E: Element> ToInput<'a, E> {
+    fn factors(&self) -> (View<'a, E>, View<'a, f32>) {
+        let Shape { rows, inputs, outputs } = self.shape;
+        (View::new(self.d_out, rows, outputs), View::new(self.weight, outputs, inputs))
+    }
+}
+
+/// `d_x = d_out · weight`
+pub(super) fn backward_input<E: Element>(
+    machine: &mut Machine,
+    layer: ToInput<'_, E>,
+    d_x: &mut [E],
+) {
+    let (a, b) = layer.factors();
+    let ToInput { shape, scratch, .. } = layer;
+    let out = Grid::new(d_x, shape.inputs);
+    let epilogue = Store::default();
+    Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
+}
+
+/// `d_pre = (d_out · weight) * gelu'(pre)`
+pub(super) fn backward_gelu<E: Element>(
+    machine: &mut Machine,
+    layer: ToInput<'_, E>,
+    pre: &[E],
+    d_pre: &mut [E],
+    gelu: Gelu,
+) {
+    assert_eq!(pre.len(), d_pre.len());
+    let (a, b) = layer.factors();
+    let ToInput { shape, scratch, .. } = layer;
+    let columns = shape.inputs;
+    let out = Grid::new(d_pre, columns);
+    let epilogue = TimesGeluSlope { pre, columns, gelu };
+    Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
+}
+
+/// Operands of [`backward_weight`].
+pub(super) struct ToWeight<'a, E> {
+    pub(super) shape: Shape,
+    pub(super) d_out: &'a [E],
+    pub(super) x: &'a [E],
+    pub(super) d_weight: &'a mut [f32],
+    pub(super) d_bias: Option<&'a mut [f32]>,
+    pub(super) scratch: &'a mut [f32],
+}
+
+/// `d_weight += d_outᵀ · x`, `d_bias += Σ d_out`
+pub(super) fn backward_weight<E: Element>(machine: &mut Machine, args: ToWeight<'_, E>) {
+    let ToWeight { shape, d_out, x, d_weight, d_bias, scratch } = args;
+    let Shape { rows, inputs, outputs } = shape;
+    Product {
+        a: View::new(d_out, rows, outputs).transposed(),
+        b: View::new(x, rows, inputs),
+        out: Grid::new(d_weight, inputs),
+        epilogue: AddInto::default(),
+        scratch,
+    }
+    .run(machine.isa, &mut machine.pool);
+    if let Some(out) = d_bias {
+        assert_eq!(out.len(), outputs);
+        ColumnSums { data: d_out, out }.run(machine.isa, &mut machine.pool);
+    }
+}

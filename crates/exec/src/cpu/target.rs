@@ -1,0 +1,137 @@
+//! What the CPU's kernels ask of a planner: the scratch of each op, by the kernels' own word.
+
+use fitgpt_plan::{
+    memory::{Limits, Target},
+    program::{Op, Program},
+    units::{Bytes, DType, TensorId},
+};
+
+use super::{attention, cross_entropy, isa::Isa, layer_norm, linear, update};
+
+/// A CPU as a planner sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct CpuTarget {
+    /// Threads that run kernels, the caller's among them.
+    pub threads: usize,
+    /// Which instructions they use.
+    pub isa: Isa,
+    /// Alignment, and guards for tests.
+    pub limits: Limits,
+}
+
+impl CpuTarget {
+    /// A run's target: the limits of a host.
+    pub fn new(threads: usize, isa: Isa) -> Self {
+        Self { threads: threads.max(1), isa, limits: Limits::HOST }
+    }
+}
+
+impl Target for CpuTarget {
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn scratch(&self, program: &Program, op: &Op) -> Bytes {
+        let floats = Scratch { program, threads: self.threads }.floats(op);
+        Bytes::of(floats as u64, DType::F32).expect("scratch is smaller than the op's tensors")
+    }
+}
+
+struct Scratch<'a> {
+    program: &'a Program,
+    threads: usize,
+}
+
+impl Scratch<'_> {
+    fn floats(&self, op: &Op) -> usize {
+        use linear::Part;
+        let threads = self.threads;
+        match *op {
+            Op::LayerNorm { x, .. } | Op::LayerNormAgain { x, .. } => {
+                layer_norm::forward_scratch(self.dtype(x), self.columns(x), threads)
+            }
+            Op::LayerNormBackward { x, .. } | Op::LayerNormBackwardAdd { x, .. } => {
+                let (dtype, columns) = (self.dtype(x), self.columns(x));
+                layer_norm::backward_scratch(dtype, self.rows(x), columns, threads)
+            }
+            Op::Linear { x, weight, .. }
+            | Op::LinearGelu { x, weight, .. }
+            | Op::LinearResidual { x, weight, .. } => self.linear(x, weight, Part::Forward),
+            Op::LinearBackwardInput { d_out, weight, .. }
+            | Op::LinearBackwardGelu { d_out, weight, .. } => {
+                self.linear(d_out, weight, Part::BackwardInput)
+            }
+            Op::LinearBackwardWeight { d_out, d_weight, .. } => {
+                self.linear(d_out, d_weight, Part::BackwardWeight)
+            }
+            Op::Attention { out, heads, .. } => {
+                attention::forward_scratch(self.columns(out) / heads as usize, threads)
+            }
+            Op::AttentionBackward { out, heads, .. } => {
+                let seq = self.program.get(out).shape[1] as usize;
+                attention::backward_scratch(seq, self.columns(out) / heads as usize, threads)
+            }
+            Op::CachedAttention { keys, heads, .. } => {
+                let capacity = self.program.get(keys).shape[1] as usize;
+                attention::cached_scratch(capacity, self.columns(keys) / heads as usize, threads)
+            }
+            Op::CrossEntropy { x, weight, logits, .. } => {
+                cross_entropy::forward_scratch(self.loss(x, weight, logits), threads)
+            }
+            Op::CrossEntropyBackward { x, weight, logits, .. } => {
+                cross_entropy::backward_scratch(self.loss(x, weight, logits), threads)
+            }
+            Op::GradientNorm { ref gradients, .. } => {
+                let blocks = |id: &TensorId| update::norm_blocks(self.count(*id));
+                2 * gradients.iter().map(blocks).sum::<usize>() // f64
+            }
+            Op::Embed { .. }
+            | Op::Gelu { .. }
+            | Op::Dropout { .. }
+            | Op::EmbedBackward { .. }
+            | Op::AdamW { .. }
+            | Op::StoreCache { .. }
+            | Op::LastRow { .. }
+            | Op::Named { .. } => 0,
+        }
+    }
+
+    fn linear(&self, x: TensorId, weight: TensorId, part: linear::Part) -> usize {
+        let shape = &self.program.get(weight).shape;
+        let (outputs, inputs) = (shape[0] as usize, shape[1] as usize);
+        let rows = self.rows(x);
+        let of =
+            |rows| linear::scratch(linear::Shape { rows, inputs, outputs }, part, self.threads);
+        if self.program.name() == "prefill" {
+            // A prompt has any number of rows, and fewer may need more.
+            (1..=rows).map(of).max().unwrap_or(0)
+        } else {
+            of(rows)
+        }
+    }
+
+    fn loss(&self, x: TensorId, weight: TensorId, logits: TensorId) -> cross_entropy::Shape {
+        cross_entropy::Shape {
+            rows: self.rows(x),
+            channels: self.columns(x),
+            vocab: self.rows(weight),
+            chunk: self.rows(logits),
+        }
+    }
+
+    fn dtype(&self, id: TensorId) -> DType {
+        self.program.get(id).dtype
+    }
+
+    fn rows(&self, id: TensorId) -> usize {
+        self.program.get(id).rows() as usize
+    }
+
+    fn columns(&self, id: TensorId) -> usize {
+        self.program.get(id).columns() as usize
+    }
+
+    fn count(&self, id: TensorId) -> usize {
+        self.program.get(id).count() as usize
+    }
+}

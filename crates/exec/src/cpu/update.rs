@@ -1,0 +1,168 @@
+//! The optimizer's step: the norm of the gradient, and `AdamW` as PyTorch does it.
+//!
+//! ```text
+//! norm = √ Σ g² / loss_scale
+//! g    = gradient / loss_scale · min(1, clip / (norm + 1e-6))
+//! p   *= 1 - lr · weight_decay
+//! m    = β₁ m + (1 - β₁) g          v = β₂ v + (1 - β₂) g²
+//! p   -= lr / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + ε)
+//! ```
+//!
+//! Both are bound by memory: one pass each. Squares are summed in f64, block by block.
+
+use fitgpt_plan::program::Adam;
+
+use crate::{
+    Arguments,
+    cpu::{
+        Machine,
+        isa::{Kernel, Simd},
+        parts::Blocks,
+        rows::BLOCK,
+    },
+};
+
+/// `clip_grad_norm_` keeps a norm of zero from dividing.
+const CLIP_EPSILON: f64 = 1e-6;
+
+/// Blocks of a gradient: numbers of scratch, each an f64.
+pub(super) fn norm_blocks(count: usize) -> usize {
+    count.div_ceil(BLOCK)
+}
+
+/// Writes the sum of squares of each block of `gradient` to `sums`.
+pub(super) fn squares(machine: &mut Machine, gradient: &[f32], sums: &mut [f64]) {
+    assert_eq!(sums.len(), norm_blocks(gradient.len()));
+    let isa = machine.isa;
+    machine.pool.for_each(Blocks::new(sums, 1), |task, sum| {
+        let start = task.index * BLOCK;
+        let end = gradient.len().min(start + BLOCK);
+        sum[0] = isa.run(SumSquares(&gradient[start..end]));
+    });
+}
+
+/// The norm from the sums of all blocks.
+pub(super) fn norm(sums: &[f64], arguments: &Arguments) -> f32 {
+    (sums.iter().sum::<f64>().sqrt() / f64::from(arguments.loss_scale)) as f32
+}
+
+struct SumSquares<'a>(&'a [f32]);
+
+impl Kernel for SumSquares<'_> {
+    type Output = f64;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) -> f64 {
+        // Sixteen sums, so that the compiler makes vectors and does not wait for additions.
+        let mut sums = [0.0_f64; 16];
+        let (vectors, rest) = self.0.as_chunks::<16>();
+        for vector in vectors {
+            for (sum, &x) in sums.iter_mut().zip(vector) {
+                let x = f64::from(x);
+                *sum += x * x;
+            }
+        }
+        for (sum, &x) in sums.iter_mut().zip(rest) {
+            *sum += f64::from(x) * f64::from(x);
+        }
+        sums.iter().sum()
+    }
+}
+
+/// Operands of [`adamw`].
+pub(super) struct AdamW<'a> {
+    pub(super) parameter: &'a mut [f32],
+    pub(super) gradient: &'a mut [f32],
+    pub(super) exp_avg: &'a mut [f32],
+    pub(super) exp_avg_sq: &'a mut [f32],
+    pub(super) norm: f32,
+    pub(super) adam: &'a Adam,
+    pub(super) decays: bool,
+    pub(super) arguments: &'a Arguments,
+}
+
+/// One update; the gradient is left zero. A norm that is no number changes nothing else.
+pub(super) fn adamw(machine: &mut Machine, args: AdamW<'_>) {
+    let AdamW { parameter, gradient, exp_avg, exp_avg_sq, norm, adam, decays, arguments } = args;
+    let count = parameter.len();
+    assert_eq!((gradient.len(), exp_avg.len(), exp_avg_sq.len()), (count, count, count));
+    if !norm.is_finite() {
+        machine.pool.for_each(Blocks::new(gradient, BLOCK), |_, gradient| gradient.fill(0.0));
+        return;
+    }
+    let step = Step::new(adam, arguments, norm, decays);
+    let parts = (
+        Blocks::new(parameter, BLOCK),
+        Blocks::new(gradient, BLOCK),
+        Blocks::new(exp_avg, BLOCK),
+        Blocks::new(exp_avg_sq, BLOCK),
+    );
+    let isa = machine.isa;
+    machine.pool.for_each(parts, |_, (parameter, gradient, exp_avg, exp_avg_sq)| {
+        isa.run(UpdateBlock { parameter, gradient, exp_avg, exp_avg_sq, step });
+    });
+}
+
+/// What all elements of a parameter have in common in one step.
+#[derive(Clone, Copy)]
+struct Step {
+    gradient_factor: f32,
+    decay_factor: f32,
+    beta1: f32,
+    beta2: f32,
+    one_minus_beta1: f32,
+    one_minus_beta2: f32,
+    /// `lr · √(1 - β₂ᵗ) / (1 - β₁ᵗ)`, and `ε · √(1 - β₂ᵗ)`: one division an element.
+    lr: f32,
+    epsilon: f32,
+}
+
+impl Step {
+    fn new(adam: &Adam, arguments: &Arguments, norm: f32, decays: bool) -> Self {
+        let (beta1, beta2) = (f64::from(adam.beta1), f64::from(adam.beta2));
+        let lr = f64::from(arguments.lr);
+        let limit = f64::from(adam.grad_clip);
+        let clip = limit / (f64::from(norm) + CLIP_EPSILON);
+        let clip = if limit > 0.0 { clip.min(1.0) } else { 1.0 };
+        let decay = lr * f64::from(adam.weight_decay);
+        let updates = arguments.updates as f64;
+        let root_correction = (1.0 - beta2.powf(updates)).sqrt();
+        Self {
+            gradient_factor: (clip / f64::from(arguments.loss_scale)) as f32,
+            decay_factor: if decays { (1.0 - decay) as f32 } else { 1.0 },
+            beta1: adam.beta1,
+            beta2: adam.beta2,
+            one_minus_beta1: (1.0 - beta1) as f32,
+            one_minus_beta2: (1.0 - beta2) as f32,
+            lr: (lr * root_correction / (1.0 - beta1.powf(updates))) as f32,
+            epsilon: (f64::from(adam.epsilon) * root_correction) as f32,
+        }
+    }
+}
+
+struct UpdateBlock<'a> {
+    parameter: &'a mut [f32],
+    gradient: &'a mut [f32],
+    exp_avg: &'a mut [f32],
+    exp_avg_sq: &'a mut [f32],
+    step: Step,
+}
+
+impl Kernel for UpdateBlock<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, simd: S) {
+        let Self { parameter, gradient, exp_avg, exp_avg_sq, step } = self;
+        let weights = parameter.iter_mut().zip(gradient);
+        let moments = exp_avg.iter_mut().zip(exp_avg_sq);
+        for ((p, gradient), (m, v)) in weights.zip(moments) {
+            let g = *gradient * step.gradient_factor;
+            *gradient = 0.0;
+            *m = simd.fma1(step.beta1, *m, step.one_minus_beta1 * g);
+            *v = simd.fma1(step.beta2, *v, step.one_minus_beta2 * g * g);
+            let root = v.sqrt() + step.epsilon;
+            *p = *p * step.decay_factor - step.lr * (*m / root);
+        }
+    }
+}

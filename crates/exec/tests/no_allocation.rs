@@ -1,0 +1,150 @@
+//! After its first run, a program allocates nothing on the host.
+//!
+//! A binary of its own: it replaces the global allocator and must be alone.
+#![expect(unsafe_code, reason = "a global allocator is unsafe by trait")]
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use fitgpt_exec::{
+    Arguments, Backend, Watch,
+    cpu::{Cpu, CpuTarget, isa::Isa},
+};
+use fitgpt_plan::{
+    config::Gelu,
+    memory::{place, verify},
+    model::Model,
+    program::{
+        Adam, Life,
+        gpt::{Recompute, Training, decode, evaluate, prefill, train, update},
+    },
+    units::{Bytes, DType, TensorId},
+};
+
+struct Counting;
+
+static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
+
+#[global_allocator]
+static GLOBAL: Counting = Counting;
+
+// SAFETY: every call goes to `System` unchanged; what `GlobalAlloc` provides goes through these.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller's promise is the one `System` asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(ptr, layout) }
+    }
+}
+
+const MODEL: Model = Model {
+    layers: 2,
+    heads: 3,
+    channels: 48,
+    vocab: 100,
+    block: 80,
+    has_bias: true,
+    gelu: Gelu::Exact,
+};
+
+fn training(dropout: f32, activations: DType) -> Training {
+    Training {
+        batch: 3,
+        seq: 70,
+        accumulation: 2,
+        eval_batch: 2,
+        eval_seq: 80,
+        dropout,
+        adam: Adam { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.1, grad_clip: 1.0 },
+        activations,
+        recompute: Recompute { blocks: 1, cheap: 1 },
+        loss_chunk_rows: 64,
+    }
+}
+
+fn target() -> CpuTarget {
+    CpuTarget::new(2, Isa::best())
+}
+
+fn backend(programs: Vec<fitgpt_plan::program::Program>) -> Cpu {
+    let plan = verify(place(programs, &target()).unwrap(), &target()).unwrap();
+    let mut cpu = Cpu::new(plan, target(), Watch::Off).unwrap();
+    // State that trains: small numbers of both signs, positive second moments.
+    let state = cpu.plan().program(0).state().to_vec();
+    for (index, tensor) in state.iter().enumerate() {
+        let is_zero = tensor.name.starts_with("d_") || tensor.name == "loss";
+        let value = |i: u64| if is_zero { 0.0 } else { (i * 37 % 101) as f32 / 1000.0 };
+        let values: Vec<f32> = (0..tensor.bytes().get() / 4).map(value).collect();
+        let bytes = bytemuck::cast_slice(&values);
+        cpu.write(0, TensorId(index as u32), Bytes::ZERO, bytes).unwrap();
+    }
+    cpu
+}
+
+/// Writes tokens into every input of a program.
+fn load(cpu: &mut Cpu, program: usize, tokens: &[u32]) {
+    for index in 0..cpu.plan().program(program).tensors().len() {
+        let tensor = &cpu.plan().program(program).tensors()[index];
+        if tensor.life == Life::Input {
+            let bytes = &bytemuck::cast_slice(tokens)[..tensor.bytes().index()];
+            cpu.write(program, TensorId(index as u32), Bytes::ZERO, bytes).unwrap();
+        }
+    }
+}
+
+/// One test, so that no other thread of the harness allocates while it counts.
+#[test]
+fn a_step_an_evaluation_and_a_token_allocate_nothing() {
+    let tokens: Vec<u32> = (0..240).map(|i| i * 7 % 100).collect();
+    for dropout in [0.0, 0.1] {
+        for activations in [DType::F32, DType::Bf16, DType::F16] {
+            let training = training(dropout, activations);
+            let mut cpu = backend(vec![
+                train(&MODEL, &training),
+                update(&MODEL, &training),
+                evaluate(&MODEL, &training),
+            ]);
+            let mut step = |number: u64| {
+                let arguments = Arguments {
+                    step: number,
+                    updates: number + 1,
+                    lr: 1e-3,
+                    ..Arguments::default()
+                };
+                for program in [0, 0, 1, 2] {
+                    load(&mut cpu, program, &tokens);
+                    cpu.run(program, &arguments).unwrap();
+                }
+            };
+            step(0); // threads have started, and slept
+            let before = ALLOCATIONS.load(Ordering::Relaxed);
+            (1..5).for_each(&mut step);
+            assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before, "{dropout}, {activations}");
+        }
+    }
+    for activations in [DType::F32, DType::Bf16] {
+        let mut cpu =
+            backend(vec![prefill(&MODEL, 2, activations), decode(&MODEL, 2, activations)]);
+        let mut sample = || {
+            for cache_row in [0, 1] {
+                load(&mut cpu, 0, &tokens);
+                cpu.run(0, &Arguments { length: 20, cache_row, ..Arguments::default() }).unwrap();
+            }
+            for length in 20..30 {
+                load(&mut cpu, 1, &tokens);
+                cpu.run(1, &Arguments { length, ..Arguments::default() }).unwrap();
+            }
+        };
+        sample();
+        let before = ALLOCATIONS.load(Ordering::Relaxed);
+        sample();
+        assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before, "sampling in {activations}");
+    }
+}
