@@ -13,7 +13,7 @@ use fitgpt_plan::{
 
 /// A target that is the same on every machine.
 fn target() -> CpuTarget {
-    CpuTarget::new(2, Isa::Portable)
+    CpuTarget::new(2, Isa::named("portable").unwrap())
 }
 
 fn config(text: &str, changes: &[(&str, &str)]) -> Config {

@@ -1,5 +1,7 @@
 //! What went wrong, ready to be told: a kind, a message, a place, and hints apart from it.
 
+use std::fmt::{Display, Write as _};
+
 use fitgpt_exec::BackendError;
 use serde_json::{Value, json};
 
@@ -21,8 +23,8 @@ pub struct Failure {
 
 impl Failure {
     /// A failure without a place.
-    pub fn new(kind: &'static str, message: impl ToString) -> Self {
-        Self { kind, message: message.to_string(), place: None, hints: Vec::new() }
+    pub fn new(kind: &'static str, message: impl Display) -> Self {
+        Self { kind, message: format!("{message}"), place: None, hints: Vec::new() }
     }
 
     /// The same with advice.
@@ -55,7 +57,7 @@ impl Failure {
         let place = self.place.as_ref().map_or(String::new(), |place| format!("{place}: "));
         let mut text = format!("error: {place}{}\n", self.message);
         for hint in &self.hints {
-            text.push_str(&format!("\nhint: {hint}\n"));
+            let _ = write!(text, "\nhint: {hint}\n");
         }
         text
     }

@@ -52,7 +52,7 @@ fn generate(
 ) -> Result<Answer, Failure> {
     let mut weights = Weights::open(folder)?;
     let architecture = weights.architecture().clone();
-    let tokenizer = tokenizer(config, &architecture)?;
+    let tokenizer = tokenizer(config, &architecture);
     let prompt = prompt(config, &tokenizer)?;
     let config = with_shape(config, &architecture)?;
     let vocab = config.vocab_size();
@@ -189,14 +189,14 @@ fn with_shape(config: &Config, there: &Architecture) -> Result<Config, Failure> 
 }
 
 /// How the checkpoint's tokens read: as it says itself, else as the dataset does.
-fn tokenizer(config: &Config, there: &Architecture) -> Result<Tokenizer, Failure> {
+fn tokenizer(config: &Config, there: &Architecture) -> Tokenizer {
     if let Some(tokenizer) = &there.tokenizer {
-        return Ok(tokenizer.clone());
+        return tokenizer.clone();
     }
     match Dataset::open(config.dataset(), Path::new(".")) {
-        Ok(data) if data.vocab_size() as usize == there.vocab_size => Ok(data.tokenizer()),
-        _ if there.vocab_size > END_OF_TEXT as usize => Ok(Tokenizer::Gpt2),
-        _ => Ok(Tokenizer::Ids),
+        Ok(data) if data.vocab_size() as usize == there.vocab_size => data.tokenizer(),
+        _ if there.vocab_size > END_OF_TEXT as usize => Tokenizer::Gpt2,
+        _ => Tokenizer::Ids,
     }
 }
 

@@ -96,19 +96,16 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let architecture = setup::architecture(&config, vocab, data.tokenizer());
     let mut trainer = Trainer::new(backend, config.clone(), planned.job, data, scaler)?;
     let log = folder.join("events.jsonl");
-    let (events, saved) = match &mut resumed {
-        Some((checkpoint, document)) => {
-            let entries = trainer.entries().to_vec();
-            checkpoint.read(&entries, &mut trainer)?;
-            trainer.position = document.position.clone();
-            let step = trainer.position.step;
-            (EventLog::resume(&log, step)?.0, Some(step))
-        }
-        None => {
-            checkpoint::forget_best(&folder)?;
-            trainer.initialise()?;
-            (EventLog::create(&log)?, None)
-        }
+    let (events, saved) = if let Some((checkpoint, document)) = &mut resumed {
+        let entries = trainer.entries().to_vec();
+        checkpoint.read(&entries, &mut trainer)?;
+        trainer.position = document.position.clone();
+        let step = trainer.position.step;
+        (EventLog::resume(&log, step)?.0, Some(step))
+    } else {
+        checkpoint::forget_best(&folder)?;
+        trainer.initialise()?;
+        (EventLog::create(&log)?, None)
     };
 
     let stop = Stop::on_signals().map_err(|error| Failure::new("signals", error))?;

@@ -84,7 +84,7 @@ impl Progress {
             let now = self.flops_per_step / seconds / A100_FLOPS;
             self.mfu = Some(self.mfu.map_or(now, |mfu| 0.9 * mfu + 0.1 * now));
         }
-        if step.is_multiple_of(u64::from(self.config.log_interval())) {
+        if step.is_multiple_of(self.config.log_interval()) {
             let (ms, mfu) = (seconds * 1e3, self.mfu.unwrap_or(-1.0) * 100.0);
             self.line(&format!("iter {step}: loss {loss:.4}, time {ms:.2}ms, mfu {mfu:.2}%"));
         }
@@ -136,7 +136,7 @@ impl Progress {
 
     /// Time left for the whole run, evaluations included.
     fn left(&self, step: u64) -> Duration {
-        let steps = u64::from(self.config.max_iters()).saturating_sub(step);
+        let steps = self.config.max_iters().saturating_sub(step);
         let evaluations = schedule::evaluations_from(&self.config, step + 1);
         let mean = |sum: f64, n: u64| if n == 0 { 0.0 } else { sum / n as f64 };
         let seconds = steps as f64 * mean(self.step_seconds, self.steps)

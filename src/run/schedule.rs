@@ -7,7 +7,7 @@ pub fn lr(config: &Config, step: u64) -> f64 {
     if !config.decay_lr() {
         return config.learning_rate();
     }
-    let (warmup, end) = (u64::from(config.warmup_iters()), u64::from(config.lr_decay_iters()));
+    let (warmup, end) = (config.warmup_iters(), config.lr_decay_iters());
     if step < warmup {
         return config.learning_rate() * (step + 1) as f64 / (warmup + 1) as f64;
     }
@@ -21,12 +21,12 @@ pub fn lr(config: &Config, step: u64) -> f64 {
 
 /// Whether an evaluation comes before the update of `step`.
 pub fn evaluates(config: &Config, step: u64) -> bool {
-    step.is_multiple_of(u64::from(config.eval_interval()))
+    step.is_multiple_of(config.eval_interval())
 }
 
 /// How many evaluations lie in `from..=max_iters`.
 pub fn evaluations_from(config: &Config, from: u64) -> u64 {
-    let (interval, last) = (u64::from(config.eval_interval()), u64::from(config.max_iters()));
+    let (interval, last) = (config.eval_interval(), config.max_iters());
     if from > last {
         return 0;
     }

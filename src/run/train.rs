@@ -85,7 +85,7 @@ impl Run<'_> {
     }
 
     fn steps(&mut self, config: &Config, history: &mut History) -> Result<Ended, RunError> {
-        while self.trainer.position.step <= u64::from(config.max_iters()) {
+        while self.trainer.position.step <= config.max_iters() {
             let step = self.trainer.position.step;
             if schedule::evaluates(config, step) || config.eval_only() {
                 // Before the evaluation, so that nothing that happens in it can cost a run.

@@ -57,7 +57,7 @@ impl Mask {
     /// 0 for a dropped element, `scale` for a kept one. Elements are counted inside the
     /// sequence: `t · C + c`, or `(head · T + i) · T + j` for attention.
     #[inline(always)]
-        pub fn factor(&self, element: u32) -> f32 {
+    pub fn factor(&self, element: u32) -> f32 {
         if keeps(self.key, element, self.threshold) { self.scale } else { 0.0 }
     }
 }
