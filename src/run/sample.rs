@@ -161,6 +161,11 @@ impl Sampler {
         &self.texts
     }
 
+    /// The scores of the next token, by sample.
+    pub fn logits(&self) -> &[f32] {
+        &self.logits
+    }
+
     /// Makes the scores of the token after the last.
     pub fn advance(&mut self) -> Result<(), RunError> {
         let length = self.texts[0].len();

@@ -1,5 +1,4 @@
 //! The plan is the allocation: resident memory and hard limits, with the 124M model.
-#![cfg(target_os = "linux")]
 
 use std::{
     fs,
@@ -10,10 +9,6 @@ use std::{
 };
 
 use crate::program::Place;
-
-#[path = "support/program.rs"]
-#[expect(dead_code, reason = "other tests read more of a run")]
-mod program;
 
 /// 124M, batch 4, block 1024, float32: one step more than none, one evaluation.
 const GPT2: &[&str] = &[

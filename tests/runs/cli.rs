@@ -4,9 +4,6 @@ use std::fs;
 
 use crate::program::{Place, TINY};
 
-#[path = "support/program.rs"]
-mod program;
-
 #[test]
 fn plan_answers_in_json_with_classes_that_sum_to_the_peak() {
     let place = Place::new();

@@ -5,10 +5,7 @@ use std::collections::BTreeSet;
 
 use fitgpt_plan::{config::Gelu, model::Model};
 
-use crate::golden::{CASES, Golden, Tensor, Tensors};
-
-#[path = "support/golden.rs"]
-mod golden;
+use crate::golden::{self, CASES, Golden, Tensor, Tensors};
 
 fn shape_of(tensor: &Tensor) -> Vec<u64> {
     tensor.shape.iter().map(|&extent| extent as u64).collect()

@@ -5,9 +5,6 @@ use std::{fs, path::Path, process::Stdio, thread, time::Duration};
 
 use crate::program::{Place, TINY, events, losses};
 
-#[path = "support/program.rs"]
-mod program;
-
 /// The exact losses of a run's steps.
 fn exact(out_dir: &Path) -> Vec<f64> {
     events(out_dir, "step").iter().map(|event| event["loss"].as_f64().unwrap()).collect()

@@ -19,10 +19,6 @@ use fitgpt_plan::{
 
 use crate::golden::{CASES, Golden};
 
-#[path = "support/golden.rs"]
-#[expect(dead_code, reason = "the fixtures' own test reads more of them")]
-mod golden;
-
 /// How many times as far as PyTorch's float32 we may be: sums run in another order, and the
 /// stated error is one draw of such an error, not its bound.
 const MULTIPLE: f64 = 8.0;

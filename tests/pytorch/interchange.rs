@@ -1,0 +1,53 @@
+//! A folder that `transformers` wrote, read and run here.
+
+use fitgpt::{
+    checkpoint::{Positions, Weights},
+    run::{
+        sample::{Sampler, Window},
+        trainer::entries,
+    },
+};
+use fitgpt_exec::{
+    Watch,
+    cpu::{Cpu, CpuTarget, isa::Isa},
+};
+use fitgpt_plan::{job, model::Model, program::gpt, units::DType};
+
+use crate::golden::{self, Tensors};
+
+#[test]
+fn a_folder_of_transformers_gives_its_logits_here() {
+    let mut weights = Weights::open(&golden::path("transformers_gpt2")).unwrap();
+    let there = weights.architecture().clone();
+    let model = Model {
+        layers: there.n_layer as u32,
+        heads: there.n_head as u32,
+        channels: there.n_embd as u32,
+        vocab: there.vocab_size as u32,
+        block: there.block_size as u32,
+        has_bias: there.bias,
+        gelu: there.gelu,
+    };
+    let target = CpuTarget::new(2, Isa::best());
+    let programs = vec![gpt::prefill(&model, 1, DType::F32), gpt::decode(&model, 1, DType::F32)];
+    let plan = job::plan(programs, &target).unwrap();
+    let backend = Cpu::new(plan, target, Watch::Off).unwrap();
+    let mut sampler = Sampler::new(Box::new(backend), &model, 1, Window::Half);
+    weights.read(&entries(&model.parameters()), Positions::Exact, &mut sampler).unwrap();
+
+    let expected = Tensors::read("transformers_gpt2/expected.safetensors");
+    let tokens = expected.get("tokens").u32s();
+    let logits = expected.get("logits").f32s();
+    let (block, vocab) = (model.block as usize, model.vocab as usize);
+    let largest = logits.iter().fold(0f32, |most, v| most.max(v.abs()));
+    for (sequence, tokens) in tokens.chunks(block).enumerate() {
+        for length in 1..=block {
+            sampler.begin(&tokens[..length]).unwrap();
+            let theirs = &logits[(sequence * block + length - 1) * vocab..][..vocab];
+            for (ours, theirs) in sampler.logits().iter().zip(theirs) {
+                // Theirs are float32 too: two sums of a few hundred products, in two orders.
+                assert!((ours - theirs).abs() <= 1e-5 * largest, "{ours} for {theirs}");
+            }
+        }
+    }
+}

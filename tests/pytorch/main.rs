@@ -1,0 +1,6 @@
+//! FitGPT against PyTorch, from committed files.
+
+mod fixtures;
+mod golden;
+mod interchange;
+mod steps;

@@ -1,0 +1,7 @@
+//! Whole runs of the built program, as a user starts them.
+
+mod cli;
+#[cfg(target_os = "linux")]
+mod memory;
+mod program;
+mod training;
