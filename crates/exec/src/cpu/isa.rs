@@ -81,11 +81,11 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
     }
 
-    /// `to[k * to_stride + v] = from[v * from_stride + k]` for `k < 8`, `v < vectors <= 8`.
+    /// `to[k, v] = from[v, k]` for `k < depth` and `v < vectors`, at most eight.
     #[inline(always)]
-    fn transpose8(self, vectors: usize, from: Strided<&[f32]>, to: Strided<&mut [f32]>) {
-        for v in 0..vectors {
-            let from = &from.data[v * from.stride..][..8];
+    fn transpose(self, block: Block, from: Strided<&[f32]>, to: Strided<&mut [f32]>) {
+        for v in 0..block.vectors {
+            let from = &from.data[v * from.stride..][..block.depth];
             for (k, x) in from.iter().enumerate() {
                 to.data[k * to.stride + v] = *x;
             }
@@ -122,6 +122,15 @@ pub trait Simd: Copy + Send + Sync + 'static {
 
 /// The widest vector of any instruction set here.
 pub const LANES_MAX: usize = 16;
+
+/// What [`Simd::transpose`] transposes.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    /// Rows that become columns, 1 to 8.
+    pub vectors: usize,
+    /// Numbers in each of them.
+    pub depth: usize,
+}
 
 /// Rows of numbers, `stride` apart.
 #[derive(Clone, Copy, Debug)]
@@ -354,8 +363,8 @@ impl Simd for Avx512 {
         self.0.narrow_f16(from, to);
     }
     #[inline(always)]
-    fn transpose8(self, vectors: usize, from: Strided<&[f32]>, to: Strided<&mut [f32]>) {
-        self.0.transpose8(vectors, from, to);
+    fn transpose(self, block: Block, from: Strided<&[f32]>, to: Strided<&mut [f32]>) {
+        self.0.transpose(block, from, to);
     }
 }
 
@@ -374,7 +383,7 @@ impl Simd for Avx2 {
     fn prefetch<T>(self, data: &[T], index: usize) {
         let soon = data.as_ptr().wrapping_add(index);
         // SAFETY: every x86-64 has the instruction; it reads nothing and cannot fault.
-        unsafe { arch::_mm_prefetch::<{ arch::_MM_HINT_T0 }>(soon.cast()) };
+        unsafe { arch::_mm_prefetch::<{ arch::_MM_HINT_T1 }>(soon.cast()) };
     }
 
     #[inline(always)]
@@ -411,60 +420,115 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn transpose8(self, vectors: usize, from: Strided<&[f32]>, to: Strided<&mut [f32]>) {
-        let row = |v: usize| {
-            if v < vectors { self.load(&from.data[v * from.stride..]) } else { self.splat(0.0) }
-        };
-        let rows: [arch::__m256; 8] = std::array::from_fn(row);
-        // SAFETY: the token proves AVX.
-        let columns = unsafe { transposed(rows) };
-        for (k, column) in columns.into_iter().enumerate() {
-            let to = &mut to.data[k * to.stride..][..vectors];
+    fn transpose(self, block: Block, from: Strided<&[f32]>, to: Strided<&mut [f32]>) {
+        let Block { vectors, depth } = block;
+        if depth == 0 {
+            return;
+        }
+        assert!((1..=8).contains(&vectors));
+        assert!(from.data.len() >= (vectors - 1) * from.stride + depth);
+        assert!(to.data.len() >= (depth - 1) * to.stride + vectors);
+        let from = Strided { data: from.data.as_ptr(), stride: from.stride };
+        let to = Strided { data: to.data.as_mut_ptr(), stride: to.stride };
+        // SAFETY: the token proves AVX; reads are of `depth` numbers at each of `vectors` rows,
+        // writes of `vectors` numbers at each of `depth` rows, and the slices hold those.
+        unsafe {
             match vectors {
-                8 => self.store(column, to),
-                // SAFETY: the token proves AVX; `to` holds the four, or four and two, that
-                // are written.
-                4 => unsafe {
-                    arch::_mm_storeu_ps(to.as_mut_ptr(), arch::_mm256_castps256_ps128(column));
-                },
-                // SAFETY: as above.
-                6 => unsafe {
-                    arch::_mm_storeu_ps(to.as_mut_ptr(), arch::_mm256_castps256_ps128(column));
-                    let upper = arch::_mm256_extractf128_ps::<1>(column);
-                    arch::_mm_storel_pd(to.as_mut_ptr().add(4).cast(), arch::_mm_castps_pd(upper));
-                },
-                _ => {
-                    let mut lanes = [0.0; 8];
-                    self.store(column, &mut lanes);
-                    to.copy_from_slice(&lanes[..vectors]);
-                }
+                8 => transpose_avx::<8>(depth, from, to),
+                6 => transpose_avx::<6>(depth, from, to),
+                4 => transpose_avx::<4>(depth, from, to),
+                3 => transpose_avx::<3>(depth, from, to),
+                2 => transpose_avx::<2>(depth, from, to),
+                1 => transpose_avx::<1>(depth, from, to),
+                5 => transpose_avx::<5>(depth, from, to),
+                _ => transpose_avx::<7>(depth, from, to),
             }
         }
     }
 }
 
-/// Lane `k` of row `v` becomes lane `v` of row `k`.
+/// `to[k, v] = from[v, k]` for `k < depth`, `v < N`.
+///
+/// Four numbers of row `v` and four of row `v + 4` make one register, so that transposing four
+/// by four in each half transposes eight by four. Not inlined: it needs all registers for its
+/// rows.
+///
+/// # Safety
+/// `depth` numbers can be read at each row of `from`, `N` written at each of `to`.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx")]
+#[inline(never)]
+unsafe fn transpose_avx<const N: usize>(
+    depth: usize,
+    from: Strided<*const f32>,
+    to: Strided<*mut f32>,
+) {
+    use arch::{
+        _mm_loadu_ps, _mm_prefetch, _mm_setzero_ps, _mm256_set_m128, _mm256_shuffle_ps,
+        _mm256_unpackhi_ps, _mm256_unpacklo_ps,
+    };
+    let rows: [*const f32; N] = std::array::from_fn(|v| from.data.wrapping_add(v * from.stride));
+    let whole = depth / 4 * 4;
+    for k in (0..whole).step_by(4) {
+        if k % 16 == 0 {
+            // A cache line of each of the next rows: more streams than hardware follows.
+            for row in rows {
+                let next = row.wrapping_add(N * from.stride + k);
+                _mm_prefetch::<{ arch::_MM_HINT_T1 }>(next.cast());
+            }
+        }
+        let four = |v: usize| match rows.get(v) {
+            // SAFETY: `k + 4 <= depth`, and the caller promises that many of this row.
+            Some(row) => unsafe { _mm_loadu_ps(row.add(k)) },
+            None => _mm_setzero_ps(),
+        };
+        let [a, b, c, d] = [0, 1, 2, 3].map(|v| _mm256_set_m128(four(v + 4), four(v)));
+        let (ab, cd) = (_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d));
+        let (ab_upper, cd_upper) = (_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d));
+        let columns = [
+            _mm256_shuffle_ps::<0b01_00_01_00>(ab, cd),
+            _mm256_shuffle_ps::<0b11_10_11_10>(ab, cd),
+            _mm256_shuffle_ps::<0b01_00_01_00>(ab_upper, cd_upper),
+            _mm256_shuffle_ps::<0b11_10_11_10>(ab_upper, cd_upper),
+        ];
+        for (i, column) in columns.into_iter().enumerate() {
+            // SAFETY: `k + i < depth`, and the caller promises `N` numbers at this row.
+            unsafe { store_first::<N>(column, to.data.add((k + i) * to.stride)) };
+        }
+    }
+    for k in whole..depth {
+        for (v, row) in rows.iter().enumerate() {
+            // SAFETY: `k < depth` and `v < N`, as the caller promises for both sides.
+            unsafe { *to.data.add(k * to.stride + v) = *row.add(k) };
+        }
+    }
+}
+
+/// Writes the first `N` lanes, 1 to 8.
+///
+/// # Safety
+/// `N` numbers can be written at `to`.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx")]
 #[inline]
-fn transposed(rows: [arch::__m256; 8]) -> [arch::__m256; 8] {
-    use arch::{
-        _mm256_permute2f128_ps as across, _mm256_shuffle_ps as pick, _mm256_unpackhi_ps as upper,
-        _mm256_unpacklo_ps as lower,
-    };
-    let pairs: [arch::__m256; 8] = std::array::from_fn(|i| {
-        let (x, y) = (rows[i / 2 * 2], rows[i / 2 * 2 + 1]);
-        if i % 2 == 0 { lower(x, y) } else { upper(x, y) }
-    });
-    // Columns 0, 1, 2, 3 (and 4 to 7 in the upper half) of rows 0 to 3, then of rows 4 to 7.
-    let quads: [arch::__m256; 8] = std::array::from_fn(|i| {
-        let (x, y) = (pairs[i / 4 * 4 + i / 2 % 2], pairs[i / 4 * 4 + i / 2 % 2 + 2]);
-        if i % 2 == 0 { pick::<0b01_00_01_00>(x, y) } else { pick::<0b11_10_11_10>(x, y) }
-    });
-    std::array::from_fn(|i| {
-        let (x, y) = (quads[i % 4], quads[i % 4 + 4]);
-        if i < 4 { across::<0x20>(x, y) } else { across::<0x31>(x, y) }
-    })
+unsafe fn store_first<const N: usize>(x: arch::__m256, to: *mut f32) {
+    // SAFETY: each arm writes `N` numbers.
+    unsafe {
+        match N {
+            8 => arch::_mm256_storeu_ps(to, x),
+            4 => arch::_mm_storeu_ps(to, arch::_mm256_castps256_ps128(x)),
+            6 => {
+                arch::_mm_storeu_ps(to, arch::_mm256_castps256_ps128(x));
+                let upper = arch::_mm256_extractf128_ps::<1>(x);
+                arch::_mm_storel_pd(to.add(4).cast(), arch::_mm_castps_pd(upper));
+            }
+            _ => {
+                let mut lanes = [0.0; 8];
+                arch::_mm256_storeu_ps(lanes.as_mut_ptr(), x);
+                to.copy_from_nonoverlapping(lanes.as_ptr(), N);
+            }
+        }
+    }
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -569,18 +633,19 @@ mod tests {
         type Output = ();
         #[inline(always)]
         fn run<S: Simd>(self, simd: S) {
-            let from: Vec<f32> = (0..8 * 11).map(|i| i as f32).collect();
-            for vectors in 1..=8 {
-                let mut to = vec![-1.0; 8 * 9];
-                simd.transpose8(
-                    vectors,
+            for (vectors, depth) in (1..=8).flat_map(|v| (0..=11).map(move |k| (v, k))) {
+                let from: Vec<f32> = (0..8 * 11).map(|i| i as f32).collect();
+                let mut to = vec![-1.0; 11 * 9];
+                simd.transpose(
+                    Block { vectors, depth },
                     Strided { data: &from, stride: 11 },
                     Strided { data: &mut to, stride: 9 },
                 );
                 for (i, &x) in to.iter().enumerate() {
                     let (k, v) = (i / 9, i % 9);
-                    let expected = if v < vectors { from[v * 11 + k] } else { -1.0 };
-                    assert_eq!(x, expected, "k {k}, v {v} of {vectors}");
+                    let is_inside = v < vectors && k < depth;
+                    let expected = if is_inside { from[v * 11 + k] } else { -1.0 };
+                    assert_eq!(x, expected, "k {k}, v {v} of {depth}, {vectors}");
                 }
             }
         }
