@@ -53,9 +53,9 @@ fn generate(
     let mut weights = Weights::open(folder)?;
     let architecture = weights.architecture().clone();
     let tokenizer = tokenizer(config, &architecture);
-    let prompt = prompt(config, &tokenizer)?;
     let config = with_shape(config, &architecture)?;
     let vocab = config.vocab_size();
+    let prompt = prompt(&config, &tokenizer, vocab)?;
 
     let memory = os::host_memory();
     let Some((planned, batch)) = setup::Sampling::new(&config, vocab, &memory)? else {
@@ -194,14 +194,16 @@ fn tokenizer(config: &Config, there: &Architecture) -> Tokenizer {
         return tokenizer.clone();
     }
     match Dataset::open(config.dataset(), Path::new(".")) {
-        Ok(data) if data.vocab_size() as usize == there.vocab_size => data.tokenizer(),
+        Ok(data) if data.vocab_size() as usize == there.vocab_size => {
+            data.tokenizer().within(data.vocab_size())
+        }
         _ if there.vocab_size > END_OF_TEXT as usize => Tokenizer::Gpt2,
         _ => Tokenizer::Ids,
     }
 }
 
 /// The tokens to continue. Nothing at all begins like the start of a document.
-fn prompt(config: &Config, tokenizer: &Tokenizer) -> Result<Vec<u32>, Failure> {
+fn prompt(config: &Config, tokenizer: &Tokenizer, vocab: u32) -> Result<Vec<u32>, Failure> {
     let start = match config.start().strip_prefix("FILE:") {
         Some(path) => {
             let path = Path::new(path);
@@ -210,6 +212,10 @@ fn prompt(config: &Config, tokenizer: &Tokenizer) -> Result<Vec<u32>, Failure> {
         None => config.start().to_owned(),
     };
     let tokens = tokenizer.encode(&start)?;
+    if let Some(token) = tokens.iter().find(|token| **token >= vocab) {
+        let message = format!("the prompt has token {token}, the model knows {vocab} tokens");
+        return Err(Failure::new("tokenizer", message));
+    }
     if !tokens.is_empty() {
         return Ok(tokens);
     }

@@ -29,6 +29,7 @@ use crate::{
 };
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
+    let stop = Stop::on_signals().map_err(|error| Failure::new("signals", error))?;
     let written = args::written(matches, Some(args::DEFAULT_PRESET))?;
     let config = written.resolve()?;
     setup::check_device(&config)?;
@@ -93,7 +94,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         Precision::Float32 | Precision::Bfloat16 => Scaler::NONE,
     };
     let backend = planned.backend()?;
-    let architecture = setup::architecture(&config, vocab, data.tokenizer());
+    let architecture = setup::architecture(&config, vocab, data.tokenizer().within(vocab));
     let mut trainer = Trainer::new(backend, config.clone(), planned.job, data, scaler)?;
     let log = folder.join("events.jsonl");
     let (events, saved) = if let Some((checkpoint, document)) = &mut resumed {
@@ -108,7 +109,6 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         (EventLog::create(&log)?, None)
     };
 
-    let stop = Stop::on_signals().map_err(|error| Failure::new("signals", error))?;
     let progress =
         Progress::new(&config, &planned.job.model, planned.report.arena_bytes, reader.into());
     let mut run =

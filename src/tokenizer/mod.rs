@@ -70,6 +70,16 @@ impl Tokenizer {
         Self::Chars(Chars::from_text(text))
     }
 
+    /// The same where a model of `vocab` tokens can say all of it. GPT-2's is only assumed
+    /// where data comes without a table, and a smaller vocabulary shows that it is not.
+    #[must_use]
+    pub fn within(self, vocab: u32) -> Self {
+        match self {
+            Self::Gpt2 if vocab <= END_OF_TEXT => Self::Ids,
+            tokenizer => tokenizer,
+        }
+    }
+
     /// The tokens of a prompt. In GPT-2's vocabulary `<|endoftext|>` means that token.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         match self {

@@ -5,6 +5,8 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::{Command, Output},
+    thread,
+    time::{Duration, Instant},
 };
 
 use serde_json::Value;
@@ -24,6 +26,7 @@ pub(crate) struct Ran {
 /// A model that trains in a blink.
 pub(crate) const TINY: &[&str] = &[
     "--dataset=tiny",
+    "--vocab_size=61",
     "--n_layer=2",
     "--n_head=2",
     "--n_embd=32",
@@ -41,8 +44,7 @@ pub(crate) const TINY: &[&str] = &[
 impl Place {
     /// A new folder with `data/tiny`: 61 symbols, without `meta.pkl`.
     pub(crate) fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        let place = Self { folder };
+        let place = Self { folder: tempfile::tempdir().unwrap() };
         let data = place.path("data/tiny");
         fs::create_dir_all(&data).unwrap();
         for (name, count, seed) in [("train.bin", 20_000u32, 1u32), ("val.bin", 4_000, 2)] {
@@ -93,6 +95,21 @@ impl Ran {
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}: {}", self.stdout))
     }
+}
+
+/// Waits for something that another process does.
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < Duration::from_secs(120), "waited in vain until {what}");
+        thread::sleep(Duration::from_micros(200));
+    }
+}
+
+/// How many steps a run has logged so far.
+pub(crate) fn steps_logged(out_dir: &Path) -> usize {
+    let text = fs::read_to_string(out_dir.join("events.jsonl")).unwrap_or_default();
+    text.matches("{\"event\":\"step\"").count()
 }
 
 /// The losses of nanoGPT's `iter` lines; a later line of a step counts.

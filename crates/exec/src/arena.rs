@@ -51,6 +51,9 @@ impl Stored for u32 {
 /// Chunks begin on a huge page, so that the system can back them with such.
 const CHUNK_ALIGNMENT: usize = 2 << 20;
 
+/// The smallest page of any system we run on.
+const PAGE: usize = 4096;
+
 /// The arena's allocations.
 #[derive(Debug)]
 pub struct Arena {
@@ -68,7 +71,7 @@ struct Chunk {
 unsafe impl Send for Chunk {}
 
 impl Arena {
-    /// Allocates what `plan` says and writes `fill` into every byte of it, so that memory
+    /// Allocates what `plan` says, fills it with `fill` and touches every page, so that memory
     /// which the system promised but does not have is missed now and not in a step.
     pub fn new(plan: &VerifiedPlan, fill: u8) -> Result<Self, Refused> {
         let asked = plan.plan().arena_bytes();
@@ -84,6 +87,12 @@ impl Arena {
             chunks.push(Chunk { start, layout });
             // SAFETY: the chunk was just allocated with this size, and nobody else has it.
             unsafe { start.write_bytes(fill, size) };
+            // The compiler may ask the system for zeros instead of writing them, and the system
+            // gives zeros without memory. A volatile write is really made.
+            for page in (0..size).step_by(PAGE) {
+                // SAFETY: as above; `page` is less than the size.
+                unsafe { start.add(page).write_volatile(fill) };
+            }
         }
         Ok(Self { chunks })
     }
