@@ -61,6 +61,22 @@ impl Job {
         target: &impl Target,
         room: Bytes,
     ) -> Self {
+        let mut job = Self::asked(config, vocab, precision);
+        let Self { model, training, .. } = &mut job;
+        match config.grad_checkpoint() {
+            GradCheckpoint::Off => {}
+            GradCheckpoint::Every => training.recompute.blocks = model.layers,
+            GradCheckpoint::Auto => {
+                training.recompute = cheapest_recompute(model, training, target, room);
+            }
+        }
+        training.eval_batch = largest_free_eval_batch(model, training, target);
+        job
+    }
+
+    /// The job before anything was chosen: nothing is recomputed, and an evaluation runs its
+    /// whole batch at a time.
+    pub(crate) fn asked(config: &Config, vocab: u32, precision: Precision) -> Self {
         let model = Model::new(config, vocab);
         let batch = u64::from(config.batch_size());
         let seq = u64::from(config.block_size());
@@ -69,7 +85,7 @@ impl Job {
             0 => gpt::default_loss_chunk_rows(vocab.into(), batch * seq),
             rows => u64::from(rows).min(batch * seq),
         };
-        let mut training = Training {
+        let training = Training {
             batch,
             seq,
             accumulation: u64::from(config.gradient_accumulation_steps()),
@@ -87,14 +103,6 @@ impl Job {
             recompute: Recompute::default(),
             loss_chunk_rows: chunk_rows,
         };
-        match config.grad_checkpoint() {
-            GradCheckpoint::Off => {}
-            GradCheckpoint::Every => training.recompute.blocks = model.layers,
-            GradCheckpoint::Auto => {
-                training.recompute = cheapest_recompute(&model, &training, target, room);
-            }
-        }
-        training.eval_batch = largest_free_eval_batch(&model, &training, target);
         Self {
             model,
             training,
@@ -166,7 +174,7 @@ fn cheapest_recompute(
 }
 
 /// The least of `0..=most` that holds, or `most`, where `holds` is once false and then true.
-fn least(most: u32, holds: impl Fn(u32) -> bool) -> u32 {
+pub(crate) fn least(most: u32, holds: impl Fn(u32) -> bool) -> u32 {
     let (mut low, mut high) = (0, most);
     while low < high {
         let middle = low.midpoint(high);
@@ -179,15 +187,17 @@ fn least(most: u32, holds: impl Fn(u32) -> bool) -> u32 {
     low
 }
 
-/// The most sequences that an evaluation can run at a time without adding to the plan; a
-/// divisor of what is asked for, so that the same sequences are covered.
+/// The most sequences that an evaluation can run at a time without adding to the plan, none
+/// of its tensors larger than the device's largest piece; a divisor of what is asked for, so that the same sequences are covered.
 fn largest_free_eval_batch(model: &Model, training: &Training, target: &impl Target) -> u64 {
     let free = peak_bytes(&gpt::train(model, training), target)
         .max(peak_bytes(&gpt::update(model, training), target));
     let asked = training.eval_batch;
+    let piece = target.limits().max_chunk.min(target.limits().max_binding);
     let fits = |eval_batch: &u64| {
-        let training = Training { eval_batch: *eval_batch, ..*training };
-        peak_bytes(&gpt::evaluate(model, &training), target) <= free
+        let program = gpt::evaluate(model, &Training { eval_batch: *eval_batch, ..*training });
+        program.tensors().iter().all(|tensor| tensor.bytes() <= piece)
+            && peak_bytes(&program, target) <= free
     };
     divisors(asked).into_iter().rev().find(fits).unwrap_or(1)
 }

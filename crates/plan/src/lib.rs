@@ -13,6 +13,7 @@ pub mod torch;
 pub mod memory;
 
 pub mod device;
+pub mod fit;
 pub mod job;
 pub mod report;
 

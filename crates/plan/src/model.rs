@@ -6,7 +6,7 @@
 use crate::config::{Config, Gelu};
 
 /// The sizes that make a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Model {
     /// Transformer blocks.
     pub layers: u32,

@@ -242,6 +242,8 @@ macro_rules! key_table {
                 "bytes to plan for, such as '12GB' or '11.5GiB'; '': what the device has free";
             FitGpt loss_chunk_rows: u32 = int(0), COUNT,
                 "rows of logits at a time; 0: chosen from the shapes";
+            FitGpt drop_stale_logits: bool = boolean(false), ANY,
+                "nanoGPT's loop is patched to free the logits of a batch after its loss; here they always are";
             FitGpt vocab_size: u32 = int(0), COUNT,
                 "tokens in the vocabulary; 0: the data's, else 50304";
             FitGpt seed: u64 = int(1337), NUMBER,

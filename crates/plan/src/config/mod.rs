@@ -13,6 +13,7 @@ mod error;
 mod keys;
 mod python;
 mod resolved;
+mod rewrite;
 mod rules;
 mod setting;
 mod size;
@@ -28,6 +29,7 @@ pub use self::{
     keys::{Group, KEYS, Key, Kind, Range},
     python::{Facts, Reason},
     resolved::{Config, EffectiveBatch},
+    rewrite::rewrite,
     value::Value,
     written::Written,
 };

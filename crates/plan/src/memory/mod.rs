@@ -33,6 +33,16 @@ pub trait Target {
     fn scratch(&self, program: &Program, op: &Op) -> Bytes;
 }
 
+impl<T: Target + ?Sized> Target for &T {
+    fn limits(&self) -> Limits {
+        (**self).limits()
+    }
+
+    fn scratch(&self, program: &Program, op: &Op) -> Bytes {
+        (**self).scratch(program, op)
+    }
+}
+
 /// What a device demands of slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {

@@ -13,7 +13,7 @@ use crate::{
 
 /// What is computed again in the backward instead of kept. Layers are alike, so a count says
 /// it; the lowest layers recompute, because their values would be kept longest.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Recompute {
     /// Layers that keep only their input.
     pub blocks: u32,

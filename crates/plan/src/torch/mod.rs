@@ -13,14 +13,18 @@ mod compiled;
 mod eager;
 mod loss;
 mod pass;
+mod report;
 mod resume;
 mod tape;
 #[cfg(test)]
 mod tests;
 mod update;
 
+pub(crate) use self::report::report_of;
+pub use self::report::{COMPILE_BYTES, CONTEXT_BYTES, WORKSPACE_BYTES, overhead, torch_report};
 use self::tape::Held;
 use crate::{
+    config::{self, Config, GradCheckpoint, InitFrom},
     memory::{Limits, Target},
     model::Model,
     program::{Op, Program},
@@ -28,7 +32,7 @@ use crate::{
 };
 
 /// How the run computes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Precision {
     /// Everything in float32.
     F32,
@@ -50,8 +54,18 @@ impl Precision {
     }
 }
 
+impl From<config::Precision> for Precision {
+    fn from(precision: config::Precision) -> Self {
+        match precision {
+            config::Precision::Float32 => Self::F32,
+            config::Precision::Bfloat16 => Self::Bf16,
+            config::Precision::Float16 => Self::F16,
+        }
+    }
+}
+
 /// What autocast does with half logits on their way into `cross_entropy`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Loss {
     /// A float32 copy of the logits, and a float32 softmax.
     #[default]
@@ -62,7 +76,7 @@ pub enum Loss {
 }
 
 /// Everything about a run that shapes what PyTorch holds. [`Default`] is nanoGPT's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TorchOptions {
     /// Sequences of a micro-batch.
     pub batch: u64,
@@ -101,6 +115,54 @@ pub struct TorchOptions {
 }
 
 impl TorchOptions {
+    /// How PyTorch runs `config` where nobody says more: one worker, fused kernels.
+    pub fn from_config(config: &Config, precision: config::Precision) -> Self {
+        Self::default().of_config(config, precision)
+    }
+
+    /// The same kernels and workers with what `config` says of everything else.
+    ///
+    /// Keys that nanoGPT does not have count as if it were patched to read them.
+    /// `grad_checkpoint = 'auto'` is nobody's decision yet: nothing is checkpointed.
+    #[must_use]
+    pub fn of_config(self, config: &Config, precision: config::Precision) -> Self {
+        Self {
+            batch: config.batch_size().into(),
+            seq: config.block_size().into(),
+            accumulation: config.gradient_accumulation_steps().into(),
+            eval_batch: config.eval_batch_size().into(),
+            eval_seq: config.eval_block_size().into(),
+            precision: precision.into(),
+            compile: config.compile(),
+            dropout: config.dropout() > 0.0,
+            checkpoint_blocks: config.grad_checkpoint() == GradCheckpoint::Every,
+            resumed: *config.init_from() == InitFrom::Resume,
+            drop_stale_logits: config.drop_stale_logits(),
+            chunked_loss_rows: Some(config.loss_chunk_rows().into()).filter(|rows| *rows > 0),
+            ..self
+        }
+    }
+
+    /// The same for every run whose `phase` is the same program: what it does not read is set
+    /// to one value.
+    #[must_use]
+    pub fn read_by(self, phase: Phase) -> Self {
+        let plain = Self::default();
+        let mut read = self;
+        if phase != Phase::Train {
+            read.accumulation = plain.accumulation;
+            read.dropout = plain.dropout;
+            read.checkpoint_blocks = plain.checkpoint_blocks;
+        }
+        if !matches!(phase, Phase::EvaluateFirst | Phase::Evaluate) {
+            read.eval_batch = plain.eval_batch;
+            read.eval_seq = plain.eval_seq;
+        }
+        // Whether earlier micro-batches left gradients, not how many there were.
+        read.accumulation = read.accumulation.min(2);
+        read
+    }
+
     /// Whether the name `logits` outlives the pass that made them.
     fn names_logits(&self) -> bool {
         !self.drop_stale_logits && self.chunked_loss_rows.is_none()
@@ -148,6 +210,13 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// The phases of a run, in the order in which they happen.
+    pub fn of_run(options: &TorchOptions) -> Vec<Self> {
+        let resume = options.resumed.then_some(Self::Resume);
+        let rest = [Self::EvaluateFirst, Self::Train, Self::Update, Self::Evaluate, Self::Sample];
+        resume.into_iter().chain(rest).collect()
+    }
+
     /// The key of reports.
     pub const fn name(self) -> &'static str {
         match self {
@@ -161,28 +230,25 @@ impl Phase {
     }
 }
 
-type Train = fn(&Model, &TorchOptions) -> Program;
-type Evaluate = fn(Phase, &Model, &TorchOptions, Held) -> Program;
-
 /// The programs of a run, in the order in which they happen.
 pub fn phases(model: &Model, options: &TorchOptions) -> Vec<(Phase, Program)> {
-    let (first, later) = (Held::first(options), Held::later(options));
-    let (train, evaluate): (Train, Evaluate) = if options.compile {
-        (compiled::train, compiled::evaluate)
-    } else {
-        (eager::train, eager::evaluate)
-    };
-    let mut phases = Vec::with_capacity(6);
-    if options.resumed {
-        phases.push((Phase::Resume, resume::resume(model)));
+    let phases = Phase::of_run(options).into_iter();
+    phases.map(|phase| (phase, program(phase, model, options))).collect()
+}
+
+/// The program of one phase.
+pub fn program(phase: Phase, model: &Model, options: &TorchOptions) -> Program {
+    let evaluate = if options.compile { compiled::evaluate } else { eager::evaluate };
+    match phase {
+        Phase::Resume => resume::resume(model),
+        Phase::EvaluateFirst => evaluate(phase, model, options, Held::first(options)),
+        Phase::Train if options.compile => compiled::train(model, options),
+        Phase::Train => eager::train(model, options),
+        Phase::Update => update::update(model, options),
+        Phase::Evaluate => evaluate(phase, model, options, Held::later(options)),
+        // `sample.py` is compiled only on demand.
+        Phase::Sample => eager::sample(model, options),
     }
-    phases.push((Phase::EvaluateFirst, evaluate(Phase::EvaluateFirst, model, options, first)));
-    phases.push((Phase::Train, train(model, options)));
-    phases.push((Phase::Update, update::update(model, options)));
-    phases.push((Phase::Evaluate, evaluate(Phase::Evaluate, model, options, later)));
-    // `sample.py` is compiled only on demand.
-    phases.push((Phase::Sample, eager::sample(model, options)));
-    phases
 }
 
 /// PyTorch's caching allocator: every tensor is rounded up to 512 bytes. Kernels take their own

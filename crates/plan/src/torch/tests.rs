@@ -156,3 +156,19 @@ fn a_compiled_step_has_no_float32_logits() {
         }
     }
 }
+
+#[test]
+fn what_a_phase_does_not_read_changes_nothing_in_it() {
+    let cases = [
+        options(),
+        TorchOptions { compile: true, dropout: true, accumulation: 1, ..options() },
+        TorchOptions { checkpoint_blocks: true, eval_batch: 2, eval_seq: 16, ..options() },
+        TorchOptions { resumed: true, chunked_loss_rows: Some(16), fused_adam: false, ..options() },
+        TorchOptions { fused_attention: false, dropout: true, ..options() },
+    ];
+    for options in cases {
+        for (phase, whole) in phases(&model(), &options) {
+            assert_eq!(program(phase, &model(), &options.read_by(phase)), whole);
+        }
+    }
+}

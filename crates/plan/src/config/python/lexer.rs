@@ -7,6 +7,8 @@ use crate::config::error::excerpt;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token {
     pub(super) spot: Spot,
+    /// One past its last byte, counted from the end of the text.
+    pub(super) bytes_behind: usize,
     pub(super) what: What,
 }
 
@@ -53,7 +55,7 @@ pub(super) fn tokens(text: &str) -> (Vec<Token>, Option<Refusal>) {
     let mut lexer = Lexer { cursor: Cursor::new(text), tokens: Vec::new(), brackets: 0 };
     let fault = lexer.run().err();
     if let Some(Refusal { spot, .. }) = fault {
-        lexer.tokens.push(Token { spot, what: What::End });
+        lexer.tokens.push(Token { spot, bytes_behind: 0, what: What::End });
     }
     (lexer.tokens, fault)
 }
@@ -152,7 +154,8 @@ impl Lexer<'_> {
     /// Empty lines leave no token.
     fn end_line(&mut self, spot: Spot) {
         if self.tokens.last().is_some_and(|token| token.what != What::Newline) {
-            self.tokens.push(Token { spot, what: What::Newline });
+            let bytes_behind = self.cursor.rest().len();
+            self.tokens.push(Token { spot, bytes_behind, what: What::Newline });
         }
     }
 
@@ -162,7 +165,8 @@ impl Lexer<'_> {
         if starts_line && !in_statement && spot.column > 1 && what != What::End {
             return Err(Refusal { spot, reason: Reason::Indented });
         }
-        self.tokens.push(Token { spot, what });
+        let bytes_behind = self.cursor.rest().len();
+        self.tokens.push(Token { spot, bytes_behind, what });
         Ok(())
     }
 

@@ -19,6 +19,7 @@ use thiserror::Error;
 pub(super) use self::{
     eval::Scope,
     parser::{parse_expression, parse_file},
+    syntax::Assignment,
 };
 
 /// How deep parentheses, signs and conditions may nest.

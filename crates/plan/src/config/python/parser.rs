@@ -59,11 +59,17 @@ struct Parser {
     tokens: std::vec::IntoIter<Token>,
     depth: u32,
     last: Spot,
+    bytes_behind: usize, // of the last token taken
 }
 
 impl Parser {
     fn new(tokens: Vec<Token>) -> Self {
-        Self { tokens: tokens.into_iter(), depth: 0, last: Spot { line: 1, column: 1 } }
+        Self {
+            tokens: tokens.into_iter(),
+            depth: 0,
+            last: Spot { line: 1, column: 1 },
+            bytes_behind: 0,
+        }
     }
 
     fn peek(&self) -> &What {
@@ -82,6 +88,7 @@ impl Parser {
         match self.tokens.next() {
             Some(token) => {
                 self.last = token.spot;
+                self.bytes_behind = token.bytes_behind;
                 token.what
             }
             None => What::End,
@@ -175,9 +182,11 @@ impl Parser {
             self.next();
             self.next();
         }
+        let bytes_before_value = self.bytes_behind;
         let value = self.expression()?;
+        let bytes_behind = [bytes_before_value, self.bytes_behind];
         self.end_of_line()?;
-        Ok(Assignment { targets, value })
+        Ok(Assignment { targets, value, bytes_behind })
     }
 
     fn augmented_assignment(&mut self) -> Result<Assignment, Refusal> {
@@ -187,14 +196,16 @@ impl Parser {
         };
         let Some(op) = augmented(op) else { return Err(self.expected("an operator")) };
         let first = Box::new(Expr { spot, node: Node::Name(name.clone()) });
+        let bytes_before_value = self.bytes_behind;
         let right = self.expression()?;
+        let bytes_behind = [bytes_before_value, self.bytes_behind];
         self.end_of_line()?;
         let node = if op == "**" {
             Node::Power { base: first, exponent: Box::new(right) }
         } else {
             Node::Chain { first, rest: vec![Link { spot, op, right }] }
         };
-        Ok(Assignment { targets: vec![(name, spot)], value: Expr { spot, node } })
+        Ok(Assignment { targets: vec![(name, spot)], value: Expr { spot, node }, bytes_behind })
     }
 
     /// What an expression's end looks like, and a good reason where it does not.

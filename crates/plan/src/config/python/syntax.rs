@@ -13,6 +13,9 @@ pub(in crate::config) struct Assignment {
     pub(in crate::config) targets: Vec<(String, Spot)>,
     /// For `name += expression`, this holds `name + expression`.
     pub(in crate::config) value: Expr,
+    /// Where the text of the expression begins, white space before it included, and where it
+    /// ends: bytes from there to the end of the file.
+    pub(in crate::config) bytes_behind: [usize; 2],
 }
 
 /// An expression and where its operator or first token stands.

@@ -1,0 +1,271 @@
+//! Counting candidates: live bytes of each program once, whoever asks for it.
+
+use std::{
+    cell::{OnceCell, RefCell},
+    collections::HashMap,
+};
+
+use super::{Case, Engine, candidate::Candidate};
+use crate::{
+    config::{Config, GradCheckpoint, Precision},
+    job::{self, Job, peak_bytes},
+    memory::{PlanError, Target},
+    model::Model,
+    program::gpt::{self, Recompute, Training},
+    report::{Overhead, Phase, PlanReport, Verdict},
+    torch::{self, CachingAllocator, TorchOptions},
+    units::{Bytes, DType},
+};
+
+/// What the live bytes of a program follow from.
+#[derive(PartialEq, Eq, Hash)]
+enum Counted {
+    Train { model: Model, shape: [u64; 2], dtype: DType, recompute: Recompute, rows: u64 },
+    Evaluate { model: Model, seq: u64, dtype: DType, rows: u64 },
+    Update { model: Model },
+    Torch { model: Model, phase: torch::Phase, options: TorchOptions },
+}
+
+/// Counts programs and remembers what they came to.
+pub(super) struct Counter<'a> {
+    case: &'a Case<'a>,
+    known: RefCell<HashMap<Counted, Bytes>>,
+    flops: RefCell<HashMap<(Model, u64, Recompute), f64>>,
+    twice_before: OnceCell<f64>,
+}
+
+/// What a plan says of a candidate.
+pub(super) struct Planned {
+    pub(super) peak_bytes: Bytes,
+    pub(super) arena_bytes: Bytes,
+    pub(super) peak_phase: &'static str,
+    pub(super) verdict: Verdict,
+    /// The share of a step.
+    pub(super) computed_twice: f64,
+}
+
+impl<'a> Counter<'a> {
+    pub(super) fn new(case: &'a Case<'a>) -> Self {
+        Self {
+            case,
+            known: RefCell::default(),
+            flops: RefCell::default(),
+            twice_before: OnceCell::new(),
+        }
+    }
+
+    fn precision(&self, config: &Config) -> Precision {
+        config.precision_or(self.case.engine.precision())
+    }
+
+    /// What a candidate may take with nothing but tensors, at the low and at the high end of the
+    /// overhead.
+    pub(super) fn room(&self, config: &Config) -> [Bytes; 2] {
+        self.overhead(config)
+            .range()
+            .map(|beside| self.case.device.usable_bytes.saturating_sub(beside))
+    }
+
+    fn overhead(&self, config: &Config) -> Overhead {
+        let mut overhead = self.case.overhead;
+        // A compiler that the original does without.
+        if matches!(self.case.engine, Engine::Torch { .. })
+            && config.compile()
+            && !self.case.config.compile()
+        {
+            overhead.compile_bytes = torch::COMPILE_BYTES;
+        }
+        overhead
+    }
+
+    fn once(&self, key: Counted, count: impl FnOnce() -> Bytes) -> Bytes {
+        if let Some(bytes) = self.known.borrow().get(&key) {
+            return *bytes;
+        }
+        let bytes = count();
+        self.known.borrow_mut().insert(key, bytes);
+        bytes
+    }
+
+    /// Most live bytes. Where the budget decides on recomputation, with all of it.
+    pub(super) fn live(&self, candidate: &Candidate) -> Bytes {
+        match self.case.engine {
+            Engine::Fitgpt { target, .. } => self.live_here(&candidate.config, &target),
+            Engine::Torch { .. } => {
+                let (bytes, _) = self.torch_peak_of_run(candidate);
+                bytes
+            }
+        }
+    }
+
+    /// The highest phase; of several as high the first. Sampling is a run of its own.
+    fn torch_peak_of_run(&self, candidate: &Candidate) -> (Bytes, torch::Phase) {
+        let options = self.torch_options(candidate);
+        let model = Model::new(&candidate.config, self.case.vocab);
+        let phases = torch::Phase::of_run(&options).into_iter();
+        let of_the_run = phases.filter(|phase| *phase != torch::Phase::Sample);
+        let peaks = of_the_run.map(|phase| (self.torch_peak(&model, phase, &options), phase));
+        peaks.reduce(|a, b| if b.0 > a.0 { b } else { a }).expect("a run has phases")
+    }
+
+    /// Most live bytes of the two evaluations; only PyTorch has a batch to choose there.
+    pub(super) fn live_in_evaluation(&self, candidate: &Candidate) -> Bytes {
+        let options = self.torch_options(candidate);
+        let model = Model::new(&candidate.config, self.case.vocab);
+        let peak = |phase| self.torch_peak(&model, phase, &options);
+        peak(torch::Phase::EvaluateFirst).max(peak(torch::Phase::Evaluate))
+    }
+
+    fn live_here(&self, config: &Config, target: &impl Target) -> Bytes {
+        let Job { model, mut training, .. } =
+            Job::asked(config, self.case.vocab, self.precision(config));
+        if config.grad_checkpoint() != GradCheckpoint::Off {
+            training.recompute = Recompute { blocks: model.layers, cheap: 0 };
+        }
+        let Training { batch, seq, activations: dtype, recompute, .. } = training;
+        let rows = training.loss_chunk_rows;
+        let train = Counted::Train { model, shape: [batch, seq], dtype, recompute, rows };
+        let train = self.once(train, || peak_bytes(&gpt::train(&model, &training), target));
+        let update = Counted::Update { model };
+        let update = self.once(update, || peak_bytes(&gpt::update(&model, &training), target));
+        // An evaluation runs as few sequences at a time as it must.
+        training.eval_batch = 1;
+        let rows = rows.min(training.eval_seq);
+        let evaluate = Counted::Evaluate { model, seq: training.eval_seq, dtype, rows };
+        let evaluate =
+            self.once(evaluate, || peak_bytes(&gpt::evaluate(&model, &training), target));
+        train.max(update).max(evaluate)
+    }
+
+    fn torch_options(&self, candidate: &Candidate) -> TorchOptions {
+        let precision = self.precision(&candidate.config);
+        candidate.kernels.of_config(&candidate.config, precision)
+    }
+
+    fn torch_peak(&self, model: &Model, phase: torch::Phase, options: &TorchOptions) -> Bytes {
+        let options = options.read_by(phase);
+        let key = Counted::Torch { model: *model, phase, options };
+        self.once(key, || peak_bytes(&torch::program(phase, model, &options), &CachingAllocator))
+    }
+
+    /// The case as it is, and why nothing could be placed where that is so.
+    pub(super) fn original(&self) -> (PlanReport, Option<PlanError>) {
+        let Case { config, vocab, device, overhead, .. } = self.case;
+        match self.case.engine {
+            Engine::Torch { precision, kernels } => {
+                let options = kernels.of_config(config, precision);
+                (torch::report_of(config, *vocab, &options, (*device).clone(), *overhead), None)
+            }
+            Engine::Fitgpt { target, .. } => {
+                let job = self.job(config, &target);
+                let (mut report, refusal) = match self.report_here(config, &job, &target) {
+                    Ok(report) => (report, None),
+                    Err(error) => {
+                        let phases = phases(&job, &target);
+                        let device = (*device).clone();
+                        let mut report =
+                            PlanReport::new("fitgpt", device, *overhead, config, phases, None);
+                        (report.fits, report.verdict) = (false, Verdict::No);
+                        (report, Some(error))
+                    }
+                };
+                report.phases.push(Phase::of("sample", &job.sampling_programs(), &target));
+                (report, refusal)
+            }
+        }
+    }
+
+    fn job(&self, config: &Config, target: &impl Target) -> Job {
+        let [_, room] = self.room(config);
+        Job::new(config, self.case.vocab, self.precision(config), target, room)
+    }
+
+    fn report_here(
+        &self,
+        config: &Config,
+        job: &Job,
+        target: &impl Target,
+    ) -> Result<PlanReport, PlanError> {
+        let phases = phases(job, target);
+        let plan = job::plan(job.training_programs(), target)?;
+        let arena = Some(plan.plan().arena_bytes());
+        let (device, overhead) = (self.case.device.clone(), self.overhead(config));
+        Ok(PlanReport::new("fitgpt", device, overhead, config, phases, arena))
+    }
+
+    /// Plans a candidate. `None` where the device cannot hold one of its tensors.
+    pub(super) fn plan(&self, candidate: &Candidate) -> Option<Planned> {
+        let config = &candidate.config;
+        match self.case.engine {
+            Engine::Fitgpt { target, .. } => {
+                let job = self.job(config, &target);
+                let report = self.report_here(config, &job, &target).ok()?;
+                Some(Planned {
+                    peak_bytes: report.peak_bytes,
+                    arena_bytes: report.arena_bytes,
+                    peak_phase: report.peak_phase,
+                    verdict: report.verdict,
+                    computed_twice: self.computed_twice(&job, job.training.recompute),
+                })
+            }
+            Engine::Torch { .. } => {
+                let (peak_bytes, peak_phase) = self.torch_peak_of_run(candidate);
+                let usable_bytes = self.case.device.usable_bytes;
+                Some(Planned {
+                    peak_bytes,
+                    arena_bytes: peak_bytes,
+                    peak_phase: peak_phase.name(),
+                    verdict: Verdict::of(peak_bytes, &self.overhead(config), usable_bytes),
+                    computed_twice: self.computed_twice_by_torch(config),
+                })
+            }
+        }
+    }
+
+    /// The share of the original's step that is computed twice.
+    pub(super) fn computed_twice_by_original(&self) -> f64 {
+        *self.twice_before.get_or_init(|| match self.case.engine {
+            Engine::Fitgpt { target, .. } => {
+                let job = self.job(self.case.config, &target);
+                self.computed_twice(&job, job.training.recompute)
+            }
+            Engine::Torch { .. } => self.computed_twice_by_torch(self.case.config),
+        })
+    }
+
+    fn computed_twice(&self, job: &Job, recompute: Recompute) -> f64 {
+        self.flops_a_token(job, recompute) / self.flops_a_token(job, Recompute::default()) - 1.0
+    }
+
+    /// The work is that of our own programs: the same products are made again.
+    fn computed_twice_by_torch(&self, config: &Config) -> f64 {
+        let job = Job::asked(config, self.case.vocab, self.precision(config));
+        let mut twice = 0.0;
+        if config.grad_checkpoint() == GradCheckpoint::Every {
+            let blocks = job.model.layers;
+            twice += self.computed_twice(&job, Recompute { blocks, cheap: 0 });
+        }
+        if config.loss_chunk_rows() > 0 {
+            let head = 2 * u64::from(job.model.vocab) * u64::from(job.model.channels);
+            twice += head as f64 / self.flops_a_token(&job, Recompute::default());
+        }
+        twice
+    }
+
+    fn flops_a_token(&self, job: &Job, recompute: Recompute) -> f64 {
+        let seq = job.training.seq;
+        let key = (job.model, seq, recompute);
+        if let Some(flops) = self.flops.borrow().get(&key) {
+            return *flops;
+        }
+        let training = Training { batch: 1, recompute, ..job.training };
+        let flops = gpt::train(&job.model, &training).flops() as f64 / seq as f64;
+        self.flops.borrow_mut().insert(key, flops);
+        flops
+    }
+}
+
+fn phases(job: &Job, target: &impl Target) -> Vec<Phase> {
+    let programs = job.training_programs();
+    programs.iter().map(|program| Phase::of(program.name(), [program], target)).collect()
+}

@@ -1,0 +1,169 @@
+//! The moves of a way and how far each can go.
+
+use super::{Case, Effect, Engine};
+use crate::{
+    config::GradCheckpoint,
+    job::{Job, divisors},
+};
+
+/// One kind of change. Each has levels from 0, not made, upwards; a higher level never needs
+/// more memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Move {
+    /// PyTorch: evaluations have a batch of their own.
+    OwnEval,
+    /// PyTorch: no name holds the logits of a batch that is done.
+    DropLogits,
+    /// PyTorch: AdamW is one kernel.
+    FusedAdam,
+    /// PyTorch: attention is one kernel.
+    FusedAttention,
+    /// PyTorch: `torch.compile`, which fuses the loss.
+    Compile,
+    /// Head and loss for fewer rows at a time.
+    ChunkLoss,
+    /// Blocks are computed again; level 2 is all of them where level 1 lets the budget decide.
+    Recompute,
+    /// The micro-batch divided by a divisor, the accumulation multiplied by it.
+    Split,
+}
+
+impl Move {
+    pub(super) const ALL: [Self; 8] = [
+        Self::OwnEval,
+        Self::DropLogits,
+        Self::FusedAdam,
+        Self::FusedAttention,
+        Self::Compile,
+        Self::ChunkLoss,
+        Self::Recompute,
+        Self::Split,
+    ];
+
+    pub(super) fn effect(self) -> Effect {
+        match self {
+            Self::OwnEval | Self::DropLogits => Effect::ChangesNothing,
+            Self::FusedAdam | Self::FusedAttention | Self::Compile | Self::ChunkLoss => {
+                Effect::SameMathematics
+            }
+            Self::Recompute => Effect::Recompute,
+            Self::Split => Effect::MicroBatch,
+        }
+    }
+}
+
+/// A level of every move.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Way([usize; Move::ALL.len()]);
+
+impl Way {
+    pub(super) fn level(&self, of: Move) -> usize {
+        self.0[of as usize]
+    }
+
+    pub(super) fn with(mut self, of: Move, level: usize) -> Self {
+        self.0[of as usize] = level;
+        self
+    }
+
+    /// Whether it does nothing that `other` does not do.
+    pub(super) fn is_within(&self, other: &Self) -> bool {
+        self.0.iter().zip(&other.0).all(|(level, most)| level <= most)
+    }
+
+    pub(super) fn effect(&self) -> Effect {
+        let made = Move::ALL.into_iter().filter(|m| self.level(*m) > 0);
+        made.map(Move::effect).max().unwrap_or(Effect::ChangesNothing)
+    }
+}
+
+/// The moves that this case has left.
+pub(super) struct Menu {
+    most: Way,
+    is_torch: bool,
+    /// What the micro-batch can be divided by, least first: 1 and up.
+    pub(super) splits: Vec<u32>,
+    /// Rows of logits at each level of [`Move::ChunkLoss`], from level 1.
+    pub(super) chunk_rows: Vec<u32>,
+}
+
+/// Fewer rows than this make matrix products slow and save next to nothing.
+const FEWEST_CHUNK_ROWS: u64 = 64;
+
+impl Menu {
+    pub(super) fn new(case: &Case<'_>) -> Self {
+        let config = case.config;
+        let job = Job::asked(config, case.vocab, case.engine.precision());
+        let rows = job.training.loss_chunk_rows; // the config's, or by the shapes alone
+        let splits: Vec<u32> =
+            divisors(config.batch_size().into()).into_iter().map(|d| d as u32).collect();
+        let mut most = Way::default().with(Move::Split, splits.len() - 1);
+        let chunk_rows: Vec<u64> = match case.engine {
+            Engine::Fitgpt { .. } => {
+                // Evaluations take no room of their own, and the rest is so already.
+                let recompute = match config.grad_checkpoint() {
+                    GradCheckpoint::Off => 2,
+                    GradCheckpoint::Auto | GradCheckpoint::Every => 0,
+                };
+                most = most.with(Move::Recompute, recompute);
+                let halves = std::iter::successors(Some(rows / 2), |rows| Some(rows / 2));
+                halves.take_while(|rows| *rows >= FEWEST_CHUNK_ROWS).take(3).collect()
+            }
+            Engine::Torch { kernels, .. } => {
+                let is_checkpointed = config.grad_checkpoint() == GradCheckpoint::Every;
+                let is_chunked = config.loss_chunk_rows() > 0;
+                most = most
+                    .with(Move::OwnEval, usize::from(config.eval_batch_size() > 1))
+                    .with(Move::DropLogits, usize::from(!config.drop_stale_logits() && !is_chunked))
+                    .with(Move::FusedAdam, usize::from(!kernels.fused_adam))
+                    .with(Move::FusedAttention, usize::from(!kernels.fused_attention))
+                    .with(Move::Compile, usize::from(!config.compile()))
+                    .with(Move::Recompute, usize::from(!is_checkpointed));
+                if is_chunked { Vec::new() } else { vec![rows] }
+            }
+        };
+        let chunk_rows: Vec<u32> =
+            chunk_rows.into_iter().filter_map(|rows| rows.try_into().ok()).collect();
+        most = most.with(Move::ChunkLoss, chunk_rows.len());
+        let is_torch = matches!(case.engine, Engine::Torch { .. });
+        Self { most, is_torch, splits, chunk_rows }
+    }
+
+    pub(super) fn most(&self, of: Move) -> usize {
+        self.most.level(of)
+    }
+
+    /// Everything that lowers the peak much. A compiler is there or is not; where the loss is
+    /// chunked already, smaller chunks are no matter.
+    pub(super) fn strongest(&self) -> Way {
+        let mut way = self.most.with(Move::Compile, 0);
+        if self.is_torch && way.level(Move::ChunkLoss) > 0 {
+            way = way.with(Move::DropLogits, 0); // nothing is left to drop
+        } else {
+            way = way.with(Move::ChunkLoss, 0);
+        }
+        way.with(Move::Recompute, self.most(Move::Recompute).min(1))
+    }
+
+    pub(super) fn strongest_without_split(&self) -> Way {
+        self.strongest().with(Move::Split, 0)
+    }
+
+    /// Every mix of moves but [`Move::Split`], those that do less first.
+    pub(super) fn mixes(&self) -> Vec<Way> {
+        let mut mixes = vec![Way::default()];
+        for of in Move::ALL.into_iter().filter(|of| *of != Move::Split) {
+            // Level 2 of recomputation is never less than level 1 needs.
+            let most = if of == Move::Recompute { self.most(of).min(1) } else { self.most(of) };
+            let before = std::mem::take(&mut mixes);
+            for level in 0..=most {
+                mixes.extend(before.iter().map(|way| way.with(of, level)));
+            }
+        }
+        // Compiled, the loss is fused and logits are half: the rest is for those without.
+        let compiled = Way::default().with(Move::Compile, 1);
+        mixes.retain(|way| way.level(Move::Compile) == 0 || *way == compiled);
+        mixes.sort_by_key(|way| way.0.iter().sum::<usize>());
+        mixes
+    }
+}

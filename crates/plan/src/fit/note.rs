@@ -1,0 +1,65 @@
+//! What should be known beside the ways.
+
+use serde::Serialize;
+
+use super::Case;
+use crate::{config::Precision, memory::PlanError, model::Model, units::Bytes};
+
+/// A fact beside the ways. Words are chosen at the edge.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "note", rename_all = "kebab-case")]
+pub enum Note {
+    /// The device has no bfloat16 of its own.
+    NoBf16 {
+        /// The `dtype` to write.
+        instead: &'static str,
+    },
+    /// Weights, gradients and Adam's moments alone exceed the device, at any batch size.
+    StaticStateTooLarge {
+        /// 16 a parameter.
+        state_bytes: Bytes,
+        /// What the device has.
+        usable_bytes: Bytes,
+    },
+    /// The config has a tensor that the device cannot hold in one piece.
+    TooLargeForOnePiece {
+        /// Which.
+        tensor: String,
+        /// Its size.
+        need_bytes: Bytes,
+        /// The device's largest piece.
+        have_bytes: Bytes,
+    },
+    /// A larger micro-batch than the listed one fits and makes the same effective batch, though
+    /// it does not divide `batch_size`.
+    OtherSplit {
+        /// The micro-batch.
+        batch_size: u32,
+        /// How many of it make the step.
+        gradient_accumulation_steps: u32,
+        /// Most live bytes.
+        peak_bytes: Bytes,
+    },
+}
+
+/// What the case itself says.
+pub(super) fn of_case(case: &Case<'_>, refusal: Option<PlanError>) -> Vec<Note> {
+    let mut notes = Vec::new();
+    if case.engine.precision() == Precision::Bfloat16 && !case.has_bf16 {
+        notes.push(Note::NoBf16 { instead: Precision::Float16.name() });
+    }
+    if let Some(PlanError::TooLargeForOnePiece { tensor, need, have }) = refusal {
+        notes.push(Note::TooLargeForOnePiece { tensor, need_bytes: need, have_bytes: have });
+    }
+    notes
+}
+
+/// Whether what stands through every phase of a run is too large already.
+pub(super) fn static_state(case: &Case<'_>) -> Option<Note> {
+    let parameters = Model::new(case.config, case.vocab).parameter_count();
+    let state_bytes = Bytes::new(parameters.saturating_mul(16));
+    let usable_bytes = case.device.usable_bytes;
+    let [least_beside, _] = case.overhead.range();
+    let is_too_large = state_bytes > usable_bytes.saturating_sub(least_beside);
+    is_too_large.then_some(Note::StaticStateTooLarge { state_bytes, usable_bytes })
+}

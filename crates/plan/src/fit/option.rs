@@ -1,0 +1,107 @@
+//! One way, as data.
+
+use std::cmp::Ordering;
+
+use serde::{Serialize, Serializer};
+
+use crate::{
+    config::{Config, EffectiveBatch, GradCheckpoint, Key, Value},
+    report::Verdict,
+    units::Bytes,
+};
+
+/// A key and its new value, of the type that nanoGPT insists on.
+pub type Change = (&'static str, Value);
+
+/// How far a way reaches, least first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Effect {
+    /// The same numbers, bit for bit, held for a shorter time or fewer at a time.
+    ChangesNothing,
+    /// The same mathematics in another order of rounding.
+    SameMathematics,
+    /// The same step in smaller pieces.
+    MicroBatch,
+    /// Values are computed again instead of kept.
+    Recompute,
+    /// Another training.
+    ChangesRun,
+}
+
+/// One way to make a config fit.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FitOption {
+    /// What to write, in an order that reads well. Empty where the config fits as it is.
+    #[serde(serialize_with = "as_map")]
+    pub changes: Vec<Change>,
+    /// Patches of nanoGPT without which the changes mean nothing; only for PyTorch.
+    pub patches: Vec<&'static str>,
+    /// How far it reaches.
+    pub effect: Effect,
+    /// Most live bytes.
+    pub peak_bytes: Bytes,
+    /// What is allocated; for PyTorch the peak.
+    pub arena_bytes: Bytes,
+    /// The original's peak less this one's.
+    pub saved_bytes: Bytes,
+    /// Whether it fits even at the high end of the overhead.
+    pub fits: bool,
+    /// The same in three grades.
+    pub verdict: Verdict,
+    /// Whether a step learns from the same sequences with the same model and types.
+    pub keeps_training: bool,
+    /// Floating-point work that is added, as a share of the original's step.
+    pub extra_compute: f64,
+    /// What a step learns from.
+    pub effective_batch: EffectiveBatch,
+    /// The phase with the peak.
+    pub peak_phase: &'static str,
+    /// Sequences of a micro-batch.
+    #[serde(skip)]
+    pub micro_batch: u32,
+}
+
+fn as_map<S: Serializer>(changes: &[Change], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(changes.iter().map(|(key, value)| (key, value)))
+}
+
+impl FitOption {
+    /// Reach, then patches to apply, then work, then how far the micro-batch shrinks.
+    ///
+    /// Who wrote `compile = False` mostly has no compiler that works: that comes last.
+    pub(super) fn by_invasiveness(&self, other: &Self) -> Ordering {
+        let compiles = |o: &Self| o.changes.iter().any(|(key, _)| *key == "compile");
+        let reach = |o: &Self| (compiles(o), o.effect, o.patches.len());
+        reach(self)
+            .cmp(&reach(other))
+            .then(self.extra_compute.total_cmp(&other.extra_compute))
+            .then(other.micro_batch.cmp(&self.micro_batch))
+            .then(self.changes.len().cmp(&other.changes.len()))
+    }
+}
+
+/// The patches that `config` asks of nanoGPT, which has none of these keys, and those of
+/// `kernels` besides.
+pub(super) fn patches(config: &Config, kernels: &[&'static str]) -> Vec<&'static str> {
+    let pairs = config.pairs();
+    let is_written = |name: &str| {
+        let default = &Key::find(name).expect("a key of the table").default;
+        pairs.iter().any(|(key, value)| *key == name && value != default)
+    };
+    let mut patches = kernels.to_vec();
+    for (key, patch) in [
+        ("eval_batch_size", "eval-batch-size"),
+        ("eval_block_size", "eval-block-size"),
+        ("drop_stale_logits", "drop-stale-logits"),
+        ("loss_chunk_rows", "chunked-loss"),
+    ] {
+        if is_written(key) {
+            patches.push(patch);
+        }
+    }
+    if config.grad_checkpoint() == GradCheckpoint::Every {
+        patches.push("checkpoint-blocks");
+    }
+    patches
+}

@@ -1,0 +1,252 @@
+//! The search: of each mix of moves the largest micro-batch that fits, and of those the least.
+
+use std::cell::RefCell;
+
+use super::{
+    Case, Change, Effect, Engine, FitOption, Note,
+    candidate::{Candidate, raw},
+    count::Counter,
+    moves::{Menu, Move, Way},
+    option,
+};
+use crate::{
+    config::Value,
+    job::{divisors, least},
+    report::{PlanReport, Verdict},
+    units::Bytes,
+};
+
+/// Divisors of an effective batch beyond this are not looked for.
+const LARGEST_BATCH_TO_DIVIDE: u64 = 1 << 32;
+
+pub(super) struct Search<'a> {
+    pub(super) case: &'a Case<'a>,
+    pub(super) counter: &'a Counter<'a>,
+    pub(super) menu: &'a Menu,
+    pub(super) original: &'a PlanReport,
+    pub(super) planned: Known,
+}
+
+/// What was planned before, by its changes.
+pub(super) type Known = RefCell<Vec<((Vec<Change>, Vec<&'static str>), Option<FitOption>)>>;
+
+impl Search<'_> {
+    pub(super) fn candidate(&self, way: Way, extra: &[Change]) -> Option<Candidate> {
+        let new = |eval_batch| Candidate::new(self.case, self.menu, way, eval_batch, extra);
+        let whole = new(None)?;
+        if way.level(Move::OwnEval) == 0 {
+            return Some(whole);
+        }
+        // The largest share of the evaluated batch that fits; it divides what is covered.
+        let [_, room] = self.counter.room(&whole.config);
+        let batch = u64::from(whole.config.eval_batch_size());
+        let shares: Vec<_> = divisors(batch).into_iter().rev().skip(1).collect();
+        let with = |share: u64| new(Some(share as u32));
+        let fits =
+            |share: u64| with(share).is_some_and(|c| self.counter.live_in_evaluation(&c) <= room);
+        let Some(last) = (shares.len() as u32).checked_sub(1) else { return Some(whole) };
+        with(shares[least(last, |index| fits(shares[index as usize])) as usize])
+    }
+
+    /// Whether its live bytes would do for `wanted`.
+    fn may(&self, candidate: &Candidate, wanted: Verdict) -> bool {
+        let [low, high] = self.counter.room(&candidate.config);
+        let room = if wanted == Verdict::Fits { high } else { low };
+        self.counter.live(candidate) <= room
+    }
+
+    /// Plans a candidate. `effect` is what it does beyond its way.
+    pub(super) fn plan(&self, candidate: Candidate, effect: Effect) -> Option<FitOption> {
+        let key = (candidate.changes, candidate.upgrades);
+        let known = self.planned.borrow().iter().find(|(k, _)| *k == key).map(|(_, o)| o.clone());
+        if let Some(known) = known {
+            return known;
+        }
+        let (changes, upgrades) = key.clone();
+        let candidate = Candidate { changes, upgrades, ..candidate };
+        let option = self.plan_anew(candidate, effect);
+        self.planned.borrow_mut().push((key, option.clone()));
+        option
+    }
+
+    fn plan_anew(&self, candidate: Candidate, effect: Effect) -> Option<FitOption> {
+        let planned = self.counter.plan(&candidate)?;
+        let before = self.counter.computed_twice_by_original();
+        let effect = candidate.way.effect().max(effect);
+        let patches = match self.case.engine {
+            Engine::Fitgpt { .. } => Vec::new(),
+            Engine::Torch { .. } => option::patches(&candidate.config, &candidate.upgrades),
+        };
+        Some(FitOption {
+            patches,
+            effect,
+            peak_bytes: planned.peak_bytes,
+            arena_bytes: planned.arena_bytes,
+            saved_bytes: self.original.peak_bytes.saturating_sub(planned.peak_bytes),
+            fits: planned.verdict == Verdict::Fits,
+            verdict: planned.verdict,
+            keeps_training: effect < Effect::ChangesRun,
+            extra_compute: ((1.0 + planned.computed_twice) / (1.0 + before) - 1.0).max(0.0),
+            effective_batch: candidate.config.effective_batch(),
+            peak_phase: planned.peak_phase,
+            micro_batch: candidate.config.batch_size(),
+            changes: candidate.changes,
+        })
+    }
+
+    /// The first of `count` candidates, each of which needs no more than the one before, whose
+    /// plan is as good as `wanted`.
+    pub(super) fn first(
+        &self,
+        count: usize,
+        effect: Effect,
+        wanted: Verdict,
+        candidate: impl Fn(usize) -> Option<Candidate>,
+    ) -> Option<(usize, FitOption)> {
+        let may = |index| candidate(index).is_some_and(|c| self.may(&c, wanted));
+        let last = count.checked_sub(1)?;
+        // The first stands apart: with one micro-batch a step PyTorch holds no gradients at the
+        // loss, and with two it does.
+        let mut index = 0;
+        if !may(0) {
+            if last == 0 || !may(last) {
+                return None;
+            }
+            index = 1 + least(last as u32 - 1, |index| may(index as usize + 1)) as usize;
+        }
+        // A plan ends at most a little above its live bytes: one further may be needed.
+        (index..count).find_map(|index| {
+            let option = self.plan(candidate(index)?, effect)?;
+            let is_wanted = option.verdict == Verdict::Fits || option.verdict == wanted;
+            is_wanted.then_some((index, option))
+        })
+    }
+
+    /// The least ways that are `wanted` or better.
+    pub(super) fn least_ways(&self, wanted: Verdict) -> Vec<FitOption> {
+        let mut found: Vec<(Way, FitOption)> = Vec::new();
+        for mix in self.menu.mixes() {
+            // What a lesser mix reaches without, this one need not reach with.
+            let lesser = found.iter().filter(|(way, _)| way.with(Move::Split, 0).is_within(&mix));
+            let splits = lesser.map(|(way, _)| way.level(Move::Split)).min();
+            let splits = splits.unwrap_or(self.menu.splits.len());
+            let way = |split| mix.with(Move::Split, split);
+            let option = self.first(splits, Effect::ChangesNothing, wanted, |split| {
+                self.candidate(way(split), &[])
+            });
+            let Some((split, option)) = option else { continue };
+            let mut least_work = option.extra_compute;
+            found.push((way(split), option));
+            // Where the budget decides how much is computed again, less of it may do for a
+            // smaller micro-batch.
+            for split in (split + 1..splits).take(if self.has_mixes(mix) { 2 } else { 0 }) {
+                let candidate = self.candidate(way(split), &[]);
+                let option = candidate.and_then(|c| self.plan(c, Effect::ChangesNothing));
+                if let Some(option) = option.filter(|o| o.extra_compute < least_work) {
+                    least_work = option.extra_compute;
+                    found.push((way(split), option));
+                }
+            }
+        }
+        found.into_iter().map(|(_, option)| option).collect()
+    }
+
+    /// Whether the budget decides how much of `mix` is done.
+    fn has_mixes(&self, mix: Way) -> bool {
+        matches!(self.case.engine, Engine::Fitgpt { .. }) && mix.level(Move::Recompute) == 1
+    }
+
+    /// Ways with more room than the least: the next smaller micro-batch, every block.
+    pub(super) fn add_safer(&self, options: &mut Vec<FitOption>) {
+        if self.original.verdict == Verdict::Fits {
+            return;
+        }
+        let mut add = |way: Way| {
+            let option = self.candidate(way, &[]);
+            let option = option.and_then(|c| self.plan(c, Effect::ChangesNothing));
+            let option =
+                option.filter(|o| o.fits && options.iter().all(|p| p.changes != o.changes));
+            options.extend(option);
+        };
+        let nothing = Way::default();
+        let fits = |split: &usize| {
+            let candidate = self.candidate(nothing.with(Move::Split, *split), &[]);
+            candidate.is_some_and(|c| self.may(&c, Verdict::Fits))
+        };
+        let first = (1..self.menu.splits.len()).find(fits);
+        if let Some(next) = first.map(|split| split + 1).filter(|s| *s < self.menu.splits.len()) {
+            add(nothing.with(Move::Split, next));
+        }
+        if self.menu.most(Move::Recompute) == 2 {
+            add(nothing.with(Move::Recompute, 2));
+        }
+    }
+
+    /// Lesser ways than those found, if the overhead stays low.
+    pub(super) fn add_tight(&self, options: &mut Vec<FitOption>) {
+        if self.original.verdict == Verdict::Fits {
+            return;
+        }
+        let tight = self.least_ways(Verdict::Tight);
+        options.extend(tight.into_iter().filter(|o| o.verdict == Verdict::Tight));
+    }
+
+    /// Single moves that do not fit and yet lower the peak, and all of them together.
+    pub(super) fn add_helpful(&self, options: &mut Vec<FitOption>) {
+        let nothing = Way::default();
+        let little = Bytes::new(self.original.peak_bytes.get() / 20);
+        let singles = Move::ALL.into_iter().map(|of| nothing.with(of, self.menu.most(of)));
+        for way in singles.chain([self.menu.strongest()]) {
+            let option = self.candidate(way, &[]);
+            let option = option.and_then(|c| self.plan(c, Effect::ChangesNothing));
+            options.extend(option.filter(|o| {
+                o.verdict == Verdict::No
+                    && o.saved_bytes > little
+                    && options.iter().all(|listed| listed.changes != o.changes)
+            }));
+        }
+    }
+
+    /// A micro-batch between the listed ones that makes the same step.
+    pub(super) fn other_split(&self, options: &[FitOption]) -> Option<Note> {
+        let config = self.case.config;
+        if self.original.verdict == Verdict::Fits {
+            return None;
+        }
+        let all = config.effective_batch().sequences;
+        if all > LARGEST_BATCH_TO_DIVIDE {
+            return None;
+        }
+        let is_plain = |o: &&FitOption| o.fits && o.effect == Effect::MicroBatch;
+        let listed = options.iter().filter(is_plain).map(|o| o.micro_batch).max().unwrap_or(0);
+        let batch = u64::from(config.batch_size());
+        let between = divisors(all).into_iter().rev().filter(|micro| {
+            (u64::from(listed) + 1..batch).contains(micro) && !batch.is_multiple_of(*micro)
+        });
+        let sequences = u64::from(config.eval_iters()) * u64::from(config.eval_batch_size());
+        let follows = raw(config, "eval_batch_size") == Value::Int(0);
+        between.into_iter().find_map(|micro| {
+            let batch_size = u32::try_from(micro).ok()?;
+            let steps = u32::try_from(all / micro).ok()?;
+            let mut changes: Vec<Change> = vec![
+                ("batch_size", batch_size.into()),
+                ("gradient_accumulation_steps", steps.into()),
+            ];
+            match self.case.engine {
+                Engine::Torch { .. } if follows => {
+                    let iters = u32::try_from(sequences / micro).ok()?;
+                    changes.push(("eval_iters", iters.into()));
+                    sequences.is_multiple_of(micro).then_some(())?;
+                }
+                _ => changes.push(("eval_batch_size", config.eval_batch_size().into())),
+            }
+            let candidate = self.candidate(Way::default(), &changes)?;
+            let option = self.plan(candidate, Effect::MicroBatch).filter(|o| o.fits)?;
+            Some(Note::OtherSplit {
+                batch_size,
+                gradient_accumulation_steps: steps,
+                peak_bytes: option.peak_bytes,
+            })
+        })
+    }
+}

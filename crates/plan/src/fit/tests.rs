@@ -1,0 +1,382 @@
+//! What every list of ways holds, on small models; the field's advice is in `tests/fit_notes.rs`.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    config::{InitFrom, Value, Written},
+    job::{self, Job},
+    memory::{Limits, Target},
+    program::{Op, Program},
+    torch::{overhead, torch_report},
+    units::Bytes,
+};
+
+/// A host whose kernels need no scratch, with a largest piece.
+struct Host(u64);
+
+impl Target for Host {
+    fn limits(&self) -> Limits {
+        Limits { max_binding: Bytes::new(self.0), ..Limits::HOST }
+    }
+
+    fn scratch(&self, _: &Program, _: &Op) -> Bytes {
+        Bytes::ZERO
+    }
+}
+
+const HOST: Host = Host(1 << 40);
+const VOCAB: u32 = 2048;
+
+fn config(keys: &str) -> Config {
+    let small = "n_layer=4 n_head=4 n_embd=64 block_size=128 batch_size=16 compile=False \
+                 eval_iters=20 gradient_accumulation_steps=6 ";
+    let mut written = Written::new();
+    for pair in (small.to_owned() + keys).split_whitespace() {
+        let (key, value) = pair.split_once('=').unwrap();
+        written.set(key, value).unwrap();
+    }
+    written.resolve().unwrap()
+}
+
+const HERE: Engine<'_> = Engine::Fitgpt { target: &HOST, precision: Precision::Float32 };
+
+fn device(usable: u64) -> Device {
+    let usable_bytes = Bytes::new(usable);
+    Device { name: "card".into(), total_bytes: usable_bytes, usable_bytes }
+}
+
+fn fit_into(config: &Config, engine: Engine<'_>, usable: u64) -> Fit {
+    let device = device(usable);
+    let overhead = small_overhead();
+    fit(&Case { config, vocab: VOCAB, engine, device: &device, overhead, has_bf16: true })
+}
+
+/// In proportion to the models here.
+fn small_overhead() -> Overhead {
+    let context_bytes = [Bytes::new(1 << 18), Bytes::new(1 << 20)];
+    Overhead { context_bytes, ..Overhead::default() }
+}
+
+fn peak(config: &Config, engine: Engine<'_>) -> u64 {
+    fit_into(config, engine, 1 << 40).original.arena_bytes.get()
+}
+
+fn value(option: &FitOption, key: &str) -> Option<Value> {
+    option.changes.iter().find(|(name, _)| *name == key).map(|(_, value)| value.clone())
+}
+
+fn evaluated(config: &Config) -> u64 {
+    u64::from(config.eval_iters()) * u64::from(config.eval_batch_size())
+}
+
+/// Everything that a list promises, whatever it lists.
+fn check(config: &Config, engine: Engine<'_>, usable: u64) -> Fit {
+    let found = fit_into(config, engine, usable);
+    assert!(found.options.len() <= LISTED_IN_ALL);
+    let room = usable - small_overhead().range()[1].get();
+    for option in &found.options {
+        let changed = config.with("fit", option.changes.iter().cloned()).unwrap();
+        // The numbers are those of planning the changed config.
+        let (peak_bytes, arena_bytes) = match engine {
+            Engine::Torch { precision, .. } => {
+                let precision = changed.precision_or(precision);
+                let beside = small_overhead();
+                let report = torch_report(&changed, VOCAB, precision, device(usable), beside);
+                (report.peak_bytes, report.arena_bytes)
+            }
+            Engine::Fitgpt { target, precision } => {
+                let precision = changed.precision_or(precision);
+                let job = Job::new(&changed, VOCAB, precision, &target, Bytes::new(room));
+                let programs = job.training_programs();
+                let peak = programs.iter().map(|p| job::peak_bytes(p, &target)).max().unwrap();
+                (peak, job::plan(programs, &target).unwrap().plan().arena_bytes())
+            }
+        };
+        assert_eq!((option.peak_bytes, option.arena_bytes), (peak_bytes, arena_bytes));
+        if value(option, "compile").is_none() {
+            assert_eq!(option.fits, arena_bytes.get() <= room, "{option:?}");
+        }
+        assert_eq!(option.fits, option.verdict == Verdict::Fits);
+        assert_eq!(option.effective_batch, changed.effective_batch());
+        assert!(option.extra_compute >= 0.0);
+        if option.keeps_training {
+            assert_eq!(changed.effective_batch(), config.effective_batch(), "{option:?}");
+            assert_eq!(evaluated(&changed), evaluated(config), "{option:?}");
+            assert!(config.batch_size().is_multiple_of(changed.batch_size()));
+            for key in ["n_layer", "n_head", "n_embd", "block_size", "dtype", "max_iters"] {
+                assert_eq!(value(option, key), None);
+            }
+        } else {
+            assert_eq!(option.effect, Effect::ChangesRun);
+        }
+    }
+    let keeping: Vec<_> = found.options.iter().filter(|o| o.fits && o.keeps_training).collect();
+    assert_eq!(found.recommended, (!keeping.is_empty()).then_some(0));
+    if let Some(safest) = found.safest {
+        let most_room = keeping.iter().map(|o| o.arena_bytes).min();
+        assert_eq!(Some(found.options[safest].arena_bytes), most_room);
+    }
+    for (index, option) in keeping.iter().enumerate() {
+        for (other_index, other) in keeping.iter().enumerate() {
+            // With a smaller micro-batch the budget may ask for less work.
+            let is_more = |o: &FitOption| {
+                o.changes.iter().all(|change| option.changes.contains(change))
+                    && o.extra_compute <= option.extra_compute
+            };
+            assert!(index == other_index || !is_more(other), "{option:?} is more than {other:?}");
+        }
+    }
+    found
+}
+
+#[test]
+fn a_config_that_fits_is_its_own_only_way() {
+    for engine in [HERE, Engine::torch(Precision::Bfloat16)] {
+        let found = check(&config(""), engine, 1 << 40);
+        assert_eq!(found.options.len(), 1);
+        assert_eq!(found.options[0].changes, []);
+        assert_eq!((found.recommended, found.safest), (Some(0), Some(0)));
+        assert_eq!(found.options[0].saved_bytes, Bytes::ZERO);
+    }
+}
+
+#[test]
+fn the_largest_micro_batch_that_fits_is_taken_and_the_evaluation_kept() {
+    let config = config("");
+    let usable = peak(&config, HERE) * 2 / 3;
+    let found = check(&config, HERE, usable);
+    let best = &found.options[found.recommended.unwrap()];
+    let changes: Vec<Change> = vec![
+        ("batch_size", Value::Int(8)),
+        ("gradient_accumulation_steps", Value::Int(12)),
+        ("eval_batch_size", Value::Int(16)),
+    ];
+    assert_eq!(best.changes, changes);
+    assert_eq!(best.effect, Effect::MicroBatch);
+
+    // nanoGPT evaluates with its training batch: more iterations of the smaller one.
+    let torch = Engine::torch(Precision::Bfloat16);
+    let found = check(&config, torch, peak(&config, torch) * 2 / 3);
+    let plain = &found.options[found.without_patches.unwrap()];
+    assert_eq!(value(plain, "batch_size"), Some(Value::Int(8)));
+    assert_eq!(value(plain, "eval_iters"), Some(Value::Int(40)));
+    assert_eq!(plain.patches, Vec::<&str>::new());
+}
+
+#[test]
+fn recomputation_is_a_mix_that_costs_less_than_every_block() {
+    let config = config("batch_size=1 gradient_accumulation_steps=96 block_size=512");
+    let every = config.with("", [("grad_checkpoint", true.into())]).unwrap();
+    let (keeping, recomputing) = (peak(&config, HERE), peak(&every, HERE));
+    let found = check(&config, HERE, (keeping + 3 * recomputing) / 4 + (1 << 20));
+    let by = |value_of: Value| {
+        let is = |o: &&FitOption| value(o, "grad_checkpoint") == Some(value_of.clone());
+        found.options.iter().find(is).unwrap()
+    };
+    let (auto, every) = (by("auto".into()), by(true.into()));
+    assert!(auto.fits && every.fits && auto.effect == Effect::Recompute);
+    assert!(0.0 < auto.extra_compute && auto.extra_compute < every.extra_compute);
+    assert!(every.peak_bytes < auto.peak_bytes);
+}
+
+#[test]
+fn an_evaluation_that_is_larger_than_training_gets_a_batch_of_its_own() {
+    let torch = Engine::torch(Precision::Bfloat16);
+    let config = config("batch_size=2 eval_batch_size=32");
+    let small = config.with("", [("eval_batch_size", Value::Int(2))]).unwrap();
+    let found = check(&config, torch, peak(&small, torch) + (2 << 20));
+    let best = &found.options[found.recommended.unwrap()];
+    assert_eq!(best.effect, Effect::ChangesNothing);
+    let eval_batch = value(best, "eval_batch_size").unwrap();
+    assert!(matches!(eval_batch, Value::Int(2..32)), "{eval_batch}");
+    assert_eq!(best.patches, ["eval-batch-size"]);
+}
+
+#[test]
+fn kernels_that_are_not_fused_are_a_way_out() {
+    let kernels = TorchOptions { fused_attention: false, ..TorchOptions::default() };
+    let engine = Engine::Torch { precision: Precision::Bfloat16, kernels };
+    let config = config("block_size=1024 batch_size=4 n_head=16");
+    let fused = peak(&config, Engine::torch(Precision::Bfloat16));
+    assert!(fused * 2 < peak(&config, engine));
+    let found = fit_into(&config, engine, fused + (1 << 20));
+    let best = &found.options[found.recommended.unwrap()];
+    assert_eq!((&*best.changes, &*best.patches), (&[][..], &["fused-attention"][..]));
+    assert_eq!(best.peak_bytes.get(), fused);
+}
+
+#[test]
+fn state_that_exceeds_the_device_is_no_matter_of_batches() {
+    for engine in [HERE, Engine::torch(Precision::Bfloat16)] {
+        let config = config("n_embd=512 n_head=8 n_layer=8 batch_size=2");
+        let found = check(&config, engine, 16 * 20_000_000);
+        assert!(matches!(found.notes[..], [Note::StaticStateTooLarge { .. }]));
+        assert_eq!(found.recommended, None);
+        assert!(!found.options.is_empty());
+        for option in &found.options {
+            assert!(option.fits && !option.keeps_training, "{option:?}");
+            assert_eq!(value(option, "batch_size"), None);
+            assert_eq!(value(option, "gradient_accumulation_steps"), None);
+        }
+    }
+}
+
+#[test]
+fn sizes_of_a_checkpoint_are_not_changed() {
+    for from in ["resume", "gpt2"] {
+        let config =
+            config(&format!("n_embd=512 n_head=8 n_layer=8 batch_size=2 init_from={from}"));
+        let found = check(&config, HERE, 16 * 20_000_000);
+        for key in ["n_layer", "n_embd", "n_head"] {
+            assert!(found.options.iter().all(|o| value(o, key).is_none()));
+        }
+        let is_resumed = *config.init_from() == InitFrom::Resume;
+        let shorter = found.options.iter().any(|o| value(o, "block_size").is_some());
+        assert!(!(is_resumed && shorter));
+    }
+}
+
+#[test]
+fn a_card_without_bfloat16_is_offered_float16() {
+    let ask = |dtype: &str, has_bf16| {
+        let config = config(&format!("dtype={dtype}"));
+        let usable = device(peak(&config, HERE) * 7 / 8);
+        let precision = config.precision_or(Precision::Float32);
+        let engine = Engine::Fitgpt { target: &HOST, precision };
+        let overhead = small_overhead();
+        fit(&Case { config: &config, vocab: VOCAB, engine, device: &usable, overhead, has_bf16 })
+    };
+    let dtypes = |found: &Fit| -> Vec<_> {
+        found.options.iter().filter_map(|option| value(option, "dtype")).collect()
+    };
+    assert_eq!(dtypes(&ask("float32", true)), [Value::from("bfloat16")]);
+    assert_eq!(dtypes(&ask("float32", false)), [Value::from("float16")]);
+    assert!(!ask("float32", false).notes.contains(&Note::NoBf16 { instead: "float16" }));
+    assert!(ask("bfloat16", false).notes.contains(&Note::NoBf16 { instead: "float16" }));
+    assert!(!ask("bfloat16", true).notes.contains(&Note::NoBf16 { instead: "float16" }));
+    assert_eq!(dtypes(&ask("bfloat16", false)), []);
+}
+
+#[test]
+fn a_batch_without_divisors_names_another_split_of_the_same_step() {
+    let config = config("batch_size=13 gradient_accumulation_steps=24");
+    let found = check(&config, HERE, peak(&config, HERE) * 25 / 26 + (1 << 20));
+    let note = found.notes.iter().find_map(|note| match note {
+        Note::OtherSplit { batch_size, gradient_accumulation_steps, .. } => {
+            Some((*batch_size, *gradient_accumulation_steps))
+        }
+        _ => None,
+    });
+    assert_eq!(note, Some((12, 26)));
+}
+
+#[test]
+fn a_tensor_too_large_for_one_piece_is_named_and_made_smaller() {
+    // The MLP's inner activation: 16 · 128 rows of 4 · 64 in float32.
+    let target = Host(16 * 128 * 256 * 4 - 1);
+    let engine = Engine::Fitgpt { target: &target, precision: Precision::Float32 };
+    // Logits of 2,048 rows would be larger still.
+    let config = config("loss_chunk_rows=64");
+    let found = fit_into(&config, engine, 1 << 40);
+    assert_eq!(found.original.verdict, Verdict::No);
+    assert!(matches!(&found.notes[0], Note::TooLargeForOnePiece { .. }));
+    let best = &found.options[found.recommended.unwrap()];
+    assert_eq!(value(best, "batch_size"), Some(Value::Int(8)));
+}
+
+#[test]
+fn options_are_serialised_as_scripts_expect_them() {
+    let config = config("");
+    let found = check(&config, HERE, peak(&config, HERE) * 2 / 3);
+    let json = serde_json::to_value(&found).unwrap();
+    let option = &json["options"][0];
+    assert_eq!(option["changes"]["batch_size"], 8);
+    assert_eq!(option["changes"]["gradient_accumulation_steps"], 12);
+    assert_eq!(option["fits"], true);
+    assert_eq!(option["verdict"], "fits");
+    assert_eq!(option["keeps_training"], true);
+    assert_eq!(option["effect"], "micro-batch");
+    assert_eq!(option["effective_batch"]["sequences"], 96);
+    assert_eq!(option["extra_compute"], 0.0);
+    for key in ["peak_bytes", "arena_bytes", "saved_bytes"] {
+        assert!(option[key].as_u64().unwrap() > 0);
+    }
+    assert_eq!(option["peak_phase"], "train");
+    assert_eq!(json["recommended"], 0);
+}
+
+#[test]
+fn overrides_have_the_types_that_nanogpt_insists_on() {
+    let changes: Vec<Change> = vec![
+        ("learning_rate", 6e-4.into()),
+        ("compile", false.into()),
+        ("batch_size", 8_i64.into()),
+        ("dtype", "float16".into()),
+        ("grad_checkpoint", "auto".into()),
+        ("start", "it's".into()),
+        ("min_lr", 6e-5.into()),
+    ];
+    assert_eq!(
+        command_line(&changes),
+        r"--learning_rate=0.0006 --compile=False --batch_size=8 --dtype=float16 --grad_checkpoint=auto --start='it'\''s' --min_lr=6e-05"
+    );
+}
+
+#[test]
+fn what_was_written_elsewhere_is_written_down_with_the_changes() {
+    let text = "# mine\nbatch_size = 16 # fits nowhere\nn_layer = 4\n";
+    let mut written = Written::new();
+    written.read_python("mine.py", text, &crate::config::Facts::default()).unwrap();
+    written.set("n_layer", "6").unwrap();
+    written.set("max_iters", "10").unwrap();
+    let changes = [("batch_size", Value::Int(8)), ("eval_batch_size", Value::Int(16))];
+    assert_eq!(
+        write(Some(("mine.py", text)), &written, &changes).unwrap(),
+        "# mine\nbatch_size = 8 # fits nowhere\nn_layer = 6\n\n# so that it fits\n\
+         max_iters = 10\neval_batch_size = 16\n"
+    );
+    let alone = write(None, &written, &changes).unwrap();
+    let mut read = Written::new();
+    read.read_python("new.py", &alone, &crate::config::Facts::default()).unwrap();
+    let expected = written.resolve().unwrap().with("fit", changes).unwrap();
+    assert_eq!(read.resolve().unwrap(), expected);
+}
+
+#[test]
+fn pytorch_on_a_card_takes_memory_beside_its_tensors() {
+    let gib = |bytes: Bytes| bytes.get() as f64 / f64::from(1 << 30);
+    let [low, high] = overhead(&config("compile=False")).range();
+    assert!((gib(low) - 0.25).abs() < 1e-6 && (gib(high) - 0.9).abs() < 1e-6);
+    let [low, high] = overhead(&config("compile=True")).range();
+    assert!((gib(low) - 0.25).abs() < 1e-6 && (gib(high) - 1.9).abs() < 1e-6);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Any model, batch and budget, either engine.
+    #[test]
+    fn every_option_is_the_plan_of_its_config(
+        batch in 1_u32..40,
+        accumulation in 1_u32..9,
+        eval_batch in prop_oneof![Just(0_u32), 1_u32..48],
+        layers in 1_u32..5,
+        heads in 1_u32..5,
+        share in 10_u64..130,
+        flags in 0_u32..64,
+    ) {
+        let is = |bit: u32| flags & (1 << bit) != 0;
+        let python = |on: bool| if on { "True" } else { "False" };
+        let checkpoint = ["False", "True", "auto"][flags as usize % 3];
+        let config = config(&format!(
+            "batch_size={batch} gradient_accumulation_steps={accumulation} n_layer={layers} \
+             n_head={heads} n_embd={} eval_batch_size={eval_batch} grad_checkpoint={checkpoint} \
+             compile={} bias={} dropout={}",
+            heads * 16, python(is(2)), python(is(3)), if is(4) { "0.1" } else { "0.0" },
+        ));
+        let engine = if is(5) { HERE } else { Engine::torch(Precision::Bfloat16) };
+        let usable = peak(&config, engine) * share / 100 + (1 << 20);
+        check(&config, engine, usable);
+    }
+}

@@ -1,0 +1,247 @@
+//! The advice that goes around for cards of 12 GB, judged: each recommendation of the field's
+//! notes as a config, with the verdict of a plan.
+//!
+//! The card is an RTX 4070 as a process sees it, 11.69 GiB; nanoGPT runs under PyTorch, eager
+//! or compiled, or here.
+
+use fitgpt_plan::{
+    config::{Config, ConfigError, Precision, Written},
+    device,
+    fit::{Case, Effect, Engine, Fit, FitOption, Note, fit},
+    memory::{Limits, Target},
+    program::{Op, Program},
+    report::{Device, Overhead, PlanReport, Verdict},
+    torch,
+    units::Bytes,
+};
+
+struct Host;
+
+impl Target for Host {
+    fn limits(&self) -> Limits {
+        Limits::HOST
+    }
+
+    fn scratch(&self, _: &Program, _: &Op) -> Bytes {
+        Bytes::ZERO
+    }
+}
+
+const VOCAB: u32 = 50304;
+
+fn written(keys: &str) -> Result<Config, ConfigError> {
+    let mut written = Written::new();
+    for pair in keys.split_whitespace() {
+        let (key, value) = pair.split_once('=').unwrap();
+        written.set(key, value)?;
+    }
+    written.resolve()
+}
+
+fn card() -> Device {
+    let gpu = device::find("RTX 4070").unwrap();
+    Device {
+        name: gpu.name.into(),
+        total_bytes: gpu.total_bytes(),
+        usable_bytes: gpu.total_bytes(),
+    }
+}
+
+fn ways(config: &Config, engine: Engine<'_>) -> Fit {
+    let overhead = match engine {
+        Engine::Torch { .. } => torch::overhead(config),
+        Engine::Fitgpt { .. } => Overhead::default(),
+    };
+    fit(&Case { config, vocab: VOCAB, engine, device: &card(), overhead, has_bf16: true })
+}
+
+fn torch_plan(config: &Config) -> PlanReport {
+    let overhead = torch::overhead(config);
+    torch::torch_report(config, VOCAB, Precision::Bfloat16, card(), overhead)
+}
+
+fn gib(bytes: Bytes) -> f64 {
+    bytes.get() as f64 / f64::from(1 << 30)
+}
+
+const HERE: Engine<'_> = Engine::Fitgpt { target: &Host, precision: Precision::Bfloat16 };
+
+/// What the notes start from: 124M, and the same cut down to 77M.
+const OF_124M: &str = "batch_size=16 gradient_accumulation_steps=32";
+const OF_77M: &str = "n_embd=576 batch_size=16 gradient_accumulation_steps=32";
+
+/// What came of a piece of advice: GiB of tensors and the verdict, eager and compiled, and the
+/// verdict here.
+struct Judged {
+    keys: String,
+    eager: (f64, Verdict),
+    compiled: (f64, Verdict),
+    here: Verdict,
+}
+
+fn judged(
+    keys: impl Into<String>,
+    eager: (f64, Verdict),
+    compiled: (f64, Verdict),
+    here: Verdict,
+) -> Judged {
+    Judged { keys: keys.into(), eager, compiled, here }
+}
+
+#[test]
+fn the_advice_of_the_notes_is_judged_by_its_plan() {
+    use Verdict::{Fits, No, Tight};
+    let table = [
+        judged(OF_77M, (15.90, No), (8.28, Fits), Fits),
+        // "This alone almost certainly solves it": the training step is as large as before.
+        judged(format!("{OF_77M} eval_batch_size=4"), (15.90, No), (8.28, Fits), Fits),
+        judged(format!("{OF_77M} eval_batch_size=2"), (15.90, No), (8.28, Fits), Fits),
+        judged(format!("{OF_77M} eval_block_size=512"), (15.90, No), (8.28, Fits), Fits),
+        judged(format!("{OF_77M} eval_iters=50"), (15.90, No), (8.28, Fits), Fits),
+        judged(format!("{OF_77M} grad_checkpoint=True"), (12.43, No), (5.54, Fits), Fits),
+        // "62M parameters, much safer", with heads that divide.
+        judged(format!("{OF_77M} n_embd=512 n_head=8"), (15.25, No), (7.62, Fits), Fits),
+        judged(format!("{OF_77M} n_embd=448 n_head=7"), (14.62, No), (6.98, Fits), Fits),
+        // The recommended combination.
+        judged(
+            format!("{OF_77M} n_embd=512 n_head=8 eval_batch_size=4 grad_checkpoint=True"),
+            (12.17, No),
+            (4.54, Fits),
+            Fits,
+        ),
+        judged(OF_124M, (17.97, No), (10.37, Tight), Fits),
+        judged("batch_size=8 gradient_accumulation_steps=64", (10.03, Fits), (6.26, Fits), Fits),
+        judged("batch_size=4 gradient_accumulation_steps=128", (6.06, Fits), (4.21, Fits), Fits),
+        judged("batch_size=2 gradient_accumulation_steps=256", (4.07, Fits), (3.18, Fits), Fits),
+        // "Only for quick experiments": fewer layers do not help where logits are the load.
+        judged(format!("{OF_124M} n_layer=9"), (16.35, No), (8.75, Fits), Fits),
+        judged("batch_size=64", (65.65, No), (35.01, No), No),
+        judged("batch_size=64 block_size=512", (33.86, No), (18.58, No), Fits),
+        judged("batch_size=4 gradient_accumulation_steps=16", (6.06, Fits), (4.21, Fits), Fits),
+    ];
+    for Judged { keys, eager, compiled, here } in table {
+        for (compile, (expected_gib, expected)) in [("False", eager), ("True", compiled)] {
+            let config = written(&format!("{keys} compile={compile}")).unwrap();
+            let report = torch_plan(&config);
+            let peak = gib(report.peak_bytes);
+            // The table has two decimals.
+            assert!((peak - expected_gib).abs() <= 0.005, "{keys} compile={compile}: {peak}");
+            assert_eq!(report.verdict, expected, "{keys} compile={compile}");
+        }
+        let config = written(&keys).unwrap();
+        assert_eq!(ways(&config, HERE).original.verdict, here, "{keys} here");
+    }
+}
+
+#[test]
+fn an_own_evaluation_batch_mends_the_evaluation_and_not_the_step() {
+    let whole = torch_plan(&written(&format!("{OF_77M} compile=False")).unwrap());
+    let own = format!("{OF_77M} compile=False eval_batch_size=4");
+    let own = torch_plan(&written(&own).unwrap());
+    let phase = |report: &PlanReport, name| {
+        let phase = report.phases.iter().find(|phase| phase.name == name);
+        gib(phase.unwrap().peak_bytes)
+    };
+    assert!((phase(&whole, "evaluate_first") - 9.72).abs() <= 0.005);
+    assert!((phase(&own, "evaluate_first") - 2.75).abs() <= 0.005);
+    assert!((phase(&own, "evaluate") - 4.87).abs() <= 0.005);
+    assert_eq!((own.peak_phase, own.peak_bytes), ("train", whole.peak_bytes));
+    let names: Vec<_> = own.phases.iter().map(|phase| phase.name).collect();
+    assert_eq!(names, ["evaluate_first", "train", "update", "evaluate", "sample"]);
+}
+
+#[test]
+fn heads_that_do_not_divide_are_refused_with_those_that_do() {
+    for (n_embd, working) in [(512, 8), (448, 14)] {
+        let error = written(&format!("n_embd={n_embd} n_head=12")).unwrap_err();
+        let ConfigError::HeadsDoNotDivide { heads, .. } = error else { panic!("{error}") };
+        assert!(heads.contains(&working), "{heads:?}");
+    }
+}
+
+#[test]
+fn the_effective_batch_is_the_configs_own() {
+    // "Batch 4 × 16 keeps the effective batch": of 64 sequences, where it was 64 × 40.
+    let asked = written("batch_size=64").unwrap();
+    let advice = written("batch_size=4 gradient_accumulation_steps=16").unwrap();
+    assert_eq!(asked.effective_batch().sequences, 2560);
+    assert_eq!(advice.effective_batch().sequences, 64);
+    for engine in [Engine::torch(Precision::Bfloat16), HERE] {
+        for option in ways(&asked, engine).options {
+            if option.keeps_training {
+                assert_eq!(option.effective_batch.sequences, 2560, "{:?}", option.changes);
+            }
+        }
+    }
+}
+
+fn shown(option: &FitOption) -> String {
+    let changes: Vec<_> = option.changes.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    changes.join(" ")
+}
+
+#[test]
+fn each_run_of_the_notes_has_a_way_that_keeps_its_training() {
+    let torch = Engine::torch(Precision::Bfloat16);
+    // The run, then what is recommended, and what needs no patch of nanoGPT.
+    let table = [
+        (
+            torch,
+            format!("{OF_77M} compile=False"),
+            "loss_chunk_rows=512",
+            "batch_size=8 gradient_accumulation_steps=64 eval_iters=400",
+        ),
+        (
+            torch,
+            format!("{OF_124M} compile=False"),
+            "loss_chunk_rows=512",
+            "batch_size=8 gradient_accumulation_steps=64 eval_iters=400",
+        ),
+        (
+            torch,
+            OF_124M.to_owned(),
+            "loss_chunk_rows=512",
+            "batch_size=8 gradient_accumulation_steps=64 eval_iters=400",
+        ),
+        (
+            torch,
+            "batch_size=64".to_owned(),
+            "batch_size=8 gradient_accumulation_steps=320 eval_iters=1600",
+            "batch_size=8 gradient_accumulation_steps=320 eval_iters=1600",
+        ),
+        (
+            HERE,
+            "batch_size=64".to_owned(),
+            "batch_size=32 gradient_accumulation_steps=80 eval_batch_size=64",
+            "batch_size=32 gradient_accumulation_steps=80 eval_batch_size=64",
+        ),
+        (HERE, OF_77M.to_owned(), "", ""),
+    ];
+    for (engine, keys, recommended, without_patches) in table {
+        let found = ways(&written(&keys).unwrap(), engine);
+        let option = |index: Option<usize>| shown(&found.options[index.unwrap()]);
+        assert_eq!(option(found.recommended), recommended, "{keys}");
+        assert_eq!(option(found.without_patches), without_patches, "{keys}");
+        let safest = &found.options[found.safest.unwrap()];
+        assert!(safest.fits && safest.keeps_training);
+        assert_eq!(found.recommended, Some(0));
+    }
+}
+
+#[test]
+fn gpt2_xl_on_twelve_gigabytes_is_told_that_no_batch_helps() {
+    let config = written("n_layer=48 n_embd=1600 n_head=25 batch_size=8").unwrap();
+    for engine in [Engine::torch(Precision::Bfloat16), HERE] {
+        let found = ways(&config, engine);
+        let [Note::StaticStateTooLarge { state_bytes, .. }] = found.notes[..] else {
+            panic!("{:?}", found.notes)
+        };
+        assert!((gib(state_bytes) - 23.2).abs() < 0.05);
+        assert_eq!((found.recommended, found.safest), (None, None));
+        for option in &found.options {
+            assert_eq!(option.effect, Effect::ChangesRun);
+            assert!(option.fits);
+            assert!(option.changes.iter().all(|(key, _)| *key != "batch_size"));
+        }
+    }
+}
