@@ -21,12 +21,27 @@ pub fn command() -> Command {
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(with_keys(
-            Command::new("plan")
+            with_place(Command::new("plan"))
                 .about("The memory of every phase, before anything is allocated")
                 .after_help(
                     "Examples:\n  fitgpt plan config/train_gpt2.py\n  \
                      fitgpt plan --batch_size=4 --gradient_accumulation_steps=128 --budget 12GB\n  \
+                     fitgpt plan config/train_gpt2.py --engine torch --gpu \"RTX 4070\"\n  \
                      fitgpt plan config/train_gpt2.py --json",
+                ),
+        ))
+        .subcommand(with_keys(
+            with_place(Command::new("fit"))
+                .about("The ways to make a config fit, ranked, each a plan that was made")
+                .arg(
+                    Arg::new("write")
+                        .long("write")
+                        .value_name("FILE.py")
+                        .help("Write the best as a config, with your comments and other keys"),
+                )
+                .after_help(
+                    "Examples:\n  fitgpt fit config/train_gpt2.py --budget 8GB\n  \
+                     fitgpt fit my.py --engine torch --gpu \"RTX 4070\" --write fitted.py",
                 ),
         ))
         .subcommand(with_keys(
@@ -52,6 +67,24 @@ pub fn command() -> Command {
                      fitgpt sample --start=FILE:prompt.txt --top_p=0.9 --temperature=0.7",
                 ),
         ))
+}
+
+/// Who runs it, and where.
+fn with_place(command: Command) -> Command {
+    command
+        .arg(
+            Arg::new("engine")
+                .long("engine")
+                .value_parser(["fitgpt", "torch"])
+                .default_value("fitgpt")
+                .help("Who runs it: this program, or nanoGPT under PyTorch"),
+        )
+        .arg(
+            Arg::new("gpu")
+                .long("gpu")
+                .value_name("NAME")
+                .help("A card by its name, such as \"RTX 4070\" or 4090; it need not be here"),
+        )
 }
 
 /// Config files, every key and `--json`.
@@ -117,6 +150,12 @@ pub(super) fn written(matches: &ArgMatches, preset: Option<&str>) -> Result<Writ
         }
     }
     Ok(written)
+}
+
+/// The last config file of the command line with its text.
+pub(super) fn last_file(matches: &ArgMatches) -> Result<Option<(String, String)>, Failure> {
+    let last = matches.get_many::<String>("CONFIG").and_then(|mut files| files.next_back());
+    last.map(|file| Ok((file.clone(), text_of(Path::new(file))?))).transpose()
 }
 
 /// A config's text: the file's, or the built-in preset's of that name where there is no file.

@@ -4,6 +4,8 @@
 
 mod args;
 mod failure;
+mod fit;
+mod place;
 mod plan;
 mod sample;
 mod train;
@@ -73,6 +75,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn dispatch(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     match matches.subcommand() {
         Some(("plan", matches)) => plan::run(matches, reader),
+        Some(("fit", matches)) => fit::run(matches, reader),
         Some(("train", matches)) => train::run(matches, reader),
         Some(("sample", matches)) => sample::run(matches, reader),
         other => unreachable!("clap lets no other command through: {other:?}"),

@@ -2,19 +2,22 @@
 
 use clap::ArgMatches;
 use fitgpt_plan::{
-    config::Config,
+    config::{Config, Precision},
     report::{PlanReport, Verdict},
+    torch,
 };
 
-use super::{Answer, Failure, Reader, args};
-use crate::{data::Dataset, os, picture::bars, run::setup, terminal};
+use super::{
+    Answer, Failure, Reader, args,
+    place::{Engine, Place},
+};
+use crate::{data::Dataset, picture::bars, run::setup::Setup, terminal};
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     let config = args::written(matches, None)?.resolve()?;
-    setup::check_device(&config)?;
+    let place = Place::of(matches, &config)?;
     let vocab = vocab(&config)?;
-    let planned = setup::Setup::new(&config, vocab, &os::host_memory())?;
-    let report = &planned.report;
+    let report = &report(&config, vocab, &place)?;
     match reader {
         Reader::Programs => {
             let json = serde_json::to_string_pretty(report).expect("a report is plain data");
@@ -30,9 +33,22 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     Ok(if report.fits { Answer::Yes } else { Answer::No })
 }
 
+/// Plans for `place`.
+fn report(config: &Config, vocab: u32, place: &Place) -> Result<PlanReport, Failure> {
+    let Place { device, overhead, precision, has_bf16, .. } = place.clone();
+    if precision == Precision::Bfloat16 && !has_bf16 {
+        let name = &device.name;
+        terminal::note(&format!("{name} has no bfloat16: write `dtype = 'float16'`"));
+    }
+    match place.engine {
+        Engine::Torch => Ok(torch::torch_report(config, vocab, precision, device, overhead)),
+        Engine::Fitgpt => Ok(Setup::new(config, vocab, precision, device, overhead)?.report),
+    }
+}
+
 /// The vocabulary: the config's, else what the data says, else GPT-2's. A plan needs no data,
 /// so a dataset that is not there is no error here.
-fn vocab(config: &Config) -> Result<u32, Failure> {
+pub(super) fn vocab(config: &Config) -> Result<u32, Failure> {
     if config.vocab_size() > 0 {
         return Ok(config.vocab_size());
     }

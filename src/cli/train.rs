@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::{Answer, Failure, Reader, args, plan, sample};
 use crate::{
+    budget::HOST_OVERHEAD,
     checkpoint::{self, Checkpoint, Lock},
     data::Dataset,
     os,
@@ -61,7 +62,9 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         check_shape(checkpoint, &config, vocab, &folder)?;
     }
     let memory = os::host_memory();
-    let planned = Setup::new(&config, vocab, &memory)?;
+    let device = memory.device(config.memory_budget().map(Bytes::new));
+    let precision = setup::precision(&config);
+    let planned = Setup::new(&config, vocab, precision, device, HOST_OVERHEAD)?;
     let config = with_choices(&config, &planned, vocab)?;
 
     for key in written.ignored() {

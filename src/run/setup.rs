@@ -10,7 +10,7 @@ use fitgpt_plan::{
     config::{Config, DeviceChoice, Precision},
     job::{self, Job},
     memory::{PlanError, VerifiedPlan},
-    report::{Phase, PlanReport, Verdict},
+    report::{Device, Overhead, Phase, PlanReport, Verdict},
     units::Bytes,
 };
 
@@ -69,20 +69,25 @@ pub fn check_device(config: &Config) -> Result<(), SetupError> {
 }
 
 impl Setup {
-    /// Plans training with the vocabulary that the data has.
-    pub fn new(config: &Config, vocab: u32, memory: &HostMemory) -> Result<Self, SetupError> {
+    /// Plans training with the vocabulary that the data has, on `device`.
+    pub fn new(
+        config: &Config,
+        vocab: u32,
+        precision: Precision,
+        device: Device,
+        overhead: Overhead,
+    ) -> Result<Self, SetupError> {
         let target = CpuTarget::new(threads(config), Isa::best());
-        let device = memory.device(config.memory_budget().map(Bytes::new));
-        let [_, overhead] = HOST_OVERHEAD.range();
-        let room = device.usable_bytes.saturating_sub(overhead);
-        let job = Job::new(config, vocab, precision(config), &target, room);
+        let [_, most] = overhead.range();
+        let room = device.usable_bytes.saturating_sub(most);
+        let job = Job::new(config, vocab, precision, &target, room);
         let programs = job.training_programs();
         let mut phases: Vec<_> =
             programs.iter().map(|program| Phase::of(program.name(), [program], &target)).collect();
         phases.push(Phase::of("sample", &job.sampling_programs(), &target));
         let plan = job::plan(programs, &target)?;
         let arena = Some(plan.plan().arena_bytes());
-        let report = PlanReport::new("fitgpt", device, HOST_OVERHEAD, config, phases, arena);
+        let report = PlanReport::new("fitgpt", device, overhead, config, phases, arena);
         Ok(Self { job, plan, report, target })
     }
 

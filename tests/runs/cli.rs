@@ -82,7 +82,7 @@ const BAD: &[(&[&str], &[&str])] = &[
     (&["plan", "--batch_size=0"], &["batch_size", "0"]),
     (&["plan", "--batch_size=999999999999"], &["batch_size"]),
     (&["plan", "--eval_block_size=2048"], &["eval_block_size", "2048", "1024"]),
-    (&["plan", "--device=cuda"], &["cuda", "--device=cpu"]),
+    (&["train", "--device=cuda"], &["cuda", "--device=cpu"]),
     (&["train", "--dataset=nowhere"], &["nowhere", "data/nowhere"]),
     (&["train", "--init_from=resume", "--out_dir=empty"], &["empty"]),
     (&["train", "--init_from=gpt2", "--dataset=tiny"], &["gpt2"]),

@@ -1,0 +1,67 @@
+//! Where a plan is to run: a card of the catalogue, a budget, or this machine; and who runs it.
+
+use clap::ArgMatches;
+use fitgpt_plan::{
+    config::{Config, Precision},
+    device,
+    report::{Device, Overhead},
+    torch,
+    units::Bytes,
+};
+
+use super::Failure;
+use crate::{budget::HOST_OVERHEAD, os};
+
+/// Who runs the config.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Engine {
+    Fitgpt,
+    Torch,
+}
+
+/// The device that a plan is judged by.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) engine: Engine,
+    pub(super) device: Device,
+    pub(super) overhead: Overhead,
+    /// The config's `dtype`, or what suits the device.
+    pub(super) precision: Precision,
+    pub(super) has_bf16: bool,
+}
+
+impl Place {
+    pub(super) fn of(matches: &ArgMatches, config: &Config) -> Result<Self, Failure> {
+        let engine = match matches.get_one::<String>("engine").map(String::as_str) {
+            Some("torch") => Engine::Torch,
+            _ => Engine::Fitgpt,
+        };
+        let budget = config.memory_budget().map(Bytes::new);
+        let mut has_bf16 = true;
+        let (device, is_host) = match matches.get_one::<String>("gpu") {
+            Some(name) => {
+                let gpu = device::find(name).map_err(|error| Failure::new("device", error))?;
+                has_bf16 = gpu.has_bf16();
+                let total_bytes = gpu.total_bytes();
+                let usable_bytes = budget.map_or(total_bytes, |budget| budget.min(total_bytes));
+                (Device { name: gpu.name.to_owned(), total_bytes, usable_bytes }, false)
+            }
+            None => (os::host_memory().device(budget), engine == Engine::Fitgpt),
+        };
+        let overhead = match (is_host, engine) {
+            (true, _) => HOST_OVERHEAD,
+            (false, Engine::Torch) => torch::overhead(config),
+            // A card's context and libraries are there whoever runs on it; nothing compiles.
+            (false, Engine::Fitgpt) => {
+                Overhead { compile_bytes: [Bytes::ZERO; 2], ..torch::overhead(config) }
+            }
+        };
+        let fallback = match (is_host, has_bf16) {
+            (true, _) => Precision::Float32,
+            (false, true) => Precision::Bfloat16,
+            (false, false) => Precision::Float16,
+        };
+        let precision = config.precision_or(fallback);
+        Ok(Self { engine, device, overhead, precision, has_bf16 })
+    }
+}
