@@ -69,6 +69,9 @@ pub fn diagnose(log: &Log, case: &Case, fixes: Fixes<'_>) -> Diagnosis {
     let total = case.gpu.map(|gpu| gpu.total_bytes().get());
     let scene = Scene::new(log, &facts(log, total), run, case.refused.clone().or(error));
     let findings = rules::findings(&scene);
+    let is_theirs = findings.iter().any(|f| f.is_cause && f.rule == "foreign-memory");
+    let foreign_bytes = scene.facts.foreign.map_or(0, |size| size.bytes);
+    let freed_bytes = if is_theirs { foreign_bytes } else { 0 };
     let is_gpu = kind == Kind::GpuMemory;
     let device = device(&scene, case).filter(|_| is_gpu);
     let config = scene.run.as_ref().map(|run| &run.config);
@@ -86,7 +89,7 @@ pub fn diagnose(log: &Log, case: &Case, fixes: Fixes<'_>) -> Diagnosis {
         phase: scene.phase,
         tensors: scene.tensors(),
         findings,
-        next: if is_gpu { next(&scene) } else { None },
+        next: if is_gpu { next(&scene, freed_bytes) } else { None },
         fixes,
         notes,
     }

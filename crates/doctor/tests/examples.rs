@@ -188,6 +188,17 @@ fn the_case_without_a_traceback_is_the_first_evaluation() {
 }
 
 #[test]
+fn the_line_that_failed_names_its_tensor() {
+    assert!(diagnosis("optimizer-step").tensors[0].name.starts_with("exp_avg_sq."));
+    assert_eq!(diagnosis("early-era-attention").tensors[0].name, "h.*.attn.softmax");
+}
+
+#[test]
+fn with_the_others_gone_from_the_card_the_rest_of_the_run_fits() {
+    assert_eq!(diagnosis("foreign-process").next, None);
+}
+
+#[test]
 fn the_json_holds_what_scripts_read() {
     let (log, case) = read("estimate-loss-batch-64");
     let fixes = |config: &Config, device: &Device| {

@@ -152,6 +152,11 @@ impl Message {
 
 /// Every message that begins in `passage`.
 pub(super) fn messages(passage: Passage<'_>, mut found: impl FnMut(Message)) {
+    // Every wording holds one of these; most of a log holds none.
+    let words = ["alloc", "memory", "oom", "resource"];
+    if words.iter().all(|word| !passage.holds(word)) {
+        return;
+    }
     for place in passage.find("triedtoallocate") {
         found(tried(&place));
     }
@@ -434,6 +439,10 @@ pub(super) fn made(passage: Passage<'_>, mut found: impl FnMut(Offset, Shape)) {
 /// Words that mean something only where they fill a line or stand apart in it.
 pub(super) fn of_line(line: &str, at: Offset) -> Option<Message> {
     let lower = line.to_ascii_lowercase();
+    let signs = ["kill", "137", "-9", "signal", "memoryerror", "oom"];
+    if signs.iter().all(|sign| !lower.contains(sign)) {
+        return None;
+    }
     let words: Vec<&str> = lower.split_whitespace().take(64).collect();
     let is_killed = words.iter().enumerate().any(|(index, word)| {
         let before = index.checked_sub(1).map(|i| words[i]);

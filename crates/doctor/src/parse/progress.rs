@@ -31,6 +31,8 @@ pub struct Progress {
     pub(crate) fused_adam: Option<bool>,
     /// `WARNING: using slow attention.`
     pub(crate) slow_attention: bool,
+    /// Workers that the launcher was told to start.
+    pub(crate) workers: u32,
     /// Keys that the log shows being set, the last of each.
     pub(crate) overrides: Vec<(&'static str, String)>,
     /// The script ran at all: something above, or its command line.
@@ -116,6 +118,11 @@ impl Progress {
             return;
         }
         self.is_nanogpt = true;
+        for word in before.split_whitespace() {
+            let count =
+                word.strip_prefix("--nproc_per_node=").or(word.strip_prefix("--nproc-per-node="));
+            self.workers = count.and_then(|n| n.parse().ok()).unwrap_or(self.workers).min(1024);
+        }
         for word in after.split_whitespace() {
             let Some((key, value)) = word.strip_prefix("--").and_then(|w| w.split_once('=')) else {
                 continue;

@@ -68,6 +68,11 @@ pub(super) struct Found<'a> {
 }
 
 impl<'a> Passage<'a> {
+    /// Whether `word` stands anywhere in it.
+    pub(super) fn holds(self, word: &str) -> bool {
+        self.text[self.from..].contains(word)
+    }
+
     /// Every place where `words` begin.
     pub(super) fn find(self, words: &'static str) -> impl Iterator<Item = Found<'a>> {
         let Self { text, start, from, to } = self;

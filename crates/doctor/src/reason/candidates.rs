@@ -43,6 +43,8 @@ pub(crate) struct Candidate {
     pub(crate) agrees_without_stale: bool,
     /// Whether the config itself makes this tensor, and not one that differs in a switch.
     pub(crate) is_of_config: bool,
+    /// Whether the line of code that failed names it.
+    pub(crate) is_named: bool,
     /// Whether the log prints this very shape.
     pub(crate) is_printed: bool,
 }
@@ -64,7 +66,9 @@ pub(super) fn candidates(
     allocated: Option<Size>,
 ) -> Vec<Candidate> {
     let is_rounded = log.message.as_ref().is_some_and(crate::parse::Message::is_rounded);
-    let search = Search { run, requested, allocated, is_rounded, printed: log.shape.as_ref() };
+    let printed = log.shape.as_ref();
+    let code = log.frames.last().map(crate::parse::Frame::squeezed).unwrap_or_default();
+    let search = Search { run, requested, allocated, is_rounded, printed, code };
     let mut list = Vec::new();
     for variant in variants(run) {
         search.look(variant, &mut list);
@@ -82,12 +86,15 @@ pub(super) fn candidates(
     list
 }
 
-/// Best first: the printed shape, then the phase that is known, then the account.
+/// Best first: the printed shape, then the phase that is known, then what the failing line says,
+/// then the account.
 pub(super) fn rank(list: &mut Vec<Candidate>, phase: Phase) {
     let is_elsewhere =
         |c: &Candidate| phase.name != PhaseName::Unknown && c.tensor.phase != phase.name;
     list.sort_by(|a, b| {
-        let key = |c: &Candidate| (!c.is_printed, is_elsewhere(c), !c.agrees, !c.is_of_config);
+        let key = |c: &Candidate| {
+            (!c.is_printed, is_elsewhere(c), !c.is_named, !c.agrees, !c.is_of_config)
+        };
         key(a)
             .cmp(&key(b))
             .then(a.distance.total_cmp(&b.distance))
@@ -161,6 +168,7 @@ struct Search<'a> {
     allocated: Option<Size>,
     is_rounded: bool,
     printed: Option<&'a Shape>,
+    code: String, // of the innermost frame
 }
 
 impl Search<'_> {
@@ -275,6 +283,7 @@ impl Search<'_> {
             agrees,
             agrees_without_stale,
             is_of_config: variant.is_of_config,
+            is_named: self.names(&tensor.name),
             is_printed,
         };
         let same = list
@@ -290,6 +299,19 @@ impl Search<'_> {
             }
             None => list.push(candidate),
         }
+    }
+
+    /// Whether the failing line says what it makes.
+    fn names(&self, tensor: &str) -> bool {
+        let words = [
+            ("exp_avg_sq", "exp_avg_sq."),
+            ("exp_avg", "exp_avg."),
+            ("sqrt", "square root"),
+            ("softmax", "softmax"),
+        ];
+        let said = words.iter().find(|(word, _)| self.code.contains(word));
+        let is_root = tensor.starts_with("square root");
+        said.is_some_and(|(word, name)| tensor.contains(name) && is_root == (*word == "sqrt"))
     }
 
     /// A shape that the log prints and no program of ours makes.
@@ -313,6 +335,7 @@ impl Search<'_> {
             agrees: false,
             agrees_without_stale: false,
             is_of_config: false,
+            is_named: false,
             is_printed: true,
         }
     }

@@ -16,9 +16,10 @@ pub(crate) fn peak_bytes(run: &Run, options: &TorchOptions, phase: Phase) -> u64
     peak.map_or(0, |peak| peak.bytes.get())
 }
 
-/// The first phase behind the failing one that does not fit the card either.
-pub(crate) fn next(scene: &Scene<'_>) -> Option<Next> {
-    let (run, usable_bytes) = (scene.run.as_ref()?, scene.usable_bytes()?);
+/// The first phase behind the failing one that does not fit the card either. Where others on the
+/// card are the cause, mending means that they are gone: `foreign_bytes` come back.
+pub(crate) fn next(scene: &Scene<'_>, foreign_bytes: u64) -> Option<Next> {
+    let (run, usable_bytes) = (scene.run.as_ref()?, scene.usable_bytes()? + foreign_bytes);
     let behind: &[Phase] = match scene.phase.name {
         PhaseName::Load | PhaseName::Resume | PhaseName::Compile => {
             &[Phase::EvaluateFirst, Phase::Train, Phase::Update, Phase::Evaluate]

@@ -75,6 +75,9 @@ impl Run {
             (written, _) => written,
         };
         let model = Model::new(&config, vocab.max(1));
+        if !is_countable(&config, &model) {
+            return Ok(None);
+        }
         let may_be_unfused = progress.slow_attention
             || log.message.as_ref().is_some_and(|m| m.wording == Wording::Torch1);
         let options = options(log, &config, gpu);
@@ -87,6 +90,25 @@ impl Run {
     pub(crate) fn static_bytes(&self) -> u64 {
         16 * self.model.parameter_count()
     }
+}
+
+/// Whether its programs can be written and their bytes added up. A log is a stranger's text: four
+/// billion layers in it must cost nothing.
+fn is_countable(config: &Config, model: &Model) -> bool {
+    const LAYERS: u32 = 512;
+    const BYTES: u64 = 1 << 56;
+    let tokens = u64::from(config.batch_size().max(config.eval_batch_size()))
+        .checked_mul(config.block_size().into());
+    let width = u64::from(model.channels) * 16 + u64::from(model.vocab);
+    let scores = u64::from(model.heads) * u64::from(model.block);
+    let per_token = width.saturating_add(scores).saturating_mul(u64::from(model.layers) * 64);
+    let activations = tokens.and_then(|tokens| tokens.checked_mul(per_token));
+    let per_layer = u64::from(model.channels).saturating_mul(u64::from(model.channels) * 12);
+    let embedding = u64::from(model.channels) * (u64::from(model.vocab) + u64::from(model.block));
+    let state = per_layer.saturating_mul(model.layers.into()).saturating_add(embedding);
+    model.layers <= LAYERS
+        && activations.is_some_and(|bytes| bytes < BYTES)
+        && state.saturating_mul(64) < BYTES
 }
 
 /// Layers, heads and channels of OpenAI's weights.
@@ -105,7 +127,7 @@ fn options(log: &Log, config: &Config, gpu: Option<&Gpu>) -> TorchOptions {
         Some(gpu) if !gpu.has_bf16() => Precision::Float16,
         _ => Precision::Bfloat16,
     };
-    let world = u64::from(log.workers.max(1));
+    let world = u64::from(log.workers.max(log.progress.workers).max(1));
     TorchOptions {
         batch: config.batch_size().into(),
         seq: config.block_size().into(),

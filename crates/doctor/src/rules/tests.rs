@@ -1,5 +1,7 @@
 //! Every rule on a log that it sees, and on one that it must leave alone.
 
+use proptest::prelude::*;
+
 use super::RULES;
 use crate::{Case, Diagnosis, diagnose, no_fixes, parse::Log};
 
@@ -191,4 +193,38 @@ fn without_a_config_a_common_run_is_supposed_and_said_so() {
     assert!(diagnosis.tensors.iter().all(|tensor| tensor.supposing.is_some()));
     assert_eq!(diagnosis.findings[0].rule, "logits-at-the-peak");
     assert_eq!(diagnosis.findings[0].certainty, crate::Certainty::Unknown);
+}
+
+proptest! {
+    /// Numbers that no card has and configs that no machine runs: an answer all the same.
+    #[test]
+    fn any_numbers_and_any_config_end_in_a_diagnosis(
+        sizes in proptest::collection::vec((0_u64..1 << 40, 0_u32..100, 0_usize..5), 6),
+        keys in proptest::collection::vec((0_usize..7, any::<u32>(), 0_u32..32), 0..5),
+        code in 0_usize..6,
+    ) {
+        let size = |i: usize| {
+            let (whole, hundredths, unit) = sizes[i];
+            format!("{whole}.{hundredths:02} {}", ["GiB", "MiB", "KiB", "bytes", "GB"][unit])
+        };
+        let message = message(&size(0), &size(1), &size(2), &size(3), &size(4), &size(5));
+        let code = [FORWARD, "estimate_loss()", "loss.backward()", "optimizer.step()", "torch.load(f)", ""][code];
+        let names = ["batch_size", "block_size", "n_layer", "n_head", "n_embd", "vocab_size", "gradient_accumulation_steps"];
+        let mut log = String::new();
+        for (name, value, shift) in keys {
+            log.extend(["Overriding: ", names[name], " = ", &(value >> shift).to_string(), "\n"]);
+        }
+        log.push_str(&at(code, &message));
+        let diagnosis = diagnosis(&log, "");
+        prop_assert!(!crate::words::diagnosis(&diagnosis).is_empty());
+        prop_assert!(serde_json::to_string(&diagnosis).is_ok());
+    }
+
+    #[test]
+    fn any_cut_of_a_real_log_ends_in_a_diagnosis(from in 0_usize..4000, length in 0_usize..4000) {
+        let log = include_str!("../../../../examples/estimate-loss-batch-64.log");
+        let text: String = log.chars().skip(from).take(length).collect();
+        let diagnosis = diagnosis(&text, "batch_size = 64");
+        prop_assert!(!crate::words::diagnosis(&diagnosis).is_empty());
+    }
 }
