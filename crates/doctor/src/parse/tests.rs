@@ -21,14 +21,14 @@ fn gib(size: Option<Size>) -> Option<String> {
 }
 
 const TORCH_1_2: &str = "RuntimeError: CUDA out of memory. Tried to allocate 48.00 MiB (GPU 0; \
-    5.93 GiB total capacity; 4.64 GiB already allocated; 54.94 MiB free; 233.05 MiB cached; 0 bytes inactive)";
+    5.94 GiB total capacity; 4.71 GiB already allocated; 48.62 MiB free; 201.33 MiB cached; 0 bytes inactive)";
 const TORCH_1_13: &str = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 786.00 MiB \
-    (GPU 1; 15.78 GiB total capacity; 14.28 GiB already allocated; 620.69 MiB free; 14.32 GiB reserved in \
+    (GPU 1; 15.77 GiB total capacity; 14.31 GiB already allocated; 588.12 MiB free; 14.36 GiB reserved in \
     total by PyTorch) If reserved memory is >> allocated memory try setting max_split_size_mb to avoid \
     fragmentation.  See documentation for Memory Management and PYTORCH_CUDA_ALLOC_CONF";
-const TORCH_2_1: &str = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 172.00 MiB. \
-    GPU 0 has a total capacty of 39.56 GiB of which 52.56 MiB is free. Process 263789 has 39.51 GiB memory \
-    in use. Of the allocated memory 37.80 GiB is allocated by PyTorch, and 336.39 MiB is reserved by PyTorch \
+const TORCH_2_1: &str = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 174.00 MiB. \
+    GPU 0 has a total capacty of 39.39 GiB of which 61.81 MiB is free. Process 41873 has 39.32 GiB memory \
+    in use. Of the allocated memory 37.66 GiB is allocated by PyTorch, and 318.74 MiB is reserved by PyTorch \
     but unallocated. If reserved but unallocated memory is large try setting max_split_size_mb to avoid fragmentation.";
 const TORCH_2_6: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU  has a \
     total capacity of 11.69 GiB of which 2.68 GiB is free. Process 2208 has 224.90 MiB memory in use. Including \
@@ -49,21 +49,21 @@ const ROCM: &str = "torch.OutOfMemoryError: HIP out of memory. Tried to allocate
 fn the_eras_of_pytorch_are_told_apart_and_read() {
     let early = message(TORCH_1_2);
     assert_eq!(early.wording, Wording::Torch1);
-    assert_eq!(gib(early.total).unwrap(), "5.93");
-    assert_eq!(shown(early.free, MIB).unwrap(), "54.94");
-    assert_eq!(gib(early.reserved).unwrap(), "4.87"); // allocated and cached
+    assert_eq!(gib(early.total).unwrap(), "5.94");
+    assert_eq!(shown(early.free, MIB).unwrap(), "48.62");
+    assert_eq!(gib(early.reserved).unwrap(), "4.91"); // allocated and cached
 
     let reserved = message(TORCH_1_13);
     assert_eq!(shown(reserved.requested, MIB).unwrap(), "786.00");
-    assert_eq!(gib(reserved.reserved).unwrap(), "14.32");
-    assert_eq!(gib(reserved.allocated).unwrap(), "14.28");
+    assert_eq!(gib(reserved.reserved).unwrap(), "14.36");
+    assert_eq!(gib(reserved.allocated).unwrap(), "14.31");
 
     let typo = message(TORCH_2_1);
     assert_eq!(typo.wording, Wording::Torch2);
-    assert_eq!(gib(typo.total).unwrap(), "39.56");
+    assert_eq!(gib(typo.total).unwrap(), "39.39");
     assert_eq!(typo.process, None);
     assert_eq!(typo.processes.len(), 1);
-    assert_eq!(shown(typo.unallocated, MIB).unwrap(), "336.39");
+    assert_eq!(shown(typo.unallocated, MIB).unwrap(), "318.74");
 
     let late = message(TORCH_2_6);
     assert_eq!(gib(late.process).unwrap(), "7.04");

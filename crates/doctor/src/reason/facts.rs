@@ -86,11 +86,11 @@ mod tests {
     #[test]
     fn a_process_that_is_only_numbered_is_our_own_if_it_alone_can_be() {
         let facts = of(
-            "CUDA out of memory. Tried to allocate 172.00 MiB. GPU 0 has a total capacty of 39.56 GiB of which \
-             52.56 MiB is free. Process 263789 has 39.51 GiB memory in use. Of the allocated memory 37.80 GiB is \
-             allocated by PyTorch, and 336.39 MiB is reserved by PyTorch but unallocated.",
+            "CUDA out of memory. Tried to allocate 174.00 MiB. GPU 0 has a total capacty of 39.39 GiB of which \
+             61.81 MiB is free. Process 41873 has 39.33 GiB memory in use. Of the allocated memory 37.66 GiB is \
+             allocated by PyTorch, and 318.74 MiB is reserved by PyTorch but unallocated.",
         );
-        assert_eq!(hundredths(facts.process), Some(3951));
+        assert_eq!(hundredths(facts.process), Some(3933));
         assert_eq!(hundredths(facts.foreign), Some(0));
     }
 
@@ -98,12 +98,12 @@ mod tests {
     fn without_a_process_only_what_no_context_explains_is_foreign() {
         let old = |free: &str, reserved: &str| {
             of(&format!(
-                "CUDA out of memory. Tried to allocate 394.00 MiB (GPU 0; 15.78 GiB total capacity; \
-                 5.17 GiB already allocated; {free} GiB free; {reserved} GiB reserved in total by PyTorch)"
+                "CUDA out of memory. Tried to allocate 394.00 MiB (GPU 0; 15.77 GiB total capacity; \
+                 5.21 GiB already allocated; {free} GiB free; {reserved} GiB reserved in total by PyTorch)"
             ))
         };
-        assert_eq!(hundredths(old("8.68", "5.25").foreign), Some(85)); // 1.85, less 1
-        assert_eq!(old("9.83", "5.25").foreign, None); // 0.70: a context, or not
-        assert_eq!(hundredths(old("10.40", "5.25").foreign), Some(0));
+        assert_eq!(hundredths(old("8.54", "5.30").foreign), Some(93)); // 1.93, less 1
+        assert_eq!(old("9.83", "5.30").foreign, None); // 0.64: a context, or not
+        assert_eq!(hundredths(old("10.40", "5.30").foreign), Some(0));
     }
 }
