@@ -1,0 +1,229 @@
+//! Frames of tracebacks: Python's own, those of notebooks, and the boxed ones.
+
+use std::collections::VecDeque;
+
+use super::squeezed::Offset;
+
+/// One frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    pub(crate) at: Offset,
+    pub(crate) rank: Option<u32>,
+    /// As printed, or empty where the frame names none.
+    pub file: String,
+    /// Counted from 1; 0 where none was printed.
+    pub line: u32,
+    /// Empty where none was printed.
+    pub function: String,
+    /// The line's text, where it was printed.
+    pub code: String,
+}
+
+impl Frame {
+    /// Function and code without white space: a name that a terminal broke is whole again.
+    pub(crate) fn squeezed(&self) -> String {
+        self.function.chars().chain(self.code.chars()).filter(|c| !c.is_whitespace()).collect()
+    }
+
+    /// Whether its file's path ends so.
+    pub(crate) fn is_in(&self, path: &str) -> bool {
+        self.file.replace('\\', "/").ends_with(path)
+    }
+}
+
+/// Frames as they come, the last ones of each traceback.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    list: VecDeque<Frame>,
+    /// Where tracebacks began.
+    starts: VecDeque<(Offset, Option<u32>)>,
+    open: Option<(String, u8)>, // a `File "…` whose end is on another line, and lines since
+    wants_code: bool,
+}
+
+/// Frames that are kept; Python itself stops at a thousand.
+const MOST: usize = 1024;
+
+impl Frames {
+    pub(super) fn push(&mut self, line: &str, at: Offset, rank: Option<u32>) {
+        if let Some((open, lines)) = self.open.take() {
+            let joined = open + line;
+            match python(&joined) {
+                Some(parts) => return self.add(parts, at, rank),
+                None if lines < 3 && joined.len() < 2000 => {
+                    self.open = Some((joined, lines + 1));
+                    return;
+                }
+                None => {}
+            }
+        }
+        if line.starts_with("Traceback (most")
+            || line.starts_with("╭") && line.contains("Traceback")
+        {
+            self.starts.push_back((at, rank));
+            if self.starts.len() > MOST {
+                self.starts.pop_front();
+            }
+            self.wants_code = false;
+        } else if let Some(parts) = python(line) {
+            self.add(parts, at, rank);
+        } else if line.starts_with("File \"") {
+            self.open = Some((line.to_owned(), 0));
+        } else if let Some(parts) = ipython(line).or_else(|| boxed(line)) {
+            self.add(parts, at, rank);
+        } else if let Some(code) = arrow(line) {
+            let has_room = self.list.back().is_some_and(|frame| frame.code.is_empty());
+            if !has_room {
+                self.add((String::new(), 0, String::new()), at, rank);
+            }
+            if let Some(frame) = self.list.back_mut() {
+                code.clone_into(&mut frame.code);
+            }
+            self.wants_code = false;
+        } else if self.wants_code && !line.starts_with('^') && !line.starts_with('~') {
+            self.wants_code = false;
+            if let Some(frame) = self.list.back_mut() {
+                line.clone_into(&mut frame.code);
+            }
+        }
+    }
+
+    fn add(
+        &mut self,
+        (file, line, function): (String, u32, String),
+        at: Offset,
+        rank: Option<u32>,
+    ) {
+        self.list.push_back(Frame { at, rank, file, line, function, code: String::new() });
+        if self.list.len() > MOST {
+            self.list.pop_front();
+        }
+        self.wants_code = true;
+    }
+
+    /// The frames of the last traceback before `at`, of the worker that wrote there.
+    pub(super) fn before(&self, at: Offset, rank: Option<u32>) -> Vec<Frame> {
+        let start = self.starts.iter().rev().find(|(start, r)| *start <= at && *r == rank);
+        let from = start.map_or(0, |(start, _)| *start);
+        let is_own = |f: &&Frame| f.at >= from && f.at <= at && f.rank == rank;
+        self.list.iter().filter(is_own).cloned().collect()
+    }
+}
+
+type Parts = (String, u32, String);
+
+/// `File "train.py", line 264, in <module>`, however it is spaced.
+fn python(line: &str) -> Option<Parts> {
+    let (file, rest) = line.strip_prefix("File \"")?.split_once('"')?;
+    let rest: String = rest.chars().filter(|c| !c.is_whitespace()).collect();
+    let rest = rest.strip_prefix(",line")?;
+    let (number, function) = rest.split_once(",in")?;
+    Some((file.to_owned(), number.parse().ok()?, function.to_owned()))
+}
+
+/// `File ~/train.py:264, in estimate_loss()` and `Cell In[5], line 12`.
+fn ipython(line: &str) -> Option<Parts> {
+    if let Some(rest) = line.strip_prefix("File ") {
+        let (place, function) = rest.split_once(", in ")?;
+        let (file, number) = place.rsplit_once(':')?;
+        let function = function.split('(').next().unwrap_or_default();
+        return Some((file.to_owned(), number.parse().ok()?, function.to_owned()));
+    }
+    let rest = line.strip_prefix("Cell In").or_else(|| line.strip_prefix("Input In"))?;
+    let (cell, rest) = rest.split_once(']')?;
+    let number =
+        rest.split_once("line").map(|(_, n)| n.trim_matches(|c: char| !c.is_ascii_digit()));
+    let number = number.and_then(|n| n.parse().ok()).unwrap_or(0);
+    Some((format!("In{}]", cell.trim_start()), number, String::new()))
+}
+
+/// `/home/me/train.py:264 in <module>`, out of a box.
+fn boxed(line: &str) -> Option<Parts> {
+    let (place, function) = line.split_once(" in ")?;
+    let (file, number) = place.rsplit_once(':')?;
+    let is_path = file.rsplit_once('.').is_some_and(|(_, end)| end == "py") && !file.contains(' ');
+    let parts = (file.to_owned(), number.parse().ok()?, function.trim().to_owned());
+    is_path.then_some(parts)
+}
+
+/// `---> 12 loss.backward()` and `❱ 264 │   losses = estimate_loss()`.
+fn arrow(line: &str) -> Option<&str> {
+    let rest = match line.strip_prefix('❱') {
+        Some(rest) => rest,
+        None => {
+            line.trim_start_matches('-').strip_prefix('>').filter(|_| line.starts_with("--"))?
+        }
+    };
+    let rest = rest.trim_start();
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    (digits > 0).then(|| rest[digits..].trim_start_matches([' ', '│', '|']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frames(lines: &[&str]) -> Vec<(String, u32, String, String)> {
+        let mut frames = Frames::default();
+        for (at, line) in (0..).zip(lines) {
+            frames.push(line, at, None);
+        }
+        let list = frames.before(u64::MAX, None).into_iter();
+        list.map(|f| (f.file, f.line, f.function, f.code)).collect()
+    }
+
+    fn frame(file: &str, line: u32, function: &str, code: &str) -> (String, u32, String, String) {
+        (file.into(), line, function.into(), code.into())
+    }
+
+    #[test]
+    fn pythons_frames_are_read_whole_and_broken() {
+        let lines = [
+            "Traceback (most recent call last):",
+            "File \"train.py\", line 264, in <module>",
+            "losses = estimate_loss()",
+            "^^^^^^^^^^^^^^^",
+            "File \"/opt/conda/lib/python3.11/site-packages/torch/autograd/gra",
+            "ph.py\", line",
+            "769, in _engine_run_backward",
+            "return run()",
+        ];
+        let path = "/opt/conda/lib/python3.11/site-packages/torch/autograd/graph.py";
+        let expected = [
+            frame("train.py", 264, "<module>", "losses = estimate_loss()"),
+            frame(path, 769, "_engine_run_backward", "return run()"),
+        ];
+        assert_eq!(frames(&lines), expected);
+    }
+
+    #[test]
+    fn notebooks_and_boxes_are_read() {
+        let lines = [
+            "File ~/gpt/train.py:220, in estimate_loss()",
+            "--> 220 logits, loss = model(X, Y)",
+            "/home/me/train.py:264 in <module>",
+            "❱ 264 │   losses = estimate_loss()",
+            "Cell In[5], line 12",
+            "---> 12 loss.backward()",
+        ];
+        let expected = [
+            frame("~/gpt/train.py", 220, "estimate_loss", "logits, loss = model(X, Y)"),
+            frame("/home/me/train.py", 264, "<module>", "losses = estimate_loss()"),
+            frame("In[5]", 12, "", "loss.backward()"),
+        ];
+        assert_eq!(frames(&lines), expected);
+    }
+
+    #[test]
+    fn only_the_last_traceback_before_a_place_counts() {
+        let mut list = Frames::default();
+        let lines = ["Traceback (most", "File \"a.py\", line 1, in a", "Traceback (most"];
+        for (at, line) in (0..).zip(lines) {
+            list.push(line, at, None);
+        }
+        list.push("File \"b.py\", line 2, in b", 3, None);
+        list.push("File \"c.py\", line 2, in c", 4, Some(1));
+        let names: Vec<_> = list.before(9, None).into_iter().map(|f| f.file).collect();
+        assert_eq!(names, ["b.py"]);
+    }
+}

@@ -1,0 +1,179 @@
+//! From bytes to lines of bounded length, without what terminals, launchers and people put
+//! around them.
+
+/// A longer line is read in pieces; nothing that is looked for in a line is as long.
+const LONGEST: usize = 4096;
+
+/// Collects bytes into lines.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    open: Vec<u8>,
+    is_continued: bool,
+}
+
+impl Lines {
+    /// Takes some bytes and hands each line that they end to `line`, with whether it goes on
+    /// from the piece before.
+    pub(super) fn push(&mut self, bytes: &[u8], mut line: impl FnMut(&str, bool)) {
+        for &byte in bytes {
+            match byte {
+                b'\n' | b'\r' => self.end(&mut line),
+                0 => {} // half of UTF-16's letters, as a shell of Windows writes them
+                byte => {
+                    self.open.push(byte);
+                    if self.open.len() >= LONGEST {
+                        self.hand_out(&mut line);
+                        self.is_continued = true;
+                    }
+                }
+            }
+        }
+    }
+
+    /// The line that is still open.
+    pub(super) fn finish(mut self, mut line: impl FnMut(&str, bool)) {
+        self.end(&mut line);
+    }
+
+    fn end(&mut self, line: &mut impl FnMut(&str, bool)) {
+        if !self.open.is_empty() {
+            self.hand_out(line);
+        }
+        self.is_continued = false;
+    }
+
+    fn hand_out(&mut self, line: &mut impl FnMut(&str, bool)) {
+        let text = String::from_utf8_lossy(&self.open);
+        if text.contains('\u{1b}') {
+            line(&without_escapes(&text), self.is_continued);
+        } else {
+            line(&text, self.is_continued);
+        }
+        self.open.clear();
+    }
+}
+
+/// Colours and cursor movements.
+fn without_escapes(text: &str) -> String {
+    let mut plain = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        if c != '\u{1b}' {
+            plain.push(c);
+            continue;
+        }
+        match chars.next() {
+            Some('[') => {
+                let _ = chars.by_ref().find(|c| ('@'..='~').contains(c));
+            }
+            Some(']') => {
+                let _ = chars.by_ref().find(|c| *c == '\u{7}' || *c == '\u{1b}');
+            }
+            _ => {}
+        }
+    }
+    plain
+}
+
+/// A line without its decoration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Plain<'a> {
+    pub(super) text: &'a str,
+    /// Which worker wrote it, where its launcher says so.
+    pub(super) rank: Option<u32>,
+}
+
+/// Strips quotes, boxes, workers' names and timestamps, however they nest.
+pub(super) fn plain(line: &str) -> Plain<'_> {
+    let is_border = |c: char| matches!(c, '│' | '┃' | '║' | '▌' | '▏' | '╎' | '┆');
+    let mut text = line.trim();
+    let mut rank = None;
+    loop {
+        let before = text;
+        text = text.trim_start_matches(is_border).trim_start();
+        text = text.trim_end_matches(is_border).trim_end();
+        for quote in ["> ", ">>", "| "] {
+            text = text.strip_prefix(quote).map_or(text, str::trim_start);
+        }
+        if text == ">" || text == "|" {
+            text = "";
+        }
+        if let Some((found, rest)) = worker(text) {
+            rank = found.or(rank);
+            text = rest.trim_start();
+        }
+        text = timestamp(text).map_or(text, str::trim_start);
+        if text == before {
+            return Plain { text, rank };
+        }
+    }
+}
+
+/// `[rank0]:`, `[default3]:`, `[1,0]<stderr>:`.
+fn worker(text: &str) -> Option<(Option<u32>, &str)> {
+    let (name, rest) = text.strip_prefix('[')?.split_once(']')?;
+    let number = name.strip_prefix("rank").or_else(|| name.strip_prefix("default"));
+    if let Some(number) = number {
+        return Some((Some(number.parse().ok()?), rest.strip_prefix(':').unwrap_or(rest)));
+    }
+    let rest = ["<stderr>:", "<stdout>:"].iter().find_map(|stream| rest.strip_prefix(stream))?;
+    let (_, number) = name.split_once(',')?;
+    Some((number.parse().ok(), rest))
+}
+
+/// `2024-05-01T12:00:00.0000000Z `, as runners of checks write it.
+fn timestamp(text: &str) -> Option<&str> {
+    let (time, rest) = text.split_once(' ')?;
+    let is_time = time.len() >= 20
+        && time.ends_with('Z')
+        && time.as_bytes()[10] == b'T'
+        && time.bytes().all(|c| c.is_ascii_digit() || b"-:.TZ".contains(&c));
+    is_time.then_some(rest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(bytes: &[u8]) -> Vec<String> {
+        let mut list = Vec::new();
+        let mut lines = Lines::default();
+        lines.push(bytes, |line, _| list.push(line.to_owned()));
+        lines.finish(|line, _| list.push(line.to_owned()));
+        list
+    }
+
+    #[test]
+    fn lines_end_at_either_mark_and_at_the_end() {
+        assert_eq!(lines(b"a\r\nb\rc\n\nd"), ["a", "b", "c", "d"]);
+        assert_eq!(lines(b"o\0u\0t\0"), ["out"]);
+    }
+
+    #[test]
+    fn a_long_line_comes_in_pieces() {
+        let pieces = lines(&[b'x'; 10_000]);
+        assert_eq!(pieces.iter().map(String::len).collect::<Vec<_>>(), [4096, 4096, 1808]);
+    }
+
+    #[test]
+    fn colours_are_gone() {
+        assert_eq!(lines(b"\x1b[1;31mred\x1b[0m \x1b]0;title\x07end"), ["red end"]);
+    }
+
+    #[test]
+    fn decoration_is_stripped_however_it_nests() {
+        let table = [
+            ("[rank3]:   File \"train.py\"", "File \"train.py\"", Some(3)),
+            ("> > quoted", "quoted", None),
+            ("│ boxed text   │", "boxed text", None),
+            ("> [rank1]: both", "both", Some(1)),
+            ("[1,2]<stderr>:mpi", "mpi", Some(2)),
+            ("2024-05-01T12:00:00.1234567Z checked", "checked", None),
+            ("---> 12 loss.backward()", "---> 12 loss.backward()", None),
+            ("[2023-01-01 10:00:00,000] kept", "[2023-01-01 10:00:00,000] kept", None),
+        ];
+        for (line, text, rank) in table {
+            assert_eq!(plain(line), Plain { text, rank }, "{line}");
+        }
+    }
+}

@@ -1,0 +1,490 @@
+//! The wordings of memory errors, of every framework and every era.
+
+use fitgpt_plan::units::DType;
+
+use super::{
+    size::Size,
+    squeezed::{Found, Offset, Passage},
+};
+
+/// Who speaks, and in which words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wording {
+    /// `Tried to allocate … (GPU 0; … total capacity; … already allocated; …)`, to PyTorch 2.0.
+    Torch1,
+    /// `… has a total capacity of … of which … is free`, from PyTorch 2.1 on.
+    Torch2,
+    /// `memory allocation failed with OOM on device …`, PyTorch 2.9's line before the other.
+    TorchExact,
+    /// `Tried to allocate …` and nothing else that is known.
+    TorchBare,
+    /// `MPS backend out of memory`.
+    Mps,
+    /// `CUDA error: out of memory` and its kin, without a number.
+    NoNumbers,
+    /// A library of NVIDIA's could not get its workspace.
+    Cublas,
+    /// JAX.
+    Jax,
+    /// TensorFlow, which prints the shape.
+    TensorFlow,
+    /// Habana.
+    Habana,
+    /// PyTorch's allocator for the host.
+    CpuAllocator,
+    /// The operating system ended the process.
+    Killed,
+    /// Another word for host memory that could not be had.
+    HostOther,
+    /// Triton's kernels wanted more than a multiprocessor has.
+    Triton,
+    /// An out-of-memory word and nothing else.
+    Word,
+}
+
+/// Which memory it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Memory {
+    Gpu,
+    Host,
+    Shared,
+    Unknown,
+}
+
+/// One message and its numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    pub(crate) at: Offset,
+    /// Who speaks.
+    pub wording: Wording,
+    pub(crate) memory: Memory,
+    /// What was asked for.
+    pub requested: Option<Size>,
+    /// What the card has.
+    pub total: Option<Size>,
+    /// What was free.
+    pub free: Option<Size>,
+    /// What tensors held.
+    pub allocated: Option<Size>,
+    /// What PyTorch had taken from the driver.
+    pub reserved: Option<Size>,
+    /// What of that no tensor held.
+    pub unallocated: Option<Size>,
+    /// What this process had taken in all.
+    pub process: Option<Size>,
+    /// What other processes are said to have, or unnamed ones.
+    pub processes: Vec<Size>,
+    /// What CUDA graphs keep to themselves.
+    pub pools: Option<Size>,
+    /// A limit that somebody set.
+    pub allowed: Option<Size>,
+    /// Triton's two numbers: required, and there.
+    pub shared: Option<[u64; 2]>,
+    /// A shape that the message itself prints.
+    pub shape: Option<Shape>,
+}
+
+/// A tensor's shape as a log prints it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Outermost first.
+    pub axes: Vec<u64>,
+    /// How an element is stored.
+    pub dtype: DType,
+}
+
+impl Shape {
+    /// Its size; `None` if it leaves 64 bits.
+    pub fn bytes(&self) -> Option<u64> {
+        let count = self.axes.iter().try_fold(1_u64, |n, axis| n.checked_mul(*axis))?;
+        count.checked_mul(self.dtype.size())
+    }
+}
+
+impl Message {
+    fn new(at: Offset, wording: Wording, memory: Memory) -> Self {
+        Self {
+            at,
+            wording,
+            memory,
+            requested: None,
+            total: None,
+            free: None,
+            allocated: None,
+            reserved: None,
+            unallocated: None,
+            process: None,
+            processes: Vec::new(),
+            pools: None,
+            allowed: None,
+            shared: None,
+            shape: None,
+        }
+    }
+
+    /// How much it tells: of several messages the one that tells most is the failure, and of
+    /// those the last. Triton's autotuner reports what it merely tried, and torchrun kills the
+    /// other workers, so that both count less than an allocation that failed.
+    pub(crate) fn weight(&self) -> u8 {
+        match self.wording {
+            Wording::Torch1
+            | Wording::Torch2
+            | Wording::TorchExact
+            | Wording::TorchBare
+            | Wording::Mps
+            | Wording::Jax
+            | Wording::TensorFlow
+            | Wording::Habana => 5,
+            Wording::NoNumbers | Wording::Cublas | Wording::CpuAllocator | Wording::HostOther => 4,
+            Wording::Killed | Wording::Triton => 3,
+            Wording::Word => 1,
+        }
+    }
+
+    /// Whether the number asked for is the allocator's, rounded up, and not the tensor's.
+    pub fn is_rounded(&self) -> bool {
+        matches!(
+            self.wording,
+            Wording::Torch1 | Wording::Torch2 | Wording::TorchExact | Wording::TorchBare
+        )
+    }
+}
+
+/// Every message that begins in `passage`.
+pub(super) fn messages(passage: Passage<'_>, mut found: impl FnMut(Message)) {
+    // Every wording holds one of these; most of a log holds none.
+    let words = ["alloc", "memory", "oom", "resource"];
+    if words.iter().all(|word| !passage.holds(word)) {
+        return;
+    }
+    for place in passage.find("triedtoallocate") {
+        found(tried(&place));
+    }
+    for place in passage.find("memoryallocationfailedwithoomondevice") {
+        found(exact(&place));
+    }
+    for place in passage.find("resource_exhausted:") {
+        found(exhausted(&place));
+    }
+    for place in passage.find("oomwhenallocatingtensorwithshape[") {
+        found(tensor_flow(&place));
+    }
+    for place in passage.find("allocationfailedforsize::") {
+        let mut message = Message::new(place.at, Wording::Habana, Memory::Gpu);
+        message.requested = leading_number(place.after).map(Size::exact);
+        found(message);
+    }
+    for place in passage.find("outofresource:") {
+        found(triton(&place));
+    }
+    for place in passage.find("outofmemory") {
+        if let Some(message) = out_of_memory(&place) {
+            found(message);
+        }
+    }
+    for (words, wording, memory) in PLAIN {
+        for place in passage.find(words) {
+            found(Message::new(place.at, *wording, *memory));
+        }
+    }
+}
+
+/// Wordings that hold no number.
+const PLAIN: &[(&str, Wording, Memory)] = &[
+    ("cublas_status_alloc_failed", Wording::Cublas, Memory::Gpu),
+    ("cudnn_status_alloc_failed", Wording::Cublas, Memory::Gpu),
+    ("cuda_error_out_of_memory", Wording::NoNumbers, Memory::Gpu),
+    ("cudaerrormemoryallocation", Wording::NoNumbers, Memory::Gpu),
+    ("hiperroroutofmemory", Wording::NoNumbers, Memory::Gpu),
+    ("rocblas_status_memory_error", Wording::Cublas, Memory::Gpu),
+    ("defaultcpuallocator:", Wording::CpuAllocator, Memory::Host),
+    ("std::bad_alloc", Wording::HostOther, Memory::Host),
+    ("_arraymemoryerror", Wording::HostOther, Memory::Host),
+    ("cannotallocatememory", Wording::HostOther, Memory::Host),
+    ("unabletomapmemory", Wording::HostOther, Memory::Host),
+    ("cudahostalloc", Wording::HostOther, Memory::Host),
+    ("oom-kill", Wording::HostOther, Memory::Host),
+    ("oomkilled", Wording::HostOther, Memory::Host),
+    ("insufficientsharedmemory(shm)", Wording::HostOther, Memory::Host),
+];
+
+/// PyTorch's message, of any era and device.
+fn tried(place: &Found<'_>) -> Message {
+    let own = own_part(place.after);
+    let mut message = Message::new(place.at, Wording::TorchBare, Memory::Gpu);
+    message.requested = Size::at_start(own).map(|(size, _)| size);
+    if last_of(place.before, 400).contains("defaultcpuallocator") {
+        message.wording = Wording::CpuAllocator;
+        message.memory = Memory::Host;
+        return message;
+    }
+    let head = last_of(place.before, 250);
+    if let Some(at) = head.rfind("mpsbackendoutofmemory") {
+        let head = &head[at..];
+        message.wording = Wording::Mps;
+        message.allocated = size_after(head, "mpsallocated:");
+        message.total = size_after(head, "maxallowed:");
+        let other = size_after(head, "otherallocations:");
+        if let (Some(total), Some(held)) = (message.total, message.allocated) {
+            let held = other.map_or(held, |other| held.plus(other));
+            message.free = Some(total.minus(held));
+        }
+        return message;
+    }
+    if own.contains("totalcapacity;") {
+        message.wording = Wording::Torch1;
+        message.total = size_before(own, "totalcapacity");
+        message.allocated = size_before(own, "alreadyallocated");
+        message.free = size_before(own, "free");
+        message.reserved =
+            size_before(own, "reservedintotal").or_else(|| cached(own, message.allocated));
+        message.allowed = size_before(own, "allowed");
+        return message;
+    }
+    // The typo is PyTorch 2.1's.
+    let total = ["totalcapacityof", "totalcapactyof"].iter().find_map(|w| size_after(own, w));
+    if total.is_some() || own.contains("isallocatedbypytorch") {
+        message.wording = Wording::Torch2;
+        message.total = total;
+        message.free = size_after(own, "ofwhich").or_else(|| size_before(own, "isfree"));
+        message.process = size_after(own, "thisprocesshas").filter(|size| size.bytes > 0);
+        message.processes = processes(own);
+        message.allowed = size_before(own, "allowed;");
+        message.allocated = size_before(own, "isallocatedbypytorch");
+        message.pools = size_before(own, "allocatedinprivatepools");
+        message.unallocated = size_before(own, "isreservedbypytorchbutunallocated");
+        message.reserved = match (message.allocated, message.unallocated) {
+            (Some(allocated), Some(unallocated)) => Some(allocated.plus(unallocated)),
+            _ => None,
+        };
+    }
+    message
+}
+
+/// To PyTorch 1.3 the cache is what no tensor held.
+fn cached(own: &str, allocated: Option<Size>) -> Option<Size> {
+    Some(allocated?.plus(size_before(own, "cached")?))
+}
+
+/// `Process 1234 has 1.97 GiB memory in use.`, as often as it stands there.
+fn processes(own: &str) -> Vec<Size> {
+    const MOST: usize = 64;
+    let named = own.match_indices("process").filter_map(|(at, word)| {
+        let rest = &own[at + word.len()..];
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        let rest = rest[digits..].strip_prefix("has").filter(|_| digits > 0)?;
+        let (size, rest) = Size::at_start(rest)?;
+        (rest.starts_with("memoryinuse") && size.bytes > 0).then_some(size)
+    });
+    named.take(MOST).collect()
+}
+
+fn exact(place: &Found<'_>) -> Message {
+    let own = own_part(place.after);
+    let mut message = Message::new(place.at, Wording::TorchExact, Memory::Gpu);
+    message.requested = number_after(own, "tryingtoallocate").map(Size::exact);
+    message.free = number_after(own, "free:").map(Size::exact);
+    message.total = number_after(own, "total:").map(Size::exact);
+    message
+}
+
+fn exhausted(place: &Found<'_>) -> Message {
+    let own = first_of(place.after, 300);
+    let mut message = Message::new(place.at, Wording::Jax, Memory::Gpu);
+    for words in ["tryingtoallocate", "memoryallocating"] {
+        let size = size_after(own, words);
+        let number = number_after(own, words).map(Size::exact);
+        message.requested = message.requested.or(size).or(number);
+    }
+    if own.starts_with("oomwhenallocatingtensor") {
+        message.wording = Wording::Word; // TensorFlow's own words follow
+    }
+    message
+}
+
+fn tensor_flow(place: &Found<'_>) -> Message {
+    let own = first_of(place.after, 300);
+    let is_host = own.contains("device:cpu");
+    let memory = if is_host { Memory::Host } else { Memory::Gpu };
+    let mut message = Message::new(place.at, Wording::TensorFlow, memory);
+    let axes = own.split_once(']').map(|(list, rest)| (axes(list), rest));
+    if let Some((Some(axes), rest)) = axes {
+        let dtype = rest.strip_prefix("andtype").and_then(dtype);
+        message.shape = dtype.map(|dtype| Shape { axes, dtype });
+    }
+    message.requested = message.shape.as_ref().and_then(Shape::bytes).map(Size::exact);
+    message
+}
+
+fn triton(place: &Found<'_>) -> Message {
+    let own = first_of(place.after, 300);
+    let mut message = Message::new(place.at, Wording::Triton, Memory::Shared);
+    let numbers = (number_after(own, "required:"), number_after(own, "hardwarelimit:"));
+    message.shared = numbers.0.zip(numbers.1).map(|(required, limit)| [required, limit]);
+    message
+}
+
+/// `out of memory` wherever no other reading begins with it.
+fn out_of_memory(place: &Found<'_>) -> Option<Message> {
+    let before = last_of(place.before, 120);
+    let after = first_of(place.after, 40);
+    let is_told_elsewhere = after.starts_with(".triedtoallocate")
+        || after.starts_with("(mpsallocated")
+        || after.starts_with("whiletryingtoallocate")
+        || after.starts_with("error:outofresource")
+        || before.ends_with("resource_exhausted:")
+        || before.ends_with("hiperror"); // in the table
+    if is_told_elsewhere {
+        return None;
+    }
+    if after.starts_with(":killprocess") || after.starts_with(":killedprocess") {
+        return Some(Message::new(place.at, Wording::HostOther, Memory::Host));
+    }
+    let is_gpu = ["cuda", "hip", "xpu", "mpsbackend", "nvrtc", "torch."]
+        .iter()
+        .any(|name| before.ends_with(name))
+        || ["cudaerror:", "hiperror:", "cudaruntimeerror(2):", "torch.cuda.", "cudaerror(2):"]
+            .iter()
+            .any(|name| before.ends_with(name))
+        // llm.c names the file and the line between both.
+        || before.rfind("[cudaerror]atfile").is_some()
+        || before.rfind("[cudaerror]").is_some();
+    // One error can say both: the class's name, then what it says.
+    let (wording, memory) =
+        if is_gpu { (Wording::NoNumbers, Memory::Gpu) } else { (Wording::Word, Memory::Unknown) };
+    Some(Message::new(place.at, wording, memory))
+}
+
+/// What belongs to this message: up to the next one.
+fn own_part(after: &str) -> &str {
+    const LONGEST: usize = 3000;
+    let own = first_of(after, LONGEST);
+    let next = ["triedtoallocate", "memoryallocationfailedwithoom", "traceback(mostrecent"];
+    let end = next.iter().filter_map(|words| own.find(words)).min();
+    &own[..end.unwrap_or(own.len())]
+}
+
+fn first_of(text: &str, length: usize) -> &str {
+    let end = (0..=length.min(text.len())).rev().find(|i| text.is_char_boundary(*i));
+    &text[..end.unwrap_or(0)]
+}
+
+fn last_of(text: &str, length: usize) -> &str {
+    let start =
+        (text.len().saturating_sub(length)..=text.len()).find(|i| text.is_char_boundary(*i));
+    &text[start.unwrap_or(text.len())..]
+}
+
+fn size_after(text: &str, words: &str) -> Option<Size> {
+    let (_, rest) = text.split_once(words)?;
+    Size::at_start(rest).map(|(size, _)| size)
+}
+
+/// The size right before `words`, wherever they first have one.
+fn size_before(text: &str, words: &str) -> Option<Size> {
+    text.match_indices(words).find_map(|(at, _)| Size::at_end(&text[..at]))
+}
+
+fn number_after(text: &str, words: &str) -> Option<u64> {
+    leading_number(text.split_once(words)?.1)
+}
+
+fn leading_number(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    text[..digits].parse().ok().filter(|number| *number < u64::MAX >> 4)
+}
+
+/// `65536,50304` as axes.
+fn axes(list: &str) -> Option<Vec<u64>> {
+    const MOST: usize = 8;
+    let parts: Vec<_> = list.trim_end_matches(',').split(',').take(MOST + 1).collect();
+    if parts.len() > MOST {
+        return None;
+    }
+    parts.into_iter().map(|part| part.parse().ok()).collect()
+}
+
+fn dtype(text: &str) -> Option<DType> {
+    let names = [
+        ("bfloat16", DType::Bf16),
+        ("float16", DType::F16),
+        ("half", DType::F16),
+        ("float32", DType::F32),
+        ("float", DType::F32),
+        ("int64", DType::I64),
+        ("uint8", DType::U8),
+        ("bool", DType::U8),
+        ("int32", DType::U32),
+    ];
+    names.iter().find(|(name, _)| text.starts_with(name)).map(|(_, dtype)| *dtype)
+}
+
+/// Every buffer that generated code says it makes:
+/// `buf7 = empty_strided_cuda((65536, 50304), (50304, 1), torch.bfloat16)`.
+pub(super) fn made(passage: Passage<'_>, mut found: impl FnMut(Offset, Shape)) {
+    for place in passage.find("empty_strided") {
+        let own = first_of(place.after, 300);
+        let own = ["_cuda", "_xpu", "_mps"].iter().find_map(|d| own.strip_prefix(d)).unwrap_or(own);
+        let shape = own.strip_prefix("((").and_then(|rest| {
+            let (list, rest) = rest.split_once(')')?;
+            let dtype = dtype(rest.split_once("torch.")?.1)?;
+            Some(Shape { axes: axes(list)?, dtype })
+        });
+        if let Some(shape) = shape {
+            found(place.at, shape);
+        }
+    }
+}
+
+/// Words that mean something only where they fill a line or stand apart in it.
+pub(super) fn of_line(line: &str, at: Offset) -> Option<Message> {
+    let lower = line.to_ascii_lowercase();
+    let signs = ["kill", "137", "-9", "signal", "memoryerror", "oom"];
+    if signs.iter().all(|sign| !lower.contains(sign)) {
+        return None;
+    }
+    let words: Vec<&str> = lower.split_whitespace().take(64).collect();
+    let is_killed = words.iter().enumerate().any(|(index, word)| {
+        let before = index.checked_sub(1).map(|i| words[i]);
+        let is_shells = |b: &str| b.bytes().all(|c| c.is_ascii_digit()) || b.ends_with("sh:");
+        match before {
+            None => (*word == "killed" && words.len() == 1) || lower == "killed: 9",
+            Some(before) => *word == "killed" && is_shells(before),
+        }
+    });
+    let squeezed: String = words.concat();
+    let has_code = |codes: &[&str]| {
+        codes.iter().any(|code| {
+            squeezed
+                .split_once(code)
+                .is_some_and(|(_, rest)| !rest.starts_with(|c: char| c.is_ascii_digit()))
+        })
+    };
+    let codes = [
+        "exitcode137",
+        "exitcode:137",
+        "exitcode=137",
+        "exitedwithcode137",
+        "exitstatus137",
+        "exitedwithexitcode137",
+        "exitcode:-9",
+        "exitcode-9",
+        "exitcode=-9",
+        "returncode-9",
+        "returncode=-9",
+        "signal9",
+        "signal:9",
+        "signals.sigkill",
+        "signalsigkill",
+        "bysignal:killed",
+    ];
+    let of = |wording, memory| Some(Message::new(at, wording, memory));
+    if is_killed || has_code(&codes) {
+        of(Wording::Killed, Memory::Host)
+    } else if lower == "memoryerror" || lower.starts_with("memoryerror:") {
+        of(Wording::HostOther, Memory::Host)
+    } else {
+        let is_oom = |w: &str| w.trim_matches(|c: char| !c.is_ascii_alphanumeric()) == "oom";
+        words.iter().any(|w| is_oom(w)).then(|| Message::new(at, Wording::Word, Memory::Unknown))
+    }
+}

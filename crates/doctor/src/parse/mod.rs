@@ -1,0 +1,224 @@
+//! Reading a log: any bytes, of any length, in constant memory.
+//!
+//! [`Reader`] takes the bytes as they come; [`Log`] is what was found. Lines are undressed
+//! ([`lines`]), then looked at twice: as lines, for frames of tracebacks and the training
+//! script's own words, and as one squeezed text, for messages that somebody's terminal broke.
+//!
+//! Promise: no input whatsoever panics, and memory does not grow with the log.
+
+mod frames;
+mod lines;
+mod message;
+mod notes;
+mod progress;
+mod size;
+mod squeezed;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+pub(crate) use self::message::Memory;
+pub use self::{
+    frames::Frame,
+    message::{Message, Shape, Wording},
+    notes::{NOTES, Note},
+    progress::Progress,
+    size::{Size, allocator_request},
+};
+use self::{
+    frames::Frames,
+    lines::{Lines, plain},
+    squeezed::{Offset, Squeezed},
+};
+
+/// Messages and shapes that are kept; a log may hold a thousand of the same.
+const MOST: usize = 256;
+/// How far before its message generated code may print what it makes.
+const NEAR: Offset = 16 * 1024;
+
+/// Takes a log's bytes.
+#[derive(Debug, Default)]
+pub struct Reader {
+    lines: Lines,
+    body: Body,
+}
+
+/// Everything behind the lines.
+#[derive(Debug, Default)]
+struct Body {
+    squeezed: Squeezed,
+    frames: Frames,
+    progress: Progress,
+    found: Finds,
+    ranks: VecDeque<(Offset, Option<u32>)>, // where the writing worker changes
+    workers: u32,
+}
+
+#[derive(Debug, Default)]
+struct Finds {
+    messages: VecDeque<Message>,
+    shapes: VecDeque<(Offset, Shape)>,
+    notes: Vec<&'static Note>,
+    has_compiler_error: bool,
+}
+
+/// What a log holds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Log {
+    /// The message of the failure.
+    pub message: Option<Message>,
+    /// Triton's refusal, where it is not the failure itself.
+    pub(crate) has_triton_beside: bool,
+    /// The shape that generated code was about to make.
+    pub shape: Option<Shape>,
+    /// The traceback of the failure, outermost frame first.
+    pub frames: Vec<Frame>,
+    /// The training script's own lines.
+    pub progress: Progress,
+    /// Harmless lines that look like causes.
+    pub notes: Vec<&'static Note>,
+    /// Workers that wrote into this log; 0 where no line says so.
+    pub workers: u32,
+    /// A compiler's error wraps another one.
+    pub(crate) has_compiler_error: bool,
+}
+
+impl Log {
+    /// Reads a whole log.
+    pub fn read(bytes: &[u8]) -> Self {
+        let mut reader = Reader::default();
+        reader.push(bytes);
+        reader.finish()
+    }
+}
+
+impl Reader {
+    /// The next bytes of the log.
+    pub fn push(&mut self, bytes: &[u8]) {
+        let Self { lines, body } = self;
+        lines.push(bytes, |line, is_continued| body.line(line, is_continued));
+    }
+
+    /// The log has ended.
+    pub fn finish(self) -> Log {
+        let Self { lines, mut body } = self;
+        lines.finish(|line, is_continued| body.line(line, is_continued));
+        body.finish()
+    }
+}
+
+impl Body {
+    fn line(&mut self, line: &str, is_continued: bool) {
+        let plain = plain(line);
+        let (text, rank) = if is_continued { (line, None) } else { (plain.text, plain.rank) };
+        if text.is_empty() {
+            return;
+        }
+        let at = self.squeezed.end();
+        if self.ranks.back().is_none_or(|(_, last)| *last != rank) {
+            self.ranks.push_back((at, rank));
+            if self.ranks.len() > MOST * 16 {
+                self.ranks.pop_front();
+            }
+        }
+        self.workers = self.workers.max(rank.map_or(0, |rank| rank.saturating_add(1)));
+        if !is_continued {
+            self.frames.push(text, at, rank);
+            self.progress.push(text, at);
+            if let Some(message) = message::of_line(text, at) {
+                self.found.message(message);
+            }
+        }
+        let found = &mut self.found;
+        self.squeezed.push(text, |passage| found.search(passage));
+    }
+
+    fn finish(self) -> Log {
+        let Self { squeezed, frames, progress, mut found, ranks, workers } = self;
+        squeezed.finish(|passage| found.search(passage));
+        let Finds { messages, shapes, notes, has_compiler_error } = found;
+        let mut message = failure(&messages);
+        let at = message.as_ref().map_or(Offset::MAX, |m| m.at);
+        let rank = ranks.iter().rev().find(|(start, _)| *start <= at).and_then(|(_, rank)| *rank);
+        let frames = frames.before(at, rank);
+        // A page-locked copy of the host fails in the card's words.
+        let is_pinned = frames.last().is_some_and(|f| f.squeezed().contains("pin_memory"));
+        if let Some(message) = message.as_mut().filter(|m| is_pinned && m.requested.is_none()) {
+            message.memory = Memory::Host;
+        }
+        let shape = message.as_ref().and_then(|message| {
+            let near = shapes.iter().rev().find(|(place, _)| *place < at && at - *place < NEAR);
+            // The line belongs to the message only if their sizes agree.
+            let shape = message.shape.clone().or_else(|| near.map(|(_, shape)| shape.clone()))?;
+            let requested = message.requested?;
+            let bytes = shape.bytes()?;
+            let agrees = requested.admits(bytes) || requested.admits(allocator_request(bytes));
+            agrees.then_some(shape)
+        });
+        let is_triton = |m: &Message| m.wording == Wording::Triton;
+        let has_triton_beside =
+            messages.iter().any(is_triton) && !message.as_ref().is_some_and(is_triton);
+        Log {
+            message,
+            has_triton_beside,
+            shape,
+            frames,
+            progress,
+            notes,
+            workers,
+            has_compiler_error,
+        }
+    }
+}
+
+impl Finds {
+    fn search(&mut self, passage: squeezed::Passage<'_>) {
+        message::messages(passage, |message| self.message(message));
+        message::made(passage, |at, shape| {
+            self.shapes.push_back((at, shape));
+            if self.shapes.len() > MOST {
+                self.shapes.pop_front();
+            }
+        });
+        for note in NOTES {
+            if !self.notes.iter().any(|n| n.name == note.name) && note.is_in(passage) {
+                self.notes.push(note);
+            }
+        }
+        let wrappers = ["backendcompilerfailed", "inductorerror:", "_dynamo.exc."];
+        self.has_compiler_error |= wrappers.iter().any(|w| passage.find(w).next().is_some());
+    }
+
+    /// Keeps it. Where there are too many, the least telling of the oldest goes.
+    fn message(&mut self, message: Message) {
+        self.messages.push_back(message);
+        if self.messages.len() > MOST {
+            let least = self.messages.iter().map(Message::weight).min();
+            let index = self.messages.iter().position(|m| Some(m.weight()) == least);
+            self.messages.remove(index.unwrap_or(0));
+        }
+    }
+}
+
+/// The message of the failure, with the exact numbers of the line that came before it.
+fn failure(messages: &VecDeque<Message>) -> Option<Message> {
+    let telling =
+        |m: &&Message| (m.weight(), m.requested.is_some(), m.wording != Wording::TorchExact, m.at);
+    let best = messages.iter().max_by_key(telling)?;
+    let mut message = best.clone();
+    if matches!(message.wording, Wording::Torch2 | Wording::Torch1 | Wording::TorchBare) {
+        let exact = messages.iter().rev().find(|m| {
+            let requested = m.requested.map_or(0, |size| size.bytes);
+            m.wording == Wording::TorchExact
+                && m.at < message.at
+                && message.requested.is_some_and(|size| size.admits(requested))
+        });
+        if let Some(exact) = exact {
+            message.requested = exact.requested;
+            message.free = exact.free.or(message.free);
+            message.total = exact.total.or(message.total);
+        }
+    }
+    Some(message)
+}

@@ -1,0 +1,214 @@
+//! What the training script said before it failed: how far it came, and with which config.
+
+use fitgpt_plan::config::Key;
+
+use super::squeezed::Offset;
+
+/// The script's own lines. Each has its place, so that the last of them can be told.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Progress {
+    /// `compiling the model...`
+    pub(crate) compiling: Option<Offset>,
+    /// The model is made: parameters were counted, or tensors listed for the optimizer.
+    pub(crate) made: Option<Offset>,
+    /// `step 250: train loss …`, the last.
+    pub(crate) step: Option<(u64, Offset)>,
+    /// `iter 250: loss …`, the last.
+    pub(crate) iter: Option<(u64, Offset)>,
+    /// `Resuming training from out`.
+    pub(crate) resuming: Option<Offset>,
+    /// `Initializing from OpenAI GPT-2 weights: gpt2-xl`.
+    pub(crate) pretrained: Option<(String, Offset)>,
+    /// `Initializing a new model from scratch`.
+    pub(crate) scratch: Option<Offset>,
+    /// Millions of parameters as printed, in hundredths.
+    pub(crate) parameters_hundredth_millions: Option<u64>,
+    /// `tokens per iteration will be: 491,520`.
+    pub(crate) tokens_per_iteration: Option<u64>,
+    /// `found vocab_size = 65 (inside …/meta.pkl)`.
+    pub(crate) vocab: Option<u32>,
+    /// `using fused AdamW: True`.
+    pub(crate) fused_adam: Option<bool>,
+    /// `WARNING: using slow attention.`
+    pub(crate) slow_attention: bool,
+    /// Workers that the launcher was told to start.
+    pub(crate) workers: u32,
+    /// Keys that the log shows being set, the last of each.
+    pub(crate) overrides: Vec<(&'static str, String)>,
+    /// The script ran at all: something above, or its command line.
+    pub(crate) is_nanogpt: bool,
+    /// What nanoGPT itself refused.
+    pub(crate) refused: Option<String>,
+    in_config: bool, // the lines of a config file are being printed
+}
+
+impl Progress {
+    pub(super) fn push(&mut self, line: &str, at: Offset) {
+        if self.own_line(line, at) {
+            self.is_nanogpt = true;
+            self.in_config = false;
+        } else if line.starts_with("Overriding config with ") {
+            self.is_nanogpt = true;
+            self.in_config = true;
+        } else if let Some(pair) = line.strip_prefix("Overriding: ") {
+            self.is_nanogpt = true;
+            self.assignment(pair);
+        } else if line.contains("train.py") && !line.starts_with("File ") {
+            self.command(line);
+        } else if self.in_config {
+            if line.starts_with("Traceback") {
+                self.in_config = false;
+            } else {
+                self.assignment(line);
+            }
+        }
+    }
+
+    /// Whether the line is one of nanoGPT's.
+    fn own_line(&mut self, line: &str, at: Offset) -> bool {
+        if let Some((number, rest)) = counted(line, "step ") {
+            if !rest.contains("loss") {
+                return false;
+            }
+            self.step = Some((number, at));
+        } else if let Some((number, rest)) = counted(line, "iter ") {
+            if !rest.contains("loss") {
+                return false;
+            }
+            self.iter = Some((number, at));
+        } else if line.starts_with("compiling the model") {
+            self.compiling = Some(at);
+        } else if let Some(rest) = line.strip_prefix("number of parameters:") {
+            self.made = Some(at);
+            self.parameters_hundredth_millions = hundredths(rest.trim().trim_end_matches('M'));
+        } else if line.starts_with("num decayed parameter tensors")
+            || line.starts_with("num non-decayed parameter tensors")
+        {
+            self.made = Some(at);
+        } else if let Some(rest) = line.strip_prefix("using fused AdamW:") {
+            self.made = Some(at);
+            self.fused_adam = Some(rest.trim() == "True");
+        } else if let Some(rest) = line.strip_prefix("tokens per iteration will be:") {
+            self.tokens_per_iteration = rest.trim().replace(',', "").parse().ok();
+        } else if line.starts_with("Resuming training from") {
+            self.resuming = Some(at);
+        } else if line.starts_with("Initializing a new model from scratch") {
+            self.scratch = Some(at);
+        } else if let Some(name) = line.strip_prefix("Initializing from OpenAI GPT-2 weights:") {
+            self.pretrained = Some((name.trim().to_owned(), at));
+        } else if let Some(rest) = line.strip_prefix("found vocab_size =") {
+            self.vocab = rest.trim().split(' ').next().and_then(|number| number.parse().ok());
+        } else if line.contains("using slow attention") {
+            self.slow_attention = true;
+        } else if let Some((_, key)) = line.split_once("Unknown config key:") {
+            self.refused = Some(key.trim().to_owned());
+        } else if line == "assert config.n_embd % config.n_head == 0" {
+            self.refused = Some("n_head".to_owned());
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// `python train.py config/a.py --batch_size=32 --compile=False`.
+    fn command(&mut self, line: &str) {
+        let (before, after) = line.split_once("train.py").unwrap_or((line, ""));
+        let is_command = ["python", "torchrun", "$", "./"].iter().any(|word| before.contains(word));
+        if !is_command {
+            return;
+        }
+        self.is_nanogpt = true;
+        for word in before.split_whitespace() {
+            let count =
+                word.strip_prefix("--nproc_per_node=").or(word.strip_prefix("--nproc-per-node="));
+            self.workers = count.and_then(|n| n.parse().ok()).unwrap_or(self.workers).min(1024);
+        }
+        for word in after.split_whitespace() {
+            let Some((key, value)) = word.strip_prefix("--").and_then(|w| w.split_once('=')) else {
+                continue;
+            };
+            self.set(key, value.trim_matches(['`', '"', '\'', ',', '.', ')']));
+        }
+    }
+
+    /// `batch_size = 12 # a comment`, of a config file as it is echoed.
+    fn assignment(&mut self, line: &str) {
+        let Some((key, value)) = line.split_once('=') else { return };
+        let value = value.split('#').next().unwrap_or_default();
+        self.set(key.trim(), value.trim());
+    }
+
+    fn set(&mut self, key: &str, value: &str) {
+        const LONGEST: usize = 200;
+        let Some(key) = Key::find(key) else { return };
+        if value.is_empty() || value.len() > LONGEST {
+            return;
+        }
+        self.overrides.retain(|(other, _)| *other != key.name);
+        self.overrides.push((key.name, value.to_owned()));
+    }
+}
+
+/// `step 250: …` → 250 and the rest.
+fn counted<'a>(line: &'a str, word: &str) -> Option<(u64, &'a str)> {
+    let (number, rest) = line.strip_prefix(word)?.split_once(':')?;
+    Some((number.trim().parse().ok()?, rest))
+}
+
+/// `123.59` → 12359.
+fn hundredths(number: &str) -> Option<u64> {
+    let (whole, fraction) = number.split_once('.')?;
+    let fraction: u64 = fraction.get(..2)?.parse().ok()?;
+    whole.replace(',', "").parse::<u64>().ok()?.checked_mul(100)?.checked_add(fraction)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(log: &str) -> Progress {
+        let mut progress = Progress::default();
+        for (at, line) in (0..).zip(log.lines()) {
+            progress.push(line.trim(), at);
+        }
+        progress
+    }
+
+    #[test]
+    fn a_config_that_is_echoed_is_read_until_the_script_goes_on() {
+        let progress = read(
+            "Overriding config with config/a.py:\n\
+             # batch_size = 99 in a comment\n\
+             batch_size = 64 # sequences\n\
+             learning_rate = 6e-4\n\
+             unheard_of = 3\n\
+             Overriding: n_embd = 576\n\
+             tokens per iteration will be: 65,536\n\
+             batch_size = 1\n",
+        );
+        let expected = [("batch_size", "64"), ("learning_rate", "6e-4"), ("n_embd", "576")];
+        let found: Vec<_> = progress.overrides.iter().map(|(k, v)| (*k, v.as_str())).collect();
+        assert_eq!(found, expected);
+        assert_eq!(progress.tokens_per_iteration, Some(65_536));
+    }
+
+    #[test]
+    fn a_command_line_is_read_and_a_frame_is_not() {
+        let progress = read("`python train.py --batch_size=32 --compile=False`");
+        assert_eq!(progress.overrides, [("batch_size", "32".into()), ("compile", "False".into())]);
+        assert!(!read("File \"train.py\", line 3, in <module>").is_nanogpt);
+        assert!(!read("I changed train.py --batch_size=3").is_nanogpt);
+    }
+
+    #[test]
+    fn the_last_step_and_iteration_stay() {
+        let progress =
+            read("step 0: train loss 10.9, val loss 10.9\niter 0: loss 10.9, time 1ms\nstep 3: up");
+        assert_eq!(progress.step, Some((0, 0)));
+        assert_eq!(progress.iter, Some((0, 1)));
+        assert_eq!(
+            read("number of parameters: 123.59M").parameters_hundredth_millions,
+            Some(12359)
+        );
+    }
+}

@@ -1,0 +1,121 @@
+//! The whole log as one text without white space, read through a window.
+//!
+//! A terminal breaks a message at its last column, a forum at another, a mail puts marks before
+//! each piece. Without white space (and in lower case) all of them are the same text again, so
+//! a wording is looked for here and never in a line.
+
+/// What a message may hold before and behind the words it is found by.
+const REACH: usize = 4096;
+/// The text is searched when this much has come together.
+const BATCH: usize = 32 * 1024;
+
+/// A place in the squeezed text, counted from the log's start.
+pub(super) type Offset = u64;
+
+/// The window.
+#[derive(Debug, Default)]
+pub(super) struct Squeezed {
+    text: String,
+    start: Offset,
+    searched: usize, // up to here all is found
+}
+
+impl Squeezed {
+    /// Where the next letter will stand.
+    pub(super) fn end(&self) -> Offset {
+        self.start + self.text.len() as u64
+    }
+
+    /// Adds a line. Whatever can be judged by now goes to `find`.
+    pub(super) fn push(&mut self, line: &str, find: impl FnMut(Passage<'_>)) {
+        self.text
+            .extend(line.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_ascii_lowercase()));
+        if self.text.len() > self.searched + BATCH + 2 * REACH {
+            let to = floor(&self.text, self.text.len() - REACH);
+            self.search(to, find);
+        }
+    }
+
+    /// Searches the rest.
+    pub(super) fn finish(mut self, find: impl FnMut(Passage<'_>)) {
+        self.search(self.text.len(), find);
+    }
+
+    fn search(&mut self, to: usize, mut find: impl FnMut(Passage<'_>)) {
+        find(Passage { text: &self.text, start: self.start, from: self.searched, to });
+        let keep = floor(&self.text, to.saturating_sub(REACH));
+        self.text.drain(..keep);
+        self.start += keep as u64;
+        self.searched = to - keep;
+    }
+}
+
+/// A piece of the text in which every wording that begins inside is to be found.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Passage<'a> {
+    text: &'a str,
+    start: Offset,
+    from: usize,
+    to: usize,
+}
+
+/// A wording's place with what stands around it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Found<'a> {
+    pub(super) at: Offset,
+    pub(super) before: &'a str,
+    pub(super) after: &'a str,
+}
+
+impl<'a> Passage<'a> {
+    /// Whether `word` stands anywhere in it.
+    pub(super) fn holds(self, word: &str) -> bool {
+        self.text[self.from..].contains(word)
+    }
+
+    /// Every place where `words` begin.
+    pub(super) fn find(self, words: &'static str) -> impl Iterator<Item = Found<'a>> {
+        let Self { text, start, from, to } = self;
+        text[from..]
+            .match_indices(words)
+            .map(move |(at, _)| from + at)
+            .take_while(move |at| *at < to)
+            .map(move |at| {
+                let end = at + words.len();
+                Found {
+                    at: start + at as u64,
+                    before: &text[floor(text, at.saturating_sub(REACH))..at],
+                    after: &text[end..floor(text, (end + REACH).min(text.len()))],
+                }
+            })
+    }
+}
+
+/// The last boundary of a character at or before `index`.
+fn floor(text: &str, index: usize) -> usize {
+    (0..=index).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_found_once_wherever_windows_and_lines_end() {
+        let filler = "é padding that says nothing\n".repeat(97);
+        let mut squeezed = Squeezed::default();
+        let mut found = Vec::new();
+        for _ in 0..200 {
+            squeezed.push(&filler, |p| found.extend(p.find("outofmemory").map(|f| f.at)));
+            for piece in ["out o", "f mem", "ory"] {
+                squeezed.push(piece, |p| found.extend(p.find("outofmemory").map(|f| f.at)));
+            }
+        }
+        assert!(squeezed.text.len() < 4 * BATCH);
+        squeezed.finish(|p| found.extend(p.find("outofmemory").map(|f| f.at)));
+        assert_eq!(found.len(), 200);
+        assert!(found.is_sorted());
+        found.dedup();
+        assert_eq!(found.len(), 200);
+    }
+}

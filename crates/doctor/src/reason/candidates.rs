@@ -1,0 +1,397 @@
+//! Every tensor of the run whose request would print like the message's.
+
+use fitgpt_plan::{
+    program::{Access, Class, Program, Tensor},
+    torch::{self, Loss, Precision, TorchOptions},
+};
+
+use super::{
+    account::{Account, Held},
+    run::Run,
+};
+use crate::{
+    diagnosis::{self, Phase, PhaseName},
+    parse::{Log, Shape, Size, allocator_request},
+};
+
+/// What a tensor is, as rules ask for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Group {
+    /// Rows × vocabulary: logits, their copies, their softmax, their gradients.
+    Logits,
+    /// Heads × tokens × tokens.
+    Attention,
+    /// Four times as wide as the residual stream.
+    Mlp,
+    /// Shaped like a parameter: it, its gradient, its moments, its half copy.
+    Weight,
+    /// Any other activation.
+    Other,
+}
+
+/// A tensor that may have been asked for, at the moment that agrees best with the message.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) tensor: diagnosis::Tensor,
+    pub(crate) group: Group,
+    /// What the run holds at that moment; `None` where no program says it.
+    pub(crate) held: Option<Held>,
+    /// From what the message prints as allocated, as a share; infinite where unknown.
+    pub(crate) distance: f64,
+    pub(crate) agrees: bool,
+    /// Whether some moment without stale logits agrees as well.
+    pub(crate) agrees_without_stale: bool,
+    /// Whether the config itself makes this tensor, and not one that differs in a switch.
+    pub(crate) is_of_config: bool,
+    /// Whether the line of code that failed names it.
+    pub(crate) is_named: bool,
+    /// Whether the log prints this very shape.
+    pub(crate) is_printed: bool,
+}
+
+/// One way in which the run may stand when it asks.
+#[derive(Clone, Copy, Debug)]
+struct Variant {
+    options: TorchOptions,
+    /// The first step has not been made: Adam has no moments yet.
+    is_before_adam: bool,
+    is_of_config: bool,
+}
+
+/// All of them, in no order.
+pub(super) fn candidates(
+    log: &Log,
+    run: &Run,
+    requested: Size,
+    allocated: Option<Size>,
+) -> Vec<Candidate> {
+    let is_rounded = log.message.as_ref().is_some_and(crate::parse::Message::is_rounded);
+    let printed = log.shape.as_ref();
+    let code = log.frames.last().map(crate::parse::Frame::squeezed).unwrap_or_default();
+    let search = Search { run, requested, allocated, is_rounded, printed, code };
+    let mut list = Vec::new();
+    for variant in variants(run) {
+        search.look(variant, &mut list);
+    }
+    if list.is_empty() {
+        for variant in neighbours(run) {
+            search.look(variant, &mut list);
+        }
+    }
+    if let Some(shape) = &log.shape
+        && !list.iter().any(|c| c.is_printed)
+    {
+        list.push(search.unnamed(shape));
+    }
+    list
+}
+
+/// Best first: the printed shape, then the phase that is known, then what the failing line says,
+/// then the account.
+pub(super) fn rank(list: &mut Vec<Candidate>, phase: Phase) {
+    let is_elsewhere =
+        |c: &Candidate| phase.name != PhaseName::Unknown && c.tensor.phase != phase.name;
+    list.sort_by(|a, b| {
+        let key = |c: &Candidate| {
+            (!c.is_printed, is_elsewhere(c), !c.is_named, !c.agrees, !c.is_of_config)
+        };
+        key(a)
+            .cmp(&key(b))
+            .then(a.distance.total_cmp(&b.distance))
+            .then(group_of(a).cmp(&group_of(b)))
+    });
+    // One tensor in several phases is one candidate.
+    let mut seen: Vec<(String, Vec<u64>, &str)> = Vec::new();
+    list.retain(|candidate| {
+        let diagnosis::Tensor { name, shape, dtype, .. } = &candidate.tensor;
+        let key = (name.clone(), shape.clone(), *dtype);
+        let is_new = !seen.contains(&key);
+        if is_new {
+            seen.push(key);
+        }
+        is_new
+    });
+}
+
+/// Without any other sign, larger kinds of tensors come first.
+fn group_of(candidate: &Candidate) -> u8 {
+    match candidate.group {
+        Group::Logits => 0,
+        Group::Attention => 1,
+        Group::Mlp => 2,
+        Group::Other => 3,
+        Group::Weight => 4,
+    }
+}
+
+/// The config's own programs: each form of the loss and of attention that this PyTorch may
+/// have, in the first pass (which finds no stale logits) and in later ones.
+fn variants(run: &Run) -> Vec<Variant> {
+    let base = run.options;
+    let mut fused = vec![base.fused_attention];
+    if run.may_be_unfused && !base.compile && base.fused_attention {
+        fused.push(false);
+    }
+    let losses: &[Loss] =
+        if base.compile { &[Loss::Float32] } else { &[Loss::Float32, Loss::HalfSoftmax] };
+    let mut list = Vec::new();
+    for fused_attention in fused {
+        for &loss in losses {
+            let later = TorchOptions { fused_attention, loss, ..base };
+            let one = TorchOptions { accumulation: 1, ..later };
+            let first = TorchOptions { drop_stale_logits: true, ..one };
+            let is_of_config = true;
+            list.push(Variant { options: later, is_before_adam: false, is_of_config });
+            list.push(Variant { options: later, is_before_adam: true, is_of_config });
+            list.push(Variant { options: one, is_before_adam: false, is_of_config });
+            list.push(Variant { options: first, is_before_adam: true, is_of_config });
+        }
+    }
+    list
+}
+
+/// Runs that differ in one switch, for a config that is not quite the log's.
+fn neighbours(run: &Run) -> Vec<Variant> {
+    let base = run.options;
+    let mut list = vec![TorchOptions { compile: !base.compile, ..base }];
+    list.push(TorchOptions { fused_attention: false, compile: false, ..base });
+    if !run.is_dtype_written {
+        list.push(TorchOptions { precision: Precision::F32, compile: false, ..base });
+    }
+    let of = |options| Variant { options, is_before_adam: false, is_of_config: false };
+    list.into_iter().map(of).collect()
+}
+
+struct Search<'a> {
+    run: &'a Run,
+    requested: Size,
+    allocated: Option<Size>,
+    is_rounded: bool,
+    printed: Option<&'a Shape>,
+    code: String, // of the innermost frame
+}
+
+impl Search<'_> {
+    /// Whether a tensor of so many bytes would have been asked for in these words.
+    fn prints_alike(&self, bytes: u64) -> bool {
+        if self.is_rounded {
+            return self.requested.admits(allocator_request(bytes));
+        }
+        self.requested.admits(bytes) || self.requested.admits(bytes.next_multiple_of(512))
+    }
+
+    fn look(&self, variant: Variant, list: &mut Vec<Candidate>) {
+        for (phase, program) in torch::phases(&self.run.model, &variant.options) {
+            if phase == torch::Phase::Sample {
+                continue;
+            }
+            if phase == torch::Phase::EvaluateFirst
+                && !variant.is_before_adam
+                && variant.options.accumulation == 1
+            {
+                continue; // the same as the variant before
+            }
+            self.look_in(phase, &program, variant, list);
+        }
+    }
+
+    fn look_in(
+        &self,
+        phase: torch::Phase,
+        program: &Program,
+        variant: Variant,
+        list: &mut Vec<Candidate>,
+    ) {
+        let mut account = None;
+        let mut is_backward = false;
+        for (at, op) in (0..).zip(program.ops()) {
+            is_backward |= matches!(op.name(), "ones_like" | "fused_cross_entropy_backward");
+            for operand in op.operands() {
+                let tensor = program.get(operand.tensor);
+                if operand.access != Access::Writes
+                    || is_older(tensor)
+                    || !self.prints_alike(tensor.bytes().get())
+                {
+                    continue;
+                }
+                let name = match phase {
+                    torch::Phase::Resume => PhaseName::Resume,
+                    torch::Phase::Train if is_backward => PhaseName::TrainBackward,
+                    torch::Phase::Train => PhaseName::TrainForward,
+                    torch::Phase::Update => PhaseName::Update,
+                    _ => PhaseName::Evaluate,
+                };
+                let account = account.get_or_insert_with(|| Account::new(program));
+                let mut held = account.before(at);
+                if variant.is_before_adam && phase == torch::Phase::Train {
+                    without_moments(&mut held);
+                }
+                self.add(tensor, name, Some(held), variant, list);
+            }
+        }
+        if phase == torch::Phase::Update {
+            for tensor in program.state() {
+                if self.prints_alike(tensor.bytes().get()) {
+                    let is_loaded = variant.options.resumed;
+                    let name = match tensor.class {
+                        Class::Optimizer if is_loaded => PhaseName::Resume,
+                        Class::Optimizer => PhaseName::Update,
+                        Class::Gradient => PhaseName::TrainBackward,
+                        _ if tensor.name.starts_with("state_dict.") => PhaseName::Resume,
+                        _ => PhaseName::Load,
+                    };
+                    self.add(tensor, name, None, variant, list);
+                }
+            }
+        }
+    }
+
+    fn add(
+        &self,
+        tensor: &Tensor,
+        phase: PhaseName,
+        held: Option<Held>,
+        variant: Variant,
+        list: &mut Vec<Candidate>,
+    ) {
+        let distance = match (&held, self.allocated) {
+            (Some(held), Some(allocated)) => held.distance(allocated),
+            _ => f64::INFINITY,
+        };
+        let agrees = match (&held, self.allocated) {
+            (Some(held), Some(allocated)) => held.agrees(allocated),
+            _ => false,
+        };
+        let agrees_without_stale =
+            agrees && held.as_ref().is_some_and(|held| held.stale_logits_bytes == 0);
+        let is_printed = self.printed.is_some_and(|shape| {
+            let count: u64 = shape.axes.iter().product();
+            shape.dtype == tensor.dtype && count == tensor.count()
+        });
+        let candidate = Candidate {
+            group: self.group(tensor),
+            tensor: diagnosis::Tensor {
+                name: of_any_layer(&tensor.name),
+                shape: tensor.shape.clone(),
+                dtype: tensor.dtype.name(),
+                bytes: tensor.bytes().get(),
+                phase,
+                supposing: None,
+            },
+            held,
+            distance,
+            agrees,
+            agrees_without_stale,
+            is_of_config: variant.is_of_config,
+            is_named: self.names(&tensor.name),
+            is_printed,
+        };
+        let same = list
+            .iter_mut()
+            .find(|c| c.tensor == candidate.tensor && c.is_of_config == candidate.is_of_config);
+        match same {
+            Some(same) => {
+                let is_fresh = same.agrees_without_stale || candidate.agrees_without_stale;
+                if candidate.distance < same.distance {
+                    *same = candidate;
+                }
+                same.agrees_without_stale = is_fresh;
+            }
+            None => list.push(candidate),
+        }
+    }
+
+    /// Whether the failing line says what it makes.
+    fn names(&self, tensor: &str) -> bool {
+        let words = [
+            ("exp_avg_sq", "exp_avg_sq."),
+            ("exp_avg", "exp_avg."),
+            ("sqrt", "square root"),
+            ("softmax", "softmax"),
+        ];
+        let said = words.iter().find(|(word, _)| self.code.contains(word));
+        let is_root = tensor.starts_with("square root");
+        said.is_some_and(|(word, name)| tensor.contains(name) && is_root == (*word == "sqrt"))
+    }
+
+    /// A shape that the log prints and no program of ours makes.
+    fn unnamed(&self, shape: &Shape) -> Candidate {
+        Candidate {
+            group: if shape.axes.last() == Some(&self.run.model.vocab.into()) {
+                Group::Logits
+            } else {
+                Group::Other
+            },
+            tensor: diagnosis::Tensor {
+                name: "generated code's own".to_owned(),
+                shape: shape.axes.clone(),
+                dtype: shape.dtype.name(),
+                bytes: shape.bytes().unwrap_or(self.requested.bytes),
+                phase: PhaseName::Unknown,
+                supposing: None,
+            },
+            held: None,
+            distance: f64::INFINITY,
+            agrees: false,
+            agrees_without_stale: false,
+            is_of_config: false,
+            is_named: false,
+            is_printed: true,
+        }
+    }
+
+    fn group(&self, tensor: &Tensor) -> Group {
+        let channels = u64::from(self.run.model.channels);
+        let is_square = matches!(tensor.shape.as_slice(), [_, _, rows, columns] if rows == columns);
+        match tensor.class {
+            Class::Logits => Group::Logits,
+            Class::Parameter | Class::Gradient | Class::Optimizer => Group::Weight,
+            _ if tensor.name.contains(".weight (") => Group::Weight,
+            _ if is_square && tensor.name.contains("attn") => Group::Attention,
+            _ if tensor.columns() == 4 * channels => Group::Mlp,
+            _ => Group::Other,
+        }
+    }
+}
+
+/// Programs write down what earlier passes left as if they made it.
+fn is_older(tensor: &Tensor) -> bool {
+    tensor.name.starts_with("logits of the last") || tensor.name.starts_with("training ")
+}
+
+/// The first step has made no moments yet.
+fn without_moments(held: &mut Held) {
+    let is_moments = |part: &crate::diagnosis::Part| part.name == "optimizer state";
+    let bytes: u64 = held.parts.iter().filter(|p| is_moments(p)).map(|p| p.bytes).sum();
+    held.bytes -= bytes;
+    held.parts.retain(|part| !is_moments(part));
+}
+
+/// `d_h.3.mlp.fc` → `d_h.*.mlp.fc`: layers are alike.
+fn of_any_layer(name: &str) -> String {
+    let Some(at) = name.find("h.").filter(|at| {
+        let before = name[..*at].chars().next_back();
+        before.is_none_or(|c| !c.is_ascii_alphanumeric())
+    }) else {
+        return name.to_owned();
+    };
+    let rest = &name[at + 2..];
+    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+    if digits == 0 {
+        return name.to_owned();
+    }
+    format!("{}h.*{}", &name[..at], &rest[digits..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_are_named_as_one() {
+        assert_eq!(of_any_layer("h.11.mlp.fc"), "h.*.mlp.fc");
+        assert_eq!(of_any_layer("half d_h.3.attn.c_attn.weight"), "half d_h.*.attn.c_attn.weight");
+        assert_eq!(of_any_layer("wte.weight"), "wte.weight");
+        assert_eq!(of_any_layer("each.1"), "each.1");
+    }
+}

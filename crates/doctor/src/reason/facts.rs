@@ -1,0 +1,109 @@
+//! What the message's numbers say by themselves.
+
+use crate::{
+    diagnosis::Facts,
+    parse::{Log, Message, Size},
+};
+
+const GIB: u64 = 1 << 30;
+/// What a process takes beside its tensors, at least and at most: the driver's context.
+const CONTEXT: [u64; 2] = [GIB / 5, GIB];
+
+/// The numbers, with who holds the rest of the card. `total` is the card's size where the
+/// message names none.
+pub(crate) fn facts(log: &Log, total: Option<u64>) -> Facts {
+    let Some(message) = &log.message else { return Facts::default() };
+    let total = message.total.or(total.map(Size::exact));
+    let process = message.process.or_else(|| own_process(message));
+    Facts {
+        requested: message.requested,
+        total,
+        free: message.free,
+        allocated: message.allocated,
+        reserved: message.reserved,
+        process,
+        foreign: foreign(total, message.free, process, message.reserved),
+        unallocated: message.unallocated,
+        allowed: message.allowed,
+    }
+}
+
+/// In a container a process does not know its own number, and its memory is printed like
+/// another's. It is the one that can hold what PyTorch has reserved.
+fn own_process(message: &Message) -> Option<Size> {
+    let reserved = message.reserved?;
+    let mut able = message.processes.iter().filter(|size| size.high >= reserved.low);
+    match (able.next(), able.next()) {
+        (Some(only), None) => Some(*only),
+        _ => None,
+    }
+}
+
+/// What is neither free nor this process's. Without the process's own number, its context is
+/// only known within bounds: what lies beyond them on either side is told, what lies between
+/// is not.
+fn foreign(
+    total: Option<Size>,
+    free: Option<Size>,
+    process: Option<Size>,
+    reserved: Option<Size>,
+) -> Option<Size> {
+    let taken = total?.minus(free?);
+    if let Some(process) = process {
+        return Some(taken.minus(process));
+    }
+    let rest = taken.minus(reserved?);
+    let [least, most] = CONTEXT;
+    if rest.bytes <= least {
+        return Some(Size::exact(0));
+    }
+    let sure = rest.bytes.saturating_sub(most);
+    (sure > 0).then(|| Size { bytes: sure, low: sure, high: rest.bytes - least })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Facts {
+        facts(&Log::read(text.as_bytes()), None)
+    }
+
+    fn hundredths(size: Option<Size>) -> Option<u64> {
+        size.map(|size| (size.bytes * 100 + GIB / 2) / GIB)
+    }
+
+    #[test]
+    fn the_rest_of_the_card_belongs_to_somebody_else() {
+        let facts = of(
+            "CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of 11.69 GiB \
+             of which 2.68 GiB is free. Including non-PyTorch memory, this process has 7.04 GiB memory in use. \
+             Of the allocated memory 6.78 GiB is allocated by PyTorch, and 61.24 MiB is reserved",
+        );
+        assert_eq!(hundredths(facts.foreign), Some(197)); // 11.69 - 2.68 - 7.04
+    }
+
+    #[test]
+    fn a_process_that_is_only_numbered_is_our_own_if_it_alone_can_be() {
+        let facts = of(
+            "CUDA out of memory. Tried to allocate 174.00 MiB. GPU 0 has a total capacty of 39.39 GiB of which \
+             61.81 MiB is free. Process 41873 has 39.33 GiB memory in use. Of the allocated memory 37.66 GiB is \
+             allocated by PyTorch, and 318.74 MiB is reserved by PyTorch but unallocated.",
+        );
+        assert_eq!(hundredths(facts.process), Some(3933));
+        assert_eq!(hundredths(facts.foreign), Some(0));
+    }
+
+    #[test]
+    fn without_a_process_only_what_no_context_explains_is_foreign() {
+        let old = |free: &str, reserved: &str| {
+            of(&format!(
+                "CUDA out of memory. Tried to allocate 394.00 MiB (GPU 0; 15.77 GiB total capacity; \
+                 5.21 GiB already allocated; {free} GiB free; {reserved} GiB reserved in total by PyTorch)"
+            ))
+        };
+        assert_eq!(hundredths(old("8.54", "5.30").foreign), Some(93)); // 1.93, less 1
+        assert_eq!(old("9.83", "5.30").foreign, None); // 0.64: a context, or not
+        assert_eq!(hundredths(old("10.40", "5.30").foreign), Some(0));
+    }
+}

@@ -1,0 +1,107 @@
+//! Without a config: which common runs would print this request.
+
+use fitgpt_plan::units::DType;
+
+use crate::{
+    diagnosis::{PhaseName, Supposition, Tensor},
+    parse::{Log, Size, allocator_request},
+};
+
+/// Names and sizes (heads, channels) that people run.
+const MODELS: [(&str, u64, u64); 4] =
+    [("gpt2", 12, 768), ("gpt2-medium", 16, 1024), ("gpt2-large", 20, 1280), ("gpt2-xl", 25, 1600)];
+/// nanoGPT's number of parameters, as it prints them: hundredths of a million. Biases and rows
+/// of the vocabulary change them by less than a hundredth.
+const PARAMETERS: [u64; 4] = [12_359, 35_377, 77_272, 155_597];
+const VOCABS: [u64; 2] = [50304, 50257];
+const SEQS: [u64; 4] = [1024, 512, 2048, 256];
+const MOST: usize = 12;
+
+/// 2 MiB and 20 MiB are what the allocator asks for whatever a small tensor needs.
+pub(super) fn carries_shape(requested: Size) -> bool {
+    requested.bytes != 0 && requested.bytes != 2 << 20 && requested.bytes != 20 << 20
+}
+
+/// Runs that would print `requested`, likeliest first: logits before other tensors, common
+/// batches before odd ones, the smallest model before larger ones.
+pub(super) fn suppose(log: &Log, requested: Option<Size>) -> Vec<(Tensor, Supposition)> {
+    let Some(requested) = requested else { return Vec::new() };
+    let is_rounded = log.message.as_ref().is_some_and(crate::parse::Message::is_rounded);
+    let prints_alike =
+        |bytes: u64| requested.admits(if is_rounded { allocator_request(bytes) } else { bytes });
+    let mut found: Vec<(u64, Tensor, Supposition)> = Vec::new();
+    for (index, (model, heads, channels)) in MODELS.into_iter().enumerate() {
+        let is_another = |n: u64| n.abs_diff(PARAMETERS[index]) * 100 > PARAMETERS[index];
+        if log.progress.parameters_hundredth_millions.is_some_and(is_another) {
+            continue;
+        }
+        for vocab in VOCABS {
+            for (rank, seq) in (0_u64..).zip(SEQS) {
+                for batch in 1..=64 {
+                    let divides = |tokens: u64| tokens.is_multiple_of(batch * seq);
+                    if !log.progress.tokens_per_iteration.is_none_or(divides) {
+                        continue;
+                    }
+                    let supposing = Supposition {
+                        model,
+                        batch_size: batch,
+                        block_size: seq,
+                        vocab_size: vocab,
+                    };
+                    let oddness = if batch.is_power_of_two() || batch == 12 { 0 } else { 4 };
+                    let unlikely = oddness + rank + index as u64 + u64::from(vocab != VOCABS[0]);
+                    let shapes = [
+                        ("logits", vec![batch * seq, vocab], 0),
+                        ("attention scores", vec![batch, heads, seq, seq], 10),
+                        ("mlp activation", vec![batch, seq, 4 * channels], 20),
+                        ("residual stream", vec![batch, seq, channels], 30),
+                    ];
+                    for (name, shape, kind) in shapes {
+                        if kind > 0 && vocab != VOCABS[0] {
+                            continue; // no word of it is in the shape
+                        }
+                        for dtype in [DType::Bf16, DType::F32] {
+                            let bytes = shape.iter().product::<u64>() * dtype.size();
+                            if prints_alike(bytes) {
+                                let tensor = Tensor {
+                                    name: name.to_owned(),
+                                    shape: shape.clone(),
+                                    dtype: dtype.name(),
+                                    bytes,
+                                    phase: PhaseName::Unknown,
+                                    supposing: Some(supposing),
+                                };
+                                found.push((kind + unlikely, tensor, supposing));
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        let weight = Tensor {
+            name: "wte.weight".to_owned(),
+            shape: vec![VOCABS[0], channels],
+            dtype: DType::F32.name(),
+            bytes: VOCABS[0] * channels * 4,
+            phase: PhaseName::Unknown,
+            supposing: None,
+        };
+        if prints_alike(weight.bytes) {
+            let supposing =
+                Supposition { model, batch_size: 1, block_size: SEQS[0], vocab_size: VOCABS[0] };
+            found.push((15, Tensor { supposing: Some(supposing), ..weight }, supposing));
+        }
+    }
+    found.sort_by_key(|(unlikely, _, _)| *unlikely);
+    // A tensor that no width changes is the same in every model.
+    let mut seen: Vec<(String, Vec<u64>, &str)> = Vec::new();
+    found.retain(|(_, tensor, _)| {
+        let key = (tensor.name.clone(), tensor.shape.clone(), tensor.dtype);
+        let is_new = seen.len() < MOST && !seen.contains(&key);
+        if is_new {
+            seen.push(key);
+        }
+        is_new
+    });
+    found.into_iter().map(|(_, tensor, supposing)| (tensor, supposing)).collect()
+}

@@ -1,0 +1,42 @@
+//! What fails next, once the failure is mended.
+
+use fitgpt_plan::{
+    memory::profile,
+    torch::{self, CachingAllocator, Phase, TorchOptions},
+};
+
+use super::{Run, Scene};
+use crate::diagnosis::{Next, PhaseName};
+
+/// Most live bytes of a phase.
+pub(crate) fn peak_bytes(run: &Run, options: &TorchOptions, phase: Phase) -> u64 {
+    let programs = torch::phases(&run.model, options);
+    let program = programs.iter().find(|(p, _)| *p == phase);
+    let peak = program.and_then(|(_, program)| profile(program, &CachingAllocator).peak());
+    peak.map_or(0, |peak| peak.bytes.get())
+}
+
+/// The first phase behind the failing one that does not fit the card either. Where others on the
+/// card are the cause, mending means that they are gone: `foreign_bytes` come back.
+pub(crate) fn next(scene: &Scene<'_>, foreign_bytes: u64) -> Option<Next> {
+    let (run, usable_bytes) = (scene.run.as_ref()?, scene.usable_bytes()? + foreign_bytes);
+    let behind: &[Phase] = match scene.phase.name {
+        PhaseName::Load | PhaseName::Resume | PhaseName::Compile => {
+            &[Phase::EvaluateFirst, Phase::Train, Phase::Update, Phase::Evaluate]
+        }
+        PhaseName::Evaluate if scene.log.progress.iter.is_some() => return None,
+        PhaseName::Evaluate => &[Phase::Train, Phase::Update, Phase::Evaluate],
+        PhaseName::TrainForward | PhaseName::TrainBackward => &[Phase::Update, Phase::Evaluate],
+        PhaseName::Update => &[Phase::Train, Phase::Evaluate],
+        PhaseName::Prepare | PhaseName::Unknown => return None,
+    };
+    behind.iter().find_map(|phase| {
+        let peak_bytes = peak_bytes(run, &run.options, *phase);
+        let name = match phase {
+            Phase::Train => PhaseName::TrainForward,
+            Phase::Update => PhaseName::Update,
+            _ => PhaseName::Evaluate,
+        };
+        (peak_bytes > usable_bytes).then_some(Next { phase: name, peak_bytes, usable_bytes })
+    })
+}

@@ -1,0 +1,28 @@
+//! # `free-exceeds-request`
+//!
+//! ## What it sees
+//! More memory was free than was asked for, and the request failed all the same.
+//!
+//! ## Why it happens
+//! A limit of the process (`set_per_process_memory_fraction`), another process that took the
+//! memory between the failure and the message, several workers on one card, or a driver that
+//! cannot map what it reports as free.
+//!
+//! ## What helps
+//! Look for the limit and for other processes on the card. A smaller batch treats no cause here.
+
+use super::Answer;
+use crate::{
+    diagnosis::{Certainty, Evidence},
+    reason::Scene,
+};
+
+pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
+    let (free, requested) = (scene.facts.free?, scene.facts.requested?);
+    let evidence = Evidence::new()
+        .number("free_bytes", free.bytes)
+        .number("requested_bytes", requested.bytes)
+        .size("allowed_bytes", scene.facts.allowed);
+    let is_more = free.low > requested.high;
+    is_more.then_some(Answer { certainty: Certainty::Certain, is_cause: true, evidence })
+}

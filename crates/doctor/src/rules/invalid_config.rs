@@ -1,0 +1,32 @@
+//! # `invalid-config`
+//!
+//! ## What it sees
+//! The config cannot run anywhere: heads that do not divide the channels, a key that nanoGPT
+//! does not know, a value of the wrong type.
+//!
+//! ## Why it happens
+//! Advice that is passed around names keys that nanoGPT never had (`eval_batch_size`,
+//! `eval_block_size`, `grad_checkpoint`) and widths that its heads do not divide: 512 and 448
+//! are no multiples of 12.
+//!
+//! ## What helps
+//! 8 heads for 512 channels, 7 for 448, or a width that is a multiple of the heads. `fitgpt`
+//! knows the three keys above.
+
+use super::Answer;
+use crate::{
+    diagnosis::{Certainty, Evidence},
+    reason::Scene,
+};
+
+pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
+    let evidence = match (&scene.config_error, &scene.log.progress.refused) {
+        (Some(error), _) => Evidence::new()
+            .text("problem", error.kind())
+            .text("message", error.message())
+            .text("place", error.place().to_string()),
+        (None, Some(key)) => Evidence::new().text("problem", "refused").text("key", key),
+        (None, None) => return None,
+    };
+    Some(Answer { certainty: Certainty::Certain, is_cause: true, evidence })
+}

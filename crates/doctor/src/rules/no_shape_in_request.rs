@@ -1,0 +1,25 @@
+//! # `no-shape-in-request`
+//!
+//! ## What it sees
+//! A request of 2.00 or 20.00 MiB.
+//!
+//! ## Why it happens
+//! PyTorch's allocator asks the driver for 2 MiB whenever a tensor of up to 1 MiB finds no room,
+//! and for 20 MiB for one below 10 MiB. The number says nothing about the tensor.
+//!
+//! ## What helps
+//! Look at what fills the card and not at what came last.
+
+use super::Answer;
+use crate::{
+    diagnosis::{Certainty, Evidence},
+    reason::Scene,
+};
+
+pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
+    let message = scene.log.message.as_ref().filter(|m| m.is_rounded())?;
+    let requested = message.requested?;
+    let is_least = requested.admits(2 << 20) || requested.admits(20 << 20);
+    let evidence = Evidence::new().number("requested_bytes", requested.bytes);
+    is_least.then_some(Answer { certainty: Certainty::Certain, is_cause: false, evidence })
+}

@@ -1,0 +1,27 @@
+//! # `request-larger-than-card`
+//!
+//! ## What it sees
+//! One tensor that is larger than the whole card.
+//!
+//! ## Why it happens
+//! Attention scores grow with the square of the sequence, logits with batch × sequence ×
+//! vocabulary. A forgotten reshape does the rest.
+//!
+//! ## What helps
+//! Nothing that frees memory: the tensor itself must become smaller, by a smaller micro-batch, a
+//! fused attention or a chunked loss.
+
+use super::Answer;
+use crate::{
+    diagnosis::{Certainty, Evidence},
+    reason::Scene,
+};
+
+pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
+    let (total, requested) = (scene.facts.total?, scene.facts.requested?);
+    let evidence = Evidence::new()
+        .number("requested_bytes", requested.bytes)
+        .number("total_bytes", total.bytes);
+    let is_larger = requested.low > total.high;
+    is_larger.then_some(Answer { certainty: Certainty::Certain, is_cause: true, evidence })
+}

@@ -1,0 +1,30 @@
+//! # `shared-memory`
+//!
+//! ## What it sees
+//! Triton's `out of resource: shared memory, Required: …, Hardware limit: …`, and no allocation
+//! that failed. Some versions call it an out-of-memory error.
+//!
+//! ## Why it happens
+//! A kernel wants more of the small memory inside a multiprocessor than this card has (64 KiB
+//! on Turing, 99 KiB on consumer Ampere and Ada). It has nothing to do with the card's gigabytes.
+//! While inductor tunes, the same line is only a remark: that choice is skipped.
+//!
+//! ## What helps
+//! Smaller tiles or fewer stages in that kernel, another version of Triton or PyTorch, or
+//! running without `torch.compile`. A smaller batch does not help.
+
+use super::Answer;
+use crate::{
+    diagnosis::{Certainty, Evidence},
+    parse::Memory,
+    reason::Scene,
+};
+
+pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
+    let message = scene.log.message.as_ref().filter(|m| m.memory == Memory::Shared)?;
+    let mut evidence = Evidence::new();
+    if let Some([required, limit]) = message.shared {
+        evidence = evidence.number("required_bytes", required).number("limit_bytes", limit);
+    }
+    Some(Answer { certainty: Certainty::Certain, is_cause: true, evidence })
+}

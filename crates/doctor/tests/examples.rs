@@ -1,0 +1,256 @@
+//! The logs of `examples/`: what the doctor must say about each, and the JSON that says it.
+
+use fitgpt_doctor::{
+    Case, Certainty, Datum, Diagnosis, Fix, Kind, PhaseName, diagnose, no_fixes, parse::Log, words,
+};
+use fitgpt_plan::{
+    config::{Config, EffectiveBatch, Facts},
+    report::{Device, Verdict},
+};
+use serde_json::{Value, json};
+
+const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+
+fn read(name: &str) -> (Log, Case) {
+    let log = std::fs::read(format!("{EXAMPLES}/{name}.log")).unwrap();
+    let mut case = Case::new();
+    if let Ok(text) = std::fs::read_to_string(format!("{EXAMPLES}/{name}.py")) {
+        case.read_config(&format!("{name}.py"), &text, &Facts::default());
+    }
+    (Log::read(&log), case)
+}
+
+fn diagnosis(name: &str) -> Diagnosis {
+    let (log, case) = read(name);
+    diagnose(&log, &case, &no_fixes)
+}
+
+fn causes(diagnosis: &Diagnosis) -> Vec<&'static str> {
+    diagnosis.findings.iter().filter(|f| f.is_cause).map(|f| f.rule).collect()
+}
+
+/// Name; kind; phase and how sure; the best tensor's shape and type; the causes.
+type Row = (
+    &'static str,
+    Kind,
+    (PhaseName, Certainty),
+    Option<(&'static [u64], &'static str)>,
+    &'static [&'static str],
+);
+
+#[test]
+fn every_example_is_diagnosed() {
+    use Certainty::{Certain, Likely, Unknown};
+    use Kind::{GpuMemory, HostMemory, SharedMemory};
+    use PhaseName::{Compile, Evaluate, Resume, TrainBackward, TrainForward, Update};
+    let rows: &[Row] = &[
+        ("calm", Kind::None, (PhaseName::Unknown, Unknown), None, &[]),
+        (
+            "early-era-attention",
+            GpuMemory,
+            (TrainForward, Certain),
+            Some((&[8, 12, 1024, 1024], "float32")),
+            &["attention-scores"],
+        ),
+        (
+            "estimate-loss-batch-64",
+            GpuMemory,
+            (Evaluate, Certain),
+            Some((&[65536, 50304], "bfloat16")),
+            &["stale-logits", "logits-at-the-peak", "evaluation-uses-training-batch"],
+        ),
+        (
+            "exact-bytes",
+            GpuMemory,
+            (TrainForward, Certain),
+            Some((&[12288, 50304], "float32")),
+            &["logits-at-the-peak"],
+        ),
+        (
+            "foreign-process",
+            GpuMemory,
+            (TrainForward, Certain),
+            Some((&[4096, 50304], "float32")),
+            &["foreign-memory"],
+        ),
+        (
+            "gpt2-xl-finetune",
+            GpuMemory,
+            (TrainForward, Likely),
+            Some((&[1024, 50257], "bfloat16")),
+            &["static-state-too-large"],
+        ),
+        ("host-killed", HostMemory, (PhaseName::Unknown, Unknown), None, &["host-memory"]),
+        (
+            "no-traceback-batch-32",
+            GpuMemory,
+            (Evaluate, Likely),
+            Some((&[32768, 50304], "float32")),
+            &["logits-at-the-peak", "evaluation-uses-training-batch"],
+        ),
+        (
+            "optimizer-step",
+            GpuMemory,
+            (Update, Certain),
+            Some((&[5120, 1280], "float32")),
+            &["optimizer-temporaries", "weight-shaped"],
+        ),
+        (
+            "rank-backward-rocm",
+            GpuMemory,
+            (TrainBackward, Certain),
+            Some((&[16384, 50304], "float32")),
+            &["logits-at-the-peak"],
+        ),
+        (
+            "resume-8gb",
+            GpuMemory,
+            (Resume, Certain),
+            Some((&[50304, 1024], "float32")),
+            &["checkpoint-on-device", "weight-shaped"],
+        ),
+        ("shared-memory", SharedMemory, (Compile, Certain), None, &["shared-memory"]),
+        (
+            "two-workers-free-memory",
+            GpuMemory,
+            (Evaluate, Certain),
+            Some((&[2048, 50304], "float32")),
+            &["free-exceeds-request"],
+        ),
+    ];
+    for (name, kind, phase, tensor, expected) in rows {
+        let diagnosis = diagnosis(name);
+        assert_eq!(diagnosis.kind, *kind, "{name}");
+        assert_eq!((diagnosis.phase.name, diagnosis.phase.certainty), *phase, "{name}");
+        let best = diagnosis.tensors.first().map(|t| (t.shape.as_slice(), t.dtype));
+        assert_eq!(best, *tensor, "{name}");
+        assert_eq!(causes(&diagnosis), *expected, "{name}\n{}", words::diagnosis(&diagnosis));
+    }
+    let logs = std::fs::read_dir(EXAMPLES).unwrap().map(|file| file.unwrap().path());
+    let logs = logs.filter(|path| path.extension().is_some_and(|e| e == "log")).count();
+    assert_eq!(logs, rows.len(), "an example without a row");
+}
+
+/// GiB with three decimals.
+fn gib(bytes: u64) -> String {
+    format!("{:.3}", bytes as f64 / f64::from(1 << 30))
+}
+
+#[test]
+fn the_evaluation_at_batch_64_is_accounted_for_to_a_hundredth() {
+    let diagnosis = diagnosis("estimate-loss-batch-64");
+    let stale = diagnosis.findings.iter().find(|f| f.rule == "stale-logits").unwrap();
+    let Some(Datum::Parts(parts)) = stale.evidence.get("parts") else { panic!("no parts") };
+    let parts: Vec<_> = parts.iter().map(|part| (part.name.as_str(), gib(part.bytes))).collect();
+    let expected = [
+        ("weights", "0.463"),
+        ("logits of the last batch", "6.141"),
+        ("ln_f", "0.094"),
+        ("wte.weight (bfloat16)", "0.072"),
+        ("other", "0.002"),
+    ];
+    assert_eq!(parts, expected.map(|(name, gib)| (name, gib.to_owned())));
+    assert_eq!(words::size(stale.evidence.get_number("held_bytes").unwrap()), "6.77 GiB");
+    assert_eq!(words::size(diagnosis.facts.allocated.unwrap().bytes), "6.78 GiB");
+
+    let foreign = diagnosis.findings.iter().find(|f| f.rule == "foreign-memory").unwrap();
+    assert!(!foreign.is_cause);
+    assert_eq!(words::size(foreign.evidence.get_number("foreign_bytes").unwrap()), "1.97 GiB");
+
+    let next = diagnosis.next.unwrap();
+    assert_eq!(next.phase, PhaseName::TrainForward);
+    assert!(next.peak_bytes > 30 << 30);
+    assert_eq!(diagnosis.tensors[0].name, "logits");
+    assert_eq!(
+        diagnosis.notes,
+        ["few-multiprocessors", "grad-scaler-deprecated", "fragmentation-hint"]
+    );
+}
+
+#[test]
+fn the_same_case_is_read_where_the_odd_number_is_what_was_reserved() {
+    let log = std::fs::read_to_string(format!("{EXAMPLES}/estimate-loss-batch-64.log")).unwrap();
+    let log = log.replace("Process 2208 has 224.90 MiB memory in use. ", "");
+    let log = log.replace("61.24 MiB is reserved", "224.90 MiB is reserved");
+    let (_, case) = read("estimate-loss-batch-64");
+    let diagnosis = diagnose(&Log::read(log.as_bytes()), &case, &no_fixes);
+    assert_eq!(causes(&diagnosis)[0], "stale-logits");
+    assert_eq!(words::size(diagnosis.facts.foreign.unwrap().bytes), "1.97 GiB");
+}
+
+#[test]
+fn the_case_without_a_traceback_is_the_first_evaluation() {
+    let diagnosis = diagnosis("no-traceback-batch-32");
+    assert!(diagnosis.tensors[0].name.contains("softmax"));
+    assert!(diagnosis.tensors.iter().any(|tensor| tensor.name == "logits (float32)"));
+    // No stale logits yet: it is the first batch of the first evaluation.
+    assert!(diagnosis.findings.iter().all(|finding| finding.rule != "stale-logits"));
+}
+
+#[test]
+fn the_line_that_failed_names_its_tensor() {
+    assert!(diagnosis("optimizer-step").tensors[0].name.starts_with("exp_avg_sq."));
+    assert_eq!(diagnosis("early-era-attention").tensors[0].name, "h.*.attn.softmax");
+}
+
+#[test]
+fn with_the_others_gone_from_the_card_the_rest_of_the_run_fits() {
+    assert_eq!(diagnosis("foreign-process").next, None);
+}
+
+#[test]
+fn the_json_holds_what_scripts_read() {
+    let (log, case) = read("estimate-loss-batch-64");
+    let fixes = |config: &Config, device: &Device| {
+        assert_eq!(config.batch_size(), 64);
+        assert!(device.usable_bytes < device.total_bytes); // less what is foreign
+        let effective_batch = EffectiveBatch { sequences: 512, tokens: 524_288 };
+        vec![Fix {
+            engine: "torch",
+            changes: vec![("batch_size".into(), 4_u32.into())],
+            peak_bytes: 1,
+            saved_bytes: 2,
+            fits: true,
+            verdict: Verdict::Fits,
+            keeps_training: true,
+            extra_compute: 0.0,
+            effective_batch,
+        }]
+    };
+    let json = serde_json::to_value(diagnose(&log, &case, &fixes)).unwrap();
+    assert_eq!(json["kind"], "gpu-memory");
+    assert_eq!(json["phase"], json!({"name": "evaluate", "certainty": "certain"}));
+    for key in [
+        "requested_bytes",
+        "total_bytes",
+        "free_bytes",
+        "allocated_bytes",
+        "reserved_bytes",
+        "process_bytes",
+        "foreign_bytes",
+    ] {
+        assert!(json["facts"][key].is_u64(), "{key}");
+    }
+    let tensor = &json["tensors"][0];
+    assert_eq!(tensor["shape"], json!([65536, 50304]));
+    assert_eq!(tensor["bytes"], 6_593_445_888_u64);
+    assert_eq!((&tensor["name"], &tensor["dtype"]), (&json!("logits"), &json!("bfloat16")));
+    assert_eq!(json["findings"][0]["rule"], "stale-logits");
+    assert_eq!(json["findings"][0]["certainty"], "likely");
+    assert!(json["findings"][0]["evidence"]["stale_bytes"].is_u64());
+    assert_eq!(json["fixes"][0]["changes"], json!({"batch_size": 4}));
+    assert_eq!(json["fixes"][0]["engine"], "torch");
+
+    let calm = serde_json::to_value(diagnosis("calm")).unwrap();
+    assert_eq!(calm["kind"], "none");
+    assert_eq!(calm["facts"]["requested_bytes"], Value::Null);
+    assert_eq!(calm["tensors"], json!([]));
+}
+
+#[test]
+fn an_out_of_memory_word_alone_is_unknown() {
+    let log = Log::read(b"my run went OOM again");
+    let diagnosis = diagnose(&log, &Case::new(), &no_fixes);
+    assert_eq!(diagnosis.kind, Kind::Unknown);
+    assert_eq!(diagnosis.findings, []);
+}

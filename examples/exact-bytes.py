@@ -1,0 +1,3 @@
+batch_size = 12
+compile = False
+dtype = 'float16'
