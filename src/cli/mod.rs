@@ -3,6 +3,7 @@
 //! 0 done · 1 the answer is no · 2 something went wrong · 130 stopped by Ctrl-C, after saving.
 
 mod args;
+mod doctor;
 mod failure;
 mod fit;
 mod place;
@@ -75,6 +76,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn dispatch(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     match matches.subcommand() {
         Some(("plan", matches)) => plan::run(matches, reader),
+        Some(("doctor", matches)) => doctor::run(matches, reader),
         Some(("fit", matches)) => fit::run(matches, reader),
         Some(("train", matches)) => train::run(matches, reader),
         Some(("sample", matches)) => sample::run(matches, reader),
