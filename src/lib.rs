@@ -3,6 +3,7 @@
 //! This is the map of the program's rooms; `main.rs` only opens the door.
 
 pub mod data;
+pub mod prepare;
 pub mod tokenizer;
 
 mod os;
