@@ -89,8 +89,9 @@ pub(super) fn prepare_from(
         }
         (_, _, bytes) => bytes.map(DiskNeed::of_gpt2),
     };
+    let kept_bytes = kept.iter().map(Draft::bytes).sum(); // of what was free
     if let Some(need) = need {
-        need.check(options.disk_free_bytes)?;
+        need.check(options.disk_free_bytes.map(|free| free.saturating_sub(kept_bytes)))?;
     }
 
     let n_documents = (n_texts == sources.len()).then_some(n_texts as u64);

@@ -306,6 +306,18 @@ fn whatever_goes_wrong_leaves_no_file_and_no_folder() {
 }
 
 #[test]
+fn what_is_kept_of_standard_input_needs_room_too() {
+    let place = Place::new(&[]);
+    let text = "ab".repeat(1_000);
+    let meta_bytes = crate::data::Meta::pickled(&['a', 'b']).len() as u64;
+    let need = 2_000 + 4_000 + meta_bytes;
+    let with_free = |free| Options { disk_free_bytes: Some(free), ..place.chars(&["-"]) };
+    let error = run_with(&with_free(need - 1), text.as_bytes()).unwrap_err();
+    assert!(matches!(error, PrepareError::TooLittleDisk { .. }), "{error}");
+    run_with(&with_free(need), text.as_bytes()).unwrap();
+}
+
+#[test]
 fn invalid_bytes_are_replaced_where_that_is_asked_for() {
     let place = Place::new(&[("a.txt", b"some text \xff with\xc3 holes")]);
     let options = Options { invalid: Invalid::Replace, ..place.chars(&["a.txt"]) };
