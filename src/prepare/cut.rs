@@ -2,7 +2,9 @@
 //!
 //! GPT-2 splits text into words by a pattern and encodes each word by itself:
 //!
-//!     '(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s
+//! ```text
+//! '(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s
+//! ```
 //!
 //! A cut is safe where the pattern ends a word on its left for good, whatever follows, and
 //! where the left part alone gives the same words. Between characters `a` and `b` that is so
