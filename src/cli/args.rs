@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_plan::config::{Facts, Group, KEYS, Written};
 
-use super::Failure;
+use super::{Failure, prepare};
 
 /// The presets that are built in, by file name.
 const PRESETS: [(&str, &str); 1] = [("stories.py", include_str!("../../config/stories.py"))];
@@ -69,6 +69,7 @@ pub fn command() -> Command {
                      fitgpt doctor --explain stale-logits",
                 ),
         ))
+        .subcommand(prepare::command())
         .subcommand(with_keys(
             Command::new("train").about("Plans, prints the plan, and trains in it").after_help(
                 "Without a config file it trains the built-in `stories` preset.\n\n\

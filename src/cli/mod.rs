@@ -8,6 +8,7 @@ mod failure;
 mod fit;
 mod place;
 mod plan;
+mod prepare;
 mod sample;
 mod train;
 
@@ -77,6 +78,7 @@ fn dispatch(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     match matches.subcommand() {
         Some(("plan", matches)) => plan::run(matches, reader),
         Some(("doctor", matches)) => doctor::run(matches, reader),
+        Some(("prepare", matches)) => prepare::run(matches, reader),
         Some(("fit", matches)) => fit::run(matches, reader),
         Some(("train", matches)) => train::run(matches, reader),
         Some(("sample", matches)) => sample::run(matches, reader),
