@@ -11,7 +11,7 @@ use crate::{
     arena::Stored,
     cpu::{
         Machine,
-        exp::exp,
+        exp::exp_below,
         isa::{Kernel, Simd},
         parts::PerWorker,
         rows::{self, wide},
@@ -116,7 +116,7 @@ impl<E: Element> Kernel for Head<'_, E> {
         }
         let most = rows::largest(simd, scores);
         for score in scores.iter_mut() {
-            *score = exp(simd, *score - most);
+            *score = exp_below(simd, *score - most);
         }
         let inverse = 1.0 / rows::sum(simd, scores);
         sum.fill(0.0);

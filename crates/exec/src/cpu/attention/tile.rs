@@ -105,6 +105,8 @@ pub(super) fn from_lanes<S: Simd>(simd: S, lanes: &[f32], tile: &mut [f32]) {
 /// Which keys of a tile a panel of queries sees.
 #[derive(Clone, Copy)]
 pub(super) struct Causal {
+    /// The tile's first key.
+    pub(super) first: usize,
     /// Keys in the tile.
     pub(super) keys: usize,
     /// Whether the tile's first key is its first query: then key `j` is seen from query `j` on.
@@ -122,6 +124,12 @@ impl Causal {
     #[inline(always)]
     pub(super) fn keys_of_panel<S: Simd>(self, simd: S, query: usize) -> usize {
         if self.is_diagonal { self.keys.min(query + Self::panel(simd)) } else { self.keys }
+    }
+
+    /// Keys of the panel that `query` is in.
+    #[inline(always)]
+    pub(super) fn keys_of_query<S: Simd>(self, simd: S, query: usize) -> usize {
+        self.keys_of_panel(simd, query / Self::panel(simd) * Self::panel(simd))
     }
 
     /// The first query of the first panel that sees `key`.
