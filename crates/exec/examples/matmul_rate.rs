@@ -60,12 +60,12 @@ fn main() {
                 }
                 let (rate, bytes) = measure(layer, pass, isa, &mut pool);
                 let Layer { name, rows, outputs, inputs } = layer;
+                let pass = format!("{pass:?}");
                 println!(
-                    "  {name:16} {rows:5} x {outputs:5} x {inputs:4} {pass:<11?} {:7.1} GFLOP/s {:4.0} %  {:5.1} GB/s",
+                    "  {name:16} {rows:5} x {outputs:5} x {inputs:4} {pass:11} {:6.1} GFLOP/s {:4.0} %  {:5.1} GB/s",
                     rate / 1e9,
                     rate / 1e7 / peak,
                     bytes / 1e9,
-                    pass = format!("{pass:?}"),
                 );
             }
         }

@@ -1,7 +1,9 @@
 //! GELU, value and slope.
 //!
-//!     exact   x Φ(x)                                Φ: the normal distribution
-//!     tanh    x / (1 + exp(-2u))                    u = sqrt(2/π) (x + 0.044715 x³)
+//! ```text
+//! exact   x Φ(x)                                Φ: the normal distribution
+//! tanh    x / (1 + exp(-2u))                    u = sqrt(2/π) (x + 0.044715 x³)
+//! ```
 //!
 //! One number at a time and without a branch, so that loops vectorise. The second form is
 //! `x (1 + tanh u) / 2` without the cancellation.

@@ -32,6 +32,10 @@ const PANEL: usize = 32;
 const TASK_ROWS: usize = 96;
 /// Packed a serves all columns of a task, so they are many; their sums only pass by.
 const TASK_COLUMNS: usize = 1024;
+/// So many that packing a for them is little beside multiplying it.
+const MANY_COLUMNS: usize = 256;
+/// A multiple of every tile's rows, so few that fetching b is as much as multiplying it.
+const LEAST_ROWS: usize = 24;
 
 /// How large the pieces may become. Tests choose small ones, to meet every loop.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +111,25 @@ impl Shape {
         (rows * columns) as u64
     }
 
+    /// Rows and columns of a task, so that a strip has `tasks` of them if it can.
+    ///
+    /// Fewer columns mean that `a` is packed more often, fewer rows that a panel of `b` comes to
+    /// the first cache more often; the first is cheaper as long as columns are many.
+    fn task(self, strip_columns: usize, tasks: usize) -> (usize, usize) {
+        let mut rows = TASK_ROWS.min(self.rows.next_multiple_of(PANEL_ROWS));
+        let least = strip_columns.div_ceil(TASK_COLUMNS);
+        let cheap = (strip_columns / MANY_COLUMNS).max(1);
+        let mut across = tasks.div_ceil(self.rows.div_ceil(rows)).min(cheap).max(least);
+        while self.rows > TASK_ROWS
+            && rows > LEAST_ROWS
+            && self.rows.div_ceil(rows) * across < tasks
+        {
+            rows /= 2;
+        }
+        across = across.max(tasks.div_ceil(self.rows.div_ceil(rows)));
+        (rows, strip_columns.div_ceil(across).next_multiple_of(PANEL))
+    }
+
     pub(super) fn blocking(self, limits: Limits) -> Blocking {
         // Only the depth decides how sums are grouped: see the room's promise.
         let depth_blocks = self.depth.div_ceil(limits.depth_block);
@@ -122,16 +145,7 @@ impl Shape {
         let most = if is_narrow { columns } else { limits.b_floats / slab_depth.max(1) };
         let strips = columns.div_ceil(most.max(PANEL));
         let strip_columns = columns.div_ceil(strips).next_multiple_of(PANEL);
-        let mut task_rows = TASK_ROWS.min(self.rows.next_multiple_of(PANEL_ROWS));
-        while !is_narrow
-            && self.rows.div_ceil(task_rows) < limits.tasks
-            && task_rows > TASK_ROWS / 4
-        {
-            task_rows /= 2;
-        }
-        let row_tasks = self.rows.div_ceil(task_rows);
-        let across = strip_columns.div_ceil(TASK_COLUMNS).max(limits.tasks.div_ceil(row_tasks));
-        let task_columns = strip_columns.div_ceil(across).next_multiple_of(PANEL);
+        let (task_rows, task_columns) = self.task(strip_columns, limits.tasks);
         let band_rows = if slabs == 1 {
             self.rows
         } else {

@@ -1,6 +1,8 @@
 //! Sums of columns: the gradient of a bias.
 //!
-//!     d_bias (N) += sum over m of d_out (M,N)
+//! ```text
+//! d_bias (N) += sum over m of d_out (M,N)
+//! ```
 //!
 //! Rows are summed in blocks of 64, then the blocks: the error grows with M / 64, not with M,
 //! and the order is the same for any number of threads. Needs no scratch.

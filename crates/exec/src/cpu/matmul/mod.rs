@@ -1,8 +1,10 @@
 //! Matrix products: f32 sums of operands in any storage type, with work done on each finished row.
 //!
-//!     forward       out (M,N)  = x (M,K) · weight (N,K)ᵀ         weights stored (out, in)
-//!     input grad    d_x (M,K)  = d_out (M,N) · weight (N,K)
-//!     weight grad   d_w (N,K) += d_out (M,N)ᵀ · x (M,K)
+//! ```text
+//! forward       out (M,N)  = x (M,K) · weight (N,K)ᵀ         weights stored (out, in)
+//! input grad    d_x (M,K)  = d_out (M,N) · weight (N,K)
+//! weight grad   d_w (N,K) += d_out (M,N)ᵀ · x (M,K)
+//! ```
 //!
 //! All are one [`Product`] of two [`View`]s; what becomes of the sums is an [`Epilogue`].
 //!
@@ -231,6 +233,9 @@ where
     }
 }
 
+/// So few that all depth of them takes a small part of a second cache.
+const FEW_ROWS: usize = 16;
+
 /// One rectangle of a product with few rows, over all depth.
 struct NarrowTask<'a, B, T, E> {
     a_packed: &'a [f32],
@@ -256,18 +261,25 @@ impl<B: Element, T, E: Epilogue<T>> Kernel for NarrowTask<'_, B, T, E> {
         if blocking.depth_blocks == 0 {
             sums.fill(0.0);
         }
-        for block in 0..blocking.depth_blocks {
+        let (blocks, panels) = (blocking.depth_blocks, columns.len().div_ceil(panel));
+        for step in 0..blocks * panels {
+            // With few rows, all of `a` stays near, and `b` is read from one end to the other;
+            // with more, a block of `a` serves all panels before the next comes.
+            let (block, number) = if rows.len() <= FEW_ROWS {
+                (step % blocks, step / blocks)
+            } else {
+                (step / panels, step % panels)
+            };
             let depth = blocking.depth_block(block);
             let a_block = &a_packed[rows_padded * depth.start..][..rows_padded * depth.len()];
-            for (number, start) in columns.clone().step_by(panel).enumerate() {
-                let vectors = start..columns.end.min(start + panel);
-                let b_panel = &mut b_packed[..panel * depth.len()];
-                let from = b.transposed();
-                simd.run(Pack { from, vectors, depth: depth.clone(), side: Side::B, to: b_panel });
-                let sums = &mut sums[number * panel..];
-                let (rows, is_first) = (rows.len(), block == 0);
-                simd.run(Multiply { rows, a: a_block, b: b_panel, sums, stride, is_first });
-            }
+            let b_panel = &mut b_packed[..panel * depth.len()];
+            let start = columns.start + number * panel;
+            let (from, vectors) = (b.transposed(), start..columns.end.min(start + panel));
+            simd.run(Pack { from, vectors, depth, side: Side::B, to: b_panel });
+            let sums = &mut sums[number * panel..];
+            let (rows, is_first) = (rows.len(), block == 0);
+            let b = &*b_panel;
+            simd.run(Multiply { rows, a: a_block, b, next_b: &[], sums, stride, is_first });
         }
         finish(simd, &rows, &columns, sums, stride, epilogue, out);
     }
@@ -311,10 +323,12 @@ impl<A: Element, T, E: Epilogue<T>> Kernel for WideTask<'_, A, T, E> {
             let within = depth.start - slab_depth.start;
             for (number, start) in columns.clone().step_by(panel).enumerate() {
                 let panel_start = (start - self.first_column) * slab_depth.len() + within * panel;
-                let b_panel = &b_packed[panel_start..][..panel * depth.len()];
+                let b = &b_packed[panel_start..][..panel * depth.len()];
+                let next_start = panel_start + slab_depth.len() * panel;
+                let next_b = b_packed.get(next_start..next_start + b.len()).unwrap_or_default();
                 let sums = &mut sums[number * panel..];
                 let (rows, is_first) = (rows.len(), block == 0);
-                simd.run(Multiply { rows, a: a_block, b: b_panel, sums, stride, is_first });
+                simd.run(Multiply { rows, a: a_block, b, next_b, sums, stride, is_first });
             }
         }
         if self.slab + 1 == blocking.slabs {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::{
-    cpu::isa::{Kernel, Simd, Strided},
+    cpu::isa::{Block, Kernel, Simd, Strided},
     element::Element,
 };
 
@@ -154,19 +154,11 @@ fn pack_along_depth<S: Simd, E: Element>(
 /// `to[k, v] = rows[v, k]` for `v < width` and as many `k` as `to` has.
 #[inline(always)]
 fn transpose<S: Simd>(simd: S, rows: Strided<&[f32]>, width: usize, to: &mut [f32]) {
-    let depth = to.len() / width;
-    let whole = depth / 8 * 8;
-    for k in (0..whole).step_by(8) {
-        for v in (0..width).step_by(8) {
-            let from = Strided { data: &rows.data[v * rows.stride + k..], stride: rows.stride };
-            let to = Strided { data: &mut to[k * width + v..], stride: width };
-            simd.transpose8(8.min(width - v), from, to);
-        }
-    }
-    for k in whole..depth {
-        for v in 0..width {
-            to[k * width + v] = rows.data[v * rows.stride + k];
-        }
+    // Eight rows at a time: their lines stay in cache until used up, however far they lie apart.
+    for v in (0..width).step_by(8) {
+        let block = Block { vectors: 8.min(width - v), depth: to.len() / width };
+        let from = Strided { data: &rows.data[v * rows.stride..], stride: rows.stride };
+        simd.transpose(block, from, Strided { data: &mut to[v..], stride: width });
     }
 }
 

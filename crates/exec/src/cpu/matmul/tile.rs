@@ -2,6 +2,9 @@
 
 use crate::cpu::isa::{Kernel, Simd};
 
+/// Numbers in a cache line.
+const LINE: usize = 16;
+
 /// `sums += a · b` for one panel of `b` and all panels of `a`; `=` where `is_first`.
 ///
 /// Rows beyond `rows` are padding; their sums are written or not, nobody reads them.
@@ -9,6 +12,8 @@ pub(super) struct Multiply<'a> {
     pub(super) rows: usize,
     pub(super) a: &'a [f32],
     pub(super) b: &'a [f32],
+    /// The panel that comes next: asked for while this one is multiplied.
+    pub(super) next_b: &'a [f32],
     pub(super) sums: &'a mut [f32],
     /// From one row of `sums` to the next.
     pub(super) stride: usize,
@@ -22,7 +27,11 @@ impl Kernel for Multiply<'_> {
         let depth = self.b.len() / (S::TILE_VECTORS * S::LANES);
         let panels = self.a.chunks_exact(S::TILE_ROWS * depth);
         let places = self.sums.chunks_mut(S::TILE_ROWS * self.stride);
+        let next_share = self.next_b.len().div_ceil(panels.len().max(1));
         for ((panel, a), sums) in panels.enumerate().zip(places) {
+            for line in (0..next_share).step_by(LINE) {
+                simd.prefetch(self.next_b, panel * next_share + line);
+            }
             let rows = self.rows - panel * S::TILE_ROWS;
             let tile = Tile { rows, a, sums, ..self };
             // Array lengths cannot be associated constants; only one arm is compiled.
@@ -54,6 +63,11 @@ impl Tile<'_> {
     #[inline(always)]
     fn multiply<S: Simd, const ROWS: usize, const VECTORS: usize>(self, simd: S) {
         let mut tile = [[simd.splat(0.0); VECTORS]; ROWS];
+        for row in 0..ROWS {
+            for line in (0..VECTORS * S::LANES).step_by(LINE) {
+                simd.prefetch(self.sums, row * self.stride + line);
+            }
+        }
         let steps = self.a.chunks_exact(S::TILE_ROWS).zip(self.b.chunks_exact(VECTORS * S::LANES));
         for (a, b) in steps {
             let b: [S::Lanes; VECTORS] = std::array::from_fn(|v| simd.load(&b[v * S::LANES..]));

@@ -10,9 +10,16 @@
 //! [`Portable<16>`], which computes the same sums without the instructions.
 
 #[cfg(target_arch = "aarch64")]
-use std::arch::aarch64 as arch;
+mod neon;
+mod portable;
 #[cfg(target_arch = "x86_64")]
-use std::arch::x86_64 as arch;
+mod x86;
+
+#[cfg(target_arch = "aarch64")]
+pub use self::neon::Neon;
+pub use self::portable::Portable;
+#[cfg(target_arch = "x86_64")]
+pub use self::x86::{Avx2, Avx512};
 
 use half::f16;
 
@@ -81,11 +88,11 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
     }
 
-    /// `to[k * to_stride + v] = from[v * from_stride + k]` for `k < 8`, `v < vectors <= 8`.
+    /// `to[k, v] = from[v, k]` for `k < depth` and `v < vectors`, at most eight.
     #[inline(always)]
-    fn transpose8(self, vectors: usize, from: Strided<&[f32]>, to: Strided<&mut [f32]>) {
-        for v in 0..vectors {
-            let from = &from.data[v * from.stride..][..8];
+    fn transpose(self, block: Block, from: Strided<&[f32]>, to: Strided<&mut [f32]>) {
+        for v in 0..block.vectors {
+            let from = &from.data[v * from.stride..][..block.depth];
             for (k, x) in from.iter().enumerate() {
                 to.data[k * to.stride + v] = *x;
             }
@@ -122,6 +129,15 @@ pub trait Simd: Copy + Send + Sync + 'static {
 
 /// The widest vector of any instruction set here.
 pub const LANES_MAX: usize = 16;
+
+/// What [`Simd::transpose`] transposes.
+#[derive(Clone, Copy, Debug)]
+pub struct Block {
+    /// Rows that become columns, 1 to 8.
+    pub vectors: usize,
+    /// Numbers in each of them.
+    pub depth: usize,
+}
 
 /// Rows of numbers, `stride` apart.
 #[derive(Clone, Copy, Debug)]
@@ -214,48 +230,6 @@ impl Isa {
     }
 }
 
-/// Proof of AVX-512 (F, BW, DQ, VL) and of what every such machine has below it.
-#[cfg(target_arch = "x86_64")]
-#[derive(Clone, Copy, Debug)]
-pub struct Avx512(Avx2);
-
-#[cfg(target_arch = "x86_64")]
-impl Avx512 {
-    /// The token, where this machine has the instructions.
-    pub fn detect() -> Option<Self> {
-        let has = is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512dq")
-            && is_x86_feature_detected!("avx512vl");
-        Avx2::detect().filter(|_| has).map(Self)
-    }
-}
-
-/// Proof of AVX2, FMA and F16C.
-#[cfg(target_arch = "x86_64")]
-#[derive(Clone, Copy, Debug)]
-pub struct Avx2(());
-
-#[cfg(target_arch = "x86_64")]
-impl Avx2 {
-    /// The token, where this machine has the instructions.
-    pub fn detect() -> Option<Self> {
-        let has = is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("fma")
-            && is_x86_feature_detected!("f16c");
-        has.then_some(Self(()))
-    }
-}
-
-/// Proof of NEON.
-#[cfg(target_arch = "aarch64")]
-#[derive(Clone, Copy, Debug)]
-pub struct Neon(());
-
-/// `N` lanes of plain arithmetic, for machines without a set of their own and for tests.
-#[derive(Clone, Copy, Debug)]
-pub struct Portable<const N: usize>;
-
 /// The methods that are one intrinsic each.
 macro_rules! one_instruction_each {
     (
@@ -329,204 +303,8 @@ macro_rules! one_instruction_each {
         }
     };
 }
-
-#[cfg(target_arch = "x86_64")]
-impl Simd for Avx512 {
-    one_instruction_each! {
-        enable "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
-        lanes 16 of arch::__m512,
-        tile 12 by 2, // 24 sums, 2 of b; 32 registers
-        _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps
-        _mm512_add_ps _mm512_sub_ps _mm512_mul_ps _mm512_max_ps,
-        fma(x, y, z) = arch::_mm512_fmadd_ps(x, y, z)
-    }
-
-    #[inline(always)]
-    fn widen_f16(self, from: &[f16], to: &mut [f32]) {
-        self.0.widen_f16(from, to);
-    }
-    #[inline(always)]
-    fn prefetch<T>(self, data: &[T], index: usize) {
-        self.0.prefetch(data, index);
-    }
-    #[inline(always)]
-    fn narrow_f16(self, from: &[f32], to: &mut [f16]) {
-        self.0.narrow_f16(from, to);
-    }
-    #[inline(always)]
-    fn transpose8(self, vectors: usize, from: Strided<&[f32]>, to: Strided<&mut [f32]>) {
-        self.0.transpose8(vectors, from, to);
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-impl Simd for Avx2 {
-    one_instruction_each! {
-        enable "avx2,fma,f16c",
-        lanes 8 of arch::__m256,
-        tile 6 by 2, // 12 sums, 2 of b, 1 of a; 16 registers
-        _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps
-        _mm256_add_ps _mm256_sub_ps _mm256_mul_ps _mm256_max_ps,
-        fma(x, y, z) = arch::_mm256_fmadd_ps(x, y, z)
-    }
-
-    #[inline(always)]
-    fn prefetch<T>(self, data: &[T], index: usize) {
-        let soon = data.as_ptr().wrapping_add(index);
-        // SAFETY: every x86-64 has the instruction; it reads nothing and cannot fault.
-        unsafe { arch::_mm_prefetch::<{ arch::_MM_HINT_T0 }>(soon.cast()) };
-    }
-
-    #[inline(always)]
-    fn widen_f16(self, from: &[f16], to: &mut [f32]) {
-        let (from, from_rest) = from.as_chunks::<8>();
-        let (to, to_rest) = to.as_chunks_mut::<8>();
-        for (to, from) in to.iter_mut().zip(from) {
-            // SAFETY: the token proves F16C; eight halves are 16 bytes, read at any alignment.
-            let wide =
-                unsafe { arch::_mm256_cvtph_ps(arch::_mm_loadu_si128(from.as_ptr().cast())) };
-            self.store(wide, to);
-        }
-        for (to, from) in to_rest.iter_mut().zip(from_rest) {
-            *to = from.to_f32();
-        }
-    }
-
-    #[inline(always)]
-    fn narrow_f16(self, from: &[f32], to: &mut [f16]) {
-        const TO_NEAREST: i32 = arch::_MM_FROUND_TO_NEAREST_INT;
-        let (from, from_rest) = from.as_chunks::<8>();
-        let (to, to_rest) = to.as_chunks_mut::<8>();
-        for (to, from) in to.iter_mut().zip(from) {
-            let wide = self.load(from);
-            // SAFETY: the token proves F16C; eight halves are 16 bytes, written at any alignment.
-            unsafe {
-                let halves = arch::_mm256_cvtps_ph::<TO_NEAREST>(wide);
-                arch::_mm_storeu_si128(to.as_mut_ptr().cast(), halves);
-            }
-        }
-        for (to, from) in to_rest.iter_mut().zip(from_rest) {
-            *to = f16::from_f32(*from);
-        }
-    }
-
-    #[inline(always)]
-    fn transpose8(self, vectors: usize, from: Strided<&[f32]>, to: Strided<&mut [f32]>) {
-        let row = |v: usize| {
-            if v < vectors { self.load(&from.data[v * from.stride..]) } else { self.splat(0.0) }
-        };
-        let rows: [arch::__m256; 8] = std::array::from_fn(row);
-        // SAFETY: the token proves AVX.
-        let columns = unsafe { transposed(rows) };
-        for (k, column) in columns.into_iter().enumerate() {
-            let to = &mut to.data[k * to.stride..][..vectors];
-            match vectors {
-                8 => self.store(column, to),
-                // SAFETY: the token proves AVX; `to` holds the four, or four and two, that
-                // are written.
-                4 => unsafe {
-                    arch::_mm_storeu_ps(to.as_mut_ptr(), arch::_mm256_castps256_ps128(column));
-                },
-                // SAFETY: as above.
-                6 => unsafe {
-                    arch::_mm_storeu_ps(to.as_mut_ptr(), arch::_mm256_castps256_ps128(column));
-                    let upper = arch::_mm256_extractf128_ps::<1>(column);
-                    arch::_mm_storel_pd(to.as_mut_ptr().add(4).cast(), arch::_mm_castps_pd(upper));
-                },
-                _ => {
-                    let mut lanes = [0.0; 8];
-                    self.store(column, &mut lanes);
-                    to.copy_from_slice(&lanes[..vectors]);
-                }
-            }
-        }
-    }
-}
-
-/// Lane `k` of row `v` becomes lane `v` of row `k`.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx")]
-#[inline]
-fn transposed(rows: [arch::__m256; 8]) -> [arch::__m256; 8] {
-    use arch::{
-        _mm256_permute2f128_ps as across, _mm256_shuffle_ps as pick, _mm256_unpackhi_ps as upper,
-        _mm256_unpacklo_ps as lower,
-    };
-    let pairs: [arch::__m256; 8] = std::array::from_fn(|i| {
-        let (x, y) = (rows[i / 2 * 2], rows[i / 2 * 2 + 1]);
-        if i % 2 == 0 { lower(x, y) } else { upper(x, y) }
-    });
-    // Columns 0, 1, 2, 3 (and 4 to 7 in the upper half) of rows 0 to 3, then of rows 4 to 7.
-    let quads: [arch::__m256; 8] = std::array::from_fn(|i| {
-        let (x, y) = (pairs[i / 4 * 4 + i / 2 % 2], pairs[i / 4 * 4 + i / 2 % 2 + 2]);
-        if i % 2 == 0 { pick::<0b01_00_01_00>(x, y) } else { pick::<0b11_10_11_10>(x, y) }
-    });
-    std::array::from_fn(|i| {
-        let (x, y) = (quads[i % 4], quads[i % 4 + 4]);
-        if i < 4 { across::<0x20>(x, y) } else { across::<0x31>(x, y) }
-    })
-}
-
-#[cfg(target_arch = "aarch64")]
-impl Simd for Neon {
-    one_instruction_each! {
-        enable "neon",
-        lanes 4 of arch::float32x4_t,
-        tile 12 by 2, // 24 sums, 2 of b, 3 of a; 32 registers
-        vdupq_n_f32 vld1q_f32 vst1q_f32 vaddq_f32 vsubq_f32 vmulq_f32 vmaxq_f32,
-        fma(x, y, z) = arch::vfmaq_f32(z, x, y)
-    }
-}
-
-impl<const N: usize> Simd for Portable<N> {
-    type Lanes = [f32; N];
-    const LANES: usize = N;
-    // Sixteen lanes take the tile of the machines that have sixteen.
-    const TILE_ROWS: usize = if N == 16 { 12 } else { 4 };
-    const TILE_VECTORS: usize = if N == 16 { 2 } else { 1 };
-
-    #[inline(never)]
-    fn run<K: Kernel>(self, kernel: K) -> K::Output {
-        kernel.run(self)
-    }
-    #[inline(always)]
-    fn splat(self, x: f32) -> [f32; N] {
-        [x; N]
-    }
-    #[inline(always)]
-    fn load(self, from: &[f32]) -> [f32; N] {
-        std::array::from_fn(|lane| from[..N][lane])
-    }
-    #[inline(always)]
-    fn store(self, x: [f32; N], to: &mut [f32]) {
-        to[..N].copy_from_slice(&x);
-    }
-    #[inline(always)]
-    fn add(self, x: [f32; N], y: [f32; N]) -> [f32; N] {
-        std::array::from_fn(|lane| x[lane] + y[lane])
-    }
-    #[inline(always)]
-    fn sub(self, x: [f32; N], y: [f32; N]) -> [f32; N] {
-        std::array::from_fn(|lane| x[lane] - y[lane])
-    }
-    #[inline(always)]
-    fn mul(self, x: [f32; N], y: [f32; N]) -> [f32; N] {
-        std::array::from_fn(|lane| x[lane] * y[lane])
-    }
-    #[inline(always)]
-    fn max(self, x: [f32; N], y: [f32; N]) -> [f32; N] {
-        std::array::from_fn(|lane| if x[lane] > y[lane] { x[lane] } else { y[lane] })
-    }
-    #[inline(always)]
-    fn fma(self, x: [f32; N], y: [f32; N], z: [f32; N]) -> [f32; N] {
-        std::array::from_fn(|lane| self.fma1(x[lane], y[lane], z[lane]))
-    }
-    // Not fused: without the instruction, a fused one is a call of some hundred cycles.
-    #[inline(always)]
-    fn fma1(self, x: f32, y: f32, z: f32) -> f32 {
-        x * y + z
-    }
-}
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+use one_instruction_each;
 
 #[cfg(test)]
 #[expect(clippy::float_cmp, reason = "whole numbers, exact in every order")]
@@ -569,18 +347,19 @@ mod tests {
         type Output = ();
         #[inline(always)]
         fn run<S: Simd>(self, simd: S) {
-            let from: Vec<f32> = (0..8 * 11).map(|i| i as f32).collect();
-            for vectors in 1..=8 {
-                let mut to = vec![-1.0; 8 * 9];
-                simd.transpose8(
-                    vectors,
+            for (vectors, depth) in (1..=8).flat_map(|v| (0..=11).map(move |k| (v, k))) {
+                let from: Vec<f32> = (0..8 * 11).map(|i| i as f32).collect();
+                let mut to = vec![-1.0; 11 * 9];
+                simd.transpose(
+                    Block { vectors, depth },
                     Strided { data: &from, stride: 11 },
                     Strided { data: &mut to, stride: 9 },
                 );
                 for (i, &x) in to.iter().enumerate() {
                     let (k, v) = (i / 9, i % 9);
-                    let expected = if v < vectors { from[v * 11 + k] } else { -1.0 };
-                    assert_eq!(x, expected, "k {k}, v {v} of {vectors}");
+                    let is_inside = v < vectors && k < depth;
+                    let expected = if is_inside { from[v * 11 + k] } else { -1.0 };
+                    assert_eq!(x, expected, "k {k}, v {v} of {depth}, {vectors}");
                 }
             }
         }

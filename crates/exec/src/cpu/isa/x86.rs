@@ -1,0 +1,226 @@
+//! x86-64: 512-bit and 256-bit vectors.
+
+use std::arch::x86_64 as arch;
+
+use half::f16;
+
+use super::{Block, Kernel, Simd, Strided, one_instruction_each};
+
+/// Proof of AVX-512 (F, BW, DQ, VL) and of what every such machine has below it.
+#[derive(Clone, Copy, Debug)]
+pub struct Avx512(Avx2);
+
+impl Avx512 {
+    /// The token, where this machine has the instructions.
+    pub fn detect() -> Option<Self> {
+        let has = is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512bw")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl");
+        Avx2::detect().filter(|_| has).map(Self)
+    }
+}
+
+/// Proof of AVX2, FMA and F16C.
+#[derive(Clone, Copy, Debug)]
+pub struct Avx2(());
+
+impl Avx2 {
+    /// The token, where this machine has the instructions.
+    pub fn detect() -> Option<Self> {
+        let has = is_x86_feature_detected!("avx2")
+            && is_x86_feature_detected!("fma")
+            && is_x86_feature_detected!("f16c");
+        has.then_some(Self(()))
+    }
+}
+
+#[allow(unused_unsafe, reason = "a build for newer machines may enable the features everywhere")]
+impl Simd for Avx512 {
+    one_instruction_each! {
+        enable "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c",
+        lanes 16 of arch::__m512,
+        tile 12 by 2, // 24 sums, 2 of b; 32 registers
+        _mm512_set1_ps _mm512_loadu_ps _mm512_storeu_ps
+        _mm512_add_ps _mm512_sub_ps _mm512_mul_ps _mm512_max_ps,
+        fma(x, y, z) = arch::_mm512_fmadd_ps(x, y, z)
+    }
+
+    #[inline(always)]
+    fn widen_f16(self, from: &[f16], to: &mut [f32]) {
+        self.0.widen_f16(from, to);
+    }
+    #[inline(always)]
+    fn prefetch<T>(self, data: &[T], index: usize) {
+        self.0.prefetch(data, index);
+    }
+    #[inline(always)]
+    fn narrow_f16(self, from: &[f32], to: &mut [f16]) {
+        self.0.narrow_f16(from, to);
+    }
+    #[inline(always)]
+    fn transpose(self, block: Block, from: Strided<&[f32]>, to: Strided<&mut [f32]>) {
+        self.0.transpose(block, from, to);
+    }
+}
+
+#[allow(unused_unsafe, reason = "a build for newer machines may enable the features everywhere")]
+impl Simd for Avx2 {
+    one_instruction_each! {
+        enable "avx2,fma,f16c",
+        lanes 8 of arch::__m256,
+        tile 6 by 2, // 12 sums, 2 of b, 1 of a; 16 registers
+        _mm256_set1_ps _mm256_loadu_ps _mm256_storeu_ps
+        _mm256_add_ps _mm256_sub_ps _mm256_mul_ps _mm256_max_ps,
+        fma(x, y, z) = arch::_mm256_fmadd_ps(x, y, z)
+    }
+
+    #[inline(always)]
+    fn prefetch<T>(self, data: &[T], index: usize) {
+        let soon = data.as_ptr().wrapping_add(index);
+        // SAFETY: every x86-64 has the instruction; it reads nothing and cannot fault.
+        unsafe { arch::_mm_prefetch::<{ arch::_MM_HINT_T1 }>(soon.cast()) };
+    }
+
+    #[inline(always)]
+    fn widen_f16(self, from: &[f16], to: &mut [f32]) {
+        let (from, from_rest) = from.as_chunks::<8>();
+        let (to, to_rest) = to.as_chunks_mut::<8>();
+        for (to, from) in to.iter_mut().zip(from) {
+            // SAFETY: the token proves F16C; eight halves are 16 bytes, read at any alignment.
+            let wide =
+                unsafe { arch::_mm256_cvtph_ps(arch::_mm_loadu_si128(from.as_ptr().cast())) };
+            self.store(wide, to);
+        }
+        for (to, from) in to_rest.iter_mut().zip(from_rest) {
+            *to = from.to_f32();
+        }
+    }
+
+    #[inline(always)]
+    fn narrow_f16(self, from: &[f32], to: &mut [f16]) {
+        const TO_NEAREST: i32 = arch::_MM_FROUND_TO_NEAREST_INT;
+        let (from, from_rest) = from.as_chunks::<8>();
+        let (to, to_rest) = to.as_chunks_mut::<8>();
+        for (to, from) in to.iter_mut().zip(from) {
+            let wide = self.load(from);
+            // SAFETY: the token proves F16C; eight halves are 16 bytes, written at any alignment.
+            unsafe {
+                let halves = arch::_mm256_cvtps_ph::<TO_NEAREST>(wide);
+                arch::_mm_storeu_si128(to.as_mut_ptr().cast(), halves);
+            }
+        }
+        for (to, from) in to_rest.iter_mut().zip(from_rest) {
+            *to = f16::from_f32(*from);
+        }
+    }
+
+    #[inline(always)]
+    fn transpose(self, block: Block, from: Strided<&[f32]>, to: Strided<&mut [f32]>) {
+        let Block { vectors, depth } = block;
+        if depth == 0 {
+            return;
+        }
+        assert!((1..=8).contains(&vectors));
+        assert!(from.data.len() >= (vectors - 1) * from.stride + depth);
+        assert!(to.data.len() >= (depth - 1) * to.stride + vectors);
+        let from = Strided { data: from.data.as_ptr(), stride: from.stride };
+        let to = Strided { data: to.data.as_mut_ptr(), stride: to.stride };
+        // SAFETY: the token proves AVX; reads are of `depth` numbers at each of `vectors` rows,
+        // writes of `vectors` numbers at each of `depth` rows, and the slices hold those.
+        unsafe {
+            match vectors {
+                8 => transpose_avx::<8>(depth, from, to),
+                6 => transpose_avx::<6>(depth, from, to),
+                4 => transpose_avx::<4>(depth, from, to),
+                3 => transpose_avx::<3>(depth, from, to),
+                2 => transpose_avx::<2>(depth, from, to),
+                1 => transpose_avx::<1>(depth, from, to),
+                5 => transpose_avx::<5>(depth, from, to),
+                _ => transpose_avx::<7>(depth, from, to),
+            }
+        }
+    }
+}
+
+/// `to[k, v] = from[v, k]` for `k < depth`, `v < N`.
+///
+/// Four numbers of row `v` and four of row `v + 4` make one register, so that transposing four
+/// by four in each half transposes eight by four. Not inlined: it needs all registers for its
+/// rows.
+///
+/// # Safety
+/// `depth` numbers can be read at each row of `from`, `N` written at each of `to`.
+#[target_feature(enable = "avx")]
+#[inline(never)]
+unsafe fn transpose_avx<const N: usize>(
+    depth: usize,
+    from: Strided<*const f32>,
+    to: Strided<*mut f32>,
+) {
+    use arch::{
+        _mm_loadu_ps, _mm_prefetch, _mm_setzero_ps, _mm256_set_m128, _mm256_shuffle_ps,
+        _mm256_unpackhi_ps, _mm256_unpacklo_ps,
+    };
+    let rows: [*const f32; N] = std::array::from_fn(|v| from.data.wrapping_add(v * from.stride));
+    let whole = depth / 4 * 4;
+    for k in (0..whole).step_by(4) {
+        if k % 16 == 0 {
+            // A cache line of each of the next rows: more streams than hardware follows.
+            for row in rows {
+                let next = row.wrapping_add(N * from.stride + k);
+                _mm_prefetch::<{ arch::_MM_HINT_T1 }>(next.cast());
+            }
+        }
+        let four = |v: usize| match rows.get(v) {
+            // SAFETY: `k + 4 <= depth`, and the caller promises that many of this row.
+            Some(row) => unsafe { _mm_loadu_ps(row.add(k)) },
+            None => _mm_setzero_ps(),
+        };
+        let [a, b, c, d] = [0, 1, 2, 3].map(|v| _mm256_set_m128(four(v + 4), four(v)));
+        let (ab, cd) = (_mm256_unpacklo_ps(a, b), _mm256_unpacklo_ps(c, d));
+        let (ab_upper, cd_upper) = (_mm256_unpackhi_ps(a, b), _mm256_unpackhi_ps(c, d));
+        let columns = [
+            _mm256_shuffle_ps::<0b01_00_01_00>(ab, cd),
+            _mm256_shuffle_ps::<0b11_10_11_10>(ab, cd),
+            _mm256_shuffle_ps::<0b01_00_01_00>(ab_upper, cd_upper),
+            _mm256_shuffle_ps::<0b11_10_11_10>(ab_upper, cd_upper),
+        ];
+        for (i, column) in columns.into_iter().enumerate() {
+            // SAFETY: `k + i < depth`, and the caller promises `N` numbers at this row.
+            unsafe { store_first::<N>(column, to.data.add((k + i) * to.stride)) };
+        }
+    }
+    for k in whole..depth {
+        for (v, row) in rows.iter().enumerate() {
+            // SAFETY: `k < depth` and `v < N`, as the caller promises for both sides.
+            unsafe { *to.data.add(k * to.stride + v) = *row.add(k) };
+        }
+    }
+}
+
+/// Writes the first `N` lanes, 1 to 8.
+///
+/// # Safety
+/// `N` numbers can be written at `to`.
+#[target_feature(enable = "avx")]
+#[inline]
+unsafe fn store_first<const N: usize>(x: arch::__m256, to: *mut f32) {
+    // SAFETY: each arm writes `N` numbers.
+    unsafe {
+        match N {
+            8 => arch::_mm256_storeu_ps(to, x),
+            4 => arch::_mm_storeu_ps(to, arch::_mm256_castps256_ps128(x)),
+            6 => {
+                arch::_mm_storeu_ps(to, arch::_mm256_castps256_ps128(x));
+                let upper = arch::_mm256_extractf128_ps::<1>(x);
+                arch::_mm_storel_pd(to.add(4).cast(), arch::_mm_castps_pd(upper));
+            }
+            _ => {
+                let mut lanes = [0.0; 8];
+                arch::_mm256_storeu_ps(lanes.as_mut_ptr(), x);
+                to.copy_from_nonoverlapping(lanes.as_ptr(), N);
+            }
+        }
+    }
+}
