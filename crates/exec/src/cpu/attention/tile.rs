@@ -5,7 +5,7 @@ use std::ops::Range;
 use crate::{
     cpu::{
         attention::Shape,
-        isa::{LANES_MAX, Simd, Strided},
+        isa::{Block, LANES_MAX, Simd, Strided},
     },
     element::Element,
     random::Mask,
@@ -81,11 +81,9 @@ impl<'a, E: Element> HeadOf<'a, E> {
 pub(super) fn to_lanes<S: Simd>(simd: S, tile: &[f32], lanes: &mut [f32]) {
     let stride = tile.len() / QUERIES;
     for query in (0..QUERIES).step_by(8) {
-        for channel in (0..stride).step_by(8) {
-            let from = Strided { data: &tile[query * stride + channel..], stride };
-            let to = &mut lanes[channel * QUERIES + query..];
-            simd.transpose8(8, from, Strided { data: to, stride: QUERIES });
-        }
+        let block = Block { vectors: 8, depth: stride };
+        let from = Strided { data: &tile[query * stride..], stride };
+        simd.transpose(block, from, Strided { data: &mut lanes[query..], stride: QUERIES });
     }
 }
 
@@ -93,12 +91,10 @@ pub(super) fn to_lanes<S: Simd>(simd: S, tile: &[f32], lanes: &mut [f32]) {
 #[inline(always)]
 pub(super) fn from_lanes<S: Simd>(simd: S, lanes: &[f32], tile: &mut [f32]) {
     let stride = tile.len() / QUERIES;
-    for query in (0..QUERIES).step_by(8) {
-        for channel in (0..stride).step_by(8) {
-            let from = Strided { data: &lanes[channel * QUERIES + query..], stride: QUERIES };
-            let to = &mut tile[query * stride + channel..];
-            simd.transpose8(8, from, Strided { data: to, stride });
-        }
+    for channel in (0..stride).step_by(8) {
+        let block = Block { vectors: 8, depth: QUERIES };
+        let from = Strided { data: &lanes[channel * QUERIES..], stride: QUERIES };
+        simd.transpose(block, from, Strided { data: &mut tile[channel..], stride });
     }
 }
 
