@@ -5,7 +5,7 @@
 use super::{
     Shape,
     heads::{Columns, HeadRows, Place, Split},
-    tile::HeadOf,
+    tile::{HeadOf, ROWS_AHEAD},
 };
 use crate::{
     arena::Stored,
@@ -112,6 +112,7 @@ impl<E: Element> Kernel for Head<'_, E> {
         let scores = &mut scores[..self.count];
         E::widen_with(simd, self.query.row(0), query);
         for (key, score) in scores.iter_mut().enumerate() {
+            self.keys.prefetch(simd, key + ROWS_AHEAD);
             *score = rows::dot(simd, query, wide(simd, self.keys.row(key), row)) * self.scale;
         }
         let most = rows::largest(simd, scores);
@@ -121,6 +122,7 @@ impl<E: Element> Kernel for Head<'_, E> {
         let inverse = 1.0 / rows::sum(simd, scores);
         sum.fill(0.0);
         for (key, score) in scores.iter().enumerate() {
+            self.values.prefetch(simd, key + ROWS_AHEAD);
             let value = wide(simd, self.values.row(key), row);
             for (sum, value) in sum.iter_mut().zip(value) {
                 *sum = simd.fma1(*score, *value, *sum);

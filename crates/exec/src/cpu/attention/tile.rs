@@ -16,6 +16,12 @@ pub(super) const QUERIES: usize = 64;
 /// Keys of a tile.
 pub(super) const KEYS: usize = 64;
 
+/// Bytes that memory gives at a time.
+const LINE_BYTES: usize = 64;
+/// Rows to ask for ahead of reading them: they lie so far apart that the machine does not guess
+/// the next one.
+pub(super) const ROWS_AHEAD: usize = 8;
+
 /// Channels of a head in a tile: rounded up to whole vectors, the rest zero.
 pub(super) const fn padded(size: usize) -> usize {
     size.next_multiple_of(LANES_MAX)
@@ -53,6 +59,15 @@ impl<'a, E: Element> HeadOf<'a, E> {
         &self.rows[row * self.stride + self.column..][..self.size]
     }
 
+    /// Asks for row `row`, which may lie beyond the end.
+    #[inline(always)]
+    pub(super) fn prefetch<S: Simd>(&self, simd: S, row: usize) {
+        let first = row * self.stride + self.column;
+        for column in (0..self.size).step_by(LINE_BYTES / size_of::<E>()) {
+            simd.prefetch(self.rows, first + column);
+        }
+    }
+
     /// Rows `rows`, times `scale`, into `tile` of rows of `padded(size)`.
     #[inline(always)]
     pub(super) fn load<S: Simd>(
@@ -64,6 +79,7 @@ impl<'a, E: Element> HeadOf<'a, E> {
     ) {
         let stride = padded(self.size);
         for (tile, row) in tile.chunks_exact_mut(stride).zip(rows) {
+            self.prefetch(simd, row + ROWS_AHEAD);
             let (tile, rest) = tile.split_at_mut(self.size);
             E::widen_with(simd, self.row(row), tile);
             if let Some(scale) = scale {
