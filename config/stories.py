@@ -6,23 +6,23 @@
 out_dir = 'out-stories'
 dataset = 'stories'
 
-eval_interval = 150
-eval_iters = 4
-eval_batch_size = 16
-log_interval = 25
+eval_interval = 250
+eval_iters = 8
+eval_batch_size = 8
+log_interval = 50
 
-batch_size = 16
+batch_size = 8
 gradient_accumulation_steps = 1
-block_size = 192
+block_size = 128
 
 n_layer = 4
 n_head = 4
-n_embd = 160
+n_embd = 128
 dropout = 0.0
 
 learning_rate = 3e-3
-max_iters = 600
-lr_decay_iters = 600
+max_iters = 1000
+lr_decay_iters = 1000
 warmup_iters = 40
 min_lr = 3e-4
 beta2 = 0.99
