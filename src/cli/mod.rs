@@ -5,6 +5,7 @@
 mod args;
 mod failure;
 mod fit;
+mod patch;
 mod place;
 mod plan;
 mod sample;
@@ -76,6 +77,7 @@ fn dispatch(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     match matches.subcommand() {
         Some(("plan", matches)) => plan::run(matches, reader),
         Some(("fit", matches)) => fit::run(matches, reader),
+        Some(("patch", matches)) => patch::run(matches, reader),
         Some(("train", matches)) => train::run(matches, reader),
         Some(("sample", matches)) => sample::run(matches, reader),
         other => unreachable!("clap lets no other command through: {other:?}"),
