@@ -6,6 +6,7 @@ pub mod cli;
 
 pub mod budget;
 pub mod data;
+pub mod prepare;
 pub mod tokenizer;
 
 pub mod checkpoint;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_plan::config::{Facts, Group, KEYS, Written};
 
-use super::Failure;
+use super::{Failure, prepare};
 
 /// The presets that are built in, by file name.
 const PRESETS: [(&str, &str); 1] = [("stories.py", include_str!("../../config/stories.py"))];
@@ -44,6 +44,32 @@ pub fn command() -> Command {
                      fitgpt fit my.py --engine torch --gpu \"RTX 4070\" --write fitted.py",
                 ),
         ))
+        .subcommand(with_only_keys(
+            Command::new("doctor")
+                .about(
+                    "Reads an out-of-memory log: what failed, which tensor, why, and the ways out",
+                )
+                .arg(Arg::new("LOG").help("A log; stdin where it is absent or `-`"))
+                .arg(
+                    Arg::new("config")
+                        .long("config")
+                        .value_name("CONFIG.py")
+                        .help("The config of the run, where the log does not show it"),
+                )
+                .arg(gpu())
+                .arg(
+                    Arg::new("explain")
+                        .long("explain")
+                        .value_name("RULE")
+                        .help("Print the page of a rule or of a common claim"),
+                )
+                .after_help(
+                    "Examples:\n  fitgpt doctor train.log --config config/train_gpt2.py\n  \
+                     python train.py 2>&1 | fitgpt doctor --batch_size=16 --gpu \"RTX 4070\"\n  \
+                     fitgpt doctor --explain stale-logits",
+                ),
+        ))
+        .subcommand(prepare::command())
         .subcommand(with_keys(
             Command::new("train").about("Plans, prints the plan, and trains in it").after_help(
                 "Without a config file it trains the built-in `stories` preset.\n\n\
@@ -80,29 +106,33 @@ fn with_place(command: Command) -> Command {
                 .default_value("fitgpt")
                 .help("Who runs it: this program, or nanoGPT under PyTorch"),
         )
-        .arg(
-            Arg::new("gpu")
-                .long("gpu")
-                .value_name("NAME")
-                .help("A card by its name, such as \"RTX 4070\" or 4090; it need not be here"),
-        )
+        .arg(gpu())
+}
+
+fn gpu() -> Arg {
+    Arg::new("gpu")
+        .long("gpu")
+        .value_name("NAME")
+        .help("A card by its name, such as \"RTX 4070\" or 4090; it need not be here")
 }
 
 /// Config files, every key and `--json`.
 fn with_keys(command: Command) -> Command {
-    let mut command = command
-        .arg(
-            Arg::new("CONFIG")
-                .action(ArgAction::Append)
-                .num_args(0..)
-                .help("Config files in nanoGPT's Python; later ones and later keys win"),
-        )
-        .arg(
-            Arg::new("json")
-                .long("json")
-                .action(ArgAction::SetTrue)
-                .help("Print one JSON document instead of text"),
-        );
+    let files = Arg::new("CONFIG")
+        .action(ArgAction::Append)
+        .num_args(0..)
+        .help("Config files in nanoGPT's Python; later ones and later keys win");
+    with_only_keys(command.arg(files))
+}
+
+/// Every key and `--json`.
+fn with_only_keys(command: Command) -> Command {
+    let mut command = command.arg(
+        Arg::new("json")
+            .long("json")
+            .action(ArgAction::SetTrue)
+            .help("Print one JSON document instead of text"),
+    );
     for key in KEYS {
         let heading = match key.group {
             Group::NanoGpt => "nanoGPT's keys",
@@ -128,29 +158,42 @@ fn with_keys(command: Command) -> Command {
 
 /// The config files and keys of a command line, in the order in which they stand there.
 pub(super) fn written(matches: &ArgMatches, preset: Option<&str>) -> Result<Written, Failure> {
-    let mut parts: Vec<(usize, Option<&str>, &str)> = Vec::new();
     let names = std::iter::once("CONFIG").chain(KEYS.iter().map(|key| key.name));
-    for name in names {
-        let values = matches.get_many::<String>(name).into_iter().flatten();
-        let indices = matches.indices_of(name).into_iter().flatten();
-        let key = (name != "CONFIG").then_some(name);
-        parts.extend(indices.zip(values).map(|(index, value)| (index, key, value.as_str())));
-    }
-    parts.sort_by_key(|(index, ..)| *index);
-    let has_file = parts.iter().any(|(_, key, _)| key.is_none());
+    let parts = in_order(matches, names);
+    let has_file = parts.iter().any(|(name, _)| *name == "CONFIG");
 
     let mut written = Written::new();
     let facts = facts();
     if let Some(preset) = preset.filter(|_| !has_file) {
         written.read_python(preset, &text_of(Path::new(preset))?, &facts)?;
     }
-    for (_, key, value) in parts {
-        match key {
-            Some(key) => written.set(key, value)?,
-            None => written.read_python(value, &text_of(Path::new(value))?, &facts)?,
+    for (name, value) in parts {
+        match name {
+            "CONFIG" => written.read_python(value, &text_of(Path::new(value))?, &facts)?,
+            key => written.set(key, value)?,
         }
     }
     Ok(written)
+}
+
+/// The keys of a command line that takes no config files, with their texts.
+pub(super) fn keys(matches: &ArgMatches) -> Vec<(&'static str, &str)> {
+    in_order(matches, KEYS.iter().map(|key| key.name))
+}
+
+/// What was given under `names`, in the order in which it was given.
+fn in_order<'m>(
+    matches: &'m ArgMatches,
+    names: impl Iterator<Item = &'static str>,
+) -> Vec<(&'static str, &'m str)> {
+    let mut parts = Vec::new();
+    for name in names {
+        let values = matches.get_many::<String>(name).into_iter().flatten();
+        let indices = matches.indices_of(name).into_iter().flatten();
+        parts.extend(indices.zip(values).map(|(index, value)| (index, name, value.as_str())));
+    }
+    parts.sort_by_key(|(index, ..)| *index);
+    parts.into_iter().map(|(_, name, value)| (name, value)).collect()
 }
 
 /// The last config file of the command line with its text.
@@ -160,7 +203,7 @@ pub(super) fn last_file(matches: &ArgMatches) -> Result<Option<(String, String)>
 }
 
 /// A config's text: the file's, or the built-in preset's of that name where there is no file.
-fn text_of(path: &Path) -> Result<String, Failure> {
+pub(super) fn text_of(path: &Path) -> Result<String, Failure> {
     let built_in = || {
         let name = PathBuf::from(path.file_name()?);
         let is_preset_path =
@@ -181,7 +224,7 @@ fn text_of(path: &Path) -> Result<String, Failure> {
 }
 
 /// What a config's Python may ask about this machine.
-fn facts() -> Facts {
+pub(super) fn facts() -> Facts {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     Facts {
         now_seconds: now.map_or(0.0, |now| now.as_secs_f64()),

@@ -50,9 +50,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         Reader::People => terminal::out(&table(&found, &place)),
     }
     if let (Some(path), Some(_)) = (matches.get_one::<String>("write"), best) {
-        let failed = |error| {
-            Failure::new("file", format!("cannot write `{path}`: {error}"))
-        };
+        let failed = |error| Failure::new("file", format!("cannot write `{path}`: {error}"));
         fs::write(Path::new(path), text).map_err(failed)?;
         if reader == Reader::People {
             terminal::line(&format!("\nwritten to {path}"));

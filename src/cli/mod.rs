@@ -3,11 +3,13 @@
 //! 0 done · 1 the answer is no · 2 something went wrong · 130 stopped by Ctrl-C, after saving.
 
 mod args;
+mod doctor;
 mod failure;
 mod fit;
 mod patch;
 mod place;
 mod plan;
+mod prepare;
 mod sample;
 mod train;
 
@@ -76,6 +78,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 fn dispatch(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     match matches.subcommand() {
         Some(("plan", matches)) => plan::run(matches, reader),
+        Some(("doctor", matches)) => doctor::run(matches, reader),
+        Some(("prepare", matches)) => prepare::run(matches, reader),
         Some(("fit", matches)) => fit::run(matches, reader),
         Some(("patch", matches)) => patch::run(matches, reader),
         Some(("train", matches)) => train::run(matches, reader),

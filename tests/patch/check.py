@@ -193,7 +193,7 @@ def saving(checks, plain, patched):
     checks.that(patched.saved("best", "ckpt.pt") is None, "and the best is not written over")
 
 
-def memory(checks, plain, patched):
+def memory(checks, plain, patched, binary):
     """Every patch by its own key, against the count of unpatched runs less what it frees."""
     from count_torch_memory import count
 
@@ -242,6 +242,20 @@ def memory(checks, plain, patched):
     chunk, inputs = rows * VOCAB * 4, (ROWS - rows) * CHANNELS * 4
     expected = counted()["train"] - 4 * LOGITS + 3 * chunk + WEIGHTS + inputs
     checks.near(chunked["train"], expected, slack, "chunked, train")
+    if binary:
+        # The plan holds the gradients of all chunks' inputs in one tensor from the start.
+        slack += rows * CHANNELS * 4
+        for phase in json.loads(planned(binary, loss_chunk_rows=rows))["phases"]:
+            if phase["name"] in ("evaluate_first", "train", "evaluate"):
+                what = f"chunked, {phase['name']} as `plan` has it"
+                checks.near(chunked[phase["name"]], phase["peak_bytes"], slack, what)
+
+
+def planned(binary, **keys):
+    keys = {**KEYS, "vocab_size": VOCAB, "memory_budget": "12GB", **keys}
+    command = [binary, "plan", "--engine=torch", "--json"]
+    command += [f"--{key}={value}" for key, value in keys.items()]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 def patched_by(binary, plain, patched):
@@ -279,8 +293,9 @@ def main():
                 shutil.copytree(given, path)
         plain, patched = Folder(plain, pool), Folder(patched, pool)
         checks = Checks()
-        for check in (losses, saving, memory):
-            check(checks, plain, patched)
+        losses(checks, plain, patched)
+        saving(checks, plain, patched)
+        memory(checks, plain, patched, args.binary and args.binary.resolve())
     sys.exit(1 if checks.failed else 0)
 
 

@@ -13,7 +13,7 @@ use crate::{
     arena::Stored,
     cpu::{
         Machine,
-        exp::exp,
+        exp::exp_below,
         isa::{Kernel, Simd},
         matmul::{self, AddInto, Product, View},
         parts::{Blocks, Grid},
@@ -208,7 +208,7 @@ impl Kernel for RowLosses<'_> {
             let mut sum = 0.0;
             for piece in logits.chunks(PIECE) {
                 let space = &mut space[..piece.len()];
-                space.iter_mut().zip(piece).for_each(|(e, x)| *e = exp(simd, x - most));
+                space.iter_mut().zip(piece).for_each(|(e, x)| *e = exp_below(simd, x - most));
                 sum += f64::from(rows::sum(simd, space));
             }
             *loss = (sum.ln() + f64::from(most) - f64::from(logits[target as usize])) as f32;
@@ -236,7 +236,7 @@ impl Kernel for RowGradients<'_> {
             let mut sum = 0.0;
             for piece in logits.chunks_mut(PIECE) {
                 for x in piece.iter_mut() {
-                    *x = exp(simd, *x - most);
+                    *x = exp_below(simd, *x - most);
                 }
                 sum += f64::from(rows::sum(simd, piece));
             }

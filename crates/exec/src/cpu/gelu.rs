@@ -11,7 +11,7 @@
 use std::f32::consts::FRAC_2_SQRT_PI;
 
 use crate::cpu::{
-    exp::{exp, exp_of_sum},
+    exp::{exp, exp_below_of_sum},
     isa::Simd,
 };
 
@@ -86,7 +86,7 @@ fn normal<S: Simd>(simd: S, x: f32) -> (f32, f32) {
     // The square in two parts: the upper twelve bits of `t` square exactly, and the rest is
     // small. Rounding `t²` would cost the tail some fifty units in the last place.
     let upper = f32::from_bits(t.to_bits() & 0xFFFF_F000);
-    let bell = exp_of_sum(simd, -0.5 * upper * upper, -0.5 * (t - upper) * (t + upper));
+    let bell = exp_below_of_sum(simd, -0.5 * upper * upper, -0.5 * (t - upper) * (t + upper));
     let tail = bell * q;
     (if x < 0.0 { tail } else { 1.0 - tail }, bell)
 }

@@ -57,6 +57,8 @@ struct Shared {
     /// The first panic of the current job.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     stops: AtomicBool,
+    /// Workers that have begun to look for tasks.
+    started: AtomicUsize,
     /// Guards nothing: who sleeps holds it between looking and sleeping.
     sleep: Mutex<()>,
     work_came: Condvar,
@@ -94,6 +96,7 @@ impl Pool {
             job: UnsafeCell::new(Job { call: no_call, body: ptr::null(), n: 0 }),
             panic: Mutex::new(None),
             stops: AtomicBool::new(false),
+            started: AtomicUsize::new(0),
             sleep: Mutex::new(()),
             work_came: Condvar::new(),
             workers_asleep: AtomicUsize::new(0),
@@ -110,6 +113,10 @@ impl Pool {
                     .name(name)
                     .spawn(move || shared.work_until_stopped(worker))?,
             );
+        }
+        // A thread allocates while it starts: it has done so before the first task.
+        while pool.shared.started.load(SeqCst) < pool.threads.len() {
+            thread::yield_now();
         }
         Ok(pool)
     }
@@ -211,6 +218,7 @@ impl Drop for Pool {
 
 impl Shared {
     fn work_until_stopped(&self, worker: usize) {
+        self.started.fetch_add(1, SeqCst);
         let is_over = || self.has_open_task() || self.stops.load(SeqCst);
         while !self.stops.load(SeqCst) {
             while self.run_one(worker) {}

@@ -65,7 +65,8 @@ impl Scratch<'_> {
                 self.linear(d_out, d_weight, Part::BackwardWeight)
             }
             Op::Attention { out, heads, .. } => {
-                attention::forward_scratch(self.columns(out) / heads as usize, threads)
+                let seq = self.program.get(out).shape[1] as usize;
+                attention::forward_scratch(seq, self.columns(out) / heads as usize, threads)
             }
             Op::AttentionBackward { out, heads, .. } => {
                 let seq = self.program.get(out).shape[1] as usize;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! One task is one head: blocks of queries from first to last, for each the tiles of keys before
-//! it. `d_k` and `d_v` of the whole head collect in scratch, in that order.
+//! it. Keys and values of the head are copied to scratch, where `d_k` and `d_v` collect.
 
 use super::{
     Shape,
@@ -20,7 +20,7 @@ use crate::{
     arena::Stored,
     cpu::{
         Machine,
-        exp::exp,
+        exp::exp_below,
         isa::{Kernel, Simd},
         parts::PerWorker,
         rows,
@@ -29,7 +29,8 @@ use crate::{
     random::Mask,
 };
 
-/// Floats of scratch: for each worker its tiles, and `d_k` and `d_v` of one head.
+/// Floats of scratch: for each worker its tiles, and keys and values of one head with their
+/// gradients.
 pub(in crate::cpu) fn scratch(seq: usize, size: usize, threads: usize) -> usize {
     Tiles::floats(seq, size) * threads
 }
@@ -79,8 +80,8 @@ struct Tiles<'a> {
     d_out: &'a mut [f32],         // (Q, D)
     d_out_lanes: &'a mut [f32],   // (D, Q)
     d_query_lanes: &'a mut [f32], // (D, Q)
-    keys: &'a mut [f32],          // (K, D)
-    values: &'a mut [f32],        // (K, D)
+    keys: &'a mut [f32],          // (T, D)
+    values: &'a mut [f32],        // (T, D)
     scores: &'a mut [f32],        // (K, Q): scores, then what `d_out` is weighted with
     d_scores: &'a mut [f32],      // (K, Q): d_p, then d_s
     lse: &'a mut [f32],
@@ -92,9 +93,7 @@ struct Tiles<'a> {
 
 impl<'a> Tiles<'a> {
     fn floats(seq: usize, size: usize) -> usize {
-        (5 * QUERIES + 2 * KEYS + 2 * seq.next_multiple_of(KEYS)) * padded(size)
-            + 2 * QUERIES * KEYS
-            + 3 * QUERIES
+        (5 * QUERIES + 4 * seq) * padded(size) + 2 * QUERIES * KEYS + 3 * QUERIES
     }
 
     #[inline(always)]
@@ -104,15 +103,15 @@ impl<'a> Tiles<'a> {
             space = rest;
             taken
         };
-        let whole = seq.next_multiple_of(KEYS) * padded(size);
+        let whole = seq * padded(size);
         Self {
             queries: take(QUERIES * padded(size)),
             query_lanes: take(QUERIES * padded(size)),
             d_out: take(QUERIES * padded(size)),
             d_out_lanes: take(QUERIES * padded(size)),
             d_query_lanes: take(QUERIES * padded(size)),
-            keys: take(KEYS * padded(size)),
-            values: take(KEYS * padded(size)),
+            keys: take(whole),
+            values: take(whole),
             scores: take(KEYS * QUERIES),
             d_scores: take(KEYS * QUERIES),
             lse: take(QUERIES),
@@ -124,16 +123,17 @@ impl<'a> Tiles<'a> {
     }
 }
 
-struct Head<'a, E> {
-    shape: Shape,
-    place: Place,
-    qkv: &'a [E],
-    out: &'a [E],
-    lse: &'a [f32],
-    d_out: &'a [E],
-    d_qkv: [HeadRows<'a, E>; 3],
-    mask: Option<HeadMask>,
-    space: &'a mut [f32],
+/// One task: one head.
+pub(super) struct Head<'a, E> {
+    pub(super) shape: Shape,
+    pub(super) place: Place,
+    pub(super) qkv: &'a [E],
+    pub(super) out: &'a [E],
+    pub(super) lse: &'a [f32],
+    pub(super) d_out: &'a [E],
+    pub(super) d_qkv: [HeadRows<'a, E>; 3],
+    pub(super) mask: Option<HeadMask>,
+    pub(super) space: &'a mut [f32],
 }
 
 impl<E: Element> Kernel for Head<'_, E> {
@@ -150,6 +150,8 @@ impl<E: Element> Kernel for Head<'_, E> {
         let [mut d_queries, mut d_keys, mut d_values] = self.d_qkv;
         let scale = self.shape.scale();
         let mut tiles = Tiles::new(self.space, seq, size);
+        keys.load(simd, 0..seq, None, tiles.keys);
+        values.load(simd, 0..seq, None, tiles.values);
         tiles.d_keys.fill(0.0);
         tiles.d_values.fill(0.0);
 
@@ -166,13 +168,11 @@ impl<E: Element> Kernel for Head<'_, E> {
             tiles.lse[..block.len()].copy_from_slice(&self.lse[block.clone()]);
 
             for first in (0..block.end).step_by(KEYS) {
-                let rows = first..block.end.min(first + KEYS);
-                let causal = Causal { keys: rows.len(), is_diagonal: first == start };
-                keys.load(simd, rows.clone(), None, tiles.keys);
-                values.load(simd, rows, None, tiles.values);
+                let keys = KEYS.min(block.end - first);
+                let causal = Causal { first, keys, is_diagonal: first == start };
                 tiles.score(simd, causal, size);
-                tiles.differentiate(simd, causal, self.mask.as_ref(), (start, first));
-                tiles.add(simd, causal, first, size);
+                tiles.differentiate(simd, causal, self.mask.as_ref(), start);
+                tiles.add(simd, causal, size);
             }
 
             from_lanes(simd, tiles.d_query_lanes, tiles.queries);
@@ -220,7 +220,11 @@ impl Tiles<'_> {
         let panel = Causal::panel(simd);
         for query in (0..QUERIES).step_by(panel) {
             simd.run(Product {
-                a: A { data: self.keys, row: padded(size), depth: 1 },
+                a: A {
+                    data: &self.keys[causal.first * padded(size)..],
+                    row: padded(size),
+                    depth: 1,
+                },
                 b: &self.query_lanes[query..],
                 b_stride: QUERIES,
                 c: &mut self.scores[query..],
@@ -231,7 +235,11 @@ impl Tiles<'_> {
                 sum: Sum::New,
             });
             simd.run(Product {
-                a: A { data: self.values, row: padded(size), depth: 1 },
+                a: A {
+                    data: &self.values[causal.first * padded(size)..],
+                    row: padded(size),
+                    depth: 1,
+                },
                 b: &self.d_out_lanes[query..],
                 b_stride: QUERIES,
                 c: &mut self.d_scores[query..],
@@ -251,7 +259,7 @@ impl Tiles<'_> {
         simd: S,
         causal: Causal,
         mask: Option<&HeadMask>,
-        (query, key): (usize, usize),
+        query: usize,
     ) {
         for j in 0..causal.keys {
             let first = causal.first_query(simd, j);
@@ -259,7 +267,7 @@ impl Tiles<'_> {
             let (scores, d_scores) = (&mut self.scores[row.clone()], &mut self.d_scores[row]);
             let range = first..QUERIES;
             for (score, lse) in scores[range.clone()].iter_mut().zip(&self.lse[range.clone()]) {
-                *score = exp(simd, *score - lse);
+                *score = exp_below(simd, *score - lse);
             }
             if causal.is_diagonal {
                 scores[..j].fill(0.0);
@@ -269,7 +277,7 @@ impl Tiles<'_> {
             let delta = &self.delta[range.clone()];
             if let Some(mask) = mask {
                 let factors = &mut self.factors[range];
-                mask.factors(query + first, key + j, factors);
+                mask.factors(query + first, causal.first + j, factors);
                 let rest = delta.iter().zip(&*factors);
                 for ((d_score, score), (delta, factor)) in d_scores.iter_mut().zip(scores).zip(rest)
                 {
@@ -286,12 +294,12 @@ impl Tiles<'_> {
 
     /// The tile's share of `d_q`, `d_k` and `d_v`.
     #[inline(always)]
-    fn add<S: Simd>(&mut self, simd: S, causal: Causal, first: usize, size: usize) {
+    fn add<S: Simd>(&mut self, simd: S, causal: Causal, size: usize) {
         let stride = padded(size);
         let panel = Causal::panel(simd);
         for query in (0..QUERIES).step_by(panel) {
             simd.run(Product {
-                a: A { data: self.keys, row: 1, depth: stride },
+                a: A { data: &self.keys[causal.first * stride..], row: 1, depth: stride },
                 b: &self.d_scores[query..],
                 b_stride: QUERIES,
                 c: &mut self.d_query_lanes[query..],
@@ -310,7 +318,7 @@ impl Tiles<'_> {
                 a: A { data: weights, row: QUERIES, depth: 1 },
                 b: rows,
                 b_stride: stride,
-                c: &mut sums[first * stride..],
+                c: &mut sums[causal.first * stride..],
                 c_stride: stride,
                 rows: causal.keys,
                 columns: stride,

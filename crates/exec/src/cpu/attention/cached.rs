@@ -5,13 +5,13 @@
 use super::{
     Shape,
     heads::{Columns, HeadRows, Place, Split},
-    tile::HeadOf,
+    tile::{HeadOf, ROWS_AHEAD},
 };
 use crate::{
     arena::Stored,
     cpu::{
         Machine,
-        exp::exp,
+        exp::exp_below,
         isa::{Kernel, Simd},
         parts::PerWorker,
         rows::{self, wide},
@@ -112,15 +112,17 @@ impl<E: Element> Kernel for Head<'_, E> {
         let scores = &mut scores[..self.count];
         E::widen_with(simd, self.query.row(0), query);
         for (key, score) in scores.iter_mut().enumerate() {
+            self.keys.prefetch(simd, key + ROWS_AHEAD);
             *score = rows::dot(simd, query, wide(simd, self.keys.row(key), row)) * self.scale;
         }
         let most = rows::largest(simd, scores);
         for score in scores.iter_mut() {
-            *score = exp(simd, *score - most);
+            *score = exp_below(simd, *score - most);
         }
         let inverse = 1.0 / rows::sum(simd, scores);
         sum.fill(0.0);
         for (key, score) in scores.iter().enumerate() {
+            self.values.prefetch(simd, key + ROWS_AHEAD);
             let value = wide(simd, self.values.row(key), row);
             for (sum, value) in sum.iter_mut().zip(value) {
                 *sum = simd.fma1(*score, *value, *sum);

@@ -1,4 +1,7 @@
-//! The forward: a block of queries against all the keys before it, one tile at a time.
+//! The forward: blocks of queries against all the keys before them, one tile at a time.
+//!
+//! A task copies the keys and values of its head once: in `qkv` their rows lie so far apart that
+//! each takes its own page, and that many rows fall on the same lines of a first cache.
 //!
 //! The largest score so far, `m`, and the sum of exponentials, `l`, are kept for each query;
 //! where a tile raises `m`, what was summed before is scaled down to it.
@@ -13,7 +16,7 @@ use crate::{
     arena::Stored,
     cpu::{
         Machine,
-        exp::exp,
+        exp::exp_below,
         isa::{Kernel, Simd},
         parts::PerWorker,
     },
@@ -21,9 +24,19 @@ use crate::{
     random::Mask,
 };
 
-/// Floats of scratch: the tiles of each worker.
-pub(in crate::cpu) fn scratch(size: usize, threads: usize) -> usize {
-    Tiles::floats(size) * threads
+/// Floats of scratch: for each worker its tiles, and the keys and values of one head.
+pub(in crate::cpu) fn scratch(seq: usize, size: usize, threads: usize) -> usize {
+    Tiles::floats(seq, size) * threads
+}
+
+/// Below this many tasks, heads are cut, so that many cores have something to do.
+const TASKS: usize = 64;
+
+/// Rows of a task: all that are used where there are heads enough.
+fn task_rows(shape: Shape) -> usize {
+    let blocks = shape.used.div_ceil(QUERIES);
+    let pieces = (TASKS / (shape.batch * shape.heads).max(1)).clamp(1, blocks.max(1));
+    blocks.div_ceil(pieces).max(1) * QUERIES
 }
 
 /// Operands of [`forward`].
@@ -45,25 +58,25 @@ pub(in crate::cpu) fn forward<E: Element + Stored>(
     let Forward { shape, qkv, out, lse, mask, scratch } = args;
     assert_eq!(qkv.len(), 3 * out.len());
     assert!(shape.used <= shape.seq);
-    let split = Split { shape, block: QUERIES };
+    let split = Split { shape, block: task_rows(shape) };
     let parts = (
         Columns::<E, 1>::new(out, split),
         PerRow::new(lse, split),
-        PerWorker::new(scratch, Tiles::floats(shape.size)),
+        PerWorker::new(scratch, Tiles::floats(shape.seq, shape.size)),
     );
     let isa = machine.isa;
     machine.pool.for_each(parts, |task, ([out], lse, space)| {
         let place = split.place(task.index);
         let mask = mask(place.sequence).map(|mask| HeadMask::new(mask, place.head, shape.seq));
-        isa.run(Block { shape, place, qkv, out, lse, mask, space });
+        isa.run(Rows { shape, place, qkv, out, lse, mask, space });
     });
 }
 
 /// The scratch of one worker.
 struct Tiles<'a> {
     queries: &'a mut [f32], // (D, Q), scaled
-    keys: &'a mut [f32],    // (K, D)
-    values: &'a mut [f32],  // (K, D)
+    keys: &'a mut [f32],    // (T, D)
+    values: &'a mut [f32],  // (T, D)
     scores: &'a mut [f32],  // (K, Q)
     out: &'a mut [f32],     // (D, Q)
     most: &'a mut [f32],    // m of each query
@@ -72,15 +85,15 @@ struct Tiles<'a> {
 }
 
 impl<'a> Tiles<'a> {
-    fn floats(size: usize) -> usize {
-        (2 * QUERIES + 2 * KEYS) * padded(size) + QUERIES * KEYS + 3 * QUERIES
+    fn floats(seq: usize, size: usize) -> usize {
+        2 * (QUERIES + seq) * padded(size) + QUERIES * KEYS + 3 * QUERIES
     }
 
     #[inline(always)]
-    fn new(space: &'a mut [f32], size: usize) -> Self {
+    fn new(space: &'a mut [f32], seq: usize, size: usize) -> Self {
         let (queries, space) = space.split_at_mut(QUERIES * padded(size));
-        let (keys, space) = space.split_at_mut(KEYS * padded(size));
-        let (values, space) = space.split_at_mut(KEYS * padded(size));
+        let (keys, space) = space.split_at_mut(seq * padded(size));
+        let (values, space) = space.split_at_mut(seq * padded(size));
         let (scores, space) = space.split_at_mut(KEYS * QUERIES);
         let (out, space) = space.split_at_mut(QUERIES * padded(size));
         let (most, space) = space.split_at_mut(QUERIES);
@@ -89,59 +102,57 @@ impl<'a> Tiles<'a> {
     }
 }
 
-struct Block<'a, E> {
-    shape: Shape,
-    place: Place,
-    qkv: &'a [E],
-    out: HeadRows<'a, E>,
-    lse: RowNumbers<'a>,
-    mask: Option<HeadMask>,
-    space: &'a mut [f32],
+/// One task: rows of one head.
+pub(super) struct Rows<'a, E> {
+    pub(super) shape: Shape,
+    pub(super) place: Place,
+    pub(super) qkv: &'a [E],
+    pub(super) out: HeadRows<'a, E>,
+    pub(super) lse: RowNumbers<'a>,
+    pub(super) mask: Option<HeadMask>,
+    pub(super) space: &'a mut [f32],
 }
 
-impl<E: Element> Kernel for Block<'_, E> {
+impl<E: Element> Kernel for Rows<'_, E> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
-        let size = self.shape.size;
+        let Shape { seq, size, .. } = self.shape;
         let at = (self.place.sequence, self.place.head);
         let [queries, keys, values] =
             std::array::from_fn(|part| HeadOf::new(self.qkv, self.shape, at, (part, 3)));
-        let mut tiles = Tiles::new(self.space, size);
+        let rows = self.place.rows;
+        let mut tiles = Tiles::new(self.space, seq, size);
+        keys.load(simd, 0..rows.end, None, tiles.keys);
+        values.load(simd, 0..rows.end, None, tiles.values);
 
-        // The out tile is still free; its (Q, D) form takes the queries before they turn.
-        tiles.out.fill(0.0);
-        queries.load(simd, self.place.rows.clone(), Some(self.shape.scale()), tiles.out);
-        to_lanes(simd, tiles.out, tiles.queries);
-        tiles.out.fill(0.0);
-        tiles.most.fill(f32::NEG_INFINITY);
-        tiles.sums.fill(0.0);
+        let lse = self.lse.get();
+        for (start, lse) in rows.clone().step_by(QUERIES).zip(lse.chunks_mut(QUERIES)) {
+            let block = start..rows.end.min(start + QUERIES);
+            // The out tile is still free: it takes the queries before they turn.
+            tiles.out.fill(0.0);
+            queries.load(simd, block.clone(), Some(self.shape.scale()), tiles.out);
+            to_lanes(simd, tiles.out, tiles.queries);
+            tiles.out.fill(0.0);
+            tiles.most.fill(f32::NEG_INFINITY);
+            tiles.sums.fill(0.0);
 
-        for first in (0..self.place.rows.end).step_by(KEYS) {
-            let rows = first..self.place.rows.end.min(first + KEYS);
-            let causal = Causal { keys: rows.len(), is_diagonal: first == self.place.rows.start };
-            keys.load(simd, rows.clone(), None, tiles.keys);
-            values.load(simd, rows, None, tiles.values);
-            tiles.score(simd, causal, size);
-            tiles.exponentiate(simd, causal);
-            if let Some(mask) = &self.mask {
-                tiles.drop_out(simd, causal, mask, (self.place.rows.start, first));
+            for first in (0..block.end).step_by(KEYS) {
+                let keys = KEYS.min(block.end - first);
+                let causal = Causal { first, keys, is_diagonal: first == start };
+                tiles.score(simd, causal, size);
+                tiles.exponentiate(simd, causal);
+                if let Some(mask) = &self.mask {
+                    tiles.drop_out(simd, causal, mask, start);
+                }
+                tiles.add_values(simd, causal, size);
             }
-            tiles.add_values(simd, causal, size);
-        }
 
-        for (lse, (most, sum)) in self.lse.get().iter_mut().zip(tiles.most.iter().zip(&*tiles.sums))
-        {
-            *lse = most + sum.ln();
-        }
-        tiles.sums.iter_mut().for_each(|sum| *sum = 1.0 / *sum);
-        for row in tiles.out.chunks_exact_mut(QUERIES) {
-            row.iter_mut().zip(&*tiles.sums).for_each(|(out, inverse)| *out *= inverse);
-        }
-        from_lanes(simd, tiles.out, tiles.queries);
-        for (row, tile) in self.place.rows.zip(tiles.queries.chunks_exact(padded(size))) {
-            E::narrow_with(simd, &tile[..size], self.out.row(row));
+            tiles.finish(simd, lse);
+            for (row, tile) in block.zip(tiles.queries.chunks_exact(padded(size))) {
+                E::narrow_with(simd, &tile[..size], self.out.row(row));
+            }
         }
     }
 }
@@ -153,7 +164,11 @@ impl Tiles<'_> {
         let panel = Causal::panel(simd);
         for query in (0..QUERIES).step_by(panel) {
             simd.run(Product {
-                a: A { data: self.keys, row: padded(size), depth: 1 },
+                a: A {
+                    data: &self.keys[causal.first * padded(size)..],
+                    row: padded(size),
+                    depth: 1,
+                },
                 b: &self.queries[query..],
                 b_stride: QUERIES,
                 c: &mut self.scores[query..],
@@ -170,18 +185,22 @@ impl Tiles<'_> {
     #[inline(always)]
     fn exponentiate<S: Simd>(&mut self, simd: S, causal: Causal) {
         self.factors.copy_from_slice(self.most);
-        for key in 0..causal.keys {
-            let row = &mut self.scores[key * QUERIES..][..QUERIES];
-            if causal.is_diagonal {
-                row[causal.first_query(simd, key)..key].fill(f32::NEG_INFINITY);
-            }
-            let first = causal.first_query(simd, key);
-            for (most, score) in self.most[first..].iter_mut().zip(&row[first..]) {
-                *most = if *score > *most { *score } else { *most };
+        if causal.is_diagonal {
+            for key in 0..causal.keys {
+                let hidden = causal.first_query(simd, key)..key;
+                self.scores[key * QUERIES..][hidden].fill(f32::NEG_INFINITY);
             }
         }
+        for query in (0..QUERIES).step_by(S::LANES) {
+            // In lanes by hand: compilers store a conditional maximum under a mask, slowly.
+            let mut most = simd.load(&self.most[query..]);
+            for key in 0..causal.keys_of_query(simd, query) {
+                most = simd.max(most, simd.load(&self.scores[key * QUERIES + query..]));
+            }
+            simd.store(most, &mut self.most[query..]);
+        }
         for (factor, most) in self.factors.iter_mut().zip(&*self.most) {
-            *factor = exp(simd, *factor - most);
+            *factor = exp_below(simd, *factor - most);
         }
         if self.factors.iter().any(|&factor| factor < 1.0) {
             self.sums.iter_mut().zip(&*self.factors).for_each(|(sum, factor)| *sum *= factor);
@@ -194,25 +213,19 @@ impl Tiles<'_> {
             let row = &mut self.scores[key * QUERIES..][first..QUERIES];
             let state = self.sums[first..].iter_mut().zip(&self.most[first..]);
             for (score, (sum, most)) in row.iter_mut().zip(state) {
-                *score = exp(simd, *score - most);
+                *score = exp_below(simd, *score - most);
                 *sum += *score;
             }
         }
     }
 
     #[inline(always)]
-    fn drop_out<S: Simd>(
-        &mut self,
-        simd: S,
-        causal: Causal,
-        mask: &HeadMask,
-        (query, key): (usize, usize),
-    ) {
+    fn drop_out<S: Simd>(&mut self, simd: S, causal: Causal, mask: &HeadMask, query: usize) {
         for j in 0..causal.keys {
             let first = causal.first_query(simd, j);
             let row = &mut self.scores[j * QUERIES..][first..QUERIES];
             let factors = &mut self.factors[first..];
-            mask.factors(query + first, key + j, factors);
+            mask.factors(query + first, causal.first + j, factors);
             row.iter_mut().zip(factors).for_each(|(score, factor)| *score *= *factor);
         }
     }
@@ -223,7 +236,11 @@ impl Tiles<'_> {
         let panel = Causal::panel(simd);
         for query in (0..QUERIES).step_by(panel) {
             simd.run(Product {
-                a: A { data: self.values, row: 1, depth: padded(size) },
+                a: A {
+                    data: &self.values[causal.first * padded(size)..],
+                    row: 1,
+                    depth: padded(size),
+                },
                 b: &self.scores[query..],
                 b_stride: QUERIES,
                 c: &mut self.out[query..],
@@ -234,5 +251,20 @@ impl Tiles<'_> {
                 sum: Sum::Continued,
             });
         }
+    }
+
+    /// `lse`, and the rows of `out` in the place of the queries.
+    #[inline(always)]
+    fn finish<S: Simd>(&mut self, simd: S, lse: &mut [f32]) {
+        for (lse, (most, sum)) in lse.iter_mut().zip(self.most.iter().zip(&*self.sums)) {
+            *lse = most + sum.ln();
+        }
+        for sum in self.sums.iter_mut() {
+            *sum = 1.0 / *sum;
+        }
+        for row in self.out.chunks_exact_mut(QUERIES) {
+            row.iter_mut().zip(&*self.sums).for_each(|(out, inverse)| *out *= inverse);
+        }
+        from_lanes(simd, self.out, self.queries);
     }
 }

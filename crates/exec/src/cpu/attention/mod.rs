@@ -17,6 +17,8 @@ mod cached;
 mod forward;
 mod heads;
 mod product;
+#[cfg(test)]
+mod tests;
 mod tile;
 
 pub(super) use self::{

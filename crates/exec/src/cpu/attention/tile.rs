@@ -16,6 +16,12 @@ pub(super) const QUERIES: usize = 64;
 /// Keys of a tile.
 pub(super) const KEYS: usize = 64;
 
+/// Bytes that memory gives at a time.
+const LINE_BYTES: usize = 64;
+/// Rows to ask for ahead of reading them: they lie so far apart that the machine does not guess
+/// the next one.
+pub(super) const ROWS_AHEAD: usize = 8;
+
 /// Channels of a head in a tile: rounded up to whole vectors, the rest zero.
 pub(super) const fn padded(size: usize) -> usize {
     size.next_multiple_of(LANES_MAX)
@@ -53,6 +59,15 @@ impl<'a, E: Element> HeadOf<'a, E> {
         &self.rows[row * self.stride + self.column..][..self.size]
     }
 
+    /// Asks for row `row`, which may lie beyond the end.
+    #[inline(always)]
+    pub(super) fn prefetch<S: Simd>(&self, simd: S, row: usize) {
+        let first = row * self.stride + self.column;
+        for column in (0..self.size).step_by(LINE_BYTES / size_of::<E>()) {
+            simd.prefetch(self.rows, first + column);
+        }
+    }
+
     /// Rows `rows`, times `scale`, into `tile` of rows of `padded(size)`.
     #[inline(always)]
     pub(super) fn load<S: Simd>(
@@ -64,6 +79,7 @@ impl<'a, E: Element> HeadOf<'a, E> {
     ) {
         let stride = padded(self.size);
         for (tile, row) in tile.chunks_exact_mut(stride).zip(rows) {
+            self.prefetch(simd, row + ROWS_AHEAD);
             let (tile, rest) = tile.split_at_mut(self.size);
             E::widen_with(simd, self.row(row), tile);
             if let Some(scale) = scale {
@@ -81,9 +97,9 @@ impl<'a, E: Element> HeadOf<'a, E> {
 pub(super) fn to_lanes<S: Simd>(simd: S, tile: &[f32], lanes: &mut [f32]) {
     let stride = tile.len() / QUERIES;
     for query in (0..QUERIES).step_by(8) {
+        let block = Block { vectors: 8, depth: stride };
         let from = Strided { data: &tile[query * stride..], stride };
-        let to = Strided { data: &mut lanes[query..], stride: QUERIES };
-        simd.transpose(Block { vectors: 8, depth: stride }, from, to);
+        simd.transpose(block, from, Strided { data: &mut lanes[query..], stride: QUERIES });
     }
 }
 
@@ -92,15 +108,17 @@ pub(super) fn to_lanes<S: Simd>(simd: S, tile: &[f32], lanes: &mut [f32]) {
 pub(super) fn from_lanes<S: Simd>(simd: S, lanes: &[f32], tile: &mut [f32]) {
     let stride = tile.len() / QUERIES;
     for channel in (0..stride).step_by(8) {
+        let block = Block { vectors: 8, depth: QUERIES };
         let from = Strided { data: &lanes[channel * QUERIES..], stride: QUERIES };
-        let to = Strided { data: &mut tile[channel..], stride };
-        simd.transpose(Block { vectors: 8, depth: QUERIES }, from, to);
+        simd.transpose(block, from, Strided { data: &mut tile[channel..], stride });
     }
 }
 
 /// Which keys of a tile a panel of queries sees.
 #[derive(Clone, Copy)]
 pub(super) struct Causal {
+    /// The tile's first key.
+    pub(super) first: usize,
     /// Keys in the tile.
     pub(super) keys: usize,
     /// Whether the tile's first key is its first query: then key `j` is seen from query `j` on.
@@ -118,6 +136,12 @@ impl Causal {
     #[inline(always)]
     pub(super) fn keys_of_panel<S: Simd>(self, simd: S, query: usize) -> usize {
         if self.is_diagonal { self.keys.min(query + Self::panel(simd)) } else { self.keys }
+    }
+
+    /// Keys of the panel that `query` is in.
+    #[inline(always)]
+    pub(super) fn keys_of_query<S: Simd>(self, simd: S, query: usize) -> usize {
+        self.keys_of_panel(simd, query / Self::panel(simd) * Self::panel(simd))
     }
 
     /// The first query of the first panel that sees `key`.

@@ -1,0 +1,75 @@
+//! Sixteen lanes on any machine: the tiles of AVX-512 without its instructions.
+
+use super::{
+    Shape,
+    backward::{self, Head},
+    forward::{self, Rows},
+    heads::{Columns, PerRow, Split},
+};
+use crate::cpu::{
+    isa::{Portable, Simd},
+    parts::Parts,
+    pool::Task,
+};
+
+const SHAPE: Shape = Shape { batch: 1, seq: 150, used: 150, heads: 2, size: 24 };
+
+fn numbers(count: usize, seed: usize) -> Vec<f32> {
+    (0..count).map(|i| ((i * 37 + seed) * 61 % 211) as f32 / 100.0 - 1.05).collect()
+}
+
+struct Results {
+    out: Vec<f32>,
+    lse: Vec<f32>,
+    d_qkv: Vec<f32>,
+}
+
+/// Both directions of both heads at one width.
+fn run<S: Simd>(simd: S) -> Results {
+    let Shape { seq, heads, size, .. } = SHAPE;
+    let (qkv, d_out) = (numbers(seq * 3 * heads * size, 1), numbers(seq * heads * size, 2));
+    let (mut out, mut lse) = (vec![0.0; seq * heads * size], vec![0.0; heads * seq]);
+    let mut d_qkv = vec![0.0; qkv.len()];
+    let split = Split { shape: SHAPE, block: seq };
+    let tasks = (0..heads).map(|index| Task { index, worker: 0 });
+    for task in tasks.clone() {
+        let mut space = vec![f32::NAN; forward::scratch(seq, size, 1)];
+        let parts = (Columns::<f32, 1>::new(&mut out, split), PerRow::new(&mut lse, split));
+        // SAFETY: the parts of one task, and nobody has another.
+        let ([out], lse) = unsafe { parts.part(task) };
+        let place = split.place(task.index);
+        let space = &mut space;
+        simd.run(Rows { shape: SHAPE, place, qkv: &qkv, out, lse, mask: None, space });
+    }
+    for task in tasks {
+        let mut space = vec![f32::NAN; backward::scratch(seq, size, 1)];
+        let parts = Columns::<f32, 3>::new(&mut d_qkv, split);
+        // SAFETY: as above.
+        let d_qkv = unsafe { parts.part(task) };
+        let place = split.place(task.index);
+        simd.run(Head {
+            shape: SHAPE,
+            lse: &lse[place.head * seq..][..seq],
+            place,
+            qkv: &qkv,
+            out: &out,
+            d_out: &d_out,
+            d_qkv,
+            mask: None,
+            space: &mut space,
+        });
+    }
+    Results { out, lse, d_qkv }
+}
+
+#[test]
+fn sixteen_lanes_attend_as_eight_do() {
+    let (eight, sixteen) = (run(Portable::<8>), run(Portable::<16>));
+    // Queries lie in lanes and every sum runs over keys or channels in order: the same bits.
+    assert_eq!(eight.out, sixteen.out);
+    assert_eq!(eight.lse, sixteen.lse);
+    // `delta` alone is summed across lanes: one rounding of numbers of about one.
+    for (a, b) in eight.d_qkv.iter().zip(&sixteen.d_qkv) {
+        assert!((a - b).abs() < 1e-5, "{a} and {b}");
+    }
+}

@@ -1,0 +1,242 @@
+//! Where a text may be cut so that its parts have the tokens of the whole.
+//!
+//! GPT-2 splits text into words by a pattern and encodes each word by itself:
+//!
+//! ```text
+//! '(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s
+//! ```
+//!
+//! A cut is safe where the pattern ends a word on its left for good, whatever follows, and
+//! where the left part alone gives the same words. Between characters `a` and `b` that is so
+//!
+//! - where `a` is not white space and `b` is: no alternative holds white space after anything
+//!   else, and the run that ends with `a` ends at the end of a text just as well. Only runs of
+//!   white space look ahead, and those of the left part are followed by something in it.
+//! - where `a` and `b` are a letter, a digit or another sign, and not the same of these: no
+//!   alternative mixes them, except a contraction, so `a` must not be an apostrophe.
+//!
+//! The first rule finds a cut in nearly every line of nearly every language; the second is
+//! for text that is written without spaces. It only counts characters whose class is beyond
+//! doubt, so that this file needs no tables of Unicode.
+
+/// The most text that is encoded at once.
+pub(super) const PIECE_BYTES: usize = 256 << 10;
+
+/// A place to cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Cut {
+    /// How many bytes stand before the cut; at least 1 where there is text.
+    pub(super) at: usize,
+    /// Whether the parts have the tokens of the whole. The end of the text counts.
+    pub(super) is_safe: bool,
+}
+
+/// The last safe cut in the first `limit` bytes, or the last one of any kind: a run of
+/// `limit` bytes without a safe cut is no writing, and its text still decodes as it was.
+///
+/// `limit` is at least 4, so that a character fits.
+pub(super) fn cut(text: &str, limit: usize) -> Cut {
+    assert!(limit >= 4, "no cut lies within {limit} bytes");
+    if text.len() <= limit {
+        return Cut { at: text.len(), is_safe: true };
+    }
+    let mut end = limit;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let mut after = text[end..].chars().next();
+    for (start, before) in text[..end].char_indices().rev() {
+        if after.is_some_and(|after| is_safe(before, after)) {
+            return Cut { at: start + before.len_utf8(), is_safe: true };
+        }
+        after = Some(before);
+    }
+    Cut { at: end, is_safe: false }
+}
+
+/// Whether a text may be cut between two characters.
+fn is_safe(before: char, after: char) -> bool {
+    if after.is_whitespace() {
+        return !before.is_whitespace();
+    }
+    match (Class::of(before), Class::of(after)) {
+        (Some(a), Some(b)) => a != b && before != '\'',
+        _ => false,
+    }
+}
+
+/// The pattern's classes of what is not white space.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Letter,
+    Digit,
+    Sign,
+}
+
+impl Class {
+    /// The class of a character where it is beyond doubt.
+    fn of(character: char) -> Option<Self> {
+        match character {
+            'a'..='z' | 'A'..='Z' => Some(Self::Letter),
+            // Hiragana, katakana, ideographs, hangul.
+            'ぁ'..='ゖ' | 'ァ'..='ヺ' | '㐀'..='䶿' | '一'..='鿿' | '가'..='힣' => {
+                Some(Self::Letter)
+            }
+            '0'..='9' => Some(Self::Digit),
+            '、' | '。' | '「' | '」' | '！' | '，' | '：' | '；' | '？' => {
+                Some(Self::Sign)
+            }
+            _ if character.is_ascii_punctuation() => Some(Self::Sign),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::{
+        data::counter::{below, draw},
+        tokenizer::Tokenizer,
+    };
+
+    /// What the pattern treats in one way or another, and its neighbours.
+    const SNIPPETS: [&str; 54] = [
+        " ",
+        "  ",
+        "   ",
+        "\n",
+        "\n\n",
+        "\t",
+        "\r\n",
+        "\u{a0}",
+        "\u{3000}",
+        "\u{2028}",
+        "\u{85}",
+        "\u{b}",
+        "\u{200b}",
+        "a",
+        "b",
+        "the",
+        "Hello",
+        "s",
+        "t",
+        "l",
+        "ll",
+        "re",
+        "ve",
+        "r",
+        "v",
+        "e",
+        "d",
+        "m",
+        "'",
+        "''",
+        "'s",
+        "'ll",
+        "'re",
+        "'S",
+        "’s",
+        "0",
+        "7",
+        "123",
+        "²",
+        "½",
+        "Ⅷ",
+        "٣",
+        ".",
+        "...",
+        "!?",
+        "$",
+        "+/=",
+        "é",
+        "e\u{301}",
+        "ß",
+        "日本",
+        "かな。",
+        "한국",
+        "👩‍👩‍👧",
+    ];
+
+    /// Text number `index` of `snippets` snippets.
+    pub(in crate::prepare) fn random_text(index: u64, snippets: u64) -> String {
+        (0..snippets)
+            .map(|i| SNIPPETS[below(draw([3, index, i]), SNIPPETS.len() as u64) as usize])
+            .collect()
+    }
+
+    fn encode(text: &str) -> Vec<u32> {
+        Tokenizer::Gpt2.encode_document(text).unwrap()
+    }
+
+    #[test]
+    fn at_every_safe_cut_the_parts_have_the_tokens_of_the_whole() {
+        let mut cuts = 0;
+        for index in 0..4_000 {
+            let text = random_text(index, 3 + index % 9);
+            let whole = encode(&text);
+            for (at, after) in text.char_indices().skip(1) {
+                let before = text[..at].chars().next_back().unwrap();
+                if is_safe(before, after) {
+                    let parts = [encode(&text[..at]), encode(&text[at..])].concat();
+                    assert_eq!(parts, whole, "{text:?} cut at {at}");
+                    cuts += 1;
+                }
+            }
+        }
+        assert!(cuts > 8_000, "only {cuts} cuts were tried");
+    }
+
+    #[test]
+    fn text_cut_again_and_again_has_the_tokens_of_the_whole() {
+        for index in 0..300 {
+            let text = random_text(index, 200);
+            for limit in [12, 40, 333] {
+                let (mut rest, mut parts, mut is_exact) = (&*text, Vec::new(), true);
+                while !rest.is_empty() {
+                    let cut = cut(rest, limit);
+                    assert!(cut.at <= limit);
+                    is_exact &= cut.is_safe;
+                    parts.extend(encode(&rest[..cut.at]));
+                    rest = &rest[cut.at..];
+                }
+                assert_eq!(Tokenizer::Gpt2.decode(&parts), text);
+                assert!(is_exact || limit < 100, "no cut within {limit} bytes of {text:?}");
+                if is_exact {
+                    assert_eq!(parts, encode(&text), "{text:?} by {limit}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_stands_before_the_last_white_space_within_the_limit() {
+        assert_eq!(cut("one two three", 9), Cut { at: 7, is_safe: true });
+        assert_eq!(cut("one two  three", 10), Cut { at: 7, is_safe: true });
+        assert_eq!(cut("one two", 7), Cut { at: 7, is_safe: true });
+        assert_eq!(cut("one two ", 7), Cut { at: 7, is_safe: true });
+    }
+
+    #[test]
+    fn writing_without_spaces_is_cut_between_letters_and_signs() {
+        assert_eq!(cut("字字。字字", 14), Cut { at: 9, is_safe: true });
+        assert_eq!(cut("Zm9vYmFy+Zm", 10), Cut { at: 9, is_safe: true });
+        assert_eq!(cut("don'ts", 5), Cut { at: 3, is_safe: true });
+    }
+
+    #[test]
+    fn a_run_without_a_safe_cut_is_cut_at_the_limit_between_characters() {
+        assert_eq!(cut("aaaaaaaa", 5), Cut { at: 5, is_safe: false });
+        assert_eq!(cut("        a", 5), Cut { at: 5, is_safe: false });
+        assert_eq!(cut("ééééé", 5), Cut { at: 4, is_safe: false });
+        assert_eq!(cut("''''s", 4), Cut { at: 4, is_safe: false });
+    }
+
+    #[test]
+    fn the_longest_runs_that_are_encoded_at_once_can_be() {
+        for run in ["a", " ", "\n", "-", "字", "\0"] {
+            let text = run.repeat(PIECE_BYTES / run.len()) + "x";
+            assert_eq!(Tokenizer::Gpt2.decode(&encode(&text)), text, "a run of {run:?}");
+        }
+    }
+}

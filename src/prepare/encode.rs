@@ -1,0 +1,281 @@
+//! Text to token files, on all cores, in order.
+//!
+//! The caller's thread reads and writes; workers encode. A job is a few hundred kilobytes of
+//! text, and at most two a worker are under way, so memory does not grow with the input.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread::Scope,
+};
+
+use super::{PrepareError, cut::PIECE_BYTES, draft::Draft};
+use crate::{
+    data::Split,
+    tokenizer::{END_OF_TEXT, Tokenizer, TokenizerError},
+};
+
+/// More workers than one thread can read and write for are idle, and cost memory.
+pub(super) const WORKERS_LIMIT: usize = 32;
+
+/// Documents without text have a cost too.
+const JOB_ITEMS: usize = 1 << 16;
+
+/// Text that is encoded at once, and what becomes of it.
+#[derive(Debug, Default)]
+struct Job {
+    text: String,
+    items: Vec<Item>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Item {
+    /// The text up to `end`, by itself.
+    Text { end: usize, split: Split },
+    /// The end of a document.
+    EndOfText { split: Split },
+}
+
+/// What both files get of a job, as bytes.
+#[derive(Debug, Default)]
+struct Encoded {
+    train: Vec<u8>,
+    val: Vec<u8>,
+}
+
+impl Encoded {
+    fn of(&mut self, split: Split) -> &mut Vec<u8> {
+        match split {
+            Split::Train => &mut self.train,
+            Split::Val => &mut self.val,
+        }
+    }
+}
+
+type Answer = Result<Encoded, TokenizerError>;
+type Jobs = Receiver<(Job, Sender<Answer>)>;
+
+/// The token files of both splits.
+#[derive(Debug)]
+pub(super) struct Outputs {
+    pub(super) train: Draft,
+    pub(super) val: Draft,
+}
+
+impl Outputs {
+    /// How many tokens both files have got.
+    pub(super) fn tokens(&self) -> u64 {
+        self.train.bytes() / 2 + self.val.bytes() / 2
+    }
+
+    fn write(&mut self, encoded: &Encoded) -> Result<(), PrepareError> {
+        self.train.write(&encoded.train)?;
+        self.val.write(&encoded.val)
+    }
+}
+
+/// Takes text and writes tokens.
+pub(super) struct Encoder<'a> {
+    jobs: Sender<(Job, Sender<Answer>)>,
+    under_way: VecDeque<Receiver<Answer>>,
+    under_way_limit: usize,
+    job: Job,
+    outputs: &'a mut Outputs,
+}
+
+impl<'a> Encoder<'a> {
+    /// Starts `workers` threads, which end with the encoder.
+    pub(super) fn start<'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        tokenizer: &'scope Tokenizer,
+        workers: usize,
+        outputs: &'a mut Outputs,
+    ) -> Self {
+        let (sender, jobs) = channel();
+        let jobs = Arc::new(Mutex::new(jobs));
+        for _ in 0..workers {
+            let jobs = jobs.clone();
+            scope.spawn(move || work(&jobs, tokenizer));
+        }
+        Self {
+            jobs: sender,
+            under_way: VecDeque::new(),
+            under_way_limit: 2 * workers,
+            job: Job::default(),
+            outputs,
+        }
+    }
+
+    /// Adds a piece of text, which is encoded by itself.
+    pub(super) fn text(&mut self, text: &str, split: Split) -> Result<(), PrepareError> {
+        self.job.text.push_str(text);
+        self.job.items.push(Item::Text { end: self.job.text.len(), split });
+        self.send_if_full()
+    }
+
+    /// Adds GPT-2's end of a document.
+    pub(super) fn end_of_text(&mut self, split: Split) -> Result<(), PrepareError> {
+        self.job.items.push(Item::EndOfText { split });
+        self.send_if_full()
+    }
+
+    /// How many tokens are written.
+    pub(super) fn tokens(&self) -> u64 {
+        self.outputs.tokens()
+    }
+
+    /// Writes what is left.
+    pub(super) fn finish(mut self) -> Result<(), PrepareError> {
+        self.send()?;
+        while let Some(answer) = self.under_way.pop_front() {
+            self.write(&answer)?;
+        }
+        Ok(())
+    }
+
+    fn send_if_full(&mut self) -> Result<(), PrepareError> {
+        let is_full = self.job.text.len() >= PIECE_BYTES || self.job.items.len() >= JOB_ITEMS;
+        if is_full { self.send() } else { Ok(()) }
+    }
+
+    fn send(&mut self) -> Result<(), PrepareError> {
+        if self.under_way.len() == self.under_way_limit
+            && let Some(oldest) = self.under_way.pop_front()
+        {
+            self.write(&oldest)?;
+        }
+        let (sender, answer) = channel();
+        self.jobs.send((std::mem::take(&mut self.job), sender)).expect("workers wait for jobs");
+        self.under_way.push_back(answer);
+        Ok(())
+    }
+
+    fn write(&mut self, answer: &Receiver<Answer>) -> Result<(), PrepareError> {
+        let answer = answer.recv().expect("a worker answers every job");
+        let encoded = answer.map_err(|source| match source {
+            // The table was made of this very text, a moment ago.
+            TokenizerError::UnknownCharacter { .. } => PrepareError::Changed,
+            source => PrepareError::Encode { source },
+        })?;
+        self.outputs.write(&encoded)
+    }
+}
+
+/// Encodes jobs until there are none.
+fn work(jobs: &Mutex<Jobs>, tokenizer: &Tokenizer) {
+    loop {
+        let next = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok((job, answer)) = next else { return };
+        let _ = answer.send(encode(&job, tokenizer)); // nobody listens after an error
+    }
+}
+
+fn encode(job: &Job, tokenizer: &Tokenizer) -> Answer {
+    let mut encoded = Encoded::default();
+    let mut start = 0;
+    for item in &job.items {
+        match *item {
+            Item::Text { end, split } => {
+                let tokens = tokenizer.encode_document(&job.text[start..end])?;
+                // Both vocabularies were checked to have at most 2^16 tokens.
+                let bytes = tokens.into_iter().flat_map(|token| (token as u16).to_le_bytes());
+                encoded.of(split).extend(bytes);
+                start = end;
+            }
+            Item::EndOfText { split } => {
+                encoded.of(split).extend((END_OF_TEXT as u16).to_le_bytes());
+            }
+        }
+    }
+    Ok(encoded)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, thread};
+
+    use super::*;
+
+    /// The tokens of both files after `feed`.
+    fn encoded(
+        tokenizer: &Tokenizer,
+        workers: usize,
+        feed: impl FnOnce(&mut Encoder<'_>) -> Result<(), PrepareError>,
+    ) -> Result<[Vec<u32>; 2], PrepareError> {
+        let folder = tempfile::tempdir().unwrap();
+        let create = |name| Draft::create(folder.path(), name).unwrap();
+        let mut outputs = Outputs { train: create("train.bin"), val: create("val.bin") };
+        thread::scope(|scope| {
+            let mut encoder = Encoder::start(scope, tokenizer, workers, &mut outputs);
+            feed(&mut encoder)?;
+            encoder.finish()
+        })?;
+        let read = |draft: &mut Draft| {
+            draft.flush().unwrap();
+            let bytes = fs::read(draft.path()).unwrap();
+            bytes.chunks(2).map(|pair| u32::from(u16::from_le_bytes([pair[0], pair[1]]))).collect()
+        };
+        Ok([read(&mut outputs.train), read(&mut outputs.val)])
+    }
+
+    #[test]
+    fn tokens_come_out_in_the_order_of_the_text_with_any_number_of_workers() {
+        let document = |i: u64| format!("Document {i} has {} words.", "many ".repeat(i as usize));
+        let split = |i: u64| if i.is_multiple_of(7) { Split::Val } else { Split::Train };
+        let mut expected = [Vec::new(), Vec::new()];
+        for i in 0..1_000 {
+            let tokens = &mut expected[usize::from(split(i) == Split::Val)];
+            tokens.extend(Tokenizer::Gpt2.encode_document(&document(i)).unwrap());
+            tokens.push(END_OF_TEXT);
+        }
+        for workers in [1, 2, 5] {
+            let got = encoded(&Tokenizer::Gpt2, workers, |encoder| {
+                for i in 0..1_000 {
+                    encoder.text(&document(i), split(i))?;
+                    encoder.end_of_text(split(i))?;
+                }
+                Ok(())
+            });
+            assert!(got.unwrap() == expected, "{workers} workers");
+        }
+    }
+
+    #[test]
+    fn no_more_than_two_jobs_a_worker_are_under_way() {
+        let text = "word ".repeat(PIECE_BYTES / 5 + 1);
+        encoded(&Tokenizer::Gpt2, 2, |encoder| {
+            for _ in 0..10 {
+                encoder.text(&text, Split::Train)?;
+                assert!(encoder.under_way.len() <= 4 && encoder.job.text.is_empty());
+            }
+            assert!(encoder.tokens() > 0, "finished jobs are written at once");
+            for _ in 0..10 * JOB_ITEMS {
+                encoder.end_of_text(Split::Val)?;
+                assert!(encoder.job.items.len() < JOB_ITEMS);
+            }
+            Ok(())
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn a_character_that_was_not_there_before_means_that_the_input_changed() {
+        let tokenizer = Tokenizer::from_text("ab");
+        let error = encoded(&tokenizer, 1, |encoder| encoder.text("abc", Split::Val));
+        assert!(matches!(error, Err(PrepareError::Changed)), "{error:?}");
+    }
+
+    #[test]
+    fn the_last_symbol_of_the_largest_table_fits() {
+        let symbols = (0..).filter_map(char::from_u32).take(1 << 16).map(String::from);
+        let tokenizer = Tokenizer::from_symbols(symbols.collect());
+        let last = (0..).filter_map(char::from_u32).nth((1 << 16) - 1).unwrap();
+        let [train, _] =
+            encoded(&tokenizer, 1, |encoder| encoder.text(&format!("\0{last}"), Split::Train))
+                .unwrap();
+        assert_eq!(train, [0, 65_535]);
+    }
+}

@@ -1,0 +1,199 @@
+//! What can go wrong between text and a dataset.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use super::{EXTENSIONS, draft::DiskNeed};
+use crate::{data::Split, tokenizer::TokenizerError};
+
+/// Why no dataset was written. Nothing of it is left behind.
+#[derive(Debug, thiserror::Error)]
+pub enum PrepareError {
+    /// Nothing to read was named.
+    #[error("no text was given: name files, folders, or `-` for standard input")]
+    NoInput,
+    /// Standard input can be read once.
+    #[error("standard input is named twice")]
+    StdinTwice,
+    /// A folder in which nothing looks like text.
+    #[error("`{folder}` holds no files that end in `{}`", EXTENSIONS.join("`, `"))]
+    NoTexts {
+        /// Which folder.
+        folder: PathBuf,
+    },
+    /// A share of the text that leaves one split empty by itself.
+    #[error("the share of text kept aside must lie between 0 and 1: {val_fraction}")]
+    ValFraction {
+        /// What was asked for.
+        val_fraction: f64,
+    },
+    /// A dataset is there already.
+    #[error("`{path}` exists; overwriting it has to be asked for")]
+    Exists {
+        /// The file that is there.
+        path: PathBuf,
+    },
+    /// The operating system said no.
+    #[error("cannot {action} `{path}`: {source}")]
+    Io {
+        /// What was tried: `read`, `write`, …
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the operating system said.
+        source: io::Error,
+    },
+    /// The disk filled up while writing.
+    #[error("the disk is full: `{path}` had got {written_bytes} bytes")]
+    DiskFull {
+        /// The file that did not fit, by its final name.
+        path: PathBuf,
+        /// How much of it was written.
+        written_bytes: u64,
+    },
+    /// The dataset would not fit on the disk; nothing was written.
+    #[error("the dataset needs {need}, the disk has {free_bytes} bytes free")]
+    TooLittleDisk {
+        /// What the dataset takes.
+        need: DiskNeed,
+        /// What there is.
+        free_bytes: u64,
+    },
+    /// Bytes that are no text.
+    #[error("`{path}` is not UTF-8 text: byte {offset}")]
+    NotUtf8 {
+        /// Which file.
+        path: PathBuf,
+        /// Where the first invalid byte stands, from 0.
+        offset: u64,
+    },
+    /// A line that is no JSON.
+    #[error("`{path}` line {line} is not JSON: {reason}, column {column}")]
+    NotJson {
+        /// Which file.
+        path: PathBuf,
+        /// Which line, from 1.
+        line: u64,
+        /// Which byte of the line, from 1.
+        column: usize,
+        /// What the JSON reader said.
+        reason: String,
+    },
+    /// A line without the text.
+    #[error("`{path}` line {line} has no field `{field}`")]
+    NoField {
+        /// Which file.
+        path: PathBuf,
+        /// Which line, from 1.
+        line: u64,
+        /// The field, dots between its levels.
+        field: String,
+    },
+    /// A line whose text is something else.
+    #[error("`{path}` line {line}: the field `{field}` should be text, but is {found}")]
+    NotText {
+        /// Which file.
+        path: PathBuf,
+        /// Which line, from 1.
+        line: u64,
+        /// The field, dots between its levels.
+        field: String,
+        /// What it is.
+        found: &'static str,
+    },
+    /// Lines are held whole, so they have a limit.
+    #[error("`{path}` line {line} is longer than {limit_bytes} bytes")]
+    LineTooLong {
+        /// Which file.
+        path: PathBuf,
+        /// Which line, from 1.
+        line: u64,
+        /// How long a line may be.
+        limit_bytes: u64,
+    },
+    /// More characters than token files can number.
+    #[error(
+        "the text has {symbols} different characters, but a token has 16 bits and can tell \
+         {limit} apart; GPT-2's tokens have no such limit"
+    )]
+    TooManySymbols {
+        /// How many there are.
+        symbols: usize,
+        /// How many there may be.
+        limit: usize,
+    },
+    /// The second reading of the input gave another text than the first.
+    #[error("the input changed while it was read")]
+    Changed,
+    /// Text that has no tokens.
+    #[error("{source}")]
+    Encode {
+        /// What the tokenizer said.
+        source: TokenizerError,
+    },
+    /// No text at all.
+    #[error("the input holds no text")]
+    Empty,
+    /// All text went to one split.
+    #[error(
+        "`{}` would be empty: a share of {val_fraction} of {documents} document{} with \
+         {characters} characters is kept aside{}",
+        file_name(*split), if *documents == 1 { "" } else { "s" }, match computed {
+            Some(Share { val_fraction, documents }) =>
+                format!("; a share of {val_fraction} keeps {documents} documents aside"),
+            None => String::new(),
+        }
+    )]
+    EmptySplit {
+        /// Which split.
+        split: Split,
+        /// How many documents were read.
+        documents: u64,
+        /// How many characters they have.
+        characters: u64,
+        /// The share that was used.
+        val_fraction: f64,
+        /// A share with which both splits get documents, where one was found.
+        computed: Option<Share>,
+    },
+    /// The caller asked to stop.
+    #[error("stopped; nothing was written")]
+    Stopped,
+}
+
+/// What a share of documents comes to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Share {
+    /// The share kept aside.
+    pub val_fraction: f64,
+    /// How many of the documents read that is.
+    pub documents: u64,
+}
+
+impl PrepareError {
+    /// An error of writing `path`, of which `written_bytes` are there.
+    pub(super) fn writing(path: &Path, written_bytes: u64, source: io::Error) -> Self {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                Self::DiskFull { path, written_bytes }
+            }
+            _ => Self::Io { action: "write", path, source },
+        }
+    }
+
+    /// An error of reading `path`.
+    pub(super) fn reading(path: &Path, source: io::Error) -> Self {
+        Self::Io { action: "read", path: path.to_owned(), source }
+    }
+}
+
+/// The file of a split.
+pub(super) fn file_name(split: Split) -> &'static str {
+    match split {
+        Split::Train => "train.bin",
+        Split::Val => "val.bin",
+    }
+}

@@ -1,0 +1,345 @@
+//! JSONL: one document a line, in a field of an object.
+
+use std::{
+    borrow::Cow,
+    fmt,
+    io::{BufRead, BufReader, Read},
+    path::Path,
+};
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+use super::{Invalid, PrepareError};
+
+/// The longest line. A line is held whole, and its text beside it: nothing else in this room
+/// grows with the input.
+pub(super) const LINE_BYTES: u64 = 64 << 20;
+
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// The lines of a file.
+pub(super) struct Lines<'a> {
+    source: BufReader<&'a mut dyn Read>,
+    path: &'a Path, // for errors
+    field: &'a str,
+    invalid: Invalid,
+    line: Vec<u8>,
+    number: u64,
+    line_at: u64, // where it stands in the file
+}
+
+impl<'a> Lines<'a> {
+    /// The lines of what `source` gives; their text is in `field`, dots between its levels.
+    pub(super) fn new(
+        source: &'a mut dyn Read,
+        path: &'a Path,
+        field: &'a str,
+        invalid: Invalid,
+    ) -> Self {
+        let source = BufReader::with_capacity(256 << 10, source);
+        Self { source, path, field, invalid, line: Vec::new(), number: 0, line_at: 0 }
+    }
+
+    /// The text of the next line that is not blank; `None` at the end.
+    pub(super) fn next(&mut self) -> Result<Option<Cow<'_, str>>, PrepareError> {
+        loop {
+            self.line_at += self.line.len() as u64;
+            self.line.clear();
+            self.number += 1;
+            let mut limited = (&mut self.source).take(LINE_BYTES + 1);
+            let read = limited.read_until(b'\n', &mut self.line);
+            read.map_err(|source| PrepareError::reading(self.path, source))?;
+            if self.line.is_empty() {
+                return Ok(None);
+            }
+            if self.line.len() as u64 > LINE_BYTES {
+                let (path, line) = (self.path.to_owned(), self.number);
+                return Err(PrepareError::LineTooLong { path, line, limit_bytes: LINE_BYTES });
+            }
+            if self.number == 1 && self.line.starts_with(BYTE_ORDER_MARK) {
+                self.line.drain(..BYTE_ORDER_MARK.len());
+                self.line_at += BYTE_ORDER_MARK.len() as u64;
+            }
+            if !self.line.trim_ascii().is_empty() {
+                return self.text().map(Some);
+            }
+        }
+    }
+
+    /// The text in the field of the line that was read.
+    fn text(&self) -> Result<Cow<'_, str>, PrepareError> {
+        let path = || self.path.to_owned();
+        let line = self.number;
+        let bytes = self.line.trim_ascii_end(); // so that a line that is cut ends on line 1
+        let json = match (str::from_utf8(bytes), self.invalid) {
+            (Ok(json), _) => Cow::Borrowed(json),
+            (Err(_), Invalid::Replace) => String::from_utf8_lossy(bytes),
+            (Err(error), Invalid::Refuse) => {
+                let offset = self.line_at + error.valid_up_to() as u64;
+                return Err(PrepareError::NotUtf8 { path: path(), offset });
+            }
+        };
+        let found = match json {
+            Cow::Borrowed(json) => find(json, self.field),
+            Cow::Owned(json) => find(&json, self.field).map(Found::into_owned),
+        };
+        // Text that was cut inside a surrogate pair is JSON to Python but not to others.
+        let found = match (found, self.invalid) {
+            (Err(_), Invalid::Replace) => {
+                let json = String::from_utf8_lossy(bytes);
+                find(&without_lone_surrogates(&json), self.field).map(Found::into_owned)
+            }
+            (found, _) => found,
+        };
+        let field = || self.field.to_owned();
+        match found {
+            Ok(Found::Text(text)) => Ok(text),
+            Ok(Found::Nothing) => Err(PrepareError::NoField { path: path(), line, field: field() }),
+            Ok(Found::Other(found)) => {
+                Err(PrepareError::NotText { path: path(), line, field: field(), found })
+            }
+            Err(error) => {
+                // The reader counts lines as well, and for it there is one only.
+                let said = error.to_string();
+                let reason = said.split(" at line 1 column").next().unwrap_or(&said).to_owned();
+                Err(PrepareError::NotJson { path: path(), line, column: error.column(), reason })
+            }
+        }
+    }
+}
+
+/// What a field of an object holds.
+#[derive(Debug, PartialEq, Eq)]
+enum Found<'a> {
+    Text(Cow<'a, str>),
+    /// Something else, by its name in JSON.
+    Other(&'static str),
+    Nothing,
+}
+
+impl Found<'_> {
+    fn into_owned(self) -> Found<'static> {
+        match self {
+            Self::Text(text) => Found::Text(Cow::Owned(text.into_owned())),
+            Self::Other(name) => Found::Other(name),
+            Self::Nothing => Found::Nothing,
+        }
+    }
+}
+
+/// Looks a field up without keeping anything else of the line.
+fn find<'a>(json: &'a str, field: &str) -> Result<Found<'a>, serde_json::Error> {
+    let mut reader = serde_json::Deserializer::from_str(json);
+    let found = At(Some(field)).deserialize(&mut reader)?;
+    reader.end()?;
+    Ok(found)
+}
+
+/// What lies under a value, at the end of these levels; `None` means at the value itself.
+struct At<'f>(Option<&'f str>);
+
+impl At<'_> {
+    /// What it means to find `found` here.
+    fn end<'a>(&self, found: Found<'a>) -> Found<'a> {
+        if self.0.is_none() { found } else { Found::Nothing }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for At<'_> {
+    type Value = Found<'de>;
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Found<'de>, D::Error> {
+        reader.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for At<'_> {
+    type Value = Found<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Found<'de>, E> {
+        Ok(self.end(Found::Text(Cow::Borrowed(text))))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Found<'de>, E> {
+        Ok(self.end(Found::Text(Cow::Owned(text.to_owned()))))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Found<'de>, E> {
+        Ok(self.end(Found::Other("a boolean")))
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Found<'de>, E> {
+        Ok(self.end(Found::Other("a number")))
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Found<'de>, E> {
+        Ok(self.end(Found::Other("a number")))
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Found<'de>, E> {
+        Ok(self.end(Found::Other("a number")))
+    }
+
+    fn visit_unit<E>(self) -> Result<Found<'de>, E> {
+        Ok(self.end(Found::Other("null")))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Found<'de>, A::Error> {
+        while items.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(self.end(Found::Other("an array")))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Found<'de>, A::Error> {
+        let Some(field) = self.0 else {
+            while entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+            return Ok(Found::Other("an object"));
+        };
+        let (name, rest) = match field.split_once('.') {
+            Some((name, rest)) => (name, Some(rest)),
+            None => (field, None),
+        };
+        let mut found = Found::Nothing;
+        while let Some(key) = entries.next_key::<Cow<'de, str>>()? {
+            if key == name {
+                found = entries.next_value_seed(At(rest))?; // of two, the last counts
+            } else {
+                entries.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// The same JSON with U+FFFD for every escaped half of a surrogate pair that has no other.
+fn without_lone_surrogates(json: &str) -> String {
+    let unit = |escape: &str| match escape.strip_prefix("\\u").and_then(|rest| rest.get(..4)) {
+        Some(digits) => u16::from_str_radix(digits, 16).ok(),
+        None => None,
+    };
+    let mut mended = String::with_capacity(json.len());
+    let mut rest = json;
+    while let Some(at) = rest.find('\\') {
+        mended.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let is_pair = matches!(unit(rest), Some(0xD800..=0xDBFF))
+            && matches!(rest.get(6..).and_then(unit), Some(0xDC00..=0xDFFF));
+        let len = match unit(rest) {
+            _ if is_pair => 12,
+            Some(0xD800..=0xDFFF) => {
+                mended.push_str("\\ufffd");
+                rest = &rest[6..];
+                continue;
+            }
+            Some(_) => 6,
+            None => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
+        };
+        mended.push_str(&rest[..len]);
+        rest = &rest[len..];
+    }
+    mended + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(bytes: &[u8], field: &str, invalid: Invalid) -> Result<Vec<String>, PrepareError> {
+        let mut source = bytes;
+        let mut lines = Lines::new(&mut source, Path::new("a.jsonl"), field, invalid);
+        let mut texts = Vec::new();
+        while let Some(text) = lines.next()? {
+            texts.push(text.into_owned());
+        }
+        Ok(texts)
+    }
+
+    fn said(bytes: &[u8], field: &str) -> String {
+        texts(bytes, field, Invalid::Refuse).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn every_line_is_a_document() {
+        let json = b"\xef\xbb\xbf{\"text\": \"one\"}\r\n\n  \n{\"id\": [1, {\"text\": 2}], \"text\": \"t\\u0077o\\n\"}\n{\"text\": \"\"}";
+        assert_eq!(texts(json, "text", Invalid::Refuse).unwrap(), ["one", "two\n", ""]);
+        assert!(texts(b"", "text", Invalid::Refuse).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_field_may_be_levels_deep() {
+        let json = br#"{"a": {"text": "no", "b": {"c": "yes"}}, "b": {"c": "no"}}"#;
+        assert_eq!(texts(json, "a.b.c", Invalid::Refuse).unwrap(), ["yes"]);
+    }
+
+    #[test]
+    fn of_two_fields_with_one_name_the_last_counts() {
+        let json = br#"{"text": 1, "text": "two"}"#;
+        assert_eq!(texts(json, "text", Invalid::Refuse).unwrap(), ["two"]);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_line_is_said_with_its_number() {
+        let good = "{\"text\": \"x\"}\n\n";
+        let table = [
+            ("{\"text\": \"x\"", "text", "is not JSON: EOF while parsing an object, column 12"),
+            ("plain words", "text", "is not JSON: expected value, column 1"),
+            ("{\"text\": \"x\"} {", "text", "is not JSON: trailing characters, column 15"),
+            ("{\"title\": \"x\"}", "text", "has no field `text`"),
+            ("[\"text\"]", "text", "has no field `text`"),
+            ("{\"a\": \"x\"}", "a.b", "has no field `a.b`"),
+            ("{\"a\": {\"b\": 1}}", "a.c", "has no field `a.c`"),
+        ];
+        for (line, field, expected) in table {
+            assert_eq!(said(line.as_bytes(), field), format!("`a.jsonl` line 1 {expected}"));
+            if field == "text" {
+                let all = format!("{good}{line}\n{good}");
+                assert_eq!(said(all.as_bytes(), field), format!("`a.jsonl` line 3 {expected}"));
+            }
+        }
+        for (value, found) in [
+            ("1", "a number"),
+            ("-1", "a number"),
+            ("1e9", "a number"),
+            ("null", "null"),
+            ("true", "a boolean"),
+            ("[\"x\"]", "an array"),
+            ("{\"x\": {}}", "an object"),
+        ] {
+            let expected =
+                format!("`a.jsonl` line 1: the field `text` should be text, but is {found}");
+            assert_eq!(said(format!("{{\"text\": {value}}}").as_bytes(), "text"), expected);
+        }
+    }
+
+    #[test]
+    fn invalid_bytes_are_named_by_their_place_in_the_file_or_replaced() {
+        let json = b"{\"text\": \"x\"}\n{\"text\": \"a\xffb\"}\n";
+        assert_eq!(said(json, "text"), "`a.jsonl` is not UTF-8 text: byte 25");
+        assert_eq!(texts(json, "text", Invalid::Replace).unwrap(), ["x", "a\u{fffd}b"]);
+    }
+
+    #[test]
+    fn half_a_surrogate_pair_is_an_error_or_replaced() {
+        let json = br#"{"text": "\\ud83d \ud83d\ude00 \ud83d\u0041 \udc00 \" \ud83d"}"#;
+        assert!(said(json, "text").starts_with("`a.jsonl` line 1 is not JSON: "));
+        assert_eq!(
+            texts(json, "text", Invalid::Replace).unwrap(),
+            ["\\ud83d 😀 \u{fffd}A \u{fffd} \" \u{fffd}"]
+        );
+        // What is broken in another way stays an error.
+        assert!(texts(br#"{"text": "\u12"#, "text", Invalid::Replace).is_err());
+        assert!(texts("{\"text\": \"\\ué\"}".as_bytes(), "text", Invalid::Replace).is_err());
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_not_read_to_its_end() {
+        let mut endless = std::io::repeat(b'a');
+        let mut lines = Lines::new(&mut endless, Path::new("a"), "text", Invalid::Refuse);
+        let error = lines.next().unwrap_err();
+        assert_eq!(error.to_string(), "`a` line 1 is longer than 67108864 bytes");
+        assert!(lines.line.capacity() as u64 <= 2 * LINE_BYTES);
+    }
+}

@@ -1,0 +1,234 @@
+//! From text to a dataset: `train.bin`, `val.bin` and, for characters, `meta.pkl`.
+//!
+//! The input is files, folders and standard input; text or JSONL. It is read a piece at a
+//! time, encoded on all cores and written in order, so that memory does not depend on how
+//! much there is: some tens of megabytes, and a line of JSONL where it is longer than that.
+//! What is known before writing (the characters, the length of a text that is cut in two)
+//! takes a first reading, and what flows by once is kept in the folder for it.
+//!
+//! The files appear whole, `train.bin` last, or not at all.
+
+mod cut;
+mod draft;
+mod encode;
+mod error;
+mod lines;
+mod pieces;
+mod run;
+mod source;
+mod split;
+mod symbols;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    io,
+    num::NonZeroUsize,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+pub use self::{
+    draft::DiskNeed,
+    error::{PrepareError, Share},
+};
+
+/// The extensions of files that are taken from a folder. A file that is named needs none.
+pub const EXTENSIONS: [&str; 5] = ["txt", "text", "md", "jsonl", "ndjson"];
+
+/// Something to read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// A file, or a folder with everything below it.
+    Path(PathBuf),
+    /// Standard input.
+    Stdin,
+}
+
+/// How text lies in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// The file is one document.
+    Text,
+    /// Each line is an object, and a field of it is a document.
+    Jsonl,
+}
+
+/// What tokens stand for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Vocabulary {
+    /// One a character, numbered in sorted order, with a `meta.pkl`.
+    Chars,
+    /// GPT-2's byte pairs.
+    Gpt2,
+}
+
+/// Where GPT-2's end-of-text token stands. Characters have no such token: there, any choice
+/// but `None` ends the last line of each of several documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndOfText {
+    /// After each document, as in nanoGPT's `openwebtext`.
+    After,
+    /// Before each document, as in llm.c's shards.
+    Before,
+    /// Nowhere.
+    None,
+}
+
+/// What to do with bytes that are not UTF-8.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Invalid {
+    /// They are an error.
+    Refuse,
+    /// U+FFFD stands for them.
+    Replace,
+}
+
+/// What to prepare, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What to read, in this order.
+    pub inputs: Vec<Input>,
+    /// Where the dataset goes.
+    pub folder: PathBuf,
+    /// `None`: JSONL by its extensions, everything else is text.
+    pub format: Option<Format>,
+    /// Where the text of a line of JSONL is, dots between the levels.
+    pub field: String,
+    /// What tokens stand for.
+    pub vocabulary: Vocabulary,
+    /// `None`: after each of several documents; none in a single text, as in nanoGPT's
+    /// `shakespeare`.
+    pub end_of_text: Option<EndOfText>,
+    /// The share of the text that is kept aside. `None`: a tenth of a single text, and of
+    /// documents as [`default_val_fraction`] says.
+    pub val_fraction: Option<f64>,
+    /// Which documents are kept aside depends on it.
+    pub seed: u64,
+    /// What to do with bytes that are not UTF-8.
+    pub invalid: Invalid,
+    /// Whether a dataset that is there is replaced.
+    pub overwrite: bool,
+    /// How many threads encode; `None`: all.
+    pub threads: Option<NonZeroUsize>,
+    /// What is free where the dataset goes; `None`: that is not checked.
+    pub disk_free_bytes: Option<u64>,
+}
+
+impl Options {
+    /// GPT-2's tokens of `inputs`, in `data/` under the first one's name.
+    pub fn new(inputs: Vec<Input>) -> Self {
+        let name = match inputs.first() {
+            Some(Input::Path(path)) if path.is_dir() => path.file_name(),
+            Some(Input::Path(path)) => path.file_stem(),
+            Some(Input::Stdin) | None => None,
+        };
+        Self {
+            folder: Path::new("data").join(name.unwrap_or("text".as_ref())),
+            inputs,
+            format: None,
+            field: "text".to_owned(),
+            vocabulary: Vocabulary::Gpt2,
+            end_of_text: None,
+            val_fraction: None,
+            seed: 1337,
+            invalid: Invalid::Refuse,
+            overwrite: false,
+            threads: None,
+            disk_free_bytes: None,
+        }
+    }
+}
+
+/// The share of many documents that is kept aside where nobody says: nanoGPT's 0.0005, and
+/// more where that would be too little to measure on.
+pub fn default_val_fraction(total_bytes: Option<u64>) -> f64 {
+    match total_bytes {
+        Some(bytes) if bytes < 10_000_000 => 0.1,
+        Some(bytes) if bytes < 1_000_000_000 => 0.01,
+        _ => 0.0005,
+    }
+}
+
+/// What is being done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pass {
+    /// Keeping what cannot be read twice.
+    Keep,
+    /// Looking for the characters and the length.
+    Scan,
+    /// Encoding and writing.
+    Encode,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// What is being done.
+    pub pass: Pass,
+    /// How much of the input this pass has read.
+    pub bytes: u64,
+    /// How much there is, where that is known.
+    pub total_bytes: Option<u64>,
+    /// How many documents this pass has read.
+    pub documents: u64,
+    /// How many tokens are written.
+    pub tokens: u64,
+}
+
+/// What was made.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// What tokens stand for.
+    pub vocabulary: Vocabulary,
+    /// One more than the largest token.
+    pub vocab_size: u32,
+    /// How many documents were read.
+    pub documents: u64,
+    /// How many of them are kept aside; `None` for a single text, which is cut in two.
+    pub val_documents: Option<u64>,
+    /// The share that was used.
+    pub val_fraction: f64,
+    /// How much was read.
+    pub input_bytes: u64,
+    /// How much of it was text, in UTF-8.
+    pub text_bytes: u64,
+    /// How many characters the text has.
+    pub characters: u64,
+    /// How many tokens are learned from.
+    pub train_tokens: u64,
+    /// How many tokens are kept aside.
+    pub val_tokens: u64,
+    /// How often a document was cut where its tokens may differ from those of the whole: once
+    /// for each 256 KiB in which neither white space nor a change of writing occurs.
+    pub forced_cuts: u64,
+    /// How long it took.
+    pub seconds: f64,
+    /// `train.bin`
+    pub train_path: PathBuf,
+    /// `val.bin`
+    pub val_path: PathBuf,
+    /// `meta.pkl`, for characters.
+    pub meta_path: Option<PathBuf>,
+}
+
+impl Summary {
+    /// How much text a token stands for.
+    pub fn bytes_per_token(&self) -> f64 {
+        self.text_bytes as f64 / (self.train_tokens + self.val_tokens) as f64
+    }
+}
+
+/// Writes a dataset. `progress` hears of every piece; `stop` is asked as often, and once it
+/// says so nothing is left behind.
+pub fn prepare(
+    options: &Options,
+    progress: &mut dyn FnMut(Progress),
+    stop: &dyn Fn() -> bool,
+) -> Result<Summary, PrepareError> {
+    run::prepare_from(options, &mut io::stdin(), progress, stop)
+}

@@ -1,0 +1,444 @@
+//! Whole runs: from files to a dataset that reads back.
+
+use std::{
+    cell::Cell,
+    fs,
+    io::{self, Read},
+};
+
+use super::{run::prepare_from, *};
+use crate::{
+    data::{Dataset, Split},
+    tokenizer::{END_OF_TEXT, Tokenizer},
+};
+
+/// A folder with inputs, and a place for a dataset beside them.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new(files: &[(&str, &[u8])]) -> Self {
+        let place = Self(tempfile::tempdir().unwrap());
+        fs::create_dir(place.0.path().join("in")).unwrap();
+        for (name, bytes) in files {
+            fs::write(place.0.path().join("in").join(name), bytes).unwrap();
+        }
+        place
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.0.path().join("out")
+    }
+
+    fn options(&self, names: &[&str]) -> Options {
+        let input = |name: &&str| match *name {
+            "-" => Input::Stdin,
+            name => Input::Path(self.0.path().join("in").join(name)),
+        };
+        let inputs = names.iter().map(input).collect();
+        Options { folder: self.folder(), ..Options::new(inputs) }
+    }
+
+    fn chars(&self, names: &[&str]) -> Options {
+        Options { vocabulary: Vocabulary::Chars, ..self.options(names) }
+    }
+
+    /// The tokens of both files, read as a run of training would.
+    fn tokens(&self) -> [Vec<u32>; 2] {
+        let dataset = self.dataset();
+        [Split::Train, Split::Val].map(|split| {
+            let tokens = dataset.tokens(split);
+            let mut read = vec![0; tokens.len() as usize];
+            tokens.read(0, &mut read).unwrap();
+            read
+        })
+    }
+
+    fn texts(&self) -> [String; 2] {
+        let tokenizer = self.dataset().tokenizer();
+        self.tokens().map(|tokens| tokenizer.decode(&tokens))
+    }
+
+    fn dataset(&self) -> Dataset {
+        Dataset::open(&self.folder().display().to_string(), self.0.path()).unwrap()
+    }
+
+    /// Every name in the folder of the dataset, hidden ones too.
+    fn names(&self) -> Vec<String> {
+        let Ok(entries) = fs::read_dir(self.folder()) else { return Vec::new() };
+        let name = |entry: io::Result<fs::DirEntry>| entry.unwrap().file_name();
+        let mut names = entries.map(|e| name(e).to_string_lossy().into_owned()).collect::<Vec<_>>();
+        names.sort_unstable();
+        names
+    }
+}
+
+fn run(options: &Options) -> Result<Summary, PrepareError> {
+    run_with(options, b"")
+}
+
+fn run_with(options: &Options, mut stdin: &[u8]) -> Result<Summary, PrepareError> {
+    prepare_from(options, &mut stdin, &mut |_| {}, &|| false)
+}
+
+fn gpt2(text: &str) -> Vec<u32> {
+    Tokenizer::Gpt2.encode_document(text).unwrap()
+}
+
+fn jsonl(n: u64, line: impl Fn(u64) -> String) -> String {
+    (0..n).map(line).collect::<Vec<_>>().join("\n")
+}
+
+const POEM: &str = "Twas brillig, and the slithy toves\nDid gyre — and gimble… in the wabe;\n";
+
+#[test]
+fn a_text_in_characters_is_nanogpts_dataset() {
+    let text = POEM.repeat(40);
+    let place = Place::new(&[("poem.txt", text.as_bytes())]);
+    let summary = run(&place.chars(&["poem.txt"])).unwrap();
+    let n = text.chars().count();
+    let cut = (n as f64 * 0.9) as usize;
+    let [train, val] = place.texts();
+    assert_eq!(train, text.chars().take(cut).collect::<String>());
+    assert_eq!(val, text.chars().skip(cut).collect::<String>());
+    let mut symbols = text.chars().collect::<Vec<_>>();
+    symbols.sort_unstable();
+    symbols.dedup();
+    let tokenizer = Tokenizer::from_symbols(symbols.iter().map(char::to_string).collect());
+    assert_eq!(place.dataset().tokenizer(), tokenizer);
+    assert_eq!(place.names(), ["meta.pkl", "train.bin", "val.bin"]);
+    let expected = Summary {
+        vocabulary: Vocabulary::Chars,
+        vocab_size: symbols.len() as u32,
+        documents: 1,
+        val_documents: None,
+        val_fraction: 0.1,
+        input_bytes: text.len() as u64,
+        text_bytes: text.len() as u64,
+        characters: n as u64,
+        train_tokens: cut as u64,
+        val_tokens: (n - cut) as u64,
+        forced_cuts: 0,
+        seconds: summary.seconds,
+        train_path: place.folder().join("train.bin"),
+        val_path: place.folder().join("val.bin"),
+        meta_path: Some(place.folder().join("meta.pkl")),
+    };
+    assert_eq!(summary, expected);
+}
+
+#[test]
+fn a_text_in_gpt2s_tokens_is_cut_by_characters_and_has_no_end_of_text() {
+    let text = POEM.repeat(20_000); // several pieces
+    let place = Place::new(&[("poem.txt", text.as_bytes())]);
+    let summary = run(&place.options(&["poem.txt"])).unwrap();
+    let n = text.chars().count();
+    let at = text.char_indices().nth((n as f64 * 0.9) as usize).unwrap().0;
+    let [train, val] = place.tokens();
+    assert!(train == gpt2(&text[..at]) && val == gpt2(&text[at..]));
+    assert_eq!((summary.vocab_size, summary.forced_cuts), (50_257, 0));
+    assert_eq!(place.names(), ["train.bin", "val.bin"]);
+    let expected = text.len() as f64 / (train.len() + val.len()) as f64;
+    assert!((summary.bytes_per_token() - expected).abs() < 1e-9);
+}
+
+#[test]
+fn end_of_text_stands_where_it_is_asked_for() {
+    let lines = jsonl(200, |i| format!("{{\"text\": \"tale {i}\"}}"));
+    for (end_of_text, before, after) in [
+        (None, false, true),
+        (Some(EndOfText::After), false, true),
+        (Some(EndOfText::Before), true, false),
+        (Some(EndOfText::None), false, false),
+    ] {
+        let place = Place::new(&[("tales.jsonl", lines.as_bytes())]);
+        let options = Options { end_of_text, ..place.options(&["tales.jsonl"]) };
+        let summary = run(&options).unwrap();
+        // Which tales were kept aside is read off the rule, and the rest is spelled out.
+        let split::Rule::Documents(mut documents) = split::Rule::documents(1337, 0.1, None) else {
+            panic!("documents go by chance");
+        };
+        let mut expected = [Vec::new(), Vec::new()];
+        for i in 0..200 {
+            let tokens = &mut expected[usize::from(documents.next() == Split::Val)];
+            tokens.extend(before.then_some(END_OF_TEXT));
+            tokens.extend(gpt2(&format!("tale {i}")));
+            tokens.extend(after.then_some(END_OF_TEXT));
+        }
+        assert_eq!(place.tokens(), expected, "{end_of_text:?}");
+        assert_eq!(summary.documents, 200);
+        assert!(summary.val_documents.is_some_and(|n| (5..50).contains(&n)));
+    }
+    // In a text that is cut in two the document ends in the second file.
+    let place = Place::new(&[("poem.txt", POEM.as_bytes())]);
+    let after = Options { end_of_text: Some(EndOfText::After), ..place.options(&["poem.txt"]) };
+    run(&after).unwrap();
+    let [train, val] = place.tokens();
+    assert!(!train.contains(&END_OF_TEXT) && val.ends_with(&[END_OF_TEXT]));
+}
+
+#[test]
+fn documents_in_characters_end_with_a_line_and_keep_their_order() {
+    let place = Place::new(&[("a.txt", b"one"), ("b.txt", b"two\n"), ("c.md", b"three")]);
+    let all = |place: &Place| {
+        let [train, val] = place.texts();
+        (train.len() + val.len(), format!("{train}|{val}"))
+    };
+    run(&place.chars(&["."])).unwrap();
+    let (len, text) = all(&place);
+    assert_eq!(len, 14);
+    for line in ["one\n", "two\n", "three\n"] {
+        assert!(text.contains(line), "{text:?}");
+    }
+    let bare = Options {
+        end_of_text: Some(EndOfText::None),
+        overwrite: true,
+        ..place.chars(&["c.md", "a.txt"])
+    };
+    run(&bare).unwrap();
+    assert_eq!(all(&place).0, 8);
+}
+
+#[test]
+fn few_files_always_leave_one_aside() {
+    let place = Place::new(&[("a.txt", b"one"), ("b.txt", b"two")]);
+    let options = Options { val_fraction: Some(1e-6), ..place.options(&["."]) };
+    let summary = run(&options).unwrap();
+    assert_eq!((summary.documents, summary.val_documents), (2, Some(1)));
+}
+
+#[test]
+fn standard_input_gives_what_a_file_gives() {
+    let text = POEM.repeat(5_000);
+    let jsonl = jsonl(300, |i| format!("{{\"a\": {{\"b\": \"tale {i}\"}}}}"));
+    let place = Place::new(&[("x.txt", text.as_bytes()), ("x.jsonl", jsonl.as_bytes())]);
+    for vocabulary in [Vocabulary::Gpt2, Vocabulary::Chars] {
+        for (format, name, bytes) in
+            [(Format::Text, "x.txt", &text), (Format::Jsonl, "x.jsonl", &jsonl)]
+        {
+            let options = |input| Options {
+                vocabulary,
+                format: Some(format),
+                field: "a.b".to_owned(),
+                val_fraction: Some(0.2),
+                overwrite: true,
+                ..place.options(&[input])
+            };
+            let of_file = run(&options(name)).unwrap();
+            let from_file = place.tokens();
+            let of_stdin = run_with(&options("-"), bytes.as_bytes()).unwrap();
+            assert!(place.tokens() == from_file, "{vocabulary:?} {format:?}");
+            assert_eq!(Summary { seconds: of_file.seconds, ..of_stdin }, of_file);
+            assert!(place.names().iter().all(|name| !name.starts_with('.')));
+        }
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_read_once() {
+    let place = Place::new(&[]);
+    let pipe = place.0.path().join("in/pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let writer = {
+        let pipe = pipe.clone();
+        std::thread::spawn(move || fs::write(pipe, POEM.repeat(100)).unwrap())
+    };
+    run(&place.chars(&["pipe"])).unwrap();
+    writer.join().unwrap();
+    assert_eq!(place.texts().concat(), POEM.repeat(100));
+}
+
+#[test]
+fn a_dataset_is_replaced_only_where_that_is_asked_for() {
+    let place = Place::new(&[("poem.txt", POEM.as_bytes())]);
+    run(&place.chars(&["poem.txt"])).unwrap();
+    let before = place.tokens();
+    for name in ["train.bin", "val.bin", "meta.pkl"] {
+        let error = run(&place.options(&["poem.txt"])).unwrap_err();
+        assert!(matches!(&error, PrepareError::Exists { path } if path.ends_with(name)), "{error}");
+        if name == "train.bin" {
+            assert_eq!(place.tokens(), before);
+        }
+        fs::remove_file(place.folder().join(name)).unwrap();
+    }
+    run(&place.chars(&["poem.txt"])).unwrap();
+    // GPT-2's tokens have no table, and an old one would be a lie about them.
+    run(&Options { overwrite: true, ..place.options(&["poem.txt"]) }).unwrap();
+    assert_eq!(place.names(), ["train.bin", "val.bin"]);
+    assert_eq!(place.texts().concat(), POEM);
+}
+
+#[test]
+fn whatever_goes_wrong_leaves_no_file_and_no_folder() {
+    let long = POEM.repeat(10_000);
+    let mut broken = long.clone().into_bytes();
+    broken.push(0xff);
+    let place = Place::new(&[
+        ("long.txt", long.as_bytes()),
+        ("broken.txt", &broken),
+        ("empty.txt", b""),
+        ("one.txt", b"x"),
+        ("bad.jsonl", b"{\"text\": \"x\"}\n{\"text\": 1}\n"),
+        ("one.jsonl", b"{\"text\": \"x\"}\n"),
+    ]);
+    let with_free = |free, options| Options { disk_free_bytes: Some(free), ..options };
+    let with_share = |share, options| Options { val_fraction: Some(share), ..options };
+    let table: [(Options, &str); 12] = [
+        (place.options(&["broken.txt"]), "is not UTF-8 text: byte 750000"),
+        (place.chars(&["broken.txt", "one.txt"]), "is not UTF-8 text: byte 750000"),
+        (place.options(&["long.txt", "broken.txt"]), "is not UTF-8 text: byte 750000"),
+        (place.options(&["empty.txt"]), "the input holds no text"),
+        (place.chars(&["empty.txt", "empty.txt"]), "the input holds no text"),
+        (place.options(&["one.txt"]), "`train.bin` would be empty: a share of 0.1 of 1 document"),
+        (place.options(&["one.jsonl"]), "`val.bin` would be empty: a share of 0.1 of 1 document"),
+        (place.options(&["bad.jsonl"]), "line 2: the field `text` should be text, but is a number"),
+        (with_share(1.0, place.options(&["long.txt"])), "must lie between 0 and 1: 1"),
+        (with_share(f64::NAN, place.options(&["long.txt"])), "must lie between 0 and 1: NaN"),
+        (with_free(1000, place.chars(&["long.txt"])), "the disk has 1000 bytes free"),
+        (with_free(1000, place.options(&["long.txt"])), "about 375000 and at most 1500000 bytes"),
+    ];
+    for (options, expected) in table {
+        let error = run(&options).unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+        assert!(!place.folder().exists(), "{error}");
+    }
+}
+
+#[test]
+fn what_is_kept_of_standard_input_needs_room_too() {
+    let place = Place::new(&[]);
+    let text = "ab".repeat(1_000);
+    let meta_bytes = crate::data::Meta::pickled(&['a', 'b']).len() as u64;
+    let need = 2_000 + 4_000 + meta_bytes;
+    let with_free = |free| Options { disk_free_bytes: Some(free), ..place.chars(&["-"]) };
+    let error = run_with(&with_free(need - 1), text.as_bytes()).unwrap_err();
+    assert!(matches!(error, PrepareError::TooLittleDisk { .. }), "{error}");
+    run_with(&with_free(need), text.as_bytes()).unwrap();
+}
+
+#[test]
+fn invalid_bytes_are_replaced_where_that_is_asked_for() {
+    let place = Place::new(&[("a.txt", b"some text \xff with\xc3 holes")]);
+    let options = Options { invalid: Invalid::Replace, ..place.chars(&["a.txt"]) };
+    run(&options).unwrap();
+    assert_eq!(place.texts().concat(), "some text \u{fffd} with\u{fffd} holes");
+}
+
+#[test]
+fn a_run_stops_at_any_moment_and_leaves_nothing() {
+    let text = POEM.repeat(5_000);
+    let place = Place::new(&[("long.txt", text.as_bytes())]);
+    // Encoding takes longer, so fewer moments of it are tried.
+    for (options, every) in [(place.chars(&["-"]), 1), (place.options(&["-", "long.txt"]), 9)] {
+        let mut n_polls = 0;
+        for stop_at in (0..).step_by(every) {
+            let polls = Cell::new(0);
+            let stop = || {
+                polls.set(polls.get() + 1);
+                polls.get() > stop_at
+            };
+            let stopped = prepare_from(&options, &mut text.as_bytes(), &mut |_| {}, &stop);
+            n_polls = polls.get();
+            if stopped.is_ok() {
+                break;
+            }
+            assert!(matches!(stopped, Err(PrepareError::Stopped)), "{stopped:?}");
+            assert!(!place.folder().exists());
+        }
+        assert!(n_polls > 10, "a long run asks often, not {n_polls} times");
+        fs::remove_dir_all(place.folder()).unwrap();
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_full_disk_is_an_error_that_leaves_nothing() {
+    for (name, options) in [("train.bin", None), ("val.bin", None), ("input.0", Some("-"))] {
+        let place = Place::new(&[("poem.txt", POEM.repeat(10_000).as_bytes())]);
+        fs::create_dir(place.folder()).unwrap();
+        let own_name = place.folder().join(format!(".{name}.{}", std::process::id()));
+        std::os::unix::fs::symlink("/dev/full", own_name).unwrap();
+        let options = place.chars(&[options.unwrap_or("poem.txt")]);
+        let error = run_with(&options, POEM.repeat(10_000).as_bytes()).unwrap_err();
+        assert!(
+            matches!(&error, PrepareError::DiskFull { path, .. } if path.ends_with(name)),
+            "{error}"
+        );
+        assert!(place.names().is_empty());
+    }
+}
+
+#[test]
+fn a_text_that_changes_between_its_readings_is_an_error() {
+    let place = Place::new(&[("poem.txt", POEM.as_bytes())]);
+    let path = place.0.path().join("in/poem.txt");
+    for changed in ["a shorter text", "a text with a €", ""] {
+        fs::write(&path, POEM).unwrap();
+        let mut progress = |progress: Progress| {
+            if progress.pass == Pass::Scan {
+                fs::write(&path, changed).unwrap();
+            }
+        };
+        let options = place.chars(&["poem.txt"]);
+        let error = prepare_from(&options, &mut io::empty(), &mut progress, &|| false);
+        assert!(matches!(error, Err(PrepareError::Changed)), "{changed:?}: {error:?}");
+        assert!(!place.folder().exists());
+    }
+}
+
+#[test]
+fn progress_goes_up_to_all_there_is() {
+    let text = POEM.repeat(20_000);
+    let place = Place::new(&[("a.txt", text.as_bytes()), ("b.txt", text.as_bytes())]);
+    let total_bytes = Some(2 * text.len() as u64);
+    for options in [place.chars(&["."]), place.options(&["."])] {
+        let mut heard = Vec::new();
+        let summary =
+            prepare_from(&options, &mut io::empty(), &mut |p| heard.push(p), &|| false).unwrap();
+        let is_chars = options.vocabulary == Vocabulary::Chars;
+        let passes = if is_chars { vec![Pass::Scan, Pass::Encode] } else { vec![Pass::Encode] };
+        for pass in passes {
+            let heard = heard.iter().filter(|p| p.pass == pass).collect::<Vec<_>>();
+            assert!(heard.len() >= 10 && heard.is_sorted_by_key(|p| (p.bytes, p.tokens)));
+            let last = heard.last().unwrap();
+            assert_eq!((Some(last.bytes), last.total_bytes), (total_bytes, total_bytes));
+            assert_eq!(last.documents, 1, "the second document is under way");
+        }
+        assert_eq!(Some(summary.input_bytes), total_bytes);
+        fs::remove_dir_all(place.folder()).unwrap();
+    }
+}
+
+#[test]
+fn names_and_shares_have_sensible_defaults() {
+    let folder = |input: &str| Options::new(vec![Input::Path(input.into())]).folder;
+    assert_eq!(folder("texts/poems.v2.txt"), Path::new("data/poems.v2"));
+    assert_eq!(folder("/"), Path::new("data/text"));
+    assert_eq!(Options::new(vec![Input::Stdin]).folder, Path::new("data/text"));
+    let place = Place::new(&[]);
+    let with_dot = place.0.path().join("my.books");
+    fs::create_dir(&with_dot).unwrap();
+    assert_eq!(folder(with_dot.to_str().unwrap()), Path::new("data/my.books"));
+    let table = [(1_000_000, 0.1), (100_000_000, 0.01), (54_000_000_000, 0.0005)];
+    for (bytes, share) in table {
+        assert_eq!(default_val_fraction(Some(bytes)).to_bits(), f64::to_bits(share));
+    }
+    assert_eq!(default_val_fraction(None).to_bits(), 0.0005_f64.to_bits());
+}
+
+#[test]
+fn a_read_error_names_the_file() {
+    struct Broken;
+    impl Read for Broken {
+        fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+            Err(io::ErrorKind::TimedOut.into())
+        }
+    }
+    let place = Place::new(&[]);
+    for format in [Format::Text, Format::Jsonl] {
+        let options = Options { format: Some(format), ..place.options(&["-"]) };
+        let error = prepare_from(&options, &mut Broken, &mut |_| {}, &|| false).unwrap_err();
+        assert_eq!(error.to_string(), "cannot read `<stdin>`: timed out");
+    }
+}
