@@ -12,6 +12,8 @@ pub mod tokenizer;
 pub mod checkpoint;
 pub mod run;
 
+pub mod patch;
+
 mod os;
 pub mod picture;
 mod terminal;

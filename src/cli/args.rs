@@ -93,6 +93,7 @@ pub fn command() -> Command {
                      fitgpt sample --start=FILE:prompt.txt --top_p=0.9 --temperature=0.7",
                 ),
         ))
+        .subcommand(super::patch::command())
 }
 
 /// Who runs it, and where.

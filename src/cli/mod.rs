@@ -6,6 +6,7 @@ mod args;
 mod doctor;
 mod failure;
 mod fit;
+mod patch;
 mod place;
 mod plan;
 mod prepare;
@@ -80,6 +81,7 @@ fn dispatch(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
         Some(("doctor", matches)) => doctor::run(matches, reader),
         Some(("prepare", matches)) => prepare::run(matches, reader),
         Some(("fit", matches)) => fit::run(matches, reader),
+        Some(("patch", matches)) => patch::run(matches, reader),
         Some(("train", matches)) => train::run(matches, reader),
         Some(("sample", matches)) => sample::run(matches, reader),
         other => unreachable!("clap lets no other command through: {other:?}"),

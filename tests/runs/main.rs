@@ -3,5 +3,6 @@
 mod cli;
 #[cfg(target_os = "linux")]
 mod memory;
+mod patch;
 mod program;
 mod training;

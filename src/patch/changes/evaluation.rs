@@ -1,0 +1,91 @@
+//! # `eval-batch-size`
+//!
+//! An evaluation at the training's batch needs more memory than it must: it saves nothing for a
+//! backward pass, but it makes whole logits. `get_batch` takes its sizes as arguments that begin
+//! as the training's, and `estimate_loss` gives its own.
+//!
+//! Where the model is compiled, a second shape would make PyTorch compile it for any shape at
+//! all; `dynamic=False` keeps one program a shape.
+
+use super::{estimate_loss, key, top};
+use crate::patch::{edit::Place, python::Source};
+
+pub(in crate::patch) fn places(train: &Source<'_>) -> Vec<Place> {
+    let batch = "0 # sequences of a batch in estimate_loss; 0: batch_size";
+    let block = "0 # tokens of a sequence in estimate_loss; 0: block_size";
+    vec![
+        key(train, "eval_batch_size", batch, "eval_iters"),
+        key(train, "eval_block_size", block, "eval_iters"),
+        parameters(train),
+        call(train),
+        compile(train),
+    ]
+}
+
+/// `def get_batch(split, batch_size=batch_size, block_size=block_size):`.
+fn parameters(train: &Source<'_>) -> Place {
+    const HEAD: &str = "def get_batch($$parameters)$$returns:";
+    let looked_for = "`def get_batch(split):` after the configuration, taking `batch_size` \
+                      sequences of `block_size`";
+    let missing = train.missing(looked_for);
+    let Some(function) = top(train, HEAD) else { return missing };
+    // A default is read where the function is defined: the command line must be known by then.
+    if top(train, "config_keys = $$list").is_none_or(|keys| function < keys) {
+        return missing;
+    }
+    let found = train.matches(function, HEAD).expect("just matched");
+    let parameters = train.arguments(found.gap("parameters"));
+    let has = |name| parameters.iter().any(|p| train.mentions(p.clone(), name) > 0);
+    match (has("batch_size"), has("block_size")) {
+        (true, true) => return Place::Already,
+        (false, false) => {}
+        _ => return missing,
+    }
+    let body = train.inside(function);
+    let tokens = match (body.clone().next(), body.last()) {
+        (Some(first), Some(last)) => {
+            train.statements[first].tokens.start..train.statements[last].tokens.end
+        }
+        _ => return missing,
+    };
+    let is_read = |name| train.mentions(tokens.clone(), name) > 0;
+    let has_stars = found.gap("parameters").any(|token| train.token(token).starts_with('*'));
+    match parameters.last() {
+        Some(last) if is_read("batch_size") && is_read("block_size") && !has_stars => {
+            let added = ", batch_size=batch_size, block_size=block_size";
+            train.change([train.append(last.end - 1, added)])
+        }
+        _ => missing,
+    }
+}
+
+fn call(train: &Source<'_>) -> Place {
+    let call = estimate_loss(train).and_then(|function| {
+        train.inside(function).find_map(|statement| train.find(statement, "get_batch($$arguments)"))
+    });
+    let Some(call) = call else {
+        return train.missing("`get_batch(split)` in `estimate_loss`");
+    };
+    let arguments = call.gap("arguments");
+    if train.mentions(arguments.clone(), "eval_batch_size") > 0 {
+        return Place::Already;
+    }
+    match train.arguments(arguments).last() {
+        Some(last) => {
+            let added = ", batch_size=eval_batch_size or batch_size, \
+                         block_size=eval_block_size or block_size";
+            train.change([train.append(last.end - 1, added)])
+        }
+        None => train.missing("`get_batch(split)` in `estimate_loss`"),
+    }
+}
+
+/// Only where there is a compiled model whose options are PyTorch's.
+fn compile(train: &Source<'_>) -> Place {
+    let mut statements = 0..train.statements.len();
+    let found = statements.find_map(|statement| train.find(statement, "torch.compile($model)"));
+    match found {
+        Some(found) => train.change([train.append(found.gap("model").start, ", dynamic=False")]),
+        None => Place::Already,
+    }
+}

@@ -1,0 +1,82 @@
+//! # `drop-stale-logits`
+//!
+//! `logits, loss = model(X, Y)` names the logits, and the name keeps them alive through the
+//! update, through the next evaluation, and there beside the next batch's. `_, loss = …` would
+//! not help: `_` is a name like any other.
+
+use std::ops::Range;
+
+use super::estimate_loss;
+use crate::patch::{edit::Place, python::Source};
+
+pub(in crate::patch) fn places(train: &Source<'_>) -> Vec<Place> {
+    let evaluation = estimate_loss(train);
+    let is_loop = |&head: &usize| {
+        let is_head = |pattern| train.matches(head, pattern).is_some();
+        is_head("while $$condition:") || is_head("for $$names in $$values:")
+    };
+    let in_loop = train.children(None).filter(is_loop).find_map(|head| {
+        let place = drop_in(train, head, None);
+        (!matches!(place, Place::Missing(..))).then_some(place)
+    });
+    let in_evaluation = evaluation.map(|head| drop_in(train, head, Some(head)));
+    vec![
+        in_evaluation.unwrap_or(train.missing(IN_EVALUATION)),
+        in_loop.unwrap_or(train.missing(IN_LOOP)),
+    ]
+}
+
+const IN_EVALUATION: &str =
+    "`logits, loss = model(X, Y)` in `estimate_loss`, with `logits` read nowhere else";
+const IN_LOOP: &str =
+    "`logits, loss = model(X, Y)` in the training loop, with `logits` read nowhere else";
+
+const NAMED: &str = "$logits, $loss = model($$arguments)";
+
+/// Whether anything in the file reads logits that the model returned.
+pub(super) fn are_read(train: &Source<'_>) -> bool {
+    let statements = 0..train.statements.len();
+    let names = statements.clone().filter_map(|s| train.matches(s, NAMED));
+    let mut names = names.map(|found| train.token(found.gap("logits").start));
+    names.any(|name| is_read(train, statements.clone(), name))
+}
+
+/// Whether some statements say `name` elsewhere than where the model's result is unpacked.
+fn is_read(train: &Source<'_>, statements: Range<usize>, name: &str) -> bool {
+    let is_named = |&statement: &usize| {
+        let found = train.matches(statement, NAMED);
+        found.is_some_and(|found| train.token(found.gap("logits").start) == name)
+    };
+    let unpacked = statements.clone().filter(is_named).count();
+    name != "_" && train.mentions(tokens_of(train, statements), name) > unpacked
+}
+
+/// Drops the logits in the block of `head`. Names are looked up in `scope`, a function, or in the
+/// whole file.
+fn drop_in(train: &Source<'_>, head: usize, scope: Option<usize>) -> Place {
+    let missing = train.missing(if scope.is_some() { IN_EVALUATION } else { IN_LOOP });
+    let statements = scope.map_or(0..train.statements.len(), |scope| train.inside(scope));
+    let mut edits = Vec::new();
+    for statement in train.inside(head) {
+        let Some(found) = train.matches(statement, NAMED) else { continue };
+        let logits = train.token(found.gap("logits").start);
+        if is_read(train, statements.clone(), logits) {
+            return missing;
+        }
+        let loss = train.text_of(found.gap("loss"));
+        edits.push(train.replace(found.gap("logits").start..found.gap("loss").end, loss));
+        edits.push(train.append(found.tokens.end - 1, "[1]"));
+    }
+    let is_dropped = |s: usize| train.matches(s, "$loss = model($$arguments)[1]").is_some();
+    match edits.is_empty() {
+        false => train.change(edits),
+        true if train.inside(head).any(is_dropped) => Place::Already,
+        true => missing,
+    }
+}
+
+fn tokens_of(source: &Source<'_>, statements: Range<usize>) -> Range<usize> {
+    let first = source.statements.get(statements.start).map_or(0, |s| s.tokens.start);
+    let last = source.statements[..statements.end].last().map_or(0, |s| s.tokens.end);
+    first..last
+}

@@ -1,0 +1,108 @@
+//! What each patch changes, one file a patch, and the places that several of them share.
+
+pub(super) mod blocks;
+pub(super) mod evaluation;
+pub(super) mod logits;
+pub(super) mod loss;
+pub(super) mod resume;
+pub(super) mod save;
+pub(super) mod scaler;
+
+use super::{edit::Place, python::Source};
+
+/// A statement at the top of a file.
+fn top(source: &Source<'_>, pattern: &str) -> Option<usize> {
+    source.children(None).find(|&statement| source.matches(statement, pattern).is_some())
+}
+
+/// The function `estimate_loss`.
+fn estimate_loss(train: &Source<'_>) -> Option<usize> {
+    top(train, "def estimate_loss($$parameters)$$returns:")
+}
+
+/// A key of the configuration: an assignment at the top of `train.py`, which must stand before
+/// `config_keys` collects them. `near` is the key that it belongs beside.
+fn key(train: &Source<'_>, name: &str, value: &str, near: &str) -> Place {
+    let Some(end) = top(train, "config_keys = $$list") else {
+        return train.missing("`config_keys = […]` after the configuration's defaults");
+    };
+    let keys = || train.children(None).take_while(|&statement| statement < end);
+    let assigns = |name: &str| {
+        let pattern = format!("{name} = $$value");
+        keys().find(|&statement| train.matches(statement, &pattern).is_some())
+    };
+    if assigns(name).is_some() {
+        return Place::Already;
+    }
+    let last = || keys().filter(|&key| train.matches(key, "$key = $$value").is_some()).last();
+    match assigns(near).or_else(last) {
+        Some(anchor) => {
+            let line = format!("{name} = {value}");
+            train.change([train.lines_after(anchor, &[line])])
+        }
+        None => train.missing("a default such as `batch_size = 12`"),
+    }
+}
+
+/// A field of `GPTConfig`.
+fn field(model: &Source<'_>, name: &str, default: &str) -> Place {
+    const LOOKED_FOR: &str = "`class GPTConfig:` with fields such as `dropout: float = 0.0`";
+    let class = top(model, "class GPTConfig$$bases:");
+    let Some(class) = class else {
+        return model.missing(LOOKED_FOR);
+    };
+    let mut fields = model.children(Some(class));
+    if fields.any(|field| model.matches(field, &format!("{name}: $$rest")).is_some()) {
+        return Place::Already;
+    }
+    let with_default = |&field: &usize| model.matches(field, "$name: $$type = $$value").is_some();
+    match model.children(Some(class)).filter(with_default).last() {
+        Some(last) => {
+            let line = format!("{name}: {default}");
+            model.change([model.lines_after(last, &[line])])
+        }
+        None => model.missing(LOOKED_FOR),
+    }
+}
+
+/// Hands a key of `train.py` to the model, however the model was made. Not through `model_args`:
+/// those go into the checkpoint, which a `model.py` without the field could then not read.
+fn hand_over(train: &Source<'_>, name: &str) -> Place {
+    if top(train, &format!("model.config.{name} = $$value")).is_some() {
+        return Place::Already;
+    }
+    let moved = top(train, "model.to($$device)").or_else(|| top(train, "model = model.to($$d)"));
+    match moved {
+        Some(moved) => {
+            let line = format!("model.config.{name} = {name}");
+            train.change([train.lines_before(moved, &[line])])
+        }
+        None => train.missing("`model.to(device)` after the model is made"),
+    }
+}
+
+/// `from torch.utils.checkpoint import checkpoint` in `model.py`.
+fn import_checkpoint(model: &Source<'_>) -> Place {
+    const LINE: &str = "from torch.utils.checkpoint import checkpoint";
+    if top(model, LINE).is_some() {
+        return Place::Already;
+    }
+    let is_import = |&statement: &usize| {
+        let first = model.token(model.statements[statement].tokens.start);
+        first == "import" || first == "from"
+    };
+    match model.children(None).filter(is_import).last() {
+        Some(last) => model.change([model.lines_after(last, &[LINE])]),
+        None => model.missing("`import torch` at the top"),
+    }
+}
+
+/// `self.config`, which a model asks for its keys.
+fn own_config(model: &Source<'_>) -> Place {
+    let mut statements = 0..model.statements.len();
+    if statements.any(|statement| model.matches(statement, "self.config = config").is_some()) {
+        Place::Already
+    } else {
+        model.missing("`self.config = config` in the model's `__init__`")
+    }
+}

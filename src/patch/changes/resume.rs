@@ -1,0 +1,65 @@
+//! # `checkpoint-to-cpu`
+//!
+//! Resuming with `map_location=device` puts a second set of weights and a second optimizer state
+//! onto the card, and the name `state_dict` keeps the weights there to the end of the run. Loaded
+//! into the host's memory they never take a byte of it.
+
+use crate::patch::{edit::Place, python::Source};
+
+pub(in crate::patch) fn places(train: &Source<'_>) -> Vec<Place> {
+    vec![load(train), weights(train), checkpoint(train)]
+}
+
+fn load(train: &Source<'_>) -> Place {
+    let missing = train.missing("`checkpoint = torch.load(…)`");
+    let loads = |s| train.matches(s, "checkpoint = torch.load($$arguments)");
+    let Some(found) = (0..train.statements.len()).find_map(loads) else { return missing };
+    let arguments = train.arguments(found.gap("arguments"));
+    let mut locations = arguments
+        .iter()
+        .filter_map(|argument| train.matches_tokens(argument.clone(), "map_location=$$where"));
+    match (locations.next(), arguments.last()) {
+        (Some(location), _) if train.matches_tokens(location.gap("where"), "'cpu'").is_some() => {
+            Place::Already
+        }
+        (Some(location), _) => train.change([train.replace(location.gap("where"), "'cpu'")]),
+        (None, Some(last)) => train.change([train.append(last.end - 1, ", map_location='cpu'")]),
+        (None, None) => missing,
+    }
+}
+
+/// After `model.load_state_dict(state_dict)`, where the weights have a name of their own.
+fn weights(train: &Source<'_>) -> Place {
+    let loads = |&s: &usize| train.matches(s, "model.load_state_dict($$weights)").is_some();
+    let Some(load) = (0..train.statements.len()).find(loads) else {
+        return train.missing("`model.load_state_dict(state_dict)`");
+    };
+    let Some(found) = train.matches(load, "model.load_state_dict($name)") else {
+        return Place::Already; // an expression: nothing but the checkpoint holds it
+    };
+    let name = train.text_of(found.gap("name"));
+    if is_freed(train, name, load) {
+        return Place::Already;
+    }
+    let line = format!("{name} = checkpoint['model'] = None # the model has its own copy");
+    train.change([train.lines_after(load, &[line])])
+}
+
+fn checkpoint(train: &Source<'_>) -> Place {
+    const LOOKED_FOR: &str = "`optimizer.load_state_dict(checkpoint['optimizer'])`";
+    let loads = |s: &usize| train.matches(*s, "optimizer.load_state_dict($$state)").is_some();
+    let Some(load) = (0..train.statements.len()).find(loads) else {
+        return train.missing(LOOKED_FOR);
+    };
+    if is_freed(train, "checkpoint", load) {
+        return Place::Already;
+    }
+    train.change([train.lines_after(load, &["checkpoint = None # free up memory"])])
+}
+
+/// Whether a name is taken off its value somewhere after a statement.
+fn is_freed(train: &Source<'_>, name: &str, after: usize) -> bool {
+    let patterns = [format!("{name} = $$others None"), format!("del {name}")];
+    let mut later = after..train.statements.len();
+    later.any(|s| patterns.iter().any(|pattern| train.matches(s, pattern).is_some()))
+}

@@ -1,0 +1,87 @@
+//! # `save-before-eval`
+//!
+//! nanoGPT evaluates and then saves, so an evaluation that runs out of memory loses everything
+//! since the last one. Here the same block saves first. Where only the best weights are kept
+//! (`always_save_checkpoint = False`) the state goes into `ckpt_last.pt`, and `ckpt.pt` stays the
+//! best. What is saved holds the best loss of the evaluations before; a resumed run evaluates at
+//! once and knows better.
+
+use crate::patch::{edit::Place, python::Source};
+
+pub(in crate::patch) fn places(train: &Source<'_>) -> Vec<Place> {
+    let mut evaluations = (0..train.statements.len())
+        .filter(|&s| train.matches(s, "$losses = estimate_loss()").is_some());
+    let place = evaluations.find_map(|evaluation| save_before(train, evaluation));
+    vec![place.unwrap_or(train.missing(LOOKED_FOR))]
+}
+
+const LOOKED_FOR: &str = "`losses = estimate_loss()` and, after it, an `if` that reads \
+                          `always_save_checkpoint`; in that, `if iter_num > 0:` around \
+                          `torch.save(checkpoint, …)`, reading no result of the evaluation";
+
+fn save_before(train: &Source<'_>, evaluation: usize) -> Option<Place> {
+    const SAVE: &str = "torch.save($$what, $$path)";
+    let outer = train.statements[evaluation].parent?;
+    let saves = |statement: usize| train.find(statement, SAVE).is_some();
+    if (outer + 1..evaluation).any(saves) {
+        return Some(Place::Already);
+    }
+    let decides = |&s: &usize| {
+        let condition = train.statements[s].tokens.clone();
+        s > evaluation
+            && train.matches(s, "if $$condition:").is_some()
+            && train.mentions(condition, "always_save_checkpoint") > 0
+    };
+    let decision = train.children(Some(outer)).find(decides)?;
+    let guard = train.children(Some(decision)).find(|&guard| {
+        train.matches(guard, "if $$condition:").is_some() && train.inside(guard).any(saves)
+    })?;
+    let save = train.children(Some(guard)).find(|&s| train.matches(s, SAVE).is_some())?;
+
+    let block = guard..train.statements[guard].end;
+    let tokens = train.statements[guard].tokens.start..train.statements[block.end - 1].tokens.end;
+    let has_long_string = tokens.clone().any(|token| train.token(token).contains('\n'));
+    let knows_result = |s: usize| {
+        let found = train.matches(s, "$name = $$value");
+        let name = found.map(|found| train.token(found.gap("name").start));
+        name.is_some_and(|n| n != "best_val_loss" && train.mentions(tokens.clone(), n) > 0)
+    };
+    let reads_result = (evaluation..guard).any(knows_result);
+    if reads_result || has_long_string || has_alternative(train, guard) {
+        return None;
+    }
+    let found = train.matches(save, SAVE).expect("just matched");
+    let path = train.arguments(found.gap("path")).first()?.clone();
+    let old = train.text_of(path.clone());
+    let lines = train.unindented(train.block_lines(guard));
+    let at_save = lines_up_to(train, guard, save);
+    let mut copy = vec!["# saved before the evaluation: one that fails then loses nothing".into()];
+    copy.extend(lines[..at_save].iter().cloned());
+    let unit = train.indent_of_block(guard);
+    let what = train.text_of(found.gap("what"));
+    copy.push(format!("{unit}# where only the best is kept, that stays as it is"));
+    copy.push(format!("{unit}last_path = os.path.join(out_dir, 'ckpt_last.pt')"));
+    copy.push(format!("{unit}torch.save({what}, {old} if always_save_checkpoint else last_path)"));
+    let save_lines = lines_up_to(train, guard, save)
+        + train.text[train.statements[save].lines.clone()].lines().count();
+    copy.extend(lines[save_lines..].iter().cloned());
+
+    let condition = train.matches(guard, "if $$condition:")?.gap("condition");
+    let old = train.text_of(condition.clone());
+    let old = if old.contains(" or ") { format!("({old})") } else { old.to_owned() };
+    let not_yet = format!("{old} and not always_save_checkpoint");
+    let edits = vec![train.lines_before(evaluation, &copy), train.replace(condition, not_yet)];
+    Some(train.change(edits))
+}
+
+/// How many lines of a block stand before one of its statements.
+fn lines_up_to(train: &Source<'_>, head: usize, statement: usize) -> usize {
+    let start = train.statements[head].lines.start;
+    train.text[start..train.statements[statement].lines.start].lines().count()
+}
+
+/// Whether an `else` or `elif` follows: it would then run in cases that were not its own.
+fn has_alternative(train: &Source<'_>, head: usize) -> bool {
+    let next = train.statements.get(train.statements[head].end);
+    next.is_some_and(|next| matches!(train.token(next.tokens.start), "else" | "elif"))
+}

@@ -1,0 +1,269 @@
+//! Patches of nanoGPT for people who stay with PyTorch: their own files in, a diff out.
+//!
+//! A patch finds its places in the text by their structure (`pattern`), so that it holds on
+//! files that have been edited elsewhere, and it is all or nothing: where one of its places is
+//! missing it changes nothing and says what it looked for. A place that would have to be guessed
+//! counts as missing. Patched files are recognised, so patching twice is patching once.
+//!
+//! The room is text in, text out; only `folder` touches files.
+
+mod changes;
+mod diff;
+mod edit;
+pub mod folder;
+mod pattern;
+mod python;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+pub use self::diff::unified_diff;
+use self::{
+    edit::{Place, edited},
+    python::Source,
+};
+
+/// One of the two files that patches change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum File {
+    /// `train.py`.
+    Train,
+    /// `model.py`.
+    Model,
+}
+
+impl File {
+    /// Both, in the order of a diff.
+    pub const ALL: [Self; 2] = [Self::Train, Self::Model];
+
+    /// The file's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train.py",
+            Self::Model => "model.py",
+        }
+    }
+}
+
+impl fmt::Display for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A change that can be made alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Patch {
+    /// An evaluation has its own batch and block.
+    EvalBatchSize,
+    /// No name holds the logits of the last pass.
+    DropStaleLogits,
+    /// Head and loss some rows at a time.
+    ChunkedLoss,
+    /// Every block is recomputed in the backward pass.
+    CheckpointBlocks,
+    /// A checkpoint is loaded into the host's memory and let go.
+    CheckpointToCpu,
+    /// The checkpoint is written before the evaluation.
+    SaveBeforeEval,
+    /// `GradScaler` by its current name.
+    GradScaler,
+}
+
+/// All patches, in the order in which they are applied.
+pub const fn patches() -> &'static [Patch] {
+    &[
+        Patch::EvalBatchSize,
+        Patch::DropStaleLogits,
+        Patch::ChunkedLoss,
+        Patch::CheckpointBlocks,
+        Patch::CheckpointToCpu,
+        Patch::SaveBeforeEval,
+        Patch::GradScaler,
+    ]
+}
+
+impl Patch {
+    /// What `--only` takes.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::EvalBatchSize => "eval-batch-size",
+            Self::DropStaleLogits => "drop-stale-logits",
+            Self::ChunkedLoss => "chunked-loss",
+            Self::CheckpointBlocks => "checkpoint-blocks",
+            Self::CheckpointToCpu => "checkpoint-to-cpu",
+            Self::SaveBeforeEval => "save-before-eval",
+            Self::GradScaler => "gradscaler",
+        }
+    }
+
+    /// What it does, in a line.
+    pub const fn description(self) -> &'static str {
+        match self {
+            Self::EvalBatchSize => {
+                "keys `eval_batch_size`, `eval_block_size` for `estimate_loss` (0: as training)"
+            }
+            Self::DropStaleLogits => {
+                "`loss = model(X, Y)[1]`: no name keeps the logits of the last pass alive"
+            }
+            Self::ChunkedLoss => {
+                "key `loss_chunk_rows`: head and loss for some rows at a time (0: all at once)"
+            }
+            Self::CheckpointBlocks => {
+                "key `grad_checkpoint`: blocks are computed again in the backward pass"
+            }
+            Self::CheckpointToCpu => {
+                "resuming loads the checkpoint into the host's memory and lets it go"
+            }
+            Self::SaveBeforeEval => {
+                "the checkpoint is saved before `estimate_loss`, which may run out of memory"
+            }
+            Self::GradScaler => {
+                "the current `torch.amp.GradScaler('cuda', …)`, which needs PyTorch 2.3"
+            }
+        }
+    }
+
+    /// What it finds at each of its places.
+    fn places(self, train: &Source<'_>, model: &Source<'_>) -> Vec<Place> {
+        match self {
+            Self::EvalBatchSize => changes::evaluation::places(train),
+            Self::DropStaleLogits => changes::logits::places(train),
+            Self::ChunkedLoss => changes::loss::places(train, model),
+            Self::CheckpointBlocks => changes::blocks::places(train, model),
+            Self::CheckpointToCpu => changes::resume::places(train),
+            Self::SaveBeforeEval => changes::save::places(train),
+            Self::GradScaler => changes::scaler::places(train),
+        }
+    }
+}
+
+impl fmt::Display for Patch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl std::str::FromStr for Patch {
+    type Err = PatchError;
+
+    fn from_str(name: &str) -> Result<Self, PatchError> {
+        let found = patches().iter().find(|patch| patch.name() == name);
+        found.copied().ok_or_else(|| PatchError::NoSuchPatch { name: name.to_owned() })
+    }
+}
+
+/// A place that a patch needs and that is not in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotFound {
+    /// The patch, which changed nothing.
+    pub patch: Patch,
+    /// Where it looked.
+    pub file: File,
+    /// What it looked for.
+    pub looked_for: &'static str,
+}
+
+/// Both files after patching, and what became of every patch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Patched {
+    /// The text of `train.py`.
+    pub train: String,
+    /// The text of `model.py`.
+    pub model: String,
+    /// Patches that changed something.
+    pub applied: Vec<Patch>,
+    /// Patches that were in the files before.
+    pub already: Vec<Patch>,
+    /// Why the others changed nothing.
+    pub not_found: Vec<NotFound>,
+}
+
+/// Why a file could not be patched at all.
+#[derive(Debug, thiserror::Error)]
+pub enum PatchError {
+    /// The text does not split into statements.
+    #[error("`{file}` cannot be read as Python: line {line} has {what}")]
+    NotPython {
+        /// Which file.
+        file: File,
+        /// Where, counted from 1.
+        line: usize,
+        /// What is wrong there.
+        what: &'static str,
+    },
+    /// No patch has this name.
+    #[error("there is no patch `{name}`")]
+    NoSuchPatch {
+        /// What was asked for.
+        name: String,
+    },
+    /// A file cannot be read or written.
+    #[error("cannot {doing} `{}`: {source}", path.display())]
+    File {
+        /// Read, back up or write.
+        doing: &'static str,
+        /// Which file.
+        path: std::path::PathBuf,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+}
+
+/// Applies all patches, or only some, to the texts of `train.py` and `model.py`.
+///
+/// # Errors
+///
+/// A text that does not split into Python's statements. A patch whose place is missing is no
+/// error: it is told in [`Patched::not_found`].
+pub fn apply(train: &str, model: &str, only: Option<&[Patch]>) -> Result<Patched, PatchError> {
+    let mut patched = Patched {
+        train: train.to_owned(),
+        model: model.to_owned(),
+        applied: Vec::new(),
+        already: Vec::new(),
+        not_found: Vec::new(),
+    };
+    let picked = |patch: &&Patch| only.is_none_or(|only| only.contains(patch));
+    for &patch in patches().iter().filter(picked) {
+        patched.add(patch)?;
+    }
+    Ok(patched)
+}
+
+impl Patched {
+    /// The text of a file.
+    pub fn text(&self, file: File) -> &str {
+        match file {
+            File::Train => &self.train,
+            File::Model => &self.model,
+        }
+    }
+
+    fn add(&mut self, patch: Patch) -> Result<(), PatchError> {
+        let train = Source::read(File::Train, &self.train)?;
+        let model = Source::read(File::Model, &self.model)?;
+        let (mut train_edits, mut model_edits, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+        for place in patch.places(&train, &model) {
+            match place {
+                Place::Change(File::Train, edits) => train_edits.extend(edits),
+                Place::Change(File::Model, edits) => model_edits.extend(edits),
+                Place::Already => {}
+                Place::Missing(file, looked_for) => {
+                    missing.push(NotFound { patch, file, looked_for });
+                }
+            }
+        }
+        if !missing.is_empty() {
+            self.not_found.append(&mut missing);
+        } else if train_edits.is_empty() && model_edits.is_empty() {
+            self.already.push(patch);
+        } else {
+            let texts = (edited(&self.train, train_edits), edited(&self.model, model_edits));
+            (self.train, self.model) = texts;
+            self.applied.push(patch);
+        }
+        Ok(())
+    }
+}
