@@ -182,10 +182,10 @@ pub(super) fn keys(matches: &ArgMatches) -> Vec<(&'static str, &str)> {
 }
 
 /// What was given under `names`, in the order in which it was given.
-fn in_order<'m>(
-    matches: &'m ArgMatches,
+fn in_order(
+    matches: &ArgMatches,
     names: impl Iterator<Item = &'static str>,
-) -> Vec<(&'static str, &'m str)> {
+) -> Vec<(&'static str, &str)> {
     let mut parts = Vec::new();
     for name in names {
         let values = matches.get_many::<String>(name).into_iter().flatten();

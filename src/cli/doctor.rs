@@ -1,6 +1,7 @@
 //! `fitgpt doctor`: why somebody's run died.
 
 use std::{
+    fmt::Write as _,
     fs::File,
     io::{self, IsTerminal as _, Read},
     path::Path,
@@ -88,17 +89,13 @@ fn read(source: &mut dyn Read) -> io::Result<fitgpt_doctor::parse::Log> {
 
 /// The page of a rule or a claim.
 fn page(topic: &str) -> Result<Answer, Failure> {
-    match explain(topic) {
-        Some(page) => {
-            terminal::line(page.trim_end());
-            Ok(Answer::Yes)
-        }
-        None => {
-            let all: Vec<_> = topics().into_iter().collect();
-            let message = format!("there is no page `{topic}`");
-            Err(Failure::new("explain", message).hint(format!("pages: {}", all.join(", "))))
-        }
-    }
+    let Some(page) = explain(topic) else {
+        let all: Vec<_> = topics().into_iter().collect();
+        let message = format!("there is no page `{topic}`");
+        return Err(Failure::new("explain", message).hint(format!("pages: {}", all.join(", "))));
+    };
+    terminal::line(page.trim_end());
+    Ok(Answer::Yes)
 }
 
 /// The ways out under PyTorch, each computed.
@@ -146,10 +143,8 @@ fn told(diagnosis: &Diagnosis) -> String {
         };
         let training = if fix.keeps_training { "the same training" } else { "another training" };
         let peak = words::size(fix.peak_bytes);
-        text.push_str(&format!(
-            "  {}\n      {verdict}, peak {peak}, {training}\n",
-            changes.join(" ")
-        ));
+        let changes = changes.join(" ");
+        let _ = write!(text, "  {changes}\n      {verdict}, peak {peak}, {training}\n");
     }
     text
 }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use fitgpt_plan::units::Bytes;
 
 use super::{Answer, Failure, Reader, plan};
 use crate::{
@@ -136,7 +137,7 @@ fn options(matches: &ArgMatches) -> Options {
     }
     options.overwrite = matches.get_flag("overwrite");
     options.threads = matches.get_one("threads").copied();
-    options.disk_free_bytes = os::disk_free(Path::new(&options.folder)).map(|free| free.get());
+    options.disk_free_bytes = os::disk_free(&options.folder).map(Bytes::get);
     options
 }
 
