@@ -15,15 +15,15 @@ batch_size = 8
 gradient_accumulation_steps = 1
 block_size = 128
 
-n_layer = 4
+n_layer = 2
 n_head = 4
-n_embd = 128
+n_embd = 192
 dropout = 0.0
 
 learning_rate = 3e-3
 max_iters = 1000
 lr_decay_iters = 1000
-warmup_iters = 40
+warmup_iters = 20
 min_lr = 3e-4
 beta2 = 0.99
 
