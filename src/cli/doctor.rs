@@ -15,11 +15,11 @@ use fitgpt_plan::{
     config::Config,
     device,
     fit::{self, Engine},
-    report::{Device, Verdict},
+    report::Device,
     torch,
 };
 
-use super::{Answer, Failure, Reader, args};
+use super::{Answer, Failure, Reader, args, plan};
 use crate::{data::GPT2_VOCAB_SIZE, terminal};
 
 /// What to try where there is nothing to read.
@@ -136,11 +136,7 @@ fn told(diagnosis: &Diagnosis) -> String {
     for fix in diagnosis.fixes.iter().take(6) {
         let changes: Vec<_> =
             fix.changes.iter().map(|(key, value)| format!("--{key}={value}")).collect();
-        let verdict = match fix.verdict {
-            Verdict::Fits => "fits",
-            Verdict::Tight => "tight",
-            Verdict::No => "does not fit",
-        };
+        let verdict = plan::verdict(fix.verdict);
         let training = if fix.keeps_training { "the same training" } else { "another training" };
         let peak = words::size(fix.peak_bytes);
         let changes = changes.join(" ");

@@ -4,10 +4,7 @@ use std::{fmt::Write as _, fs, path::Path};
 
 use clap::ArgMatches;
 use fitgpt_exec::cpu::{CpuTarget, isa::Isa};
-use fitgpt_plan::{
-    fit::{self, Case, Effect, Fit, FitOption, Note},
-    report::Verdict,
-};
+use fitgpt_plan::fit::{self, Case, Effect, Fit, FitOption, Note};
 use serde_json::json;
 
 use super::{
@@ -75,7 +72,7 @@ fn table(found: &Fit, place: &Place) -> String {
         "as it is: {} at the peak ({}), {} on {} with {}\n",
         original.peak_bytes,
         original.peak_phase,
-        verdict(original.verdict),
+        plan::verdict(original.verdict),
         place.device.name,
         place.device.usable_bytes,
     );
@@ -104,7 +101,7 @@ fn table(found: &Fit, place: &Place) -> String {
             text,
             "\n{:>2}. {changes}{marks}\n    {}: peak {} ({}), {} less; {}, {} sequences a step",
             index + 1,
-            verdict(option.verdict),
+            plan::verdict(option.verdict),
             option.peak_bytes,
             option.peak_phase,
             option.saved_bytes,
@@ -120,14 +117,6 @@ fn table(found: &Fit, place: &Place) -> String {
         text.push('\n');
     }
     text
-}
-
-const fn verdict(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Fits => "fits",
-        Verdict::Tight => "tight",
-        Verdict::No => "does not fit",
-    }
 }
 
 const fn effect(effect: Effect) -> &'static str {

@@ -96,6 +96,15 @@ pub(super) fn refusal(report: &PlanReport) -> String {
     )
 }
 
+/// A verdict in people's words.
+pub(super) const fn verdict(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Fits => "fits",
+        Verdict::Tight => "tight",
+        Verdict::No => "does not fit",
+    }
+}
+
 /// `524,288`.
 pub(super) fn grouped(n: u64) -> String {
     let digits = n.to_string();
