@@ -25,6 +25,19 @@ pub enum BackendError {
         /// What the system said.
         kind: std::io::ErrorKind,
     },
+    /// A device failed: what it computed last is lost.
+    #[error(transparent)]
+    Device(#[from] DeviceFault),
+}
+
+/// A device was lost, refused work or stopped answering.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the device `{device}` failed: {said}")]
+pub struct DeviceFault {
+    /// As its driver calls it.
+    pub device: String,
+    /// What the driver said.
+    pub said: String,
 }
 
 /// Runs the programs of one plan in one arena.

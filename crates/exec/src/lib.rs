@@ -22,6 +22,7 @@ pub mod cpu;
 pub mod conformance;
 
 pub use self::{
+    arena::Refused,
     arguments::Arguments,
-    backend::{Backend, BackendError, Watch},
+    backend::{Backend, BackendError, DeviceFault, Watch},
 };

@@ -22,6 +22,17 @@ pub const fn keeps(key: [u32; 2], element: u32, threshold: u32) -> bool {
     fmix32(h ^ key[1]) >= threshold
 }
 
+/// Layer and site of a dropout as one word of its key.
+pub fn site(dropout: &Dropout) -> u64 {
+    let site = match dropout.site {
+        Site::Embedding => 0,
+        Site::Attention => 1,
+        Site::AttentionOut => 2,
+        Site::MlpOut => 3,
+    };
+    u64::from(dropout.layer) << 2 | site
+}
+
 /// The mask of one dropout for one sequence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mask {
@@ -36,15 +47,9 @@ pub struct Mask {
 impl Mask {
     /// The mask of sequence `index` of this micro-batch.
     pub fn new(dropout: &Dropout, arguments: &Arguments, index: u64) -> Self {
-        let site = match dropout.site {
-            Site::Embedding => 0,
-            Site::Attention => 1,
-            Site::AttentionOut => 2,
-            Site::MlpOut => 3,
-        };
         let mut state = arguments.seed;
         let sequence = arguments.first_sequence + index;
-        for word in [arguments.step, sequence, u64::from(dropout.layer) << 2 | site] {
+        for word in [arguments.step, sequence, site(dropout)] {
             state = splitmix64(state ^ word);
         }
         Self {

@@ -47,6 +47,12 @@ struct Prompt {
 }
 
 impl Case {
+    /// Whether a backend that knows only `dtypes` (and token ids) can run it.
+    pub(super) fn is_stored_in(&self, dtypes: &[DType]) -> bool {
+        let is_known = |dtype: DType| dtype == DType::U32 || dtypes.contains(&dtype);
+        self.program.tensors().iter().all(|tensor| is_known(tensor.dtype))
+    }
+
     /// By tensor.
     pub(super) fn expected(&self) -> impl Iterator<Item = (TensorId, Expected)> {
         (0..).map(TensorId).zip(self.expected.iter().copied())

@@ -18,13 +18,13 @@ mod tolerance;
 use fitgpt_plan::{
     memory::{Limits, Target, VerifiedPlan, place, verify},
     program::Program,
-    units::{Bytes, TensorId},
+    units::{Bytes, DType, TensorId},
 };
 
 use self::case::{Case, Expected};
 pub use self::{
     compare::{Failure, Verdict, Worst},
-    model::judge_model,
+    model::{judge_model, judge_model_stored},
 };
 use crate::{
     Backend, BackendError, Watch,
@@ -37,10 +37,22 @@ pub const WATCHED: Limits = Limits { guard: Bytes::new(64), ..Limits::HOST };
 /// How the suite gets a backend for a plan that it made for the backend's target.
 pub type Make<'m> = &'m mut dyn FnMut(VerifiedPlan) -> Result<Box<dyn Backend>, BackendError>;
 
+/// How activations may be stored.
+pub const DTYPES: [DType; 3] = [DType::F32, DType::Bf16, DType::F16];
+
 /// Every op on `make`'s backend, against the reference.
 pub fn judge(target: &impl Target, make: Make<'_>) -> Result<Verdict, BackendError> {
+    judge_stored(&DTYPES, target, make)
+}
+
+/// Every op on a backend that stores activations in some types only.
+pub fn judge_stored(
+    dtypes: &[DType],
+    target: &impl Target,
+    make: Make<'_>,
+) -> Result<Verdict, BackendError> {
     let mut verdict = Verdict::default();
-    for case in cases::all() {
+    for case in cases::all().filter(|case| case.is_stored_in(dtypes)) {
         let expected = results(&case, &Device(WATCHED), &mut reference)?;
         let found = results(&case, target, make)?;
         for (tensor, how) in case.expected() {
@@ -125,8 +137,6 @@ fn bytes_of(
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_plan::units::DType;
-
     use super::{compare::elements, *};
     use crate::{
         Arguments,

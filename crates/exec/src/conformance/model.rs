@@ -17,7 +17,7 @@ use fitgpt_plan::{
 };
 
 use super::{
-    Make, WATCHED, bytes_of,
+    DTYPES, Make, WATCHED, bytes_of,
     case::normals,
     compare::{Failure, Verdict, elements, first_difference, furthest},
     planned, reference,
@@ -50,8 +50,17 @@ const OPS: u64 = 40;
 
 /// Small models on `make`'s backend.
 pub fn judge_model(target: &impl Target, make: Make<'_>) -> Result<Verdict, BackendError> {
+    judge_model_stored(&DTYPES, target, make)
+}
+
+/// Small models on a backend that stores activations in some types only.
+pub fn judge_model_stored(
+    dtypes: &[DType],
+    target: &impl Target,
+    make: Make<'_>,
+) -> Result<Verdict, BackendError> {
     let mut verdict = Verdict::default();
-    for dtype in [DType::F32, DType::Bf16, DType::F16] {
+    for dtype in dtypes.iter().copied() {
         for model in [MODEL, Model { has_bias: false, gelu: Gelu::Tanh, ..MODEL }] {
             judge_training(&mut verdict, &Setting { model, dtype }, target, make)?;
         }

@@ -11,12 +11,9 @@ mod norm;
 mod sampling;
 mod update;
 
-use fitgpt_plan::{
-    program::{Dropout, Site},
-    units::DType,
-};
+use fitgpt_plan::program::{Dropout, Site};
 
-use super::case::Case;
+use super::{DTYPES, case::Case};
 
 /// Every case, made when it is asked for.
 pub(super) fn all() -> impl Iterator<Item = Case> {
@@ -31,9 +28,6 @@ pub(super) fn all() -> impl Iterator<Item = Case> {
     ];
     families.into_iter().flat_map(|family| family())
 }
-
-/// How activations may be stored.
-const DTYPES: [DType; 3] = [DType::F32, DType::Bf16, DType::F16];
 
 /// None, and one that drops three in ten.
 fn dropouts(site: Site) -> [Option<Dropout>; 2] {

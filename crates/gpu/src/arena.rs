@@ -1,0 +1,173 @@
+//! The memory of a run on a device: allocated once, outside of every pool.
+
+use std::ops::Range;
+
+use cubecl::{
+    bytes::Bytes as HostBytes,
+    prelude::{BufferArg, Client},
+    server::Handle,
+};
+use fitgpt_exec::{BackendError, Refused};
+use fitgpt_plan::{
+    memory::{Slot, VerifiedPlan},
+    units::Bytes,
+};
+
+use crate::device::Device;
+
+/// Copies to and from the host pass through staging memory, so much of it at a time.
+const PIECE: u64 = 4 << 20;
+
+/// Copies begin and end at multiples of this.
+const WORD: u64 = 4;
+
+/// The arena's allocations.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    chunks: Vec<Chunk>,
+}
+
+#[derive(Debug)]
+struct Chunk {
+    handle: Handle,
+    size: u64,
+}
+
+impl Arena {
+    /// Allocates what `plan` says and fills it with `fill`.
+    pub(crate) fn new(
+        device: &Device,
+        plan: &VerifiedPlan,
+        fill: u8,
+    ) -> Result<Self, BackendError> {
+        let asked = plan.plan().arena_bytes();
+        let client = &device.client;
+        let mut chunks = Vec::new();
+        for size in &plan.plan().chunks {
+            let size = size.get().max(WORD);
+            let handle = device
+                .guard(|| {
+                    let empty = |()| client.empty(size as usize);
+                    let handle = client.memory_dedicated_allocation((), empty);
+                    client.flush().map_err(|error| error.to_string())?;
+                    Ok(handle)
+                })
+                .map_err(|_| Refused { asked })?;
+            chunks.push(Chunk { handle, size });
+        }
+        let arena = Self { chunks };
+        // Written whole: memory that the driver promised and does not have is missed now.
+        for (chunk, of) in (0..).zip(&arena.chunks) {
+            let mut start = 0;
+            while start < of.size {
+                let end = (start + PIECE).min(of.size);
+                let bytes = vec![fill; (end - start) as usize];
+                arena.put(device, chunk, start..end, bytes)?;
+                start = end;
+            }
+        }
+        device.guard(|| sync(client))?;
+        Ok(arena)
+    }
+
+    /// Bytes of a slot for a kernel, `elements` of them.
+    pub(crate) fn bind(&self, slot: Slot, bytes: Range<u64>, elements: usize) -> BufferArg {
+        let start = slot.start.get();
+        let handle = self.handle(slot.chunk, start + bytes.start..start + bytes.end);
+        // SAFETY: the slot comes from a verified plan, so it lies inside its chunk, and the
+        // caller counted the elements of these bytes.
+        unsafe { BufferArg::from_raw_parts(handle, elements) }
+    }
+
+    /// Copies `values` to byte `start` of a slot.
+    pub(crate) fn write(
+        &self,
+        device: &Device,
+        slot: Slot,
+        start: Bytes,
+        values: &[u8],
+    ) -> Result<(), BackendError> {
+        let first = slot.start.get() + start.get();
+        for (index, piece) in (0..).zip(values.chunks(PIECE as usize)) {
+            let from = first + index * PIECE;
+            let to = from + piece.len() as u64;
+            let (low, high) = (from / WORD * WORD, to.next_multiple_of(WORD));
+            let mut bytes = vec![0; (high - low) as usize];
+            // What shares a word with these values stays as it is.
+            if low < from {
+                bytes[..WORD as usize].copy_from_slice(&self.get(
+                    device,
+                    slot.chunk,
+                    low..low + WORD,
+                )?);
+            }
+            if to < high {
+                let last = self.get(device, slot.chunk, high - WORD..high)?;
+                let at = bytes.len() - WORD as usize;
+                bytes[at..].copy_from_slice(&last);
+            }
+            bytes[(from - low) as usize..][..piece.len()].copy_from_slice(piece);
+            self.put(device, slot.chunk, low..high, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// Copies from byte `start` of a slot.
+    pub(crate) fn read(
+        &self,
+        device: &Device,
+        slot: Slot,
+        start: Bytes,
+        values: &mut [u8],
+    ) -> Result<(), BackendError> {
+        let first = slot.start.get() + start.get();
+        for (index, piece) in (0..).zip(values.chunks_mut(PIECE as usize)) {
+            let from = first + index * PIECE;
+            let to = from + piece.len() as u64;
+            let (low, high) = (from / WORD * WORD, to.next_multiple_of(WORD));
+            let bytes = self.get(device, slot.chunk, low..high)?;
+            piece.copy_from_slice(&bytes[(from - low) as usize..][..piece.len()]);
+        }
+        Ok(())
+    }
+
+    /// Bytes behind a slot, up to `length`: a test's guard.
+    pub(crate) fn behind(slot: Slot, length: Bytes) -> Slot {
+        Slot { start: slot.end, end: slot.end + length, ..slot }
+    }
+
+    fn put(
+        &self,
+        device: &Device,
+        chunk: u32,
+        range: Range<u64>,
+        bytes: Vec<u8>,
+    ) -> Result<(), BackendError> {
+        let handle = self.handle(chunk, range);
+        device.guard(|| {
+            device.client.write(&handle, HostBytes::from_bytes_vec(bytes));
+            Ok(())
+        })
+    }
+
+    fn get(
+        &self,
+        device: &Device,
+        chunk: u32,
+        range: Range<u64>,
+    ) -> Result<HostBytes, BackendError> {
+        let handle = self.handle(chunk, range);
+        device.guard(|| device.client.read_one(handle).map_err(|error| error.to_string()))
+    }
+
+    fn handle(&self, chunk: u32, range: Range<u64>) -> Handle {
+        let chunk = &self.chunks[chunk as usize];
+        let end = range.end.next_multiple_of(WORD).min(chunk.size);
+        chunk.handle.clone().offset_start(range.start).offset_end(chunk.size - end)
+    }
+}
+
+/// Waits until the device has done all that it was asked.
+pub(crate) fn sync(client: &Client) -> Result<(), String> {
+    cubecl::future::block_on(client.sync()).map_err(|error| error.to_string())
+}

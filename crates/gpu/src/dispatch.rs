@@ -1,0 +1,359 @@
+//! From an op to its kernels: operands by name, types by the tensors, large tensors in parts.
+//!
+//! A kernel can be given only so many bytes of a tensor at once. So every op is launched over
+//! windows of its rows (or sequences, or elements), each of which fits; mostly there is one.
+//! The vocabulary's table is cut by its rows as well.
+
+mod attention;
+mod embed;
+mod linear;
+mod loss;
+mod norm;
+mod update;
+
+use std::ops::Range;
+
+use cubecl::{
+    ir::{ElemType, FloatKind, UIntKind},
+    prelude::{BufferArg, Client, ComptimeOptionArgs, CubeCount, CubeDim},
+};
+use fitgpt_exec::{Arguments, random};
+use fitgpt_plan::{
+    config,
+    memory::VerifiedPlan,
+    program::{Dropout, Op, Program},
+    units::{DType, OpIndex, TensorId},
+};
+
+use crate::{
+    arena::Arena,
+    device::{Device, Properties},
+    kernels::{
+        elementwise,
+        mask::{self, Mask, MaskLaunch, WideLaunch},
+        math::{Gelu, UNITS},
+    },
+    target::{ALIGNMENT, Scratch},
+};
+
+/// Launches a kernel. The one place where a device is trusted with our sizes.
+macro_rules! launch {
+    ($call:expr, $module:ident::$kernel:ident, $count:expr, $dim:expr, $($argument:expr),* $(,)?) => {
+        // SAFETY: every kernel keeps to the counts that it is given, and these were taken from
+        // the shapes of the tensors whose slots are bound; slots come from a verified plan.
+        unsafe {
+            $module::$kernel::launch_unchecked(
+                $call.client(), $count, $dim, $($argument),*
+            )
+        }
+    };
+}
+pub(crate) use launch;
+
+/// One op about to run.
+pub(crate) struct Call<'c> {
+    device: &'c Device,
+    arena: &'c Arena,
+    plan: &'c VerifiedPlan,
+    program: usize,
+    at: OpIndex,
+    listing: &'c Program,
+    op: &'c Op,
+    arguments: &'c Arguments,
+    scratch: Scratch,
+}
+
+impl<'c> Call<'c> {
+    pub(crate) fn new(
+        device: &'c Device,
+        arena: &'c Arena,
+        plan: &'c VerifiedPlan,
+        (program, at): (usize, OpIndex),
+        arguments: &'c Arguments,
+    ) -> Self {
+        let listing = plan.program(program);
+        let op = &listing.ops()[at.index()];
+        let scratch = Scratch::of(listing, op, &device.properties());
+        Self { device, arena, plan, program, at, listing, op, arguments, scratch }
+    }
+
+    /// Launches the op's kernels.
+    pub(crate) fn run(&self) {
+        match *self.op {
+            Op::Embed { .. } | Op::EmbedBackward { .. } => self.embed(),
+            Op::LayerNorm { .. }
+            | Op::LayerNormAgain { .. }
+            | Op::LayerNormBackward { .. }
+            | Op::LayerNormBackwardAdd { .. } => self.norm(),
+            Op::Linear { .. }
+            | Op::LinearGelu { .. }
+            | Op::LinearResidual { .. }
+            | Op::LinearBackwardInput { .. }
+            | Op::LinearBackwardGelu { .. }
+            | Op::LinearBackwardWeight { .. } => self.linear(),
+            Op::Attention { .. }
+            | Op::AttentionBackward { .. }
+            | Op::StoreCache { .. }
+            | Op::CachedAttention { .. } => self.attention(),
+            Op::CrossEntropy { .. } | Op::CrossEntropyBackward { .. } => self.loss(),
+            Op::GradientNorm { .. } | Op::AdamW { .. } => self.update(),
+            Op::Gelu { x, out, gelu } => {
+                for window in self.windows(self.used(x), &[self.row_bytes(x)]) {
+                    let count = window.len() * self.columns(x);
+                    launch!(
+                        self,
+                        elementwise::activate,
+                        elements(count),
+                        line(),
+                        self.rows_of(x, &window),
+                        self.rows_of(out, &window),
+                        count,
+                        kind(gelu),
+                        self.stored(x),
+                    );
+                }
+            }
+            Op::Dropout { x, out, ref dropout } => {
+                let keys = self.keys(dropout, x);
+                let columns = self.columns(x);
+                for window in self.windows(self.rows(x), &[self.row_bytes(x)]) {
+                    let count = window.len() * columns;
+                    launch!(
+                        self,
+                        elementwise::dropped,
+                        elements(count),
+                        line(),
+                        self.rows_of(x, &window),
+                        self.rows_of(out, &window),
+                        keys(),
+                        count,
+                        window.start * columns,
+                        self.seq(x) * columns,
+                        self.stored(x),
+                    );
+                }
+            }
+            Op::LastRow { x, out } => {
+                let last = self.arguments.length.checked_sub(1);
+                let last = last.expect("a prompt has one token at least") as usize;
+                let columns = self.columns(x);
+                let (x, first) = self.part(x, &(last..last + 1), self.rows(x));
+                launch!(
+                    self,
+                    elementwise::copied,
+                    elements(columns),
+                    line(),
+                    x,
+                    self.whole(out),
+                    first,
+                    columns,
+                    self.stored(out),
+                );
+            }
+            Op::Named { name, .. } => {
+                panic!("`{name}` is an op of another engine: it is planned, never run")
+            }
+        }
+    }
+
+    fn client(&self) -> &Client {
+        &self.device.client
+    }
+
+    fn properties(&self) -> Properties {
+        self.device.properties()
+    }
+
+    fn rows(&self, id: TensorId) -> usize {
+        self.listing.get(id).rows() as usize
+    }
+
+    fn columns(&self, id: TensorId) -> usize {
+        self.listing.get(id).columns() as usize
+    }
+
+    fn row_bytes(&self, id: TensorId) -> u64 {
+        let tensor = self.listing.get(id);
+        tensor.columns() * tensor.dtype.size()
+    }
+
+    /// Bytes of one of `count` equal shares.
+    fn share_bytes(&self, id: TensorId, count: usize) -> u64 {
+        self.listing.get(id).bytes().get() / count as u64
+    }
+
+    /// Tokens of a sequence of `id`, (B, T, C).
+    fn seq(&self, id: TensorId) -> usize {
+        self.listing.get(id).shape[1] as usize
+    }
+
+    /// Rows of an activation that are computed.
+    fn used(&self, id: TensorId) -> usize {
+        self.arguments.rows_in_use(self.listing, self.rows(id) as u64) as usize
+    }
+
+    /// How a tensor's elements are stored.
+    fn stored(&self, id: TensorId) -> ElemType {
+        match self.listing.get(id).dtype {
+            DType::F16 => ElemType::Float(FloatKind::F16),
+            DType::Bf16 => ElemType::Float(FloatKind::BF16),
+            DType::U32 => ElemType::UInt(UIntKind::U32),
+            _ => F32,
+        }
+    }
+
+    /// A whole tensor.
+    fn whole(&self, id: TensorId) -> BufferArg {
+        self.part(id, &(0..1), 1).0
+    }
+
+    /// Rows of a tensor; `rows` is a window.
+    fn rows_of(&self, id: TensorId, rows: &Range<usize>) -> BufferArg {
+        self.shares(id, rows, self.rows(id))
+    }
+
+    /// Some of `count` equal shares of a tensor; `shares` is a window.
+    fn shares(&self, id: TensorId, shares: &Range<usize>, count: usize) -> BufferArg {
+        let (buffer, first) = self.part(id, shares, count);
+        assert!(first == 0, "a window begins on a binding's border");
+        buffer
+    }
+
+    /// Some of `count` equal shares of a tensor, and how many elements are bound before them.
+    fn part(&self, id: TensorId, shares: &Range<usize>, count: usize) -> (BufferArg, usize) {
+        let tensor = self.listing.get(id);
+        let (size, each) = (tensor.dtype.size(), self.share_bytes(id, count));
+        let (start, end) = (shares.start as u64 * each, shares.end as u64 * each);
+        let aligned = start / ALIGNMENT * ALIGNMENT;
+        assert!(end - aligned <= self.properties().max_binding.get(), "a window can be bound");
+        let slot = self.plan.slot(self.program, id);
+        let elements = (end - aligned) / size;
+        let buffer = self.arena.bind(slot, aligned..end, elements as usize);
+        (buffer, ((start - aligned) / size) as usize)
+    }
+
+    /// The first part of the scratch.
+    fn words(&self) -> BufferArg {
+        self.scratch_part(0, self.scratch.words)
+    }
+
+    /// The second part of the scratch.
+    fn floats(&self) -> BufferArg {
+        self.scratch_part(self.scratch.second(), self.scratch.floats)
+    }
+
+    fn scratch_part(&self, start: u64, words: u64) -> BufferArg {
+        let slot = self.plan.scratch(self.program, self.at);
+        let slot = slot.expect("the target asked for scratch");
+        self.arena.bind(slot, start..start + words * 4, words as usize)
+    }
+
+    /// `0..count` in windows, each of whose `unit_bytes` a kernel can be given at once and
+    /// begins where a binding can.
+    fn windows(&self, count: usize, unit_bytes: &[u64]) -> Vec<Range<usize>> {
+        windows(count, unit_bytes, self.properties().max_binding.get())
+    }
+
+    /// Makes the masks' keys of the sequences of `id` in the first part of the scratch, and
+    /// gives what a kernel takes for them.
+    fn keys<'k>(&'k self, dropout: &Dropout, id: TensorId) -> impl Fn() -> MaskLaunch + 'k {
+        self.keys_in(dropout, id, || self.words())
+    }
+
+    fn keys_in<'k>(
+        &'k self,
+        dropout: &Dropout,
+        id: TensorId,
+        place: impl Fn() -> BufferArg + 'k,
+    ) -> impl Fn() -> MaskLaunch + 'k {
+        let sequences = self.listing.get(id).shape[0] as usize;
+        let wide = |word: u64| WideLaunch::new(word as u32, (word >> 32) as u32);
+        let site = random::site(dropout);
+        assert!(u32::try_from(site).is_ok(), "layers are few");
+        launch!(
+            self,
+            mask::keys,
+            elements(sequences),
+            line(),
+            place(),
+            wide(self.arguments.seed),
+            wide(self.arguments.step),
+            wide(self.arguments.first_sequence),
+            site as u32,
+            sequences,
+        );
+        let of_any = random::Mask::new(dropout, self.arguments, 0);
+        move || MaskLaunch::new(place(), of_any.threshold, of_any.scale)
+    }
+}
+
+const F32: ElemType = ElemType::Float(FloatKind::F32);
+
+/// Cubes that a device takes along one axis.
+const MOST_CUBES: usize = 65_535;
+
+/// `count` cubes, numbered by `CUBE_POS`; there may be some more.
+fn cubes(count: usize) -> CubeCount {
+    let y = count.div_ceil(MOST_CUBES).max(1);
+    CubeCount::Static(count.div_ceil(y).max(1) as u32, y as u32, 1)
+}
+
+/// Cubes of one [`line`] each, a unit an element.
+fn elements(count: usize) -> CubeCount {
+    cubes(count.div_ceil(UNITS as usize))
+}
+
+fn line() -> CubeDim {
+    CubeDim::new_1d(UNITS)
+}
+
+fn optional<T: cubecl::prelude::LaunchArg>(
+    argument: Option<T::RuntimeArg>,
+) -> ComptimeOptionArgs<T> {
+    argument.into()
+}
+
+type OptionalMask = ComptimeOptionArgs<Mask>;
+
+fn kind(gelu: config::Gelu) -> Gelu {
+    match gelu {
+        config::Gelu::Exact => Gelu::Exact,
+        config::Gelu::Tanh => Gelu::Tanh,
+    }
+}
+
+/// See [`Call::windows`].
+fn windows(count: usize, unit_bytes: &[u64], max: u64) -> Vec<Range<usize>> {
+    let largest = unit_bytes.iter().copied().max().unwrap_or(1).max(1);
+    let fits = (max / largest) as usize;
+    if count <= fits {
+        return vec![0..count; 1];
+    }
+    let border = |bytes: &u64| ALIGNMENT >> bytes.trailing_zeros().min(ALIGNMENT.trailing_zeros());
+    let step = unit_bytes.iter().map(border).max().unwrap_or(1) as usize;
+    let fits = fits / step * step;
+    assert!(fits > 0, "{step} units of {largest} bytes can be bound at once");
+    (0..count).step_by(fits).map(|start| start..(start + fits).min(count)).collect()
+}
+
+/// What a family says to an op of another one.
+fn misplaced(op: &Op) -> ! {
+    unreachable!("`{}` was sent to another family", op.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_is_one_window() {
+        assert_eq!(windows(7, &[12, 4], 84), [0..7]);
+    }
+
+    #[test]
+    fn windows_begin_where_every_tensor_can_be_bound() {
+        // 12 bytes a unit: 64 units are the first multiple of 256 bytes.
+        let list = windows(1000, &[12, 4], 12 * 200);
+        assert_eq!(list, [0..192, 192..384, 384..576, 576..768, 768..960, 960..1000]);
+    }
+}

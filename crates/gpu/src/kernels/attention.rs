@@ -1,0 +1,581 @@
+//! Causal attention of every head, tiled in shared memory.
+//!
+//! ```text
+//! p = softmax(q · kᵀ / √D) over keys not after the query;  out = drop(p) · v
+//! ```
+//!
+//! A row of `qkv` is q | k | v, C channels each; head h has channels h·D … (h+1)·D of each. The
+//! forward makes a tile of queries, passing over tiles of keys with a running maximum and sum,
+//! and keeps the log-sum-exp of each row. The backward makes the probabilities again from it:
+//! one kernel for a tile of keys passes over the queries, another for a tile of queries over
+//! the keys. Nobody adds to what another cube adds to, so the order of every sum is fixed.
+
+use cubecl::prelude::*;
+
+use super::{
+    mask::{Mask, factor},
+    math::{UNITS, max_of_cube, sum_of_cube},
+};
+
+/// A score that no key has.
+const LEAST: f32 = -1e30;
+
+/// How a cube cuts its work; a function of the head's size and of the device's shared memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Tiles {
+    /// Queries and keys at a time.
+    pub(crate) rows: usize,
+    /// Channels of a head.
+    pub(crate) size: usize,
+}
+
+impl Tiles {
+    /// The largest that fits `shared_bytes`; `None` where a head is too wide for any.
+    pub(crate) fn new(size: usize, shared_bytes: usize) -> Option<Self> {
+        let tiles = [32, 16, 8, 4].map(|rows| Self { rows, size });
+        tiles.into_iter().find(|tiles| tiles.shared_floats() * 4 <= shared_bytes)
+    }
+
+    /// What the backward holds, which is more than the forward: four tiles of rows, two of
+    /// scores.
+    fn shared_floats(self) -> usize {
+        4 * self.rows * self.pitch() + 2 * self.rows * (self.rows + 1)
+    }
+
+    /// Units along each side of a cube.
+    pub(crate) fn side(self) -> usize {
+        self.rows.min(16)
+    }
+
+    /// Rows of a unit.
+    fn per(self) -> usize {
+        self.rows / self.side()
+    }
+
+    /// Channels of a unit.
+    fn columns(self) -> usize {
+        self.size.div_ceil(self.side())
+    }
+
+    /// From one row to the next, in shared memory.
+    fn pitch(self) -> usize {
+        self.size + 1
+    }
+}
+
+/// The sequences of one launch.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+pub(crate) struct Heads {
+    /// Rows of a sequence in memory.
+    pub(crate) seq: usize,
+    /// Those of them that are in use.
+    pub(crate) used: usize,
+    pub(crate) heads: usize,
+    pub(crate) channels: usize,
+    /// `1 / √D`
+    pub(crate) scale: f32,
+    /// Sequences of the micro-batch before these.
+    pub(crate) first_sequence: usize,
+}
+
+/// Rows `row …` of one head; what lies behind `rows` is zero.
+#[cube]
+fn load<E: Float>(
+    tile: &mut Shared<[f32]>,
+    from: &[E],
+    first: usize,
+    stride: usize,
+    row: usize,
+    rows: usize,
+    #[comptime] tiles: Tiles,
+) {
+    let (size, pitch) = comptime!((tiles.size, tiles.pitch()));
+    let mut i = UNIT_POS as usize;
+    while i < comptime!(tiles.rows * tiles.size) {
+        let (r, d) = (i / size, i % size);
+        let mut value = 0.0f32;
+        if row + r < rows {
+            value = f32::cast_from(from[first + (row + r) * stride + d]);
+        }
+        tile[r * pitch + d] = value;
+        i += CUBE_DIM as usize;
+    }
+}
+
+/// The product of a row of one tile with a row of another.
+#[cube]
+fn dot(
+    a: &Shared<[f32]>,
+    b: &Shared<[f32]>,
+    row_a: usize,
+    row_b: usize,
+    #[comptime] tiles: Tiles,
+) -> f32 {
+    let pitch = comptime!(tiles.pitch());
+    let mut sum = 0.0f32;
+    for d in 0..comptime!(tiles.size) {
+        sum = fma(a[row_a * pitch + d], b[row_b * pitch + d], sum);
+    }
+    sum
+}
+
+/// What dropout multiplies the probability of (i, j) by.
+#[cube]
+fn kept(
+    mask: &ComptimeOption<Mask>,
+    of: &Heads,
+    sequence: usize,
+    head: usize,
+    i: usize,
+    j: usize,
+) -> f32 {
+    #[comptime]
+    let value = match mask {
+        ComptimeOption::Some(mask) => {
+            factor(mask, of.first_sequence + sequence, (head * of.used + i) * of.used + j)
+        }
+        ComptimeOption::None => 1.0f32.runtime(),
+    };
+    value
+}
+
+/// `out` (B, T, C) and `lse` (B, H, T). Cubes: query tiles, heads, sequences.
+#[cube(launch_unchecked)]
+pub(crate) fn forward<E: Float>(
+    qkv: &[E],
+    out: &mut [E],
+    lse: &mut [f32],
+    mask: ComptimeOption<Mask>,
+    of: Heads,
+    #[comptime] tiles: Tiles,
+    #[define(E)] _stored: ElemType,
+) {
+    let (rows, side, per) = comptime!((tiles.rows, tiles.side(), tiles.per()));
+    let (size, pitch, columns) = comptime!((tiles.size, tiles.pitch(), tiles.columns()));
+    let scores_pitch = comptime!(rows + 1);
+    let mut q = Shared::<[f32]>::new_slice(comptime!(rows * pitch));
+    let mut kv = Shared::<[f32]>::new_slice(comptime!(rows * pitch));
+    let mut scores = Shared::<[f32]>::new_slice(comptime!(rows * (rows + 1)));
+    let mut partial = Shared::<[f32]>::new_slice(comptime!(rows * (side + 1)));
+    let partial_pitch = comptime!(side + 1);
+
+    let first_query = CUBE_POS_X as usize * rows;
+    let (head, sequence) = (CUBE_POS_Y as usize, CUBE_POS_Z as usize);
+    let (y, x) = (UNIT_POS_Y as usize, UNIT_POS_X as usize);
+    let stride = 3 * of.channels;
+    let start = sequence * of.seq * stride + head * size;
+    load::<E>(&mut q, qkv, start, stride, first_query, of.used, tiles);
+
+    let mut sums = Array::<f32>::new(comptime!(per * columns));
+    let mut most = Array::<f32>::new(per);
+    let mut total = Array::<f32>::new(per);
+    #[unroll]
+    for i in 0..per {
+        most[i] = LEAST;
+        total[i] = 0.0;
+        #[unroll]
+        for c in 0..columns {
+            sums[i * columns + c] = 0.0;
+        }
+    }
+
+    let end = min(first_query + rows, of.used);
+    let mut first_key = 0usize;
+    while first_key < end {
+        load::<E>(&mut kv, qkv, start + of.channels, stride, first_key, of.used, tiles);
+        sync_cube();
+        #[unroll]
+        for i in 0..per {
+            let row = y + i * side;
+            let mut largest = LEAST.runtime();
+            #[unroll]
+            for j in 0..per {
+                let column = x + j * side;
+                let key = first_key + column;
+                let mut score = dot(&q, &kv, row, column, tiles) * of.scale;
+                if key > first_query + row || key >= of.used {
+                    score = LEAST.runtime();
+                }
+                scores[row * scores_pitch + column] = score;
+                largest = max(largest, score);
+            }
+            partial[row * partial_pitch + x] = largest;
+        }
+        sync_cube();
+        // The keys were read: their place takes the values.
+        load::<E>(&mut kv, qkv, start + 2 * of.channels, stride, first_key, of.used, tiles);
+        #[unroll]
+        for i in 0..per {
+            let row = y + i * side;
+            let mut largest = most[i];
+            #[unroll]
+            for other in 0..side {
+                largest = max(largest, partial[row * partial_pitch + other]);
+            }
+            let correction = (most[i] - largest).exp();
+            most[i] = largest;
+            total[i] *= correction;
+            #[unroll]
+            for c in 0..columns {
+                sums[i * columns + c] *= correction;
+            }
+        }
+        sync_cube();
+        #[unroll]
+        for i in 0..per {
+            let row = y + i * side;
+            let mut sum = 0.0f32;
+            #[unroll]
+            for j in 0..per {
+                let column = x + j * side;
+                let at = row * scores_pitch + column;
+                let p = (scores[at] - most[i]).exp();
+                sum += p;
+                let (query, key) = (first_query + row, first_key + column);
+                scores[at] = p * kept(&mask, &of, sequence, head, query, key);
+            }
+            partial[row * partial_pitch + x] = sum;
+        }
+        sync_cube();
+        #[unroll]
+        for i in 0..per {
+            let row = y + i * side;
+            #[unroll]
+            for other in 0..side {
+                total[i] += partial[row * partial_pitch + other];
+            }
+            for key in 0..rows {
+                let p = scores[row * scores_pitch + key];
+                #[unroll]
+                for c in 0..columns {
+                    let d = x + c * side;
+                    if d < size {
+                        sums[i * columns + c] = fma(p, kv[key * pitch + d], sums[i * columns + c]);
+                    }
+                }
+            }
+        }
+        sync_cube();
+        first_key += rows;
+    }
+
+    #[unroll]
+    for i in 0..per {
+        let query = first_query + y + i * side;
+        if query < of.used {
+            #[unroll]
+            for c in 0..columns {
+                let d = x + c * side;
+                if d < size {
+                    let at = (sequence * of.seq + query) * of.channels + head * size + d;
+                    out[at] = E::cast_from(sums[i * columns + c] / total[i]);
+                }
+            }
+            if x == 0 {
+                lse[(sequence * of.heads + head) * of.seq + query] = most[i] + total[i].ln();
+            }
+        }
+    }
+}
+
+/// `along[b, h, i] = Σ out · d_out` over the channels of a head: the sum of `p · d_p` of a row.
+#[cube(launch_unchecked)]
+pub(crate) fn along<E: Float>(
+    out: &[E],
+    d_out: &[E],
+    along: &mut [f32],
+    of: Heads,
+    count: usize,
+    #[comptime] size: usize,
+    #[define(E)] _stored: ElemType,
+) {
+    let i = ABSOLUTE_POS;
+    if i < count {
+        let (query, head) = (i % of.seq, i / of.seq % of.heads);
+        let sequence = i / of.seq / of.heads;
+        let first = (sequence * of.seq + query) * of.channels + head * size;
+        let mut sum = 0.0f32;
+        for d in 0..size {
+            sum = fma(f32::cast_from(out[first + d]), f32::cast_from(d_out[first + d]), sum);
+        }
+        along[i] = sum;
+    }
+}
+
+/// The four tiles of rows and two of scores that a cube of the backward holds.
+#[derive(CubeType)]
+struct Held {
+    q: Shared<[f32]>,
+    k: Shared<[f32]>,
+    v: Shared<[f32]>,
+    d_out: Shared<[f32]>,
+    /// What the values were weighted by.
+    weights: Shared<[f32]>,
+    d_scores: Shared<[f32]>,
+}
+
+#[cube]
+fn held(#[comptime] tiles: Tiles) -> Held {
+    let rows = comptime!(tiles.rows * tiles.pitch());
+    let scores = comptime!(tiles.rows * (tiles.rows + 1));
+    Held {
+        q: Shared::<[f32]>::new_slice(rows),
+        k: Shared::<[f32]>::new_slice(rows),
+        v: Shared::<[f32]>::new_slice(rows),
+        d_out: Shared::<[f32]>::new_slice(rows),
+        weights: Shared::<[f32]>::new_slice(scores),
+        d_scores: Shared::<[f32]>::new_slice(scores),
+    }
+}
+
+/// Probabilities and gradients of scores of a tile of queries with a tile of keys.
+#[cube]
+fn gradients_of_scores(
+    held: &mut Held,
+    lse: &[f32],
+    along: &[f32],
+    mask: &ComptimeOption<Mask>,
+    of: &Heads,
+    first_query: usize,
+    first_key: usize,
+    #[comptime] tiles: Tiles,
+) {
+    let (side, per) = comptime!((tiles.side(), tiles.per()));
+    let scores_pitch = comptime!(tiles.rows + 1);
+    let (head, sequence) = (CUBE_POS_Y as usize, CUBE_POS_Z as usize);
+    let (y, x) = (UNIT_POS_Y as usize, UNIT_POS_X as usize);
+    #[unroll]
+    for i in 0..per {
+        let row = y + i * side;
+        let query = first_query + row;
+        #[unroll]
+        for j in 0..per {
+            let column = x + j * side;
+            let key = first_key + column;
+            let mut weight = 0.0f32;
+            let mut d_score = 0.0f32;
+            if key <= query && query < of.used {
+                let at = (sequence * of.heads + head) * of.seq + query;
+                let score = dot(&held.q, &held.k, row, column, tiles) * of.scale;
+                let p = (score - lse[at]).exp();
+                let factor = kept(mask, of, sequence, head, query, key);
+                let d_p = dot(&held.d_out, &held.v, row, column, tiles) * factor;
+                weight = p * factor;
+                d_score = p * (d_p - along[at]) * of.scale;
+            }
+            held.weights[row * scores_pitch + column] = weight;
+            held.d_scores[row * scores_pitch + column] = d_score;
+        }
+    }
+}
+
+/// Gradients of keys and values. Cubes: key tiles, heads, sequences.
+#[cube(launch_unchecked)]
+pub(crate) fn backward_keys<E: Float>(
+    qkv: &[E],
+    lse: &[f32],
+    along: &[f32],
+    d_out: &[E],
+    d_qkv: &mut [E],
+    mask: ComptimeOption<Mask>,
+    of: Heads,
+    #[comptime] tiles: Tiles,
+    #[define(E)] _stored: ElemType,
+) {
+    let (rows, side, per) = comptime!((tiles.rows, tiles.side(), tiles.per()));
+    let (size, pitch, columns) = comptime!((tiles.size, tiles.pitch(), tiles.columns()));
+    let scores_pitch = comptime!(rows + 1);
+    let mut held = held(tiles);
+    let first_key = CUBE_POS_X as usize * rows;
+    let (head, sequence) = (CUBE_POS_Y as usize, CUBE_POS_Z as usize);
+    let (y, x) = (UNIT_POS_Y as usize, UNIT_POS_X as usize);
+    let stride = 3 * of.channels;
+    let start = sequence * of.seq * stride + head * size;
+    let start_out = sequence * of.seq * of.channels + head * size;
+    load::<E>(&mut held.k, qkv, start + of.channels, stride, first_key, of.used, tiles);
+    load::<E>(&mut held.v, qkv, start + 2 * of.channels, stride, first_key, of.used, tiles);
+    let mut d_k = Array::<f32>::new(comptime!(per * columns));
+    let mut d_v = Array::<f32>::new(comptime!(per * columns));
+    #[unroll]
+    for i in 0..per * columns {
+        d_k[i] = 0.0;
+        d_v[i] = 0.0;
+    }
+    let mut first_query = first_key;
+    while first_query < of.used {
+        load::<E>(&mut held.q, qkv, start, stride, first_query, of.used, tiles);
+        load::<E>(&mut held.d_out, d_out, start_out, of.channels, first_query, of.used, tiles);
+        sync_cube();
+        gradients_of_scores(&mut held, lse, along, &mask, &of, first_query, first_key, tiles);
+        sync_cube();
+        #[unroll]
+        for i in 0..per {
+            let key = y + i * side;
+            for query in 0..rows {
+                let weight = held.weights[query * scores_pitch + key];
+                let d_score = held.d_scores[query * scores_pitch + key];
+                #[unroll]
+                for c in 0..columns {
+                    let d = x + c * side;
+                    if d < size {
+                        let at = i * columns + c;
+                        d_v[at] = fma(weight, held.d_out[query * pitch + d], d_v[at]);
+                        d_k[at] = fma(d_score, held.q[query * pitch + d], d_k[at]);
+                    }
+                }
+            }
+        }
+        sync_cube();
+        first_query += rows;
+    }
+    #[unroll]
+    for i in 0..per {
+        let key = first_key + y + i * side;
+        #[unroll]
+        for c in 0..columns {
+            let d = x + c * side;
+            if key < of.used && d < size {
+                let at = start + key * stride + d;
+                d_qkv[at + of.channels] = E::cast_from(d_k[i * columns + c]);
+                d_qkv[at + 2 * of.channels] = E::cast_from(d_v[i * columns + c]);
+            }
+        }
+    }
+}
+
+/// Gradients of queries. Cubes: query tiles, heads, sequences.
+#[cube(launch_unchecked)]
+pub(crate) fn backward_queries<E: Float>(
+    qkv: &[E],
+    lse: &[f32],
+    along: &[f32],
+    d_out: &[E],
+    d_qkv: &mut [E],
+    mask: ComptimeOption<Mask>,
+    of: Heads,
+    #[comptime] tiles: Tiles,
+    #[define(E)] _stored: ElemType,
+) {
+    let (rows, side, per) = comptime!((tiles.rows, tiles.side(), tiles.per()));
+    let (size, pitch, columns) = comptime!((tiles.size, tiles.pitch(), tiles.columns()));
+    let scores_pitch = comptime!(rows + 1);
+    let mut held = held(tiles);
+    let first_query = CUBE_POS_X as usize * rows;
+    let (head, sequence) = (CUBE_POS_Y as usize, CUBE_POS_Z as usize);
+    let (y, x) = (UNIT_POS_Y as usize, UNIT_POS_X as usize);
+    let stride = 3 * of.channels;
+    let start = sequence * of.seq * stride + head * size;
+    let start_out = sequence * of.seq * of.channels + head * size;
+    load::<E>(&mut held.q, qkv, start, stride, first_query, of.used, tiles);
+    load::<E>(&mut held.d_out, d_out, start_out, of.channels, first_query, of.used, tiles);
+    let mut d_q = Array::<f32>::new(comptime!(per * columns));
+    #[unroll]
+    for i in 0..per * columns {
+        d_q[i] = 0.0;
+    }
+    let end = min(first_query + rows, of.used);
+    let mut first_key = 0usize;
+    while first_key < end {
+        load::<E>(&mut held.k, qkv, start + of.channels, stride, first_key, of.used, tiles);
+        load::<E>(&mut held.v, qkv, start + 2 * of.channels, stride, first_key, of.used, tiles);
+        sync_cube();
+        gradients_of_scores(&mut held, lse, along, &mask, &of, first_query, first_key, tiles);
+        sync_cube();
+        #[unroll]
+        for i in 0..per {
+            let query = y + i * side;
+            for key in 0..rows {
+                let d_score = held.d_scores[query * scores_pitch + key];
+                #[unroll]
+                for c in 0..columns {
+                    let d = x + c * side;
+                    if d < size {
+                        let at = i * columns + c;
+                        d_q[at] = fma(d_score, held.k[key * pitch + d], d_q[at]);
+                    }
+                }
+            }
+        }
+        sync_cube();
+        first_key += rows;
+    }
+    #[unroll]
+    for i in 0..per {
+        let query = first_query + y + i * side;
+        #[unroll]
+        for c in 0..columns {
+            let d = x + c * side;
+            if query < of.used && d < size {
+                d_qkv[start + query * stride + d] = E::cast_from(d_q[i * columns + c]);
+            }
+        }
+    }
+}
+
+/// One query a sequence against `of.used` rows of the cache. Cubes: heads, sequences.
+#[cube(launch_unchecked)]
+pub(crate) fn cached<E: Float>(
+    qkv: &[E],
+    keys: &[E],
+    values: &[E],
+    out: &mut [E],
+    of: Heads,
+    #[comptime] size: usize,
+    #[define(E)] _stored: ElemType,
+) {
+    let units = comptime!(UNITS as usize);
+    let columns = comptime!(size.div_ceil(UNITS as usize));
+    let mut weights = Shared::<[f32]>::new_slice(units);
+    let (head, sequence) = (CUBE_POS_X as usize, CUBE_POS_Y as usize);
+    let unit = UNIT_POS as usize;
+    let query = sequence * 3 * of.channels + head * size;
+    let start = sequence * of.seq * of.channels + head * size;
+    let mut sums = Array::<f32>::new(columns);
+    #[unroll]
+    for c in 0..columns {
+        sums[c] = 0.0;
+    }
+    let mut most = LEAST.runtime();
+    let mut total = 0.0f32;
+    let mut first_key = 0usize;
+    while first_key < of.used {
+        let key = first_key + unit;
+        let mut score = LEAST.runtime();
+        if key < of.used {
+            let mut sum = 0.0f32;
+            for d in 0..size {
+                let q = f32::cast_from(qkv[query + d]);
+                sum = fma(q, f32::cast_from(keys[start + key * of.channels + d]), sum);
+            }
+            score = sum * of.scale;
+        }
+        let largest = max(most, max_of_cube(score));
+        let correction = (most - largest).exp();
+        let p = (score - largest).exp();
+        total = fma(total, correction, sum_of_cube(p));
+        most = largest;
+        weights[unit] = p;
+        sync_cube();
+        let end = min(units, of.used - first_key);
+        #[unroll]
+        for c in 0..columns {
+            let d = unit + c * units;
+            if d < size {
+                sums[c] *= correction;
+                for j in 0..end {
+                    let value = f32::cast_from(values[start + (first_key + j) * of.channels + d]);
+                    sums[c] = fma(weights[j], value, sums[c]);
+                }
+            }
+        }
+        sync_cube();
+        first_key += units;
+    }
+    #[unroll]
+    for c in 0..columns {
+        let d = unit + c * units;
+        if d < size {
+            out[sequence * of.channels + head * size + d] = E::cast_from(sums[c] / total);
+        }
+    }
+}

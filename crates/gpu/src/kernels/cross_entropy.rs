@@ -1,0 +1,90 @@
+//! Cross-entropy, some rows of logits at a time.
+//!
+//! ```text
+//! loss of a row = log Σ exp(logits) - logits[target]
+//! d_logits = factor · (softmax - onehot)
+//! ```
+//!
+//! One cube a row. The losses of rows lie in scratch until all chunks are done; then they are
+//! added up in order.
+
+use cubecl::prelude::*;
+
+use super::math::{max_of_cube, sum_of_cube};
+
+/// The loss of each row, and its gradient in place of the logits where one is wanted.
+#[cube(launch_unchecked)]
+pub(crate) fn row_losses(
+    logits: &mut [f32],
+    targets: &[u32],
+    losses: &mut [f32],
+    first_row: usize,
+    rows: usize,
+    vocab: usize,
+    factor: f32,
+    #[comptime] wants_gradient: bool,
+) {
+    let row = CUBE_POS;
+    if row < rows {
+        let first = row * vocab;
+        let target = targets[first_row + row] as usize;
+        let mut largest = logits[first];
+        let mut v = UNIT_POS as usize;
+        while v < vocab {
+            largest = max(largest, logits[first + v]);
+            v += CUBE_DIM as usize;
+        }
+        let largest = max_of_cube(largest);
+        let mut sum = 0.0f32;
+        let mut v = UNIT_POS as usize;
+        while v < vocab {
+            sum += (logits[first + v] - largest).exp();
+            v += CUBE_DIM as usize;
+        }
+        let sum = sum_of_cube(sum);
+        let of_target = logits[first + target];
+        sync_cube();
+        if UNIT_POS == 0 {
+            losses[first_row + row] = sum.ln() + (largest - of_target);
+        }
+        if comptime!(wants_gradient) {
+            let scale = factor / sum;
+            let mut v = UNIT_POS as usize;
+            while v < vocab {
+                let p = (logits[first + v] - largest).exp() * scale;
+                logits[first + v] = select(v == target, p - factor, p);
+                v += CUBE_DIM as usize;
+            }
+        }
+    }
+}
+
+/// `out[i] = scale · Σ losses[i · per …]` for each of `count`, or added to what is there. One
+/// cube each.
+#[cube(launch_unchecked)]
+pub(crate) fn means(
+    losses: &[f32],
+    out: &mut [f32],
+    count: usize,
+    per: usize,
+    scale: f32,
+    #[comptime] adds: bool,
+) {
+    let i = CUBE_POS;
+    if i < count {
+        let mut sum = 0.0f32;
+        let mut row = UNIT_POS as usize;
+        while row < per {
+            sum += losses[i * per + row];
+            row += CUBE_DIM as usize;
+        }
+        let mean = sum_of_cube(sum) * scale;
+        if UNIT_POS == 0 {
+            if comptime!(adds) {
+                out[i] += mean;
+            } else {
+                out[i] = mean;
+            }
+        }
+    }
+}

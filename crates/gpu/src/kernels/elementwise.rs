@@ -1,0 +1,94 @@
+//! Ops that see one element at a time: GELU, dropout, copies of rows.
+
+use cubecl::prelude::*;
+
+use super::{
+    mask::{Mask, factor},
+    math::{Gelu, gelu},
+};
+
+/// `out = gelu(x)`
+#[cube(launch_unchecked)]
+pub(crate) fn activate<E: Float>(
+    x: &[E],
+    out: &mut [E],
+    count: usize,
+    #[comptime] kind: Gelu,
+    #[define(E)] _stored: ElemType,
+) {
+    let i = ABSOLUTE_POS;
+    if i < count {
+        out[i] = E::cast_from(gelu(f32::cast_from(x[i]), kind));
+    }
+}
+
+/// `out = drop(x)`, where a sequence has `per_sequence` elements and `first` come before these.
+#[cube(launch_unchecked)]
+pub(crate) fn dropped<E: Float>(
+    x: &[E],
+    out: &mut [E],
+    mask: Mask,
+    count: usize,
+    first: usize,
+    per_sequence: usize,
+    #[define(E)] _stored: ElemType,
+) {
+    let i = ABSOLUTE_POS;
+    if i < count {
+        let at = first + i;
+        let factor = factor(&mask, at / per_sequence, at % per_sequence);
+        out[i] = E::cast_from(f32::cast_from(x[i]) * factor);
+    }
+}
+
+/// `out[i] = x[first + i]`
+#[cube(launch_unchecked)]
+pub(crate) fn copied<E: Float>(
+    x: &[E],
+    out: &mut [E],
+    first: usize,
+    count: usize,
+    #[define(E)] _stored: ElemType,
+) {
+    let i = ABSOLUTE_POS;
+    if i < count {
+        out[i] = x[first + i];
+    }
+}
+
+/// `out[first + i] = x[i]` in another type.
+#[cube(launch_unchecked)]
+pub(crate) fn converted<F: Float, E: Float>(
+    x: &[F],
+    out: &mut [E],
+    first: usize,
+    count: usize,
+    #[define(F)] _from: ElemType,
+    #[define(E)] _stored: ElemType,
+) {
+    let i = ABSOLUTE_POS;
+    if i < count {
+        out[first + i] = E::cast_from(x[i]);
+    }
+}
+
+/// Columns `from …` of the rows of `rows` (n, stride) into rows of `out` (…, width), the first
+/// of which begins at `to` and each next one `step` behind.
+#[cube(launch_unchecked)]
+pub(crate) fn columns<E: Float>(
+    rows: &[E],
+    out: &mut [E],
+    count: usize,
+    width: usize,
+    stride: usize,
+    from: usize,
+    to: usize,
+    step: usize,
+    #[define(E)] _stored: ElemType,
+) {
+    let i = ABSOLUTE_POS;
+    if i < count {
+        let (row, column) = (i / width, i % width);
+        out[to + row * step + column] = rows[row * stride + from + column];
+    }
+}

@@ -1,0 +1,227 @@
+//! LayerNorm over the last axis.
+//!
+//! ```text
+//! out = (x - mean) * rstd * weight + bias          x, out: (N, C); mean, rstd: (N)
+//! ```
+//!
+//! One cube a row. The gradients of weight and bias are sums over rows: each cube of the first
+//! kernel sums a block of rows, a second kernel sums the blocks in order.
+
+use cubecl::prelude::*;
+
+use super::math::{UNITS, sum_of_cube};
+
+/// Added to the variance, as PyTorch's default.
+const EPSILON: f32 = 1e-5;
+
+/// Rows whose products one cube of `column_sums` adds up.
+pub(crate) const BLOCK_ROWS: usize = 64;
+
+#[cube]
+fn normal(x: f32, mean: f32, rstd: f32) -> f32 {
+    (x - mean) * rstd
+}
+
+#[cube]
+fn affine<E: Float>(
+    x: &[E],
+    weight: &[f32],
+    bias: &ComptimeOption<Box<[f32]>>,
+    out: &mut [E],
+    first: usize,
+    channels: usize,
+    mean: f32,
+    rstd: f32,
+) {
+    let mut c = UNIT_POS as usize;
+    while c < channels {
+        let n = normal(f32::cast_from(x[first + c]), mean, rstd);
+        #[comptime]
+        let bias = match bias {
+            ComptimeOption::Some(bias) => bias[c],
+            ComptimeOption::None => 0.0f32.runtime(),
+        };
+        out[first + c] = E::cast_from(fma(n, weight[c], bias));
+        c += CUBE_DIM as usize;
+    }
+}
+
+/// `out`, `mean` and `rstd` of each row.
+#[cube(launch_unchecked)]
+pub(crate) fn forward<E: Float>(
+    x: &[E],
+    weight: &[f32],
+    bias: ComptimeOption<Box<[f32]>>,
+    out: &mut [E],
+    mean: &mut [f32],
+    rstd: &mut [f32],
+    rows: usize,
+    channels: usize,
+    #[define(E)] _stored: ElemType,
+) {
+    let row = CUBE_POS;
+    if row < rows {
+        let first = row * channels;
+        let mut sum = 0.0f32;
+        let mut c = UNIT_POS as usize;
+        while c < channels {
+            sum += f32::cast_from(x[first + c]);
+            c += CUBE_DIM as usize;
+        }
+        let average = sum_of_cube(sum) / channels as f32;
+        let mut squares = 0.0f32;
+        let mut c = UNIT_POS as usize;
+        while c < channels {
+            let apart = f32::cast_from(x[first + c]) - average;
+            squares = fma(apart, apart, squares);
+            c += CUBE_DIM as usize;
+        }
+        let variance = sum_of_cube(squares) / channels as f32;
+        let scale = 1.0 / (variance + EPSILON).sqrt();
+        if UNIT_POS == 0 {
+            mean[row] = average;
+            rstd[row] = scale;
+        }
+        affine::<E>(x, weight, &bias, out, first, channels, average, scale);
+    }
+}
+
+/// `out` from kept statistics: the bits of `forward`.
+#[cube(launch_unchecked)]
+pub(crate) fn again<E: Float>(
+    x: &[E],
+    weight: &[f32],
+    bias: ComptimeOption<Box<[f32]>>,
+    mean: &[f32],
+    rstd: &[f32],
+    out: &mut [E],
+    rows: usize,
+    channels: usize,
+    #[define(E)] _stored: ElemType,
+) {
+    let row = CUBE_POS;
+    if row < rows {
+        let first = row * channels;
+        affine::<E>(x, weight, &bias, out, first, channels, mean[row], rstd[row]);
+    }
+}
+
+/// Assigns or adds `d_x` of each row.
+#[cube(launch_unchecked)]
+pub(crate) fn backward_input<E: Float>(
+    x: &[E],
+    weight: &[f32],
+    mean: &[f32],
+    rstd: &[f32],
+    d_out: &[E],
+    d_x: &mut [E],
+    rows: usize,
+    channels: usize,
+    #[comptime] adds: bool,
+    #[define(E)] _stored: ElemType,
+) {
+    let row = CUBE_POS;
+    if row < rows {
+        let first = row * channels;
+        let (mean, rstd) = (mean[row], rstd[row]);
+        let mut along_mean = 0.0f32;
+        let mut along_normal = 0.0f32;
+        let mut c = UNIT_POS as usize;
+        while c < channels {
+            let n = normal(f32::cast_from(x[first + c]), mean, rstd);
+            let d = f32::cast_from(d_out[first + c]) * weight[c];
+            along_mean += d;
+            along_normal = fma(d, n, along_normal);
+            c += CUBE_DIM as usize;
+        }
+        let along_mean = sum_of_cube(along_mean) / channels as f32;
+        let along_normal = sum_of_cube(along_normal) / channels as f32;
+        let mut c = UNIT_POS as usize;
+        while c < channels {
+            let n = normal(f32::cast_from(x[first + c]), mean, rstd);
+            let d = f32::cast_from(d_out[first + c]) * weight[c];
+            let gradient = rstd * fma(-n, along_normal, d - along_mean);
+            if comptime!(adds) {
+                d_x[first + c] = E::cast_from(f32::cast_from(d_x[first + c]) + gradient);
+            } else {
+                d_x[first + c] = E::cast_from(gradient);
+            }
+            c += CUBE_DIM as usize;
+        }
+    }
+}
+
+/// Sums of `d_out · normal` and of `d_out` over blocks of rows: `sums` is (blocks, 2, C).
+#[cube(launch_unchecked)]
+pub(crate) fn weight_sums<E: Float>(
+    x: &[E],
+    mean: &[f32],
+    rstd: &[f32],
+    d_out: &[E],
+    sums: &mut [f32],
+    first_block: usize,
+    rows: usize,
+    channels: usize,
+    #[define(E)] _stored: ElemType,
+) {
+    let c = CUBE_POS_X as usize * UNITS as usize + UNIT_POS as usize;
+    let block = CUBE_POS_Y as usize;
+    if c < channels {
+        let first = block * BLOCK_ROWS;
+        let last = min(first + BLOCK_ROWS, rows);
+        let mut products = 0.0f32;
+        let mut plain = 0.0f32;
+        for row in first..last {
+            let n = normal(f32::cast_from(x[row * channels + c]), mean[row], rstd[row]);
+            let d = f32::cast_from(d_out[row * channels + c]);
+            products = fma(d, n, products);
+            plain += d;
+        }
+        let at = (first_block + block) * 2 * channels + c;
+        sums[at] = products;
+        sums[at + channels] = plain;
+    }
+}
+
+/// Sums of columns over blocks of rows: `sums` is (blocks, C).
+#[cube(launch_unchecked)]
+pub(crate) fn column_sums<E: Float>(
+    x: &[E],
+    sums: &mut [f32],
+    first_block: usize,
+    rows: usize,
+    channels: usize,
+    #[define(E)] _stored: ElemType,
+) {
+    let c = CUBE_POS_X as usize * UNITS as usize + UNIT_POS as usize;
+    let block = CUBE_POS_Y as usize;
+    if c < channels {
+        let first = block * BLOCK_ROWS;
+        let last = min(first + BLOCK_ROWS, rows);
+        let mut plain = 0.0f32;
+        for row in first..last {
+            plain += f32::cast_from(x[row * channels + c]);
+        }
+        sums[(first_block + block) * channels + c] = plain;
+    }
+}
+
+/// `out[c] += Σ sums[block · stride + first + c]`, block by block.
+#[cube(launch_unchecked)]
+pub(crate) fn add_blocks(
+    sums: &[f32],
+    out: &mut [f32],
+    blocks: usize,
+    stride: usize,
+    first: usize,
+    channels: usize,
+) {
+    let c = ABSOLUTE_POS;
+    if c < channels {
+        let mut sum = 0.0f32;
+        for block in 0..blocks {
+            sum += sums[block * stride + first + c];
+        }
+        out[c] += sum;
+    }
+}

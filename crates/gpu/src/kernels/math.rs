@@ -1,0 +1,135 @@
+//! Functions of one number, and sums over a cube in a fixed order.
+//!
+//! Wherever a compiler could contract a product and a sum, it is written as an `fma`: the same
+//! function inlined into two kernels must give the same bits, because recomputing must.
+
+use std::f32::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, SQRT_2};
+
+use cubecl::prelude::*;
+
+/// Units of a cube that works on one row, or on a run of elements.
+pub(crate) const UNITS: u32 = 256;
+
+/// `1 / √(2π)`
+const DENSITY: f32 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2 / 2.0;
+/// `2 √(2/π)`
+const TWICE: f32 = SQRT_2 * FRAC_2_SQRT_PI;
+const CUBIC: f32 = 0.044_715;
+
+/// Which of the two functions that go by the name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Gelu {
+    /// By the error function, as nanoGPT.
+    Exact,
+    /// By tanh, as the released GPT-2.
+    Tanh,
+}
+
+/// The activation of `x`.
+#[cube]
+pub(crate) fn gelu(x: f32, #[comptime] kind: Gelu) -> f32 {
+    if comptime!(kind == Gelu::Exact) {
+        let bell = bell(x);
+        x * below(x, bell)
+    } else {
+        x * logistic(x)
+    }
+}
+
+/// Its derivative.
+#[cube]
+pub(crate) fn gelu_slope(x: f32, #[comptime] kind: Gelu) -> f32 {
+    if comptime!(kind == Gelu::Exact) {
+        let bell = bell(x);
+        fma(x, bell * DENSITY, below(x, bell))
+    } else {
+        // s + x s (1 - s) 2u', with s = 1 / (1 + exp(-2u))
+        let s = logistic(x);
+        let slope_2u = TWICE * fma(3.0 * CUBIC * x, x, 1.0);
+        fma(x * slope_2u, s * (1.0 - s), s)
+    }
+}
+
+/// `1 / (1 + exp(-2u))` with `u = √(2/π) (x + 0.044715 x³)`, which is `(1 + tanh u) / 2`.
+#[cube]
+fn logistic(x: f32) -> f32 {
+    let minus_2u = -TWICE * x * fma(CUBIC * x, x, 1.0);
+    // Some devices make a NaN of an exponential that is too large.
+    let bounded: f32 = clamp_max(minus_2u, 80.0f32);
+    1.0 / (1.0 + bounded.exp())
+}
+
+/// `exp(-x²/2)`
+#[cube]
+fn bell(x: f32) -> f32 {
+    let t: f32 = clamp_max(x.abs(), 13.0f32); // 2e-37, the last that is a normal number
+    let exponent: f32 = t * t * -0.5f32;
+    exponent.exp()
+}
+
+/// The normal distribution at `x`, where `bell` is `exp(-x²/2)`.
+///
+/// With `t = |x|` its left tail is `bell · q(t)`, and `q` falls so gently that a polynomial of
+/// degree 9 in `u = 1 / (1 + 0.24 t)`, times `u`, has it to 4e-9 of its value.
+#[cube]
+fn below(x: f32, bell: f32) -> f32 {
+    let u = 1.0 / fma(0.24, x.abs(), 1.0);
+    let q = fma(0.025_399_055, u, -0.123_908_79);
+    let q = fma(q, u, 0.203_661_52);
+    let q = fma(q, u, -0.141_681_63);
+    let q = fma(q, u, 0.139_137_63);
+    let q = fma(q, u, 0.029_498_124);
+    let q = fma(q, u, 0.087_256_5);
+    let q = fma(q, u, 0.089_053_12);
+    let q = fma(q, u, 0.095_841_52);
+    let q = u * fma(q, u, 0.095_742_97);
+    select(x < 0.0, bell * q, fma(-bell, q, 1.0))
+}
+
+/// Whether `x` is neither infinite nor a NaN, by its bits: compilers may assume that floats
+/// are finite.
+#[cube]
+pub(crate) fn is_number(x: f32) -> bool {
+    let exponent = u32::reinterpret(x) & 0x7f80_0000u32;
+    exponent != 0x7f80_0000u32
+}
+
+/// The sum of every unit's `value`, for all units; a tree, so the order is fixed.
+#[cube]
+pub(crate) fn sum_of_cube(value: f32) -> f32 {
+    let mut shared = Shared::<[f32]>::new_slice(UNITS as usize);
+    let unit = UNIT_POS as usize;
+    shared[unit] = value;
+    sync_cube();
+    #[unroll]
+    for level in 1..9usize {
+        let half = comptime!(UNITS as usize >> level);
+        if unit < half {
+            shared[unit] += shared[unit + half];
+        }
+        sync_cube();
+    }
+    let total = shared[0];
+    sync_cube();
+    total
+}
+
+/// The largest of every unit's `value`, for all units.
+#[cube]
+pub(crate) fn max_of_cube(value: f32) -> f32 {
+    let mut shared = Shared::<[f32]>::new_slice(UNITS as usize);
+    let unit = UNIT_POS as usize;
+    shared[unit] = value;
+    sync_cube();
+    #[unroll]
+    for level in 1..9usize {
+        let half = comptime!(UNITS as usize >> level);
+        if unit < half {
+            shared[unit] = max(shared[unit], shared[unit + half]);
+        }
+        sync_cube();
+    }
+    let largest = shared[0];
+    sync_cube();
+    largest
+}

@@ -1,0 +1,99 @@
+//! The optimizer: the norm of the whole gradient, and AdamW.
+//!
+//! ```text
+//! p *= 1 - lr · weight_decay
+//! m = β₁ m + (1 - β₁) g;  v = β₂ v + (1 - β₂) g²
+//! p -= lr / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + ε)
+//! ```
+//!
+//! The norm never leaves the device: whether it is finite, and by how much it clips, is decided
+//! in the kernel.
+
+use cubecl::prelude::*;
+
+use super::math::{UNITS, is_number, sum_of_cube};
+
+/// Elements whose squares one cube adds up.
+pub(crate) const BLOCK: usize = UNITS as usize * 32;
+
+/// `clip_grad_norm_` keeps a norm of zero from dividing.
+const CLIP_EPSILON: f32 = 1e-6;
+
+/// `sums[first + block] = Σ gradient²` over each block.
+#[cube(launch_unchecked)]
+pub(crate) fn squares(gradient: &[f32], sums: &mut [f32], first: usize, count: usize) {
+    let block = CUBE_POS;
+    if block * BLOCK < count {
+        let last = min(count, (block + 1) * BLOCK);
+        let mut sum = 0.0f32;
+        let mut i = block * BLOCK + UNIT_POS as usize;
+        while i < last {
+            sum = fma(gradient[i], gradient[i], sum);
+            i += CUBE_DIM as usize;
+        }
+        let sum = sum_of_cube(sum);
+        if UNIT_POS == 0 {
+            sums[first + block] = sum;
+        }
+    }
+}
+
+/// `norm = √ Σ sums / loss_scale`, by one cube.
+#[cube(launch_unchecked)]
+pub(crate) fn norm(sums: &[f32], norm: &mut [f32], count: usize, loss_scale: f32) {
+    let mut sum = 0.0f32;
+    let mut i = UNIT_POS as usize;
+    while i < count {
+        sum += sums[i];
+        i += CUBE_DIM as usize;
+    }
+    let sum = sum_of_cube(sum);
+    if UNIT_POS == 0 {
+        norm[0] = sum.sqrt() / loss_scale;
+    }
+}
+
+/// What all elements of a parameter have in common in one step.
+#[derive(CubeType, CubeLaunch, Clone, Copy)]
+pub(crate) struct Step {
+    pub(crate) inverse_loss_scale: f32,
+    /// 0 for no limit.
+    pub(crate) grad_clip: f32,
+    pub(crate) decay_factor: f32,
+    pub(crate) beta1: f32,
+    pub(crate) beta2: f32,
+    pub(crate) rest1: f32,
+    pub(crate) rest2: f32,
+    pub(crate) rate: f32,
+    pub(crate) root_correction: f32,
+    pub(crate) epsilon: f32,
+}
+
+/// One update; the gradient is left zero. Where `norm` is no number, nothing else changes.
+#[cube(launch_unchecked)]
+pub(crate) fn adamw(
+    norm: &[f32],
+    parameter: &mut [f32],
+    gradient: &mut [f32],
+    exp_avg: &mut [f32],
+    exp_avg_sq: &mut [f32],
+    count: usize,
+    step: Step,
+) {
+    let i = ABSOLUTE_POS;
+    if i < count {
+        let norm = norm[0];
+        if is_number(norm) {
+            let limit = step.grad_clip / (norm + CLIP_EPSILON);
+            let clip = select(step.grad_clip > 0.0, clamp_max(limit, 1.0), 1.0);
+            let g = gradient[i] * (clip * step.inverse_loss_scale);
+            let m = fma(step.beta1, exp_avg[i], step.rest1 * g);
+            let v = fma(step.beta2, exp_avg_sq[i], step.rest2 * g * g);
+            let root = v.sqrt() / step.root_correction + step.epsilon;
+            exp_avg[i] = m;
+            exp_avg_sq[i] = v;
+            parameter[i] = fma(parameter[i], step.decay_factor, -(step.rate * m / root));
+        }
+        gradient[i] = 0.0;
+    }
+}

@@ -1,0 +1,22 @@
+//! Runs planned programs on a GPU, in one arena on the device.
+//!
+//! Kernels are written once, in Rust, and compiled for the device at run time by `CubeCL`:
+//! through WGSL for Vulkan, Metal and `DirectX` 12. No type of `CubeCL` leaves this crate.
+//!
+//! Promises: kernels allocate nothing; every slot that a kernel is given comes from a verified
+//! plan, and those of one kernel do not touch; every sum has a fixed order; between two copies
+//! to the host nothing waits for the device.
+
+mod arena;
+mod backend;
+mod device;
+mod dispatch;
+mod kernels;
+mod memory;
+mod target;
+
+pub use self::{
+    backend::{Gpu, Held},
+    device::{Adapter, Api, Device, Kind, Memory, Properties, adapters},
+    target::{GpuTarget, Refusal},
+};

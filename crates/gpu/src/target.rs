@@ -1,0 +1,185 @@
+//! What the kernels ask of a planner: limits, and the scratch of each op.
+
+use fitgpt_plan::{
+    memory::{Limits, Target},
+    program::{Op, Program},
+    units::{Bytes, DType, TensorId},
+};
+
+use crate::{
+    device::Properties,
+    kernels::{attention::Tiles, layer_norm::BLOCK_ROWS, update},
+};
+
+/// A GPU as a planner sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct GpuTarget {
+    /// What the device can do.
+    pub properties: Properties,
+    /// Bytes left free behind every slot; tests write a pattern there.
+    pub guard: Bytes,
+}
+
+/// Why a device cannot run a program, whatever its memory.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The device's kernels cannot load and store this type.
+    #[error("the device has no {dtype}")]
+    NoType {
+        /// Of the activations.
+        dtype: DType,
+    },
+    /// No tile of such a head fits the memory that the units of a cube share.
+    #[error("a head of {channels} channels is too wide for {shared_bytes} bytes of shared memory")]
+    WideHead {
+        /// Of one head.
+        channels: u64,
+        /// What the device has.
+        shared_bytes: usize,
+    },
+    /// A weight is larger than what a kernel can be given at once.
+    #[error("`{tensor}` has {need}, a kernel of the device sees {have} at once")]
+    LargeWeight {
+        /// Which.
+        tensor: String,
+        /// Its size.
+        need: Bytes,
+        /// The device's limit.
+        have: Bytes,
+    },
+}
+
+/// Slots begin at a multiple of this: no device asks for more of a binding.
+pub(crate) const ALIGNMENT: u64 = 256;
+
+impl GpuTarget {
+    /// A run's target.
+    pub fn new(properties: Properties) -> Self {
+        Self { properties, guard: Bytes::ZERO }
+    }
+
+    /// Whether the device can run `program`.
+    pub fn check(&self, program: &Program) -> Result<(), Refusal> {
+        for tensor in program.tensors() {
+            if !self.properties.stores(tensor.dtype) {
+                return Err(Refusal::NoType { dtype: tensor.dtype });
+            }
+        }
+        for op in program.ops() {
+            match *op {
+                Op::Attention { out, heads, .. } | Op::AttentionBackward { out, heads, .. } => {
+                    let channels = program.get(out).columns() / u64::from(heads);
+                    let shared_bytes = self.properties.shared_bytes;
+                    if Tiles::new(channels as usize, shared_bytes).is_none() {
+                        return Err(Refusal::WideHead { channels, shared_bytes });
+                    }
+                }
+                // Only the vocabulary's table is cut into pieces.
+                Op::LinearGelu { weight, .. }
+                | Op::LinearResidual { weight, .. }
+                | Op::LinearBackwardInput { weight, .. }
+                | Op::LinearBackwardGelu { weight, .. } => {
+                    let tensor = program.get(weight);
+                    let (need, have) = (tensor.bytes(), self.properties.max_binding);
+                    if need > have {
+                        let tensor = tensor.name.clone();
+                        return Err(Refusal::LargeWeight { tensor, need, have });
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Target for GpuTarget {
+    fn limits(&self) -> Limits {
+        Limits {
+            alignment: ALIGNMENT,
+            max_chunk: self.properties.max_chunk,
+            // Kernels take larger tensors a part at a time: see `dispatch`.
+            max_binding: self.properties.max_chunk,
+            guard: self.guard,
+        }
+    }
+
+    fn scratch(&self, program: &Program, op: &Op) -> Bytes {
+        Scratch::of(program, op, &self.properties).bytes()
+    }
+}
+
+/// The scratch of an op: two parts, each of 4-byte words, the second on a binding's border.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Scratch {
+    /// The keys of masks, or the links of tokens.
+    pub(crate) words: u64,
+    /// Sums.
+    pub(crate) floats: u64,
+}
+
+impl Scratch {
+    pub(crate) fn of(program: &Program, op: &Op, properties: &Properties) -> Self {
+        let get = |id: TensorId| program.get(id);
+        let keys = |dropped: bool, id: TensorId| if dropped { 2 * get(id).shape[0] } else { 0 };
+        let blocks = |id: TensorId| get(id).rows().div_ceil(BLOCK_ROWS as u64);
+        match *op {
+            Op::Embed { out, dropout, .. } | Op::LinearResidual { out, dropout, .. } => {
+                Self { words: keys(dropout.is_some(), out), floats: 0 }
+            }
+            Op::Dropout { out, .. } => Self { words: keys(true, out), floats: 0 },
+            Op::Attention { out, dropout, .. } => {
+                Self { words: keys(dropout.is_some(), out), floats: 0 }
+            }
+            Op::AttentionBackward { out, lse, dropout, .. } => {
+                Self { words: keys(dropout.is_some(), out), floats: get(lse).count() }
+            }
+            Op::LayerNormBackward { x, .. } | Op::LayerNormBackwardAdd { x, .. } => {
+                Self { words: 0, floats: blocks(x) * 2 * get(x).columns() }
+            }
+            Op::LinearBackwardWeight { d_out, d_bias, .. } => {
+                let floats = d_bias.map_or(0, |_| blocks(d_out) * get(d_out).columns());
+                Self { words: 0, floats }
+            }
+            Op::CrossEntropy { x, .. } => Self { words: 0, floats: get(x).rows() },
+            Op::CrossEntropyBackward { x, weight, logits, .. } => {
+                let is_cut = get(weight).bytes() > properties.max_binding;
+                let sums = if is_cut { get(logits).rows() * get(x).columns() } else { 0 };
+                Self { words: sums, floats: get(x).rows() }
+            }
+            Op::EmbedBackward { tokens, d_x, dropout, .. } => {
+                Self { words: 2 * get(tokens).count(), floats: keys(dropout.is_some(), d_x) }
+            }
+            Op::GradientNorm { ref gradients, .. } => {
+                let blocks = |id: &TensorId| get(*id).count().div_ceil(update::BLOCK as u64);
+                // One more a tensor for each binding that it is cut into.
+                let cuts =
+                    |id: &TensorId| get(*id).bytes().get().div_ceil(properties.max_binding.get());
+                let floats = gradients.iter().map(|id| blocks(id) + cuts(id)).sum();
+                Self { words: 0, floats }
+            }
+            Op::LayerNorm { .. }
+            | Op::LayerNormAgain { .. }
+            | Op::Linear { .. }
+            | Op::LinearGelu { .. }
+            | Op::Gelu { .. }
+            | Op::LinearBackwardInput { .. }
+            | Op::LinearBackwardGelu { .. }
+            | Op::AdamW { .. }
+            | Op::StoreCache { .. }
+            | Op::CachedAttention { .. }
+            | Op::LastRow { .. }
+            | Op::Named { .. } => Self::default(),
+        }
+    }
+
+    /// Where the second part begins.
+    pub(crate) fn second(self) -> u64 {
+        (self.words * 4).next_multiple_of(ALIGNMENT)
+    }
+
+    fn bytes(self) -> Bytes {
+        let words = Bytes::new(self.words * 4);
+        if self.floats == 0 { words } else { Bytes::new(self.second() + self.floats * 4) }
+    }
+}

@@ -1,0 +1,54 @@
+//! The suite that judges every backend, on software Vulkan.
+
+use fitgpt_exec::{
+    Backend, Watch,
+    conformance::{judge_model_stored, judge_stored},
+};
+use fitgpt_gpu::{Device, Gpu, GpuTarget, Kind, adapters};
+use fitgpt_plan::{
+    memory::VerifiedPlan,
+    units::{Bytes, DType},
+};
+
+/// Kernels that run on the CPU: no card is needed to judge them.
+fn software() -> Device {
+    let adapter = adapters().into_iter().find(|adapter| adapter.kind == Kind::Software);
+    let adapter = adapter.expect("a software Vulkan driver is here (Debian: mesa-vulkan-drivers)");
+    Device::open(&adapter).unwrap()
+}
+
+const GUARD: Bytes = Bytes::new(256);
+
+fn watched(device: &Device) -> GpuTarget {
+    GpuTarget { guard: GUARD, ..GpuTarget::new(device.properties()) }
+}
+
+fn make(
+    device: &Device,
+) -> impl FnMut(VerifiedPlan) -> Result<Box<dyn Backend>, fitgpt_exec::BackendError> {
+    let device = device.clone();
+    move |plan| Ok(Box::new(Gpu::new(device.clone(), plan, Watch::Poison, GUARD)?))
+}
+
+#[test]
+fn every_op_in_float32_is_the_reference() {
+    let device = software();
+    let verdict = judge_stored(&[DType::F32], &watched(&device), &mut make(&device)).unwrap();
+    assert!(verdict.is_clean(), "{verdict}");
+}
+
+#[test]
+fn every_op_in_float16_is_the_reference() {
+    let device = software();
+    let types = [DType::F16, DType::F32];
+    let verdict = judge_stored(&types, &watched(&device), &mut make(&device)).unwrap();
+    assert!(verdict.is_clean(), "{verdict}");
+}
+
+#[test]
+fn small_models_train_and_sample_as_the_suite_demands() {
+    let device = software();
+    let types = [DType::F32, DType::F16];
+    let verdict = judge_model_stored(&types, &watched(&device), &mut make(&device)).unwrap();
+    assert!(verdict.is_clean(), "{verdict}");
+}
