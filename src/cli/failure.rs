@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::{
     checkpoint::CheckpointError,
     data::DataError,
-    run::{error::RunError, events::EventError, setup::SetupError},
+    run::{device::DeviceError, error::RunError, events::EventError, setup::SetupError},
     tokenizer::TokenizerError,
 };
 
@@ -96,17 +96,29 @@ impl From<EventError> for Failure {
 
 impl From<SetupError> for Failure {
     fn from(error: SetupError) -> Self {
-        let hint = match &error {
-            SetupError::NoSuchDevice { .. } => "add `--device=cpu` to run it here",
-            SetupError::Plan(_) => return Self::new("plan", error),
-        };
+        match error {
+            SetupError::Device(error) => error.into(),
+            SetupError::Plan(_) => Self::new("plan", error),
+        }
+    }
+}
+
+impl From<DeviceError> for Failure {
+    fn from(error: DeviceError) -> Self {
+        let hint = error.hint();
         Self::new("device", error).hint(hint)
     }
 }
 
 impl From<BackendError> for Failure {
     fn from(error: BackendError) -> Self {
-        Self::new("memory", error)
+        match error {
+            BackendError::Device(_) => Self::new("device", error).hint(
+                "`--init_from=resume` goes on from the last checkpoint, with `--device=cpu` also \
+                 without this device",
+            ),
+            BackendError::Refused(_) | BackendError::Threads { .. } => Self::new("memory", error),
+        }
     }
 }
 

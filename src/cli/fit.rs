@@ -3,7 +3,6 @@
 use std::{fmt::Write as _, fs, path::Path};
 
 use clap::ArgMatches;
-use fitgpt_exec::cpu::{CpuTarget, isa::Isa};
 use fitgpt_plan::fit::{self, Case, Effect, Fit, FitOption, Note};
 use serde_json::json;
 
@@ -12,14 +11,14 @@ use super::{
     place::{Engine, Place},
     plan,
 };
-use crate::{run::setup, terminal};
+use crate::terminal;
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     let written = args::written(matches, None)?;
     let config = written.resolve()?;
     let place = Place::of(matches, &config)?;
     let vocab = plan::vocab(&config)?;
-    let target = CpuTarget::new(setup::threads(&config), Isa::best());
+    let target = place.runner.target();
     let engine = match place.engine {
         Engine::Fitgpt => fit::Engine::Fitgpt { target: &target, precision: place.precision },
         Engine::Torch => fit::Engine::torch(place.precision),

@@ -10,7 +10,7 @@ use fitgpt_plan::{
 };
 
 use super::Failure;
-use crate::{budget::HOST_OVERHEAD, os};
+use crate::{os, run::device::Runner};
 
 /// Who runs the config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +28,9 @@ pub(super) struct Place {
     /// The config's `dtype`, or what suits the device.
     pub(super) precision: Precision,
     pub(super) has_bf16: bool,
+    /// Whose kernels are planned: those of the device that runs it here, and for a card of the
+    /// catalogue, which is not here, the CPU's.
+    pub(super) runner: Runner,
 }
 
 impl Place {
@@ -38,7 +41,8 @@ impl Place {
         };
         let budget = config.memory_budget().map(Bytes::new);
         let mut has_bf16 = true;
-        let (device, is_host) = match matches.get_one::<String>("gpu") {
+        let mut runner = Runner::cpu(config);
+        let (device, is_here) = match matches.get_one::<String>("gpu") {
             Some(name) => {
                 let gpu = device::find(name).map_err(|error| Failure::new("device", error))?;
                 has_bf16 = gpu.has_bf16();
@@ -46,22 +50,25 @@ impl Place {
                 let usable_bytes = budget.map_or(total_bytes, |budget| budget.min(total_bytes));
                 (Device { name: gpu.name.to_owned(), total_bytes, usable_bytes }, false)
             }
-            None => (os::host_memory().device(budget), engine == Engine::Fitgpt),
+            None if engine == Engine::Fitgpt => {
+                runner = Runner::of(config)?;
+                (runner.device(config)?, true)
+            }
+            None => (os::host_memory().device(budget), false),
         };
-        let overhead = match (is_host, engine) {
-            (true, _) => HOST_OVERHEAD,
+        let overhead = match (is_here, engine) {
+            (true, _) => runner.overhead(),
             (false, Engine::Torch) => torch::overhead(config),
             // A card's context and libraries are there whoever runs on it; nothing compiles.
             (false, Engine::Fitgpt) => {
                 Overhead { compile_bytes: [Bytes::ZERO; 2], ..torch::overhead(config) }
             }
         };
-        let fallback = match (is_host, has_bf16) {
-            (true, _) => Precision::Float32,
-            (false, true) => Precision::Bfloat16,
-            (false, false) => Precision::Float16,
+        let precision = match (is_here, has_bf16) {
+            (true, _) => runner.precision(config),
+            (false, true) => config.precision_or(Precision::Bfloat16),
+            (false, false) => config.precision_or(Precision::Float16),
         };
-        let precision = config.precision_or(fallback);
-        Ok(Self { engine, device, overhead, precision, has_bf16 })
+        Ok(Self { engine, device, overhead, precision, has_bf16, runner })
     }
 }

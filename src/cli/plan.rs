@@ -35,14 +35,16 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
 
 /// Plans for `place`.
 fn report(config: &Config, vocab: u32, place: &Place) -> Result<PlanReport, Failure> {
-    let Place { device, overhead, precision, has_bf16, .. } = place.clone();
+    let Place { device, overhead, precision, has_bf16, runner, .. } = place.clone();
     if precision == Precision::Bfloat16 && !has_bf16 {
         let name = &device.name;
         terminal::note(&format!("{name} has no bfloat16: write `dtype = 'float16'`"));
     }
     match place.engine {
         Engine::Torch => Ok(torch::torch_report(config, vocab, precision, device, overhead)),
-        Engine::Fitgpt => Ok(Setup::new(config, vocab, precision, device, overhead)?.report),
+        Engine::Fitgpt => {
+            Ok(Setup::new(config, vocab, precision, &runner, device, overhead)?.report)
+        }
     }
 }
 

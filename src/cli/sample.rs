@@ -10,8 +10,8 @@ use super::{Answer, Failure, Reader, args};
 use crate::{
     checkpoint::{self, Architecture, Positions, Weights},
     data::Dataset,
-    os,
     run::{
+        device::Runner,
         sample::{Choice, Sampler, Window},
         setup,
         stop::Stop,
@@ -26,7 +26,6 @@ const SEPARATOR: &str = "---------------";
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     let config = args::written(matches, Some(args::DEFAULT_PRESET))?.resolve()?;
-    setup::check_device(&config)?;
     let window = if matches.get_flag("exact") { Window::Exact } else { Window::Half };
     let stop = Stop::on_signals().map_err(|error| Failure::new("signals", error))?;
     let folder = checkpoint::weights_dir(&setup::out_dir(&config));
@@ -57,8 +56,11 @@ fn generate(
     let vocab = config.vocab_size();
     let prompt = prompt(&config, &tokenizer, vocab)?;
 
-    let memory = os::host_memory();
-    let Some((planned, batch)) = setup::Sampling::new(&config, vocab, &memory)? else {
+    let runner = Runner::of(&config)?;
+    if let (Some(note), Reader::People) = (runner.note(&config), reader) {
+        terminal::note(&note);
+    }
+    let Some((planned, batch)) = setup::Sampling::new(&config, vocab, &runner)? else {
         let message = "not even one sample fits the budget";
         terminal::err(&format!("error: {message}\n"));
         return Ok(Answer::No);

@@ -12,12 +12,12 @@ use serde_json::json;
 
 use super::{Answer, Failure, Reader, args, plan, sample};
 use crate::{
-    budget::HOST_OVERHEAD,
     checkpoint::{self, Checkpoint, Lock},
     data::Dataset,
     os,
     picture::curve,
     run::{
+        device::Runner,
         events::{Event, EventLog},
         progress::Progress,
         scaler::Scaler,
@@ -33,7 +33,6 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let stop = Stop::on_signals().map_err(|error| Failure::new("signals", error))?;
     let written = args::written(matches, Some(args::DEFAULT_PRESET))?;
     let config = written.resolve()?;
-    setup::check_device(&config)?;
     let folder = setup::out_dir(&config);
 
     // A resume takes the checkpoint's config, and above it only what was written now.
@@ -61,12 +60,15 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     if let Some((checkpoint, _)) = &resumed {
         check_shape(checkpoint, &config, vocab, &folder)?;
     }
-    let memory = os::host_memory();
-    let device = memory.device(config.memory_budget().map(Bytes::new));
-    let precision = setup::precision(&config);
-    let planned = Setup::new(&config, vocab, precision, device, HOST_OVERHEAD)?;
-    let config = with_choices(&config, &planned, vocab)?;
+    let runner = Runner::of(&config)?;
+    let precision = runner.precision(&config);
+    let device = runner.device(&config)?;
+    let planned = Setup::new(&config, vocab, precision, &runner, device, runner.overhead())?;
+    let config = with_choices(&config, &planned, vocab, precision)?;
 
+    if let Some(note) = runner.note(&config) {
+        terminal::note(&note);
+    }
     for key in written.ignored() {
         terminal::note(&format!("`{key}` means nothing here and is ignored"));
     }
@@ -77,9 +79,9 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     if !planned.report.fits {
         return Ok(refuse(&planned, reader));
     }
-    let (really_free, limit) = memory.least();
+    let (really_free, limit) = os::host_memory().least();
     let needed = planned.report.arena_bytes;
-    if needed > really_free {
+    if matches!(runner, Runner::Cpu(_)) && needed > really_free {
         let message = format!(
             "the plan needs {needed}, this machine has {really_free} ({limit}) now",
             limit = limit.name()
@@ -92,7 +94,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     checkpoint::recover(&folder)?;
     check_disk(&folder, &planned.job.model, &config)?;
 
-    let scaler = match setup::precision(&config) {
+    let scaler = match precision {
         Precision::Float16 => Scaler::DYNAMIC,
         Precision::Float32 | Precision::Bfloat16 => Scaler::NONE,
     };
@@ -150,9 +152,14 @@ fn merged(document: &Document, written: Written, folder: &Path) -> Result<Config
 }
 
 /// The config with every choice that touches rounding written out, as checkpoints keep it.
-fn with_choices(config: &Config, planned: &Setup, vocab: u32) -> Result<Config, Failure> {
+fn with_choices(
+    config: &Config,
+    planned: &Setup,
+    vocab: u32,
+    precision: Precision,
+) -> Result<Config, Failure> {
     let chunk = planned.job.training.loss_chunk_rows;
-    let dtype = setup::precision(config).name();
+    let dtype = precision.name();
     let changes = [
         ("vocab_size", i64::from(vocab).into()),
         ("loss_chunk_rows", (chunk as i64).into()),

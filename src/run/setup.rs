@@ -2,12 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use fitgpt_exec::{
-    Backend, BackendError, Watch,
-    cpu::{Cpu, CpuTarget, isa::Isa},
-};
+use fitgpt_exec::{Backend, BackendError};
 use fitgpt_plan::{
-    config::{Config, DeviceChoice, Precision},
+    config::{Config, Precision},
     job::{self, Job},
     memory::{PlanError, VerifiedPlan},
     report::{Device, Overhead, Phase, PlanReport, Verdict},
@@ -15,21 +12,20 @@ use fitgpt_plan::{
 };
 
 use crate::{
-    budget::{HOST_OVERHEAD, HostMemory},
     checkpoint::Architecture,
-    run::sample::{Sampler, Window},
+    run::{
+        device::{DeviceError, Runner},
+        sample::{Sampler, Window},
+    },
     tokenizer::Tokenizer,
 };
 
 /// Why nothing can be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The config names a device that this build cannot run on.
-    #[error("this build runs on the CPU only, the config asks for `device = '{device}'`")]
-    NoSuchDevice {
-        /// As written.
-        device: DeviceChoice,
-    },
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// No plan was made.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -44,56 +40,38 @@ pub struct Setup {
     pub plan: VerifiedPlan,
     /// What `plan` says about it.
     pub report: PlanReport,
-    target: CpuTarget,
-}
-
-/// Threads that kernels use.
-pub fn threads(config: &Config) -> usize {
-    match config.threads() {
-        0 => std::thread::available_parallelism().map_or(1, usize::from),
-        threads => threads as usize,
-    }
-}
-
-/// How activations are stored where the config does not say: a CPU gains no speed by halves.
-pub fn precision(config: &Config) -> Precision {
-    config.precision_or(Precision::Float32)
-}
-
-/// Refuses devices that this build does not have.
-pub fn check_device(config: &Config) -> Result<(), SetupError> {
-    match config.device() {
-        DeviceChoice::Auto | DeviceChoice::Cpu => Ok(()),
-        device => Err(SetupError::NoSuchDevice { device }),
-    }
+    runner: Runner,
 }
 
 impl Setup {
-    /// Plans training with the vocabulary that the data has, on `device`.
+    /// Plans training with the vocabulary that the data has, with `runner`'s kernels and in
+    /// the memory of `device`.
     pub fn new(
         config: &Config,
         vocab: u32,
         precision: Precision,
+        runner: &Runner,
         device: Device,
         overhead: Overhead,
     ) -> Result<Self, SetupError> {
-        let target = CpuTarget::new(threads(config), Isa::best());
+        let target = runner.target();
         let [_, most] = overhead.range();
         let room = device.usable_bytes.saturating_sub(most);
         let job = Job::new(config, vocab, precision, &target, room);
         let programs = job.training_programs();
+        runner.check(&programs, precision)?;
         let mut phases: Vec<_> =
             programs.iter().map(|program| Phase::of(program.name(), [program], &target)).collect();
         phases.push(Phase::of("sample", &job.sampling_programs(), &target));
         let plan = job::plan(programs, &target)?;
         let arena = Some(plan.plan().arena_bytes());
         let report = PlanReport::new("fitgpt", device, overhead, config, phases, arena);
-        Ok(Self { job, plan, report, target })
+        Ok(Self { job, plan, report, runner: runner.clone() })
     }
 
     /// Allocates the arena.
     pub fn backend(&self) -> Result<Box<dyn Backend>, BackendError> {
-        Ok(Box::new(Cpu::new(self.plan.clone(), self.target, Watch::Off)?))
+        self.runner.backend(self.plan.clone())
     }
 }
 
@@ -104,7 +82,7 @@ pub struct Sampling {
     pub job: Job,
     /// Where every byte goes.
     pub plan: VerifiedPlan,
-    target: CpuTarget,
+    runner: Runner,
 }
 
 impl Sampling {
@@ -113,17 +91,19 @@ impl Sampling {
     pub fn new(
         config: &Config,
         vocab: u32,
-        memory: &HostMemory,
+        runner: &Runner,
     ) -> Result<Option<(Self, u64)>, SetupError> {
-        let target = CpuTarget::new(threads(config), Isa::best());
-        let device = memory.device(config.memory_budget().map(Bytes::new));
-        let mut job = Job::new(config, vocab, precision(config), &target, Bytes::ZERO);
+        let target = runner.target();
+        let device = runner.device(config)?;
+        let precision = runner.precision(config);
+        let mut job = Job::new(config, vocab, precision, &target, Bytes::ZERO);
+        runner.check(&job.sampling_programs(), precision)?;
         while job.samples > 0 {
             let plan = job::plan(job.sampling_programs(), &target)?;
             let needed = plan.plan().arena_bytes();
-            if Verdict::of(needed, &HOST_OVERHEAD, device.usable_bytes) == Verdict::Fits {
+            if Verdict::of(needed, &runner.overhead(), device.usable_bytes) == Verdict::Fits {
                 let samples = job.samples;
-                return Ok(Some((Self { job, plan, target }, samples)));
+                return Ok(Some((Self { job, plan, runner: runner.clone() }, samples)));
             }
             job.samples /= 2;
         }
@@ -132,7 +112,7 @@ impl Sampling {
 
     /// Allocates the arena.
     pub fn sampler(&self, window: Window) -> Result<Sampler, BackendError> {
-        let backend = Box::new(Cpu::new(self.plan.clone(), self.target, Watch::Off)?);
+        let backend = self.runner.backend(self.plan.clone())?;
         Ok(Sampler::new(backend, &self.job.model, self.job.samples, window))
     }
 }

@@ -131,9 +131,28 @@ impl Arena {
         Ok(())
     }
 
-    /// Bytes behind a slot, up to `length`: a test's guard.
+    /// Fills a slot with `with`, and what shares its last word.
+    pub(crate) fn fill(&self, device: &Device, slot: Slot, with: u8) -> Result<(), BackendError> {
+        let range = slot.start.get()..slot.end.get().next_multiple_of(WORD);
+        let bytes = vec![with; (range.end - range.start) as usize];
+        self.put(device, slot.chunk, range, bytes)
+    }
+
+    /// The bytes of several slots, in one copy to the host.
+    pub(crate) fn read_all(
+        &self,
+        device: &Device,
+        slots: &[Slot],
+    ) -> Result<Vec<HostBytes>, BackendError> {
+        let handle = |slot: &Slot| self.handle(slot.chunk, slot.start.get()..slot.end.get());
+        let handles = slots.iter().map(handle).collect();
+        device.guard(|| device.client.read(handles).map_err(|error| error.to_string()))
+    }
+
+    /// What lies behind a slot from the next whole word on, up to `length`: a test's guard.
     pub(crate) fn behind(slot: Slot, length: Bytes) -> Slot {
-        Slot { start: slot.end, end: slot.end + length, ..slot }
+        let end = slot.end + length;
+        Slot { start: slot.end.align_up(WORD), end: Bytes::new(end.get() / WORD * WORD), ..slot }
     }
 
     fn put(

@@ -75,32 +75,26 @@ impl Gpu {
         operands.chain(self.plan.scratch(program, at)).collect()
     }
 
-    fn fill(&self, slot: Slot, with: u8) -> Result<(), BackendError> {
-        let bytes = vec![with; slot.bytes().index()];
-        self.arena.write(&self.device, slot, Bytes::ZERO, &bytes)
-    }
-
     fn set_guards(&self, program: usize, at: OpIndex) -> Result<(), BackendError> {
         if let Some(scratch) = self.plan.scratch(program, at) {
-            self.fill(scratch, POISON)?;
+            self.arena.fill(&self.device, scratch, POISON)?;
         }
         for slot in self.slots(program, at) {
-            self.fill(Arena::behind(slot, self.guard), GUARD)?;
+            self.arena.fill(&self.device, Arena::behind(slot, self.guard), GUARD)?;
         }
         Ok(())
     }
 
     fn check_guards(&self, program: usize, at: OpIndex) -> Result<(), BackendError> {
-        for slot in self.slots(program, at) {
-            let behind = Arena::behind(slot, self.guard);
-            let mut bytes = vec![0; behind.bytes().index()];
-            self.arena.read(&self.device, behind, Bytes::ZERO, &mut bytes)?;
+        let slots = self.slots(program, at).into_iter();
+        let guards: Vec<_> = slots.map(|slot| Arena::behind(slot, self.guard)).collect();
+        for bytes in self.arena.read_all(&self.device, &guards)? {
             let name = self.plan.program(program).ops()[at.index()].name();
             assert!(bytes.iter().all(|byte| *byte == GUARD), "`{name}` wrote behind a slot");
         }
         for operand in self.plan.operands(program, at) {
             if operand.dies {
-                self.fill(operand.slot, POISON)?;
+                self.arena.fill(&self.device, operand.slot, POISON)?;
             }
         }
         Ok(())

@@ -91,6 +91,14 @@ pub struct Adapter {
     /// Its memory, where the driver tells.
     pub memory: Option<Memory>,
     selector: WgpuDevice,
+    vendor: u32,
+}
+
+impl Adapter {
+    /// Whether it is a card of NVIDIA's, by the number that its maker has on the bus.
+    pub const fn is_nvidia(&self) -> bool {
+        self.vendor == 0x10de
+    }
 }
 
 /// Memory of a device.
@@ -129,6 +137,7 @@ pub fn adapters() -> Vec<Adapter> {
             driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
             memory: crate::memory::of(&adapter),
             selector: selector.on(api.backend()),
+            vendor: info.vendor,
         });
     }
     list.sort_by_key(|adapter| match adapter.kind {

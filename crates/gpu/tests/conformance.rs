@@ -31,16 +31,9 @@ fn make(
 }
 
 #[test]
-fn every_op_in_float32_is_the_reference() {
+fn every_op_in_float32_and_float16_is_the_reference() {
     let device = software();
-    let verdict = judge_stored(&[DType::F32], &watched(&device), &mut make(&device)).unwrap();
-    assert!(verdict.is_clean(), "{verdict}");
-}
-
-#[test]
-fn every_op_in_float16_is_the_reference() {
-    let device = software();
-    let types = [DType::F16, DType::F32];
+    let types = [DType::F32, DType::F16];
     let verdict = judge_stored(&types, &watched(&device), &mut make(&device)).unwrap();
     assert!(verdict.is_clean(), "{verdict}");
 }
