@@ -17,3 +17,4 @@ pub mod patch;
 mod os;
 pub mod picture;
 mod terminal;
+mod words;

@@ -5,6 +5,8 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
+use crate::words::names;
+
 /// Prints to stdout.
 pub(crate) fn out(text: &str) {
     let mut stdout = io::stdout().lock();
@@ -26,7 +28,7 @@ pub(crate) fn err(text: &str) {
 
 /// Says something once, beside the answer.
 pub(crate) fn note(text: &str) {
-    err(&format!("note: {text}\n"));
+    err(&format!("{}{text}\n", names::note()));
 }
 
 /// Whether a person watches stderr, so that a line may be written over.

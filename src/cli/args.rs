@@ -6,6 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_plan::config::{Facts, Group, KEYS, Written};
 
 use super::{Failure, prepare};
+use crate::words::Lang;
 
 /// The presets that are built in, by file name.
 const PRESETS: [(&str, &str); 1] = [("stories.py", include_str!("../../config/stories.py"))];
@@ -20,6 +21,13 @@ pub fn command() -> Command {
         .about("Trains GPT-2-class models in a memory budget that it knows before the first step")
         .subcommand_required(true)
         .arg_required_else_help(true)
+        .arg(
+            Arg::new("lang")
+                .long("lang")
+                .global(true)
+                .value_parser(Lang::ALL.map(Lang::code))
+                .help("The language of what people read [default: the locale's]"),
+        )
         .subcommand(with_keys(
             with_place(Command::new("plan"))
                 .about("The memory of every phase, before anything is allocated")

@@ -19,8 +19,8 @@ use fitgpt_plan::{
     torch,
 };
 
-use super::{Answer, Failure, Reader, args, plan};
-use crate::{data::GPT2_VOCAB_SIZE, terminal};
+use super::{Answer, Failure, Reader, args};
+use crate::{data::GPT2_VOCAB_SIZE, terminal, words::names};
 
 /// What to try where there is nothing to read.
 const EXAMPLES: &str = "\
@@ -136,7 +136,7 @@ fn told(diagnosis: &Diagnosis) -> String {
     for fix in diagnosis.fixes.iter().take(6) {
         let changes: Vec<_> =
             fix.changes.iter().map(|(key, value)| format!("--{key}={value}")).collect();
-        let verdict = plan::verdict(fix.verdict);
+        let verdict = names::verdict(fix.verdict);
         let training = if fix.keeps_training { "the same training" } else { "another training" };
         let peak = words::size(fix.peak_bytes);
         let changes = changes.join(" ");

@@ -10,6 +10,7 @@ use crate::{
     data::DataError,
     run::{error::RunError, events::EventError, setup::SetupError},
     tokenizer::TokenizerError,
+    words::names,
 };
 
 /// Something went wrong; exit code 2.
@@ -55,9 +56,9 @@ impl Failure {
 
     pub(super) fn to_text(&self) -> String {
         let place = self.place.as_ref().map_or(String::new(), |place| format!("{place}: "));
-        let mut text = format!("error: {place}{}\n", self.message);
+        let mut text = format!("{}{place}{}\n", names::error(), self.message);
         for hint in &self.hints {
-            let _ = write!(text, "\nhint: {hint}\n");
+            let _ = write!(text, "\n{}{hint}\n", names::hint());
         }
         text
     }

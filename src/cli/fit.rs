@@ -12,7 +12,7 @@ use super::{
     place::{Engine, Place},
     plan,
 };
-use crate::{run::setup, terminal};
+use crate::{run::setup, terminal, words::names};
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     let written = args::written(matches, None)?;
@@ -72,7 +72,7 @@ fn table(found: &Fit, place: &Place) -> String {
         "as it is: {} at the peak ({}), {} on {} with {}\n",
         original.peak_bytes,
         original.peak_phase,
-        plan::verdict(original.verdict),
+        names::verdict(original.verdict),
         place.device.name,
         place.device.usable_bytes,
     );
@@ -101,7 +101,7 @@ fn table(found: &Fit, place: &Place) -> String {
             text,
             "\n{:>2}. {changes}{marks}\n    {}: peak {} ({}), {} less; {}, {} sequences a step",
             index + 1,
-            plan::verdict(option.verdict),
+            names::verdict(option.verdict),
             option.peak_bytes,
             option.peak_phase,
             option.saved_bytes,

@@ -18,7 +18,11 @@ use std::{ffi::OsString, process::ExitCode};
 use clap::ArgMatches;
 
 pub use self::{args::command, failure::Failure};
-use crate::{run::progress::Lines, terminal};
+use crate::{
+    run::progress::Lines,
+    terminal,
+    words::{self, Lang},
+};
 
 /// How a command ended, where nothing went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +55,7 @@ impl From<Reader> for Lines {
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<_> = args.into_iter().collect();
     let wants_json = args.iter().skip(1).any(|arg| arg == "--json");
+    words::speak(Lang::of_locale());
     let matches = match command().try_get_matches_from(&args) {
         Ok(matches) => matches,
         Err(error) if error.use_stderr() => {
@@ -66,6 +71,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
+    if let Some(code) = matches.get_one::<String>("lang") {
+        words::speak(Lang::of(code).expect("clap lets only ours through"));
+    }
     let reader = if wants_json { Reader::Programs } else { Reader::People };
     match dispatch(&matches, reader) {
         Ok(Answer::Yes) => ExitCode::SUCCESS,

@@ -1,0 +1,19 @@
+//! Columns of a terminal: a Chinese or Japanese character takes two.
+
+use unicode_width::UnicodeWidthStr as _;
+
+/// `text` with blanks behind it, up to `columns`.
+pub(crate) fn left(text: &str, columns: usize) -> String {
+    format!("{text}{}", " ".repeat(columns.saturating_sub(text.width())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_characters_take_two_columns() {
+        assert_eq!(left("显存", 6), "显存  ");
+        assert_eq!(left("メモリ", 4), "メモリ");
+    }
+}
