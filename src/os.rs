@@ -77,6 +77,17 @@ fn address_space() -> Option<Bytes> {
     None
 }
 
+/// The most memory that this process has had resident, where the system says.
+#[cfg(target_os = "linux")]
+pub(crate) fn peak_resident() -> Option<Bytes> {
+    meminfo(&std::fs::read_to_string("/proc/self/status").ok()?, "VmHWM")
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn peak_resident() -> Option<Bytes> {
+    None
+}
+
 /// Bytes that a file in `folder`, or in the nearest folder above it that exists, could take.
 #[cfg(unix)]
 pub(crate) fn disk_free(folder: &Path) -> Option<Bytes> {

@@ -48,12 +48,13 @@ macro_rules! messages {
 mod lang;
 mod width;
 
+pub(crate) mod bench;
 pub(crate) mod names;
 pub(crate) mod plan;
 
 pub(crate) use self::{
     lang::{Lang, lang, speak},
-    width::left,
+    width::{left, right},
 };
 
 #[cfg(test)]
@@ -65,7 +66,7 @@ mod tests {
 
     #[test]
     fn every_message_is_said_in_every_language() {
-        let files = [names::ALL, plan::ALL];
+        let files = [bench::ALL, names::ALL, plan::ALL];
         for (name, [english, others @ ..]) in files.into_iter().flatten() {
             assert!(!english.trim().is_empty(), "`{name}`");
             for other in others {
