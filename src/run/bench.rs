@@ -15,7 +15,7 @@ use fitgpt_plan::{
     job::{DECODE, EVALUATE, PREFILL, TRAIN, UPDATE},
     model::Model,
     program::Program,
-    units::Bytes,
+    units::{Bytes, TensorId},
 };
 use serde::Serialize;
 
@@ -127,7 +127,7 @@ pub fn training(
 ) -> Result<Measured, BackendError> {
     let job = &planned.job;
     let mut backend = planned.backend()?;
-    fill(&mut *backend, TRAIN, &job.model, config.seed())?;
+    init::weights(&mut *backend, TRAIN, &job.model.parameters(), config.seed())?;
     let training = job.training;
     let mut programs = Vec::new();
     let rate = Arguments { lr: 1e-6, ..Arguments::default() };
@@ -136,7 +136,7 @@ pub fn training(
         (UPDATE, 0),
         (EVALUATE, training.eval_batch * training.eval_seq),
     ] {
-        programs.push(timed(&mut *backend, index, tokens, &rate, effort)?);
+        programs.push(timed(&mut *backend, &job.model, index, tokens, &rate, effort)?);
     }
     Ok(Measured {
         parameters: job.model.parameter_count(),
@@ -156,47 +156,53 @@ pub fn sampling(
     let model = &planned.job.model;
     let block = u64::from(model.block);
     let mut backend = planned.backend()?;
-    fill(&mut *backend, PREFILL, model, config.seed())?;
+    init::weights(&mut *backend, PREFILL, &model.parameters(), config.seed())?;
     let whole = Arguments { length: block, ..Arguments::default() };
-    let prefill = timed(&mut *backend, PREFILL, block, &whole, effort)?;
+    let prefill = timed(&mut *backend, model, PREFILL, block, &whole, effort)?;
     let last = Arguments { length: block - 1, ..whole };
-    let decode = timed(&mut *backend, DECODE, planned.job.samples, &last, effort)?;
+    let decode = timed(&mut *backend, model, DECODE, planned.job.samples, &last, effort)?;
     Ok([prefill, decode])
 }
 
-/// First weights, and tokens drawn from the whole vocabulary.
-fn fill(
-    backend: &mut dyn Backend,
-    program: usize,
-    model: &Model,
-    seed: u64,
-) -> Result<(), BackendError> {
-    init::weights(backend, program, &model.parameters(), seed)?;
-    for program in 0..backend.plan().plan().programs.len() {
-        for name in ["tokens", "targets"] {
-            let Some(id) = backend.plan().program(program).find(name) else { continue };
-            let count = backend.plan().program(program).get(id).count();
-            let token = |i| (counter::draw([seed, i]) % u64::from(model.vocab)) as u32;
-            let tokens: Vec<u32> = (0..count).map(token).collect();
-            backend.write(program, id, Bytes::ZERO, bytemuck::cast_slice(&tokens))?;
-        }
+/// Inputs of one program: tokens drawn from the whole vocabulary. They live in the workspace
+/// and are gone after a run.
+struct Inputs {
+    tokens: Vec<u32>,
+    ids: Vec<TensorId>,
+}
+
+impl Inputs {
+    fn new(program: &Program, model: &Model) -> Self {
+        let ids: Vec<_> =
+            ["tokens", "targets"].into_iter().filter_map(|name| program.find(name)).collect();
+        let count = ids.iter().map(|id| program.get(*id).count()).max().unwrap_or(0);
+        let token = |i| (counter::draw([i]) % u64::from(model.vocab)) as u32;
+        Self { tokens: (0..count).map(token).collect(), ids }
     }
-    Ok(())
+
+    fn load(&self, backend: &mut dyn Backend, program: usize) -> Result<(), BackendError> {
+        let bytes = bytemuck::cast_slice(&self.tokens);
+        self.ids.iter().try_for_each(|id| backend.write(program, *id, Bytes::ZERO, bytes))
+    }
 }
 
 fn timed(
     backend: &mut dyn Backend,
+    model: &Model,
     index: usize,
     tokens: u64,
     arguments: &Arguments,
     effort: Effort,
 ) -> Result<Timed, BackendError> {
+    let inputs = Inputs::new(backend.plan().program(index), model);
+    inputs.load(backend, index)?;
     backend.run(index, arguments)?;
     let count = backend.plan().program(index).ops().len();
     let mut quickest = vec![Duration::MAX; count];
     let (mut best, mut runs) = (Duration::MAX, 0);
     let begin = Instant::now();
     while runs < effort.runs || begin.elapsed() < effort.at_least {
+        inputs.load(backend, index)?;
         let start = Instant::now();
         let mut last = start;
         backend.run_op_by_op(index, arguments, &mut |op| {
