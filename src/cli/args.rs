@@ -78,14 +78,7 @@ pub fn command() -> Command {
                 ),
         ))
         .subcommand(prepare::command())
-        .subcommand(with_keys(
-            Command::new("train").about("Plans, prints the plan, and trains in it").after_help(
-                "Without a config file it trains the built-in `stories` preset.\n\n\
-                     Examples:\n  fitgpt train\n  \
-                     fitgpt train config/train_shakespeare_char.py --device=cpu --max_iters=100\n  \
-                     fitgpt train --init_from=resume --out_dir=out-stories",
-            ),
-        ))
+        .subcommand(with_keys(super::train::command()))
         .subcommand(with_keys(
             Command::new("sample")
                 .about("Continues a prompt with a trained model")

@@ -3,6 +3,7 @@
 pub mod error;
 pub mod events;
 pub mod init;
+pub mod pretrained;
 pub mod progress;
 pub mod sample;
 pub mod scaler;
