@@ -9,7 +9,15 @@ use super::{Failure, prepare};
 use crate::words::Lang;
 
 /// The presets that are built in, by file name.
-const PRESETS: [(&str, &str); 1] = [("stories.py", include_str!("../../config/stories.py"))];
+const PRESETS: [(&str, &str); 7] = [
+    ("stories.py", include_str!("../../config/stories.py")),
+    ("train_shakespeare_char.py", include_str!("../../config/train_shakespeare_char.py")),
+    ("train_shakespeare_char_cpu.py", include_str!("../../config/train_shakespeare_char_cpu.py")),
+    ("train_gpt2.py", include_str!("../../config/train_gpt2.py")),
+    ("train_openwebtext.py", include_str!("../../config/train_openwebtext.py")),
+    ("train_fineweb.py", include_str!("../../config/train_fineweb.py")),
+    ("finetune_shakespeare.py", include_str!("../../config/finetune_shakespeare.py")),
+];
 
 /// What `train` and `sample` begin from where no config file is given.
 pub(super) const DEFAULT_PRESET: &str = "config/stories.py";

@@ -64,23 +64,40 @@ impl Beginning {
         matches!(self.start, Start::Resume(..))
     }
 
-    /// A checkpoint of another shape is refused by the first key that differs.
+    /// Weights of another shape are refused by the first key that differs. Only published ones
+    /// can differ from a config that begins from them: a name says what they are.
     pub(super) fn check_shape(&self, vocab: u32) -> Result<(), Failure> {
-        let Start::Resume(checkpoint, _) = &self.start else { return Ok(()) };
-        let (there, config) = (checkpoint.architecture(), &self.config);
+        let (there, folder) = match &self.start {
+            Start::Scratch => return Ok(()),
+            Start::Resume(checkpoint, _) => {
+                (checkpoint.architecture(), setup::out_dir(&self.config))
+            }
+            Start::Pretrained(weights, folder) => (weights.architecture(), folder.clone()),
+        };
+        let config = &self.config;
+        // Of weights that are only begun from, the first positions do.
+        let block = match &self.start {
+            Start::Pretrained(..) => config.block_size().min(there.block_size as u32),
+            _ => there.block_size as u32,
+        };
         let sizes = [
             ("n_layer", there.n_layer, config.n_layer()),
             ("n_head", there.n_head, config.n_head()),
             ("n_embd", there.n_embd, config.n_embd()),
-            ("block_size", there.block_size, config.block_size()),
+            ("block_size", block as usize, config.block_size()),
             ("vocab_size", there.vocab_size, vocab),
             ("bias", usize::from(there.bias), u32::from(config.bias())),
         ];
         match sizes.into_iter().find(|(_, there, here)| *there != *here as usize) {
             None => Ok(()),
             Some((key, there, here)) => {
-                let message = words::other_shape(config.out_dir(), key, there, here);
-                Err(Failure::new("checkpoint", message).hint(words::leave_the_key_out()))
+                let message = words::other_shape(folder.display(), key, there, here);
+                let failure = Failure::new("checkpoint", message);
+                Err(if self.is_resumed() {
+                    failure.hint(words::leave_the_key_out())
+                } else {
+                    failure
+                })
             }
         }
     }
