@@ -7,7 +7,7 @@ use fitgpt_plan::config::{Config, InitFrom, Value, Written};
 
 use super::{Failure, args};
 use crate::{
-    checkpoint::{Checkpoint, Weights},
+    checkpoint::{self, Checkpoint, Weights},
     run::{
         pretrained::{self, NotHere},
         setup,
@@ -160,6 +160,18 @@ fn pretrained(name: &str, config: &Config, written: &Written) -> Result<Beginnin
         ],
     )?;
     Ok(Beginning { config, start: Start::Pretrained(weights, folder) })
+}
+
+/// The folder that a config samples from: its own checkpoint, or weights that it names.
+pub(super) fn weights_dir(config: &Config) -> Result<PathBuf, Failure> {
+    match config.init_from() {
+        InitFrom::Scratch | InitFrom::Resume => {
+            Ok(checkpoint::weights_dir(&setup::out_dir(config)))
+        }
+        InitFrom::Pretrained(name) => {
+            pretrained::find(name).map_err(|not_here| missing(name, &not_here))
+        }
+    }
 }
 
 /// No weights, where they were looked for, and how to get them.

@@ -89,8 +89,8 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
             planned = plan_here(&beginning.config, vocab, &memory)?;
         }
     }
-    let Beginning { config, start } = beginning;
-    let config = with_choices(&config, &planned, vocab)?;
+    let Beginning { config: as_written, start } = beginning;
+    let config = with_choices(&as_written, &planned, vocab)?;
     if reader == Reader::People {
         terminal::out(&introduction(&config, &planned.job.model));
         terminal::out(&begin::introduction(&start, &config));
@@ -102,7 +102,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     }
     if !planned.report.fits {
         let is_resumed = matches!(start, Start::Resume(..));
-        refuse(&config, vocab, &memory, &planned, reader);
+        refuse(&as_written, vocab, &memory, &planned, reader);
         if wants_fit && is_resumed && reader == Reader::People {
             terminal::err(&format!("{}{}\n", names::note(), words::resume_keeps_rounding()));
         }

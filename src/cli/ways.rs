@@ -3,6 +3,8 @@
 //! Every way here is a plan that was made. Only ways that keep the training are ever taken
 //! without being asked for by name.
 
+use std::fmt::Write as _;
+
 use fitgpt_exec::cpu::{CpuTarget, isa::Isa};
 use fitgpt_plan::{
     config::{Config, GradCheckpoint, Value},
@@ -166,7 +168,7 @@ impl Adapted {
         let budget = self.before.device.usable_bytes;
         let mut text = words::adapted(self.before.arena_bytes, high, budget) + "\n";
         for (key, old, new) in &self.changes {
-            text += &format!("  {key}: {old} → {new}\n");
+            let _ = writeln!(text, "  {key}: {old} → {new}");
         }
         let (before, after, more) =
             (self.before.peak_bytes, self.peak, percent(self.extra_compute));

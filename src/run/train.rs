@@ -114,22 +114,26 @@ impl Run<'_> {
     }
 
     fn steps(&mut self, config: &Config, history: &mut History) -> Result<Ended, RunError> {
+        if config.eval_only() {
+            // Also of a run that has made all of its steps.
+            let step = self.trainer.position.step;
+            let Some(evaluated) = self.evaluate(config)? else { return Ok(Ended::Stopped) };
+            history.evaluations.push((step, evaluated));
+            return Ok(Ended::Done);
+        }
         while self.trainer.position.step <= config.max_iters() {
             let step = self.trainer.position.step;
-            if schedule::evaluates(config, step) || config.eval_only() {
+            if schedule::evaluates(config, step) {
                 // Before the evaluation, so that nothing that happens in it can cost a run.
-                if step > 0 && !config.eval_only() {
+                if step > 0 {
                     self.save()?;
                 }
-                let Some(evaluated) = self.evaluate(config)? else { return self.stopped(config) };
+                let Some(evaluated) = self.evaluate(config)? else { return self.stopped() };
                 history.evaluations.push((step, evaluated));
-            }
-            if config.eval_only() {
-                return Ok(Ended::Done);
             }
 
             let clock = Instant::now();
-            let Some(stepped) = self.trainer.step(self.stop)? else { return self.stopped(config) };
+            let Some(stepped) = self.trainer.step(self.stop)? else { return self.stopped() };
             let seconds = clock.elapsed().as_secs_f64();
 
             let scaler = self.trainer.position.scaler;
@@ -149,7 +153,12 @@ impl Run<'_> {
             }
             let has_diverged = !stepped.loss.is_finite() || !stepped.grad_norm.is_finite();
             if scaler.has_failed() || (has_diverged && !stepped.is_skipped) {
-                return Err(RunError::Diverged { step, loss: stepped.loss, saved: self.saved });
+                return Err(RunError::Diverged {
+                    step,
+                    loss: stepped.loss,
+                    grad_norm: stepped.grad_norm,
+                    saved: self.saved,
+                });
             }
             history.steps.push((step, stepped.loss));
         }
@@ -158,10 +167,8 @@ impl Run<'_> {
     }
 
     /// Saves what there is and ends.
-    fn stopped(&mut self, config: &Config) -> Result<Ended, RunError> {
-        if !config.eval_only() {
-            self.save()?;
-        }
+    fn stopped(&mut self) -> Result<Ended, RunError> {
+        self.save()?;
         Ok(Ended::Stopped)
     }
 

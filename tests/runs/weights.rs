@@ -63,6 +63,12 @@ fn a_run_begins_from_the_weights_of_a_folder_and_takes_their_sizes() {
     );
     assert_eq!(config["fitgpt"]["bias"], true);
 
+    // And they can be sampled from as they are.
+    let args = ["sample", "--init_from=models/theirs", "--start=1 2 3", "--max_new_tokens=5"];
+    let ran = place.run(&[&args[..], &["--dataset=tiny", "--num_samples=2", "--json"]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stdout);
+    assert_eq!(ran.json()["samples"].as_array().unwrap().len(), 2);
+
     // The new run has its own moments and position, and resumes as any other.
     let ran = place.run(&["train", "--init_from=resume", "--out_dir=second", "--max_iters=5"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -91,7 +97,7 @@ fn weights_that_are_not_here_are_told_with_the_folder_and_how_to_get_them() {
     let hub = place.path("hf");
     let named = |name: &str| {
         let init = format!("--init_from={name}");
-        let args = ["train", "--dataset=tiny", "--out_dir=out", &init];
+        let args = ["train", "--dataset=tiny", "--block_size=24", "--out_dir=out", &init];
         let output = place.command(&args).env("HF_HOME", &hub).env_remove("HF_HUB_CACHE").output();
         let output = output.unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())

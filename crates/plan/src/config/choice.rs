@@ -81,9 +81,9 @@ pub enum InitFrom {
 /// The sizes of published weights, which a run that begins from them takes over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Published {
-    pub(super) n_layer: u32,
-    pub(super) n_head: u32,
-    pub(super) n_embd: u32,
+    pub(super) layers: u32,
+    pub(super) heads: u32,
+    pub(super) channels: u32,
 }
 
 impl Published {
@@ -118,14 +118,14 @@ impl InitFrom {
 
     /// The sizes of published weights; those of a folder stand in its `config.json`.
     pub(super) fn published(&self) -> Option<Published> {
-        let (n_layer, n_head, n_embd) = match self.name() {
+        let (layers, heads, channels) = match self.name() {
             "gpt2" => (12, 12, 768),
             "gpt2-medium" => (24, 16, 1024),
             "gpt2-large" => (36, 20, 1280),
             "gpt2-xl" => (48, 25, 1600),
             _ => return None,
         };
-        Some(Published { n_layer, n_head, n_embd })
+        Some(Published { layers, heads, channels })
     }
 }
 

@@ -99,8 +99,8 @@ impl Config {
     /// config says of the model. Its own are `block_size`, down to which positions are cropped,
     /// and `dropout`.
     fn take_published_sizes(&mut self) {
-        if let Some(Published { n_layer, n_head, n_embd }) = self.init_from.published() {
-            (self.n_layer, self.n_head, self.n_embd) = (n_layer, n_head, n_embd);
+        if let Some(Published { layers, heads, channels }) = self.init_from.published() {
+            (self.n_layer, self.n_head, self.n_embd) = (layers, heads, channels);
             self.vocab_size = Published::VOCAB_SIZE;
             self.bias = true;
             self.gelu = Gelu::Tanh;
