@@ -9,7 +9,15 @@ use super::{Failure, bench, prepare};
 use crate::words::Lang;
 
 /// The presets that are built in, by file name.
-const PRESETS: [(&str, &str); 1] = [("stories.py", include_str!("../../config/stories.py"))];
+const PRESETS: [(&str, &str); 7] = [
+    ("stories.py", include_str!("../../config/stories.py")),
+    ("train_shakespeare_char.py", include_str!("../../config/train_shakespeare_char.py")),
+    ("train_shakespeare_char_cpu.py", include_str!("../../config/train_shakespeare_char_cpu.py")),
+    ("train_gpt2.py", include_str!("../../config/train_gpt2.py")),
+    ("train_openwebtext.py", include_str!("../../config/train_openwebtext.py")),
+    ("train_fineweb.py", include_str!("../../config/train_fineweb.py")),
+    ("finetune_shakespeare.py", include_str!("../../config/finetune_shakespeare.py")),
+];
 
 /// What `train` and `sample` begin from where no config file is given.
 pub(super) const DEFAULT_PRESET: &str = "config/stories.py";
@@ -78,14 +86,7 @@ pub fn command() -> Command {
                 ),
         ))
         .subcommand(prepare::command())
-        .subcommand(with_keys(
-            Command::new("train").about("Plans, prints the plan, and trains in it").after_help(
-                "Without a config file it trains the built-in `stories` preset.\n\n\
-                     Examples:\n  fitgpt train\n  \
-                     fitgpt train config/train_shakespeare_char.py --device=cpu --max_iters=100\n  \
-                     fitgpt train --init_from=resume --out_dir=out-stories",
-            ),
-        ))
+        .subcommand(with_keys(super::train::command()))
         .subcommand(with_keys(
             Command::new("sample")
                 .about("Continues a prompt with a trained model")

@@ -3,6 +3,7 @@
 //! 0 done · 1 the answer is no · 2 something went wrong · 130 stopped by Ctrl-C, after saving.
 
 mod args;
+mod begin;
 mod bench;
 mod doctor;
 mod failure;
@@ -13,6 +14,7 @@ mod plan;
 mod prepare;
 mod sample;
 mod train;
+mod ways;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -74,6 +76,9 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     if let Some(code) = matches.get_one::<String>("lang") {
         words::speak(Lang::of(code).expect("clap lets only ours through"));
+    }
+    if wants_json {
+        words::speak(Lang::English); // programs read the same everywhere
     }
     let reader = if wants_json { Reader::Programs } else { Reader::People };
     match dispatch(&matches, reader) {

@@ -10,6 +10,7 @@ use fitgpt_plan::{
 use super::{
     Answer, Failure, Reader, args,
     place::{Engine, Place},
+    ways,
 };
 use crate::{data::Dataset, picture::bars, run::setup::Setup, terminal, words};
 
@@ -27,6 +28,8 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
             terminal::out(&text(report));
             if !report.fits {
                 terminal::err(&refusal(report));
+                let found = ways::all(&config, vocab, &place);
+                terminal::err(&ways::hints(&found, place.engine));
             }
         }
     }

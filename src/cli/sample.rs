@@ -6,7 +6,7 @@ use clap::ArgMatches;
 use fitgpt_plan::config::{Config, Value};
 use serde_json::json;
 
-use super::{Answer, Failure, Reader, args};
+use super::{Answer, Failure, Reader, args, begin};
 use crate::{
     checkpoint::{self, Architecture, Positions, Weights},
     data::Dataset,
@@ -29,7 +29,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     setup::check_device(&config)?;
     let window = if matches.get_flag("exact") { Window::Exact } else { Window::Half };
     let stop = Stop::on_signals().map_err(|error| Failure::new("signals", error))?;
-    let folder = checkpoint::weights_dir(&setup::out_dir(&config));
+    let folder = begin::weights_dir(&config)?;
     generate(&config, &folder, window, reader, &stop)
 }
 

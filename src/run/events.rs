@@ -78,7 +78,7 @@ pub enum Event {
     End {
         /// The step that would come next.
         step: u64,
-        /// Why: `done`, `interrupted`.
+        /// Why: `done`, `interrupted`, `diverged`, `failed`.
         reason: String,
         /// From the start of this run.
         seconds: f64,
@@ -202,6 +202,18 @@ pub fn cut_back(path: &Path, next_step: u64) -> Result<Cut, EventError> {
         let _ = fs::remove_file(&beside);
         failed("cut back", path)(source)
     })
+}
+
+/// Hands every event of the log at `path` to `hear`, but torn lines.
+pub fn each(path: &Path, mut hear: impl FnMut(Event)) -> Result<(), EventError> {
+    let file = File::open(path).map_err(failed("open", path))?;
+    for line in BufReader::new(file).split(b'\n') {
+        let line = line.map_err(failed("read", path))?;
+        if let Ok(event) = serde_json::from_slice(&line) {
+            hear(event);
+        }
+    }
+    Ok(())
 }
 
 /// Copies the lines that stay.

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod error;
 pub mod events;
 pub mod init;
+pub mod pretrained;
 pub mod progress;
 pub mod sample;
 pub mod scaler;

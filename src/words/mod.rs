@@ -49,8 +49,10 @@ mod lang;
 mod width;
 
 pub(crate) mod bench;
+pub(crate) mod hints;
 pub(crate) mod names;
 pub(crate) mod plan;
+pub(crate) mod train;
 
 pub(crate) use self::{
     lang::{Lang, lang, speak},
@@ -66,7 +68,7 @@ mod tests {
 
     #[test]
     fn every_message_is_said_in_every_language() {
-        let files = [bench::ALL, names::ALL, plan::ALL];
+        let files = [bench::ALL, hints::ALL, names::ALL, plan::ALL, train::ALL];
         for (name, [english, others @ ..]) in files.into_iter().flatten() {
             assert!(!english.trim().is_empty(), "`{name}`");
             for other in others {

@@ -1,9 +1,13 @@
 //! Whole runs of the built program, as a user starts them.
 
+mod bad_input;
 mod bench;
 mod cli;
+mod fitting;
 #[cfg(target_os = "linux")]
 mod memory;
 mod patch;
+mod presets;
 mod program;
 mod training;
+mod weights;
