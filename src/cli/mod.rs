@@ -3,6 +3,9 @@
 //! 0 done · 1 the answer is no · 2 something went wrong · 130 stopped by Ctrl-C, after saving.
 
 mod args;
+mod completions;
+mod demo;
+mod devices;
 mod doctor;
 mod failure;
 mod fit;
@@ -12,6 +15,7 @@ mod plan;
 mod prepare;
 mod sample;
 mod train;
+mod watch;
 
 use std::{ffi::OsString, process::ExitCode};
 
@@ -92,6 +96,9 @@ fn dispatch(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
         Some(("patch", matches)) => patch::run(matches, reader),
         Some(("train", matches)) => train::run(matches, reader),
         Some(("sample", matches)) => sample::run(matches, reader),
+        Some(("devices", matches)) => devices::run(matches, reader),
+        Some(("demo", matches)) => demo::run(matches, reader),
+        Some(("completions", matches)) => completions::run(matches),
         other => unreachable!("clap lets no other command through: {other:?}"),
     }
 }

@@ -1,6 +1,8 @@
-//! Pictures in characters: bars of memory, the curve of a loss.
+//! Pictures in characters: bars of memory, meters that are read while a run goes on, the
+//! curve of a loss.
 //!
 //! Pure: they return text, [`crate::terminal`] prints it. Readable without colour.
 
 pub mod bars;
 pub mod curve;
+pub mod meter;

@@ -48,6 +48,8 @@ macro_rules! messages {
 mod lang;
 mod width;
 
+pub(crate) mod demo;
+pub(crate) mod devices;
 pub(crate) mod names;
 pub(crate) mod plan;
 
@@ -61,11 +63,11 @@ mod tests {
     use super::*;
 
     /// Texts that read alike in two languages and are meant to.
-    const ALIKE: &[&str] = &["logits"];
+    const ALIKE: &[&str] = &["logits", "resident"];
 
     #[test]
     fn every_message_is_said_in_every_language() {
-        let files = [names::ALL, plan::ALL];
+        let files = [names::ALL, plan::ALL, devices::ALL, demo::ALL];
         for (name, [english, others @ ..]) in files.into_iter().flatten() {
             assert!(!english.trim().is_empty(), "`{name}`");
             for other in others {

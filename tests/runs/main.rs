@@ -1,6 +1,8 @@
 //! Whole runs of the built program, as a user starts them.
 
 mod cli;
+mod demo;
+mod devices;
 #[cfg(target_os = "linux")]
 mod memory;
 mod patch;
