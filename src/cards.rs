@@ -58,6 +58,7 @@ pub(crate) struct Card {
 
 /// Used, free and reserved bytes are all there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the unit is the last word")]
 pub(crate) struct CardMemory {
     pub(crate) total_bytes: Bytes,
     /// The driver's own, which no process gets.

@@ -163,18 +163,15 @@ pub(crate) const NVML: &str = if cfg!(windows) { "nvml.dll" } else { "libnvidia-
 
 /// `program` with its address space limited by the shell; `None` where the system has no limit
 /// that holds.
-#[cfg(target_os = "linux")]
 pub(crate) fn limited(program: &Path, bytes: Bytes) -> Option<Command> {
+    if !cfg!(target_os = "linux") {
+        return None;
+    }
     let mut command = Command::new("/bin/sh");
     // `ulimit -v` counts in KiB.
     let script = format!("ulimit -v {} && exec \"$@\"", bytes.get() / 1024);
     command.arg("-c").arg(script).arg("sh").arg(program);
     Some(command)
-}
-
-#[cfg(not(target_os = "linux"))]
-pub(crate) fn limited(_: &Path, _: Bytes) -> Option<Command> {
-    None
 }
 
 /// Bytes that a file in `folder`, or in the nearest folder above it that exists, could take.

@@ -103,6 +103,7 @@ pub(crate) struct Watched {
 
 /// The host's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[expect(clippy::struct_field_names, reason = "the unit is the last word")]
 pub(crate) struct Host {
     pub(crate) total_bytes: Bytes,
     pub(crate) used_bytes: Bytes,

@@ -20,11 +20,8 @@ use crate::{
     run::stop::Stop,
     terminal,
     watch::{Memory, Planned, Sample, Summary, Watch, held_by},
-    words::{self, devices as say},
+    words::devices as say,
 };
-
-/// Columns of the names at the left.
-const LABEL: usize = 24;
 
 /// How long Ctrl-C may go unnoticed.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -94,7 +91,7 @@ enum Kind {
     Program,
 }
 
-/// One line of the picture.
+/// One thing that is watched.
 struct Row {
     label: String,
     meter: Meter,
@@ -138,9 +135,8 @@ impl Screen {
         self.past.resize(rows.len(), Vec::new());
         for (row, past) in rows.iter().zip(&mut self.past) {
             past.push(row.meter.own + row.meter.others);
-            let (label, bar) = (words::left(&row.label, LABEL), row.meter.draw());
-            let _ = writeln!(text, "{label} {bar} {}", row.said);
-            let _ = writeln!(text, "{} {}", words::left("", LABEL), history(past, row.meter.whole));
+            let (bar, past) = (row.meter.draw(), history(past, row.meter.whole));
+            let _ = writeln!(text, "{}  {}\n  {bar}\n  {past}", row.label, row.said);
         }
         text
     }

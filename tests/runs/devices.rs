@@ -1,8 +1,8 @@
 //! `devices` and its watch, of real processes; cards by a stand-in for NVIDIA's library.
 
 use std::{
-    io::{BufRead as _, BufReader},
-    process::{Child, Stdio},
+    io::{BufRead as _, BufReader, Lines},
+    process::{Child, ChildStdout, Stdio},
 };
 
 use serde_json::Value;
@@ -33,10 +33,6 @@ impl Drop for Training {
     }
 }
 
-fn objects(stdout: &str) -> Vec<Value> {
-    stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
 #[test]
 fn devices_name_the_limits_and_the_budget_is_below_the_least() {
     let place = Place::new();
@@ -59,67 +55,60 @@ fn devices_name_the_limits_and_the_budget_is_below_the_least() {
     assert!(ran.stdout.contains("CPU only"), "{}", ran.stdout);
 }
 
-#[test]
-fn a_training_that_is_watched_stays_within_its_own_plan() {
-    let place = Place::new();
-    let training = Training::start(&place);
-    let watch = ["devices", "--watch", &training.pid(), "--every=0.05", "--for=0.4"];
-    let ran = place.run(&[&watch[..], &["--json"]].concat());
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let mut samples = objects(&ran.stdout);
-    let summary = samples.pop().unwrap()["summary"].clone();
-    assert!(samples.len() > 1, "{}", ran.stdout);
-    assert_eq!(summary["samples"], samples.len());
-    assert!(summary["peak_bytes"].as_u64() >= samples[0]["process"]["resident_bytes"].as_u64());
-    // The plan of the run is found where the system lists open files.
-    if cfg!(target_os = "linux") {
-        let arena = &events(&place.path("out"), "plan")[0]["plan"]["arena_bytes"];
-        for sample in &samples {
-            assert_eq!(sample["process"]["pid"].to_string(), training.pid());
-            assert_eq!(&sample["plan"]["arena_bytes"], arena);
-            // The arena was touched whole before the first step.
-            assert!(sample["process"]["resident_bytes"].as_u64() > arena.as_u64());
-        }
-        assert_eq!(summary["is_within_plan"], true, "{summary}");
-    }
-
-    let ran = place.run(&[&watch[..], &["--batch_size=2", "--n_layer=1", "--n_embd=64"]].concat());
-    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let lines: Vec<_> = ran.stdout.lines().collect();
-    let samples = &lines[..lines.len() - 3];
-    assert!(samples.len() > 1, "{}", ran.stdout);
-    for line in samples {
-        assert!(line.contains(&format!(" s  {} fitgpt  █", training.pid())), "{line}");
-        assert!(line.contains('┃') && line.contains(" resident  plan "), "{line}");
-    }
-    assert!(lines[lines.len() - 3].starts_with(&format!("{} samples in ", samples.len())));
-    assert!(lines[lines.len() - 2].starts_with("plan: arena "), "{}", ran.stdout);
-    assert!(lines[lines.len() - 1].starts_with("difference: "), "{}", ran.stdout);
+/// A watch of which the first two lines have come.
+fn begun(place: &Place, args: &[&str]) -> (Child, Vec<String>, Lines<BufReader<ChildStdout>>) {
+    let mut watch = place.command(args).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let first = lines.by_ref().take(2).map(Result::unwrap).collect();
+    (watch, first, lines)
 }
 
 #[test]
-fn a_watch_ends_with_its_process() {
+fn a_training_that_is_watched_stays_within_its_own_plan_and_the_watch_ends_with_it() {
     let place = Place::new();
-    let mut training = Training::start(&place);
-    let args = ["devices", "--watch", &training.pid(), "--every=0.02"];
-    let mut watch = place.command(&args).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
-    assert!(lines.next().unwrap().unwrap().contains("resident"));
-    training.0.kill().unwrap();
-    training.0.wait().unwrap();
-    let rest: Vec<_> = lines.map(Result::unwrap).collect();
-    assert!(rest.iter().any(|line| line.contains(" samples in ")), "{rest:?}");
-    assert_eq!(watch.wait().unwrap().code(), Some(0));
+    let training = Training::start(&place);
+    let pid = training.pid();
+    let args = ["devices", "--watch", &pid, "--every=0.02"];
+    let keys = ["--batch_size=2", "--n_layer=1", "--n_head=2", "--n_embd=64"];
+    let (mut for_programs, mut samples, objects) =
+        begun(&place, &[&args[..], &["--json"]].concat());
+    let (mut for_people, mut lines, more) = begun(&place, &[&args[..], &keys].concat());
+    drop(training);
+    samples.extend(objects.map(Result::unwrap));
+    lines.extend(more.map(Result::unwrap));
+    assert_eq!(for_programs.wait().unwrap().code(), Some(0));
+    assert_eq!(for_people.wait().unwrap().code(), Some(0));
+
+    let mut samples: Vec<Value> =
+        samples.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let summary = samples.pop().unwrap()["summary"].clone();
+    assert_eq!(summary["samples"], samples.len());
+    assert!(summary["peak_bytes"].as_u64() >= samples[0]["process"]["resident_bytes"].as_u64());
+    // The plan of a run is found where the system lists open files.
+    if cfg!(target_os = "linux") {
+        let arena = &events(&place.path("out"), "plan")[0]["plan"]["arena_bytes"];
+        assert_eq!(samples[0]["process"]["pid"].to_string(), pid);
+        assert_eq!(&samples[0]["plan"]["arena_bytes"], arena);
+        // The arena was touched whole before the first step.
+        assert!(samples[0]["process"]["resident_bytes"].as_u64() > arena.as_u64());
+        assert_eq!(summary["is_within_plan"], true, "{summary}");
+    }
+
+    let [samples @ .., peak, plan, difference] = &lines[..] else { panic!("{lines:?}") };
+    for line in samples {
+        assert!(line.contains(&format!(" s  {pid} fitgpt  █")), "{line}");
+        assert!(line.contains(" resident  plan ┃ "), "{line}");
+    }
+    assert!(peak.starts_with(&format!("{} samples in ", samples.len())), "{peak}");
+    assert!(plan.starts_with("plan: arena "), "{plan}");
+    assert!(difference.starts_with("difference: "), "{difference}");
 }
 
 #[cfg(unix)]
 #[test]
 fn a_watch_that_ctrl_c_ends_is_done() {
     let place = Place::new();
-    let args = ["devices", "--watch", "--every=0.02", "--json"];
-    let mut watch = place.command(&args).stdout(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
-    lines.next().unwrap().unwrap();
+    let (mut watch, _, lines) = begun(&place, &["devices", "--watch", "--every=0.02", "--json"]);
     let pid = rustix::process::Pid::from_child(&watch);
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let last = lines.map(Result::unwrap).last().unwrap();
@@ -172,7 +161,7 @@ fn a_card_is_asked_through_its_driver() {
         String::from_utf8(output.stdout).unwrap()
     };
 
-    let report = objects(&run(&["devices", "--json"])).remove(0);
+    let report = serde_json::from_str::<Value>(&run(&["devices", "--json"])).unwrap();
     assert_eq!(report["driver"], serde_json::json!({ "driver": "550.54.14", "cuda": "12.4" }));
     assert_eq!(report["no_driver"], Value::Null);
     let card = &report["cards"][0];

@@ -30,6 +30,7 @@ pub(super) struct Ran {
 }
 
 /// What to do with a command that runs.
+#[derive(Clone, Copy)]
 enum Course {
     ToItsEnd,
     /// Kill it when it prints a line that starts so.
