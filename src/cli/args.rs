@@ -104,10 +104,13 @@ pub fn command() -> Command {
         ))
         .subcommand(super::patch::command())
         .subcommand(with_keys(bench::command()))
+        .subcommand(super::devices::command())
+        .subcommand(super::demo::command())
+        .subcommand(super::completions::command())
 }
 
 /// Who runs it, and where.
-fn with_place(command: Command) -> Command {
+pub(super) fn with_place(command: Command) -> Command {
     command
         .arg(
             Arg::new("engine")
@@ -127,7 +130,7 @@ fn gpu() -> Arg {
 }
 
 /// Config files, every key and `--json`.
-fn with_keys(command: Command) -> Command {
+pub(super) fn with_keys(command: Command) -> Command {
     let files = Arg::new("CONFIG")
         .action(ArgAction::Append)
         .num_args(0..)

@@ -5,6 +5,9 @@
 mod args;
 mod begin;
 mod bench;
+mod completions;
+mod demo;
+mod devices;
 mod doctor;
 mod failure;
 mod fit;
@@ -14,6 +17,7 @@ mod plan;
 mod prepare;
 mod sample;
 mod train;
+mod watch;
 mod ways;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -99,6 +103,9 @@ fn dispatch(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
         Some(("bench", matches)) => bench::run(matches, reader),
         Some(("train", matches)) => train::run(matches, reader),
         Some(("sample", matches)) => sample::run(matches, reader),
+        Some(("devices", matches)) => devices::run(matches, reader),
+        Some(("demo", matches)) => demo::run(matches, reader),
+        Some(("completions", matches)) => completions::run(matches),
         other => unreachable!("clap lets no other command through: {other:?}"),
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct Place {
     /// The config's `dtype`, or what suits the device.
     pub(super) precision: Precision,
     pub(super) has_bf16: bool,
+    /// Whether it was asked for by a card's name.
+    pub(super) is_card: bool,
 }
 
 impl Place {
@@ -62,6 +64,7 @@ impl Place {
             (false, false) => Precision::Float16,
         };
         let precision = config.precision_or(fallback);
-        Ok(Self { engine, device, overhead, precision, has_bf16 })
+        let is_card = matches.contains_id("gpu");
+        Ok(Self { engine, device, overhead, precision, has_bf16, is_card })
     }
 }

@@ -181,6 +181,7 @@ fn place(config: &Config, memory: &HostMemory) -> Place {
         overhead: HOST_OVERHEAD,
         precision: setup::precision(config),
         has_bf16: true,
+        is_card: false,
     }
 }
 

@@ -141,7 +141,7 @@ pub fn training(
     Ok(Measured {
         parameters: job.model.parameter_count(),
         arena_bytes: planned.report.arena_bytes,
-        resident_bytes: os::peak_resident(),
+        resident_bytes: os::process_memory(std::process::id()).map(|memory| memory.peak),
         programs,
     })
 }

@@ -49,6 +49,8 @@ mod lang;
 mod width;
 
 pub(crate) mod bench;
+pub(crate) mod demo;
+pub(crate) mod devices;
 pub(crate) mod hints;
 pub(crate) mod names;
 pub(crate) mod plan;
@@ -64,11 +66,12 @@ mod tests {
     use super::*;
 
     /// Texts that read alike in two languages and are meant to.
-    const ALIKE: &[&str] = &["logits"];
+    const ALIKE: &[&str] = &["logits", "resident"];
 
     #[test]
     fn every_message_is_said_in_every_language() {
-        let files = [bench::ALL, hints::ALL, names::ALL, plan::ALL, train::ALL];
+        let files =
+            [bench::ALL, demo::ALL, devices::ALL, hints::ALL, names::ALL, plan::ALL, train::ALL];
         for (name, [english, others @ ..]) in files.into_iter().flatten() {
             assert!(!english.trim().is_empty(), "`{name}`");
             for other in others {

@@ -3,6 +3,8 @@
 mod bad_input;
 mod bench;
 mod cli;
+mod demo;
+mod devices;
 mod fitting;
 #[cfg(target_os = "linux")]
 mod memory;
