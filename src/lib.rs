@@ -4,6 +4,7 @@
 
 pub mod cli;
 
+pub mod attempt;
 pub mod budget;
 pub mod data;
 pub mod prepare;

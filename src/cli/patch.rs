@@ -86,7 +86,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
 fn json(patched: &Patched, diff: &str, copies: &[std::path::PathBuf]) -> serde_json::Value {
     let names = |patches: &[Patch]| patches.iter().map(|patch| patch.name()).collect::<Vec<_>>();
     let not_found = patched.not_found.iter().map(|NotFound { patch, file, looked_for }| {
-        json!({ "patch": patch.name(), "file": file.name(), "looked_for": looked_for })
+        json!({ "patch": patch.name(), "file": file.name(), "looked_for": looked_for.to_string() })
     });
     json!({
         "applied": names(&patched.applied),

@@ -13,16 +13,21 @@ mod edit;
 pub mod folder;
 mod pattern;
 mod python;
+mod sought;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 
-pub use self::diff::unified_diff;
+pub use self::{
+    diff::unified_diff,
+    sought::{Slip, Sought},
+};
 use self::{
     edit::{Place, edited},
     python::Source,
 };
+use crate::attempt::Attempt;
 
 /// One of the two files that patches change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -162,7 +167,7 @@ pub struct NotFound {
     /// Where it looked.
     pub file: File,
     /// What it looked for.
-    pub looked_for: &'static str,
+    pub looked_for: Sought,
 }
 
 /// Both files after patching, and what became of every patch.
@@ -191,7 +196,7 @@ pub enum PatchError {
         /// Where, counted from 1.
         line: usize,
         /// What is wrong there.
-        what: &'static str,
+        what: Slip,
     },
     /// No patch has this name.
     #[error("there is no patch `{name}`")]
@@ -203,7 +208,7 @@ pub enum PatchError {
     #[error("cannot {doing} `{}`: {source}", path.display())]
     File {
         /// Read, back up or write.
-        doing: &'static str,
+        doing: Attempt,
         /// Which file.
         path: std::path::PathBuf,
         /// The system's reason.
