@@ -103,33 +103,6 @@ impl Patch {
         }
     }
 
-    /// What it does, in a line.
-    pub const fn description(self) -> &'static str {
-        match self {
-            Self::EvalBatchSize => {
-                "keys `eval_batch_size`, `eval_block_size` for `estimate_loss` (0: as training)"
-            }
-            Self::DropStaleLogits => {
-                "`loss = model(X, Y)[1]`: no name keeps the logits of the last pass alive"
-            }
-            Self::ChunkedLoss => {
-                "key `loss_chunk_rows`: head and loss for some rows at a time (0: all at once)"
-            }
-            Self::CheckpointBlocks => {
-                "key `grad_checkpoint`: blocks are computed again in the backward pass"
-            }
-            Self::CheckpointToCpu => {
-                "resuming loads the checkpoint into the host's memory and lets it go"
-            }
-            Self::SaveBeforeEval => {
-                "the checkpoint is saved before `estimate_loss`, which may run out of memory"
-            }
-            Self::GradScaler => {
-                "the current `torch.amp.GradScaler('cuda', …)`, which needs PyTorch 2.3"
-            }
-        }
-    }
-
     /// What it finds at each of its places.
     fn places(self, train: &Source<'_>, model: &Source<'_>) -> Vec<Place> {
         match self {

@@ -344,7 +344,6 @@ fn the_scaler_takes_its_device_as_an_argument() {
 fn names_are_read_back_and_others_refused() {
     for &patch in patches() {
         assert_eq!(patch.name().parse::<Patch>().unwrap(), patch);
-        assert!(!patch.description().is_empty());
     }
     let error = "chunked".parse::<Patch>().unwrap_err();
     assert_eq!(error.to_string(), "there is no patch `chunked`");

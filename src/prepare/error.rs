@@ -218,7 +218,7 @@ impl PrepareError {
 }
 
 /// The file of a split.
-pub(super) fn file_name(split: Split) -> &'static str {
+pub(crate) fn file_name(split: Split) -> &'static str {
     match split {
         Split::Train => "train.bin",
         Split::Val => "val.bin",

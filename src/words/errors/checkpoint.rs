@@ -159,7 +159,9 @@ impl Spoken for CheckpointError {
                 config(key, path.display(), claim(*expected), found)
             }
             Self::Document { source } => document(source),
-            Self::DocumentChanged { place, written, back } => document_changed(place, written, back),
+            Self::DocumentChanged { place, written, back } => {
+                document_changed(place, written, back)
+            }
             Self::Store { tensor, source } => {
                 let backend = source.downcast_ref::<BackendError>();
                 store(tensor, backend.map_or_else(|| source.to_string(), Spoken::spoken))

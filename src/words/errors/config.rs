@@ -1,6 +1,6 @@
 //! Why a config was refused.
 
-use std::fmt::Display;
+use std::fmt::{Display, Write as _};
 
 use fitgpt_plan::config::{ConfigError, Kind, Place, Range};
 
@@ -126,7 +126,9 @@ impl Spoken for ConfigError {
             Self::UnknownKey { key, nearest: None, .. } => unknown_key(key),
             Self::WrongKind { key, value, expected, .. } => wrong_kind(key, kind(*expected), value),
             Self::OutOfRange { key, value, range, .. } => out_of_range(key, within(*range), value),
-            Self::NotAChoice { key, value, choices, .. } => not_a_choice(key, one_of(choices), value),
+            Self::NotAChoice { key, value, choices, .. } => {
+                not_a_choice(key, one_of(choices), value)
+            }
             Self::NotASize { key, value, .. } => not_a_size(key, value),
             Self::HeadsDoNotDivide { n_embd, n_head, heads: divisors, widths, .. } => {
                 heads(n_embd, n_head, one_of(divisors), one_of(widths))
@@ -172,7 +174,7 @@ fn one_of(items: &[impl Display]) -> String {
         if index > 0 {
             text += &if index + 1 == items.len() { or() } else { comma() };
         }
-        text += &format!("`{item}`");
+        let _ = write!(text, "`{item}`");
     }
     text
 }

@@ -19,3 +19,16 @@ pub(crate) trait Spoken {
     /// The message, without a place that is shown apart.
     fn spoken(&self) -> String;
 }
+
+/// Every message about an error.
+#[cfg(test)]
+pub(super) const FILES: [&[(&str, [&str; 4])]; 8] = [
+    checkpoint::ALL,
+    config::ALL,
+    data::ALL,
+    io::ALL,
+    patch::ALL,
+    prepare::ALL,
+    python::ALL,
+    run::ALL,
+];

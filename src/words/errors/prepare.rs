@@ -126,9 +126,10 @@ impl Spoken for PrepareError {
             Self::Io { action, path, source } => io::failed(*action, path, source),
             Self::DiskFull { path, written_bytes } => disk_full(path.display(), written_bytes),
             Self::TooLittleDisk { need: DiskNeed { usual_bytes, most_bytes }, free_bytes } => {
-                let need = match usual_bytes == most_bytes {
-                    true => need_bytes(most_bytes),
-                    false => need_range(usual_bytes, most_bytes),
+                let need = if usual_bytes == most_bytes {
+                    need_bytes(most_bytes)
+                } else {
+                    need_range(usual_bytes, most_bytes)
                 };
                 too_little_disk(need, free_bytes)
             }
