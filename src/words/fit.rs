@@ -10,7 +10,7 @@ messages! {
         de: "so wie es ist: {peak} an der Spitze ({phase}); {device} mit {usable}: {verdict}",
     }
     nothing_fits() {
-        en: "\nnothing makes it fit\n", zh: "\n没有办法让它放得下\n", ja: "\n収める方法はありません\n", de: "\nnichts macht es passend\n",
+        en: "\nnothing makes it fit\n", zh: "\n没有办法让它放得下\n", ja: "\n収める方法はありません\n", de: "\nes lässt sich nicht passend machen\n",
     }
     recommended() { en: "recommended", zh: "推荐", ja: "推奨", de: "empfohlen" }
     safest() { en: "safest", zh: "最稳妥", ja: "最も安全", de: "am sichersten" }
@@ -47,7 +47,7 @@ messages! {
     }
     static_state(state, usable) {
         en: "weights, gradients and moments alone need {state}, the device has {usable}: no batch is small enough",
-        zh: "仅权重、梯度和矩就需要 {state}，设备只有 {usable}：再小的批也放不下",
+        zh: "仅权重、梯度和 Adam 矩就需要 {state}，设备只有 {usable}：再小的批也放不下",
         ja: "重み、勾配、モーメントだけで {state} 必要ですが、デバイスは {usable} です。バッチをどれだけ小さくしても収まりません",
         de: "Gewichte, Gradienten und Momente allein brauchen {state}, das Gerät hat {usable}: kein Batch ist klein genug",
     }

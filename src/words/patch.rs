@@ -13,7 +13,7 @@ messages! {
         ja: "見つかりません: {patch} は {file} の中で {sought} を探しました",
         de: "nicht gefunden: {patch} suchte in {file} nach {sought}",
     }
-    file_before(copy) { en: "the file before: {copy}", zh: "原文件：{copy}", ja: "元のファイル: {copy}", de: "die Datei davor: {copy}" }
+    file_before(copy) { en: "the file before: {copy}", zh: "原文件：{copy}", ja: "元のファイル: {copy}", de: "die ursprüngliche Datei: {copy}" }
 
     eval_batch_size() {
         en: "keys `eval_batch_size`, `eval_block_size` for `estimate_loss` (0: as training)",
@@ -31,7 +31,7 @@ messages! {
         en: "key `loss_chunk_rows`: head and loss for some rows at a time (0: all at once)",
         zh: "配置项 `loss_chunk_rows`：输出层与损失按若干行分块计算（0：一次全部）",
         ja: "キー `loss_chunk_rows`: 出力層と損失を数行ずつ計算（0: 一度にすべて）",
-        de: "Schlüssel `loss_chunk_rows`: Kopf und Verlust für einige Zeilen auf einmal (0: alle zugleich)",
+        de: "Schlüssel `loss_chunk_rows`: Kopf und Loss für einige Zeilen auf einmal (0: alle zugleich)",
     }
     checkpoint_blocks() {
         en: "key `grad_checkpoint`: blocks are computed again in the backward pass",
@@ -65,7 +65,7 @@ messages! {
         de: "`def get_batch(split):` nach der Konfiguration, das `batch_size` Sequenzen von `block_size` nimmt",
     }
     evaluation_batch() {
-        en: "`get_batch(split)` in `estimate_loss`", zh: "`estimate_loss` 中的 `get_batch(split)`", ja: "`estimate_loss` の中の `get_batch(split)`", de: "`get_batch(split)` in `estimate_loss` selbst",
+        en: "`get_batch(split)` in `estimate_loss`", zh: "`estimate_loss` 中的 `get_batch(split)`", ja: "`estimate_loss` の中の `get_batch(split)`", de: "`get_batch(split)` in `estimate_loss`",
     }
     config_keys() {
         en: "`config_keys = […]` after the configuration's defaults", zh: "配置默认值之后的 `config_keys = […]`", ja: "設定の既定値の後の `config_keys = […]`", de: "`config_keys = […]` nach den Vorgabewerten der Konfiguration",

@@ -40,7 +40,7 @@ messages! {
     }
     train_on_it(folder) {
         en: "`fitgpt train --dataset={folder}` trains on it\n",
-        zh: "用 `fitgpt train --dataset={folder}` 在它上面训练\n",
+        zh: "用 `fitgpt train --dataset={folder}` 即可用它训练\n",
         ja: "`fitgpt train --dataset={folder}` でこのデータを学習できます\n",
         de: "`fitgpt train --dataset={folder}` trainiert damit\n",
     }

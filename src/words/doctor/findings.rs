@@ -10,13 +10,13 @@ messages! {
     possibly(text) { en: "possibly: {text}", zh: "有可能：{text}", ja: "可能性あり: {text}", de: "möglich: {text}" }
 
     host(sign) {
-        en: "host memory: the sign is `{sign}`", zh: "主机内存：标志是 `{sign}`", ja: "ホストのメモリ: 手がかりは `{sign}` です", de: "Arbeitsspeicher: das Zeichen ist `{sign}`",
+        en: "host memory: the sign is `{sign}`", zh: "主机内存：依据是 `{sign}`", ja: "ホストのメモリ: 手がかりは `{sign}` です", de: "Arbeitsspeicher: das Anzeichen ist `{sign}`",
     }
     host_asked(sign, requested) {
         en: "host memory: the sign is `{sign}`, {requested} were asked for",
-        zh: "主机内存：标志是 `{sign}`，申请了 {requested}",
+        zh: "主机内存：依据是 `{sign}`，申请了 {requested}",
         ja: "ホストのメモリ: 手がかりは `{sign}`、要求は {requested} でした",
-        de: "Arbeitsspeicher: das Zeichen ist `{sign}`, angefordert wurden {requested}",
+        de: "Arbeitsspeicher: das Anzeichen ist `{sign}`, angefordert wurden {requested}",
     }
     shared(required, limit) {
         en: "a kernel needs {required} bytes of shared memory and a multiprocessor has {limit}; this is not the card's memory",
@@ -31,7 +31,7 @@ messages! {
         de: "ein Kernel braucht mehr Shared Memory, als ein Multiprozessor hat",
     }
     invalid_config(message) {
-        en: "the config cannot run: {message}", zh: "该配置无法运行：{message}", ja: "この設定では実行できません: {message}", de: "die Konfiguration kann nicht laufen: {message}",
+        en: "the config cannot run: {message}", zh: "该配置无法运行：{message}", ja: "この設定では実行できません: {message}", de: "die Konfiguration ist nicht lauffähig: {message}",
     }
     refused_key(key) {
         en: "the script refused `{key}`", zh: "脚本拒绝了 `{key}`", ja: "スクリプトが `{key}` を拒否しました", de: "das Skript wies `{key}` zurück",
@@ -68,9 +68,9 @@ messages! {
     }
     static_state(parameters, state, copies, total) {
         en: "{parameters} parameters need {state} for weights, gradients and moments, and {copies} for half copies; the card has {total}: no batch is small enough",
-        zh: "{parameters} 个参数的权重、梯度和矩需要 {state}，半精度副本还需要 {copies}；显卡只有 {total}：再小的批也放不下",
+        zh: "{parameters} 个参数的权重、梯度和 Adam 矩需要 {state}，半精度副本还需要 {copies}；显卡只有 {total}：再小的批也放不下",
         ja: "{parameters} 個のパラメータは重み、勾配、モーメントに {state}、半精度コピーに {copies} を必要としますが、GPU は {total} です。バッチをどれだけ小さくしても収まりません",
-        de: "{parameters} Parameter brauchen {state} für Gewichte, Gradienten und Momente und {copies} für halbgenaue Kopien; die Karte hat {total}: kein Batch ist klein genug",
+        de: "{parameters} Parameter brauchen {state} für Gewichte, Gradienten und Momente und {copies} für Kopien in halber Genauigkeit; die Karte hat {total}: kein Batch ist klein genug",
     }
     fragmented(unallocated, requested) {
         en: "{unallocated} were reserved and unused, {requested} were asked for: in pieces there was enough",
@@ -95,7 +95,7 @@ messages! {
     }
     optimizer_moments(moments) {
         en: "the optimizer's step needs room of its own: {moments} of moments",
-        zh: "优化器更新本身也需要空间：矩需要 {moments}",
+        zh: "优化器更新本身也需要空间：Adam 矩需要 {moments}",
         ja: "オプティマイザの更新にはそれ自体の領域が必要です: モーメントに {moments}",
         de: "der Schritt des Optimierers braucht eigenen Platz: {moments} für Momente",
     }

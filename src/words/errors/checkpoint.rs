@@ -79,7 +79,7 @@ messages! {
         en: "`{first}` and `{second}` are of different saves: {first_id} and {second_id}",
         zh: "`{first}` 与 `{second}` 来自不同的保存：{first_id} 和 {second_id}",
         ja: "`{first}` と `{second}` は別々の保存のものです: {first_id} と {second_id}",
-        de: "`{first}` und `{second}` stammen aus verschiedenen Speicherungen: {first_id} und {second_id}",
+        de: "`{first}` und `{second}` stammen aus verschiedenen Speichervorgängen: {first_id} und {second_id}",
     }
     no_save_id() { en: "no save id", zh: "没有保存编号", ja: "保存 id なし", de: "keine Speicher-ID" }
     json(path, source) {

@@ -110,7 +110,7 @@ messages! {
     bad_value(offset) {
         en: "it is not a valid pickle (the value at byte {offset} cannot be decoded)",
         zh: "它不是有效的 pickle（第 {offset} 字节的值无法解码）",
-        ja: "有効な pickle ではありません（バイト {offset} の値を復号できません）",
+        ja: "有効な pickle ではありません（バイト {offset} の値をデコードできません）",
         de: "sie ist kein gültiges Pickle (der Wert bei Byte {offset} ist nicht zu dekodieren)",
     }
     trailing(extra) {
@@ -158,7 +158,7 @@ messages! {
         en: "the vocabulary has no `{character}`, which is character {position} of the text",
         zh: "词表中没有 `{character}`，它是文本的第 {position} 个字符",
         ja: "語彙に `{character}` がありません（テキストの {position} 文字目）",
-        de: "das Vokabular hat kein `{character}`, das Zeichen {position} des Textes",
+        de: "das Vokabular hat kein `{character}` (Zeichen {position} des Textes)",
     }
     not_an_id(word) {
         en: "the vocabulary is unknown, so text is given as token ids, and `{word}` is none",

@@ -27,7 +27,7 @@ messages! {
         en: "cannot rename `{path}`: {source}", zh: "无法重命名 `{path}`：{source}", ja: "`{path}` の名前を変更できません: {source}", de: "`{path}` lässt sich nicht umbenennen: {source}",
     }
     sync(path, source) {
-        en: "cannot sync `{path}`: {source}", zh: "无法将 `{path}` 同步到磁盘：{source}", ja: "`{path}` をディスクに同期できません: {source}", de: "`{path}` lässt sich nicht auf die Platte sichern: {source}",
+        en: "cannot sync `{path}`: {source}", zh: "无法将 `{path}` 同步到磁盘：{source}", ja: "`{path}` をディスクに同期できません: {source}", de: "`{path}` lässt sich nicht auf den Datenträger schreiben: {source}",
     }
     lock(path, source) {
         en: "cannot lock `{path}`: {source}", zh: "无法锁定 `{path}`：{source}", ja: "`{path}` をロックできません: {source}", de: "`{path}` lässt sich nicht sperren: {source}",
@@ -44,7 +44,7 @@ messages! {
     not_utf8() { en: "it is not UTF-8", zh: "不是 UTF-8 文本", ja: "UTF-8 ではありません", de: "es ist kein UTF-8" }
     /// Ctrl-C could not be listened to.
     no_signals(source) {
-        en: "cannot listen to signals: {source}", zh: "无法监听信号：{source}", ja: "シグナルを監視できません: {source}", de: "auf Signale kann nicht geachtet werden: {source}",
+        en: "cannot listen to signals: {source}", zh: "无法监听信号：{source}", ja: "シグナルを監視できません: {source}", de: "Signale lassen sich nicht abfangen: {source}",
     }
 }
 

@@ -56,19 +56,19 @@ messages! {
         en: "the loss turned {loss} at step {step}; the last checkpoint is of step {saved}",
         zh: "第 {step} 步的损失变成了 {loss}；最后的检查点是第 {saved} 步的",
         ja: "ステップ {step} で損失が {loss} になりました。最後のチェックポイントはステップ {saved} のものです",
-        de: "der Verlust wurde bei Schritt {step} zu {loss}; der letzte Checkpoint ist von Schritt {saved}",
+        de: "der Loss wurde bei Schritt {step} zu {loss}; der letzte Checkpoint ist von Schritt {saved}",
     }
     diverged_unsaved(loss, step) {
         en: "the loss turned {loss} at step {step}; the last checkpoint is of step none",
         zh: "第 {step} 步的损失变成了 {loss}；还没有检查点",
         ja: "ステップ {step} で損失が {loss} になりました。チェックポイントはまだありません",
-        de: "der Verlust wurde bei Schritt {step} zu {loss}; es gibt noch keinen Checkpoint",
+        de: "der Loss wurde bei Schritt {step} zu {loss}; es gibt noch keinen Checkpoint",
     }
     keep_finite() {
         en: "a lower `--learning_rate`, a longer `--warmup_iters` or `--dtype=float32` keep a loss finite; `--init_from=resume` goes on from the last checkpoint",
         zh: "降低 `--learning_rate`、加大 `--warmup_iters` 或使用 `--dtype=float32` 可以让损失保持有限；`--init_from=resume` 从最后的检查点继续",
         ja: "`--learning_rate` を下げる、`--warmup_iters` を長くする、または `--dtype=float32` にすると損失の発散を防げます。`--init_from=resume` で最後のチェックポイントから再開できます",
-        de: "eine kleinere `--learning_rate`, längere `--warmup_iters` oder `--dtype=float32` halten den Verlust endlich; `--init_from=resume` setzt beim letzten Checkpoint fort",
+        de: "eine kleinere `--learning_rate`, längere `--warmup_iters` oder `--dtype=float32` halten den Loss endlich; `--init_from=resume` setzt beim letzten Checkpoint fort",
     }
 }
 
