@@ -4,6 +4,7 @@
 
 pub mod cli;
 
+pub mod attempt;
 pub mod budget;
 mod cards;
 pub mod data;

@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_plan::config::{Facts, Group, KEYS, Written};
 
 use super::{Failure, bench, prepare};
-use crate::words::Lang;
+use crate::words::{Lang, errors};
 
 /// The presets that are built in, by file name.
 const PRESETS: [(&str, &str); 7] = [
@@ -226,7 +226,8 @@ pub(super) fn text_of(path: &Path) -> Result<String, Failure> {
     };
     match std::fs::read(path) {
         Ok(bytes) => String::from_utf8(bytes).map_err(|_| {
-            let error = std::io::Error::new(std::io::ErrorKind::InvalidData, "it is not UTF-8");
+            let not_utf8 = errors::io::not_utf8();
+            let error = std::io::Error::new(std::io::ErrorKind::InvalidData, not_utf8);
             Failure::unreadable(path, &error)
         }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

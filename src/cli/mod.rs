@@ -62,7 +62,8 @@ impl From<Reader> for Lines {
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<_> = args.into_iter().collect();
     let wants_json = args.iter().skip(1).any(|arg| arg == "--json");
-    words::speak(Lang::of_locale());
+    // What programs read is the same everywhere, the messages inside JSON too.
+    words::speak(if wants_json { Lang::English } else { Lang::of_locale() });
     let matches = match command().try_get_matches_from(&args) {
         Ok(matches) => matches,
         Err(error) if error.use_stderr() => {
@@ -78,7 +79,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
-    if let Some(code) = matches.get_one::<String>("lang") {
+    if let Some(code) = matches.get_one::<String>("lang").filter(|_| !wants_json) {
         words::speak(Lang::of(code).expect("clap lets only ours through"));
     }
     if wants_json {

@@ -42,7 +42,7 @@ impl Place {
         let mut has_bf16 = true;
         let (device, is_host) = match matches.get_one::<String>("gpu") {
             Some(name) => {
-                let gpu = device::find(name).map_err(|error| Failure::new("device", error))?;
+                let gpu = device::find(name)?;
                 has_bf16 = gpu.has_bf16();
                 let total_bytes = gpu.total_bytes();
                 let usable_bytes = budget.map_or(total_bytes, |budget| budget.min(total_bytes));

@@ -6,6 +6,7 @@ mod cli;
 mod demo;
 mod devices;
 mod fitting;
+mod languages;
 #[cfg(target_os = "linux")]
 mod memory;
 mod patch;
