@@ -82,6 +82,17 @@ fn address_space() -> Option<Bytes> {
     None
 }
 
+/// The most memory that this process has had resident, where the system says.
+#[cfg(target_os = "linux")]
+pub(crate) fn peak_resident() -> Option<Bytes> {
+    meminfo(&std::fs::read_to_string("/proc/self/status").ok()?, "VmHWM")
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn peak_resident() -> Option<Bytes> {
+    None
+}
+
 /// What a process holds of this host's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessMemory {

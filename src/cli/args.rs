@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_plan::config::{Facts, Group, KEYS, Written};
 
-use super::{Failure, prepare};
+use super::{Failure, bench, prepare};
 use crate::words::Lang;
 
 /// The presets that are built in, by file name.
@@ -102,6 +102,7 @@ pub fn command() -> Command {
                 ),
         ))
         .subcommand(super::patch::command())
+        .subcommand(with_keys(bench::command()))
         .subcommand(super::devices::command())
         .subcommand(super::demo::command())
         .subcommand(super::completions::command())

@@ -3,6 +3,7 @@
 //! 0 done · 1 the answer is no · 2 something went wrong · 130 stopped by Ctrl-C, after saving.
 
 mod args;
+mod bench;
 mod completions;
 mod demo;
 mod devices;
@@ -94,6 +95,7 @@ fn dispatch(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
         Some(("prepare", matches)) => prepare::run(matches, reader),
         Some(("fit", matches)) => fit::run(matches, reader),
         Some(("patch", matches)) => patch::run(matches, reader),
+        Some(("bench", matches)) => bench::run(matches, reader),
         Some(("train", matches)) => train::run(matches, reader),
         Some(("sample", matches)) => sample::run(matches, reader),
         Some(("devices", matches)) => devices::run(matches, reader),

@@ -48,6 +48,7 @@ macro_rules! messages {
 mod lang;
 mod width;
 
+pub(crate) mod bench;
 pub(crate) mod demo;
 pub(crate) mod devices;
 pub(crate) mod names;
@@ -55,7 +56,7 @@ pub(crate) mod plan;
 
 pub(crate) use self::{
     lang::{Lang, lang, speak},
-    width::left,
+    width::{left, right},
 };
 
 #[cfg(test)]
@@ -67,7 +68,7 @@ mod tests {
 
     #[test]
     fn every_message_is_said_in_every_language() {
-        let files = [names::ALL, plan::ALL, devices::ALL, demo::ALL];
+        let files = [bench::ALL, demo::ALL, devices::ALL, names::ALL, plan::ALL];
         for (name, [english, others @ ..]) in files.into_iter().flatten() {
             assert!(!english.trim().is_empty(), "`{name}`");
             for other in others {

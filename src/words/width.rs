@@ -7,6 +7,11 @@ pub(crate) fn left(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(text.width())))
 }
 
+/// `text` with blanks before it, up to `columns`.
+pub(crate) fn right(text: &str, columns: usize) -> String {
+    format!("{}{text}", " ".repeat(columns.saturating_sub(text.width())))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -15,5 +20,6 @@ mod tests {
     fn wide_characters_take_two_columns() {
         assert_eq!(left("显存", 6), "显存  ");
         assert_eq!(left("メモリ", 4), "メモリ");
+        assert_eq!(right("显存", 6), "  显存");
     }
 }

@@ -1,5 +1,6 @@
 //! Whole runs of the built program, as a user starts them.
 
+mod bench;
 mod cli;
 mod demo;
 mod devices;
