@@ -130,7 +130,10 @@ messages! {
         de: "in der Antwort fehlt `{what}`",
     }
     file(path, error) {
-        en: "`{path}`: {error}", zh: "`{path}`：{error}", ja: "`{path}`: {error}", de: "`{path}`: {error}",
+        en: "`{path}` cannot be used: {error}",
+        zh: "无法使用 `{path}`：{error}",
+        ja: "`{path}` を使えません: {error}",
+        de: "`{path}` lässt sich nicht verwenden: {error}",
     }
     other_steps(a, b) {
         en: "one run has {a} steps, the other {b}",
