@@ -1,8 +1,12 @@
-# fitgpt train
-#
 # A character-level GPT that learns to tell little stories, from a corpus that the program
-# writes itself: no data, no download. On two cores it takes about a minute and ends at a
-# validation loss of 1.02.
+# writes itself: no data, no download.
+#
+#   fitgpt train
+#   fitgpt sample --start="Once upon a time"
+#
+# Hardware: any CPU, 1 GB.
+# Time:     about a minute on two cores.
+# Loss:     the validation loss ends at 1.02.
 
 out_dir = 'out-stories'
 dataset = 'stories'

@@ -5,6 +5,8 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
+use crate::words::names;
+
 /// Prints to stdout.
 pub(crate) fn out(text: &str) {
     let mut stdout = io::stdout().lock();
@@ -26,7 +28,7 @@ pub(crate) fn err(text: &str) {
 
 /// Says something once, beside the answer.
 pub(crate) fn note(text: &str) {
-    err(&format!("note: {text}\n"));
+    err(&format!("{}{text}\n", names::note()));
 }
 
 /// Whether a person watches stderr, so that a line may be written over.
@@ -42,4 +44,16 @@ pub(crate) fn progress(text: &str) {
 /// Takes the progress line away.
 pub(crate) fn clear_progress() {
     err("\r\x1b[K");
+}
+
+/// Whether a person watches stdout, so that a picture may be drawn over.
+pub(crate) fn is_shown() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Draws `text` over the `lines` lines of stdout above the cursor. A line that is too long is cut
+/// by the terminal: one that wrapped would be two lines to go up.
+pub(crate) fn redraw(lines: usize, text: &str) {
+    let up = if lines > 0 { format!("\x1b[{lines}A") } else { String::new() };
+    out(&format!("{up}\x1b[J\x1b[?7l{text}\x1b[?7h"));
 }

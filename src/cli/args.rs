@@ -5,10 +5,19 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_plan::config::{Facts, Group, KEYS, Written};
 
-use super::{Failure, prepare};
+use super::{Failure, bench, prepare};
+use crate::words::{Lang, errors};
 
 /// The presets that are built in, by file name.
-const PRESETS: [(&str, &str); 1] = [("stories.py", include_str!("../../config/stories.py"))];
+const PRESETS: [(&str, &str); 7] = [
+    ("stories.py", include_str!("../../config/stories.py")),
+    ("train_shakespeare_char.py", include_str!("../../config/train_shakespeare_char.py")),
+    ("train_shakespeare_char_cpu.py", include_str!("../../config/train_shakespeare_char_cpu.py")),
+    ("train_gpt2.py", include_str!("../../config/train_gpt2.py")),
+    ("train_openwebtext.py", include_str!("../../config/train_openwebtext.py")),
+    ("train_fineweb.py", include_str!("../../config/train_fineweb.py")),
+    ("finetune_shakespeare.py", include_str!("../../config/finetune_shakespeare.py")),
+];
 
 /// What `train` and `sample` begin from where no config file is given.
 pub(super) const DEFAULT_PRESET: &str = "config/stories.py";
@@ -20,6 +29,13 @@ pub fn command() -> Command {
         .about("Trains GPT-2-class models in a memory budget that it knows before the first step")
         .subcommand_required(true)
         .arg_required_else_help(true)
+        .arg(
+            Arg::new("lang")
+                .long("lang")
+                .global(true)
+                .value_parser(Lang::ALL.map(Lang::code))
+                .help("The language of what people read [default: the locale's]"),
+        )
         .subcommand(with_keys(
             with_place(Command::new("plan"))
                 .about("The memory of every phase, before anything is allocated")
@@ -70,14 +86,7 @@ pub fn command() -> Command {
                 ),
         ))
         .subcommand(prepare::command())
-        .subcommand(with_keys(
-            Command::new("train").about("Plans, prints the plan, and trains in it").after_help(
-                "Without a config file it trains the built-in `stories` preset.\n\n\
-                     Examples:\n  fitgpt train\n  \
-                     fitgpt train config/train_shakespeare_char.py --device=cpu --max_iters=100\n  \
-                     fitgpt train --init_from=resume --out_dir=out-stories",
-            ),
-        ))
+        .subcommand(with_keys(super::train::command()))
         .subcommand(with_keys(
             Command::new("sample")
                 .about("Continues a prompt with a trained model")
@@ -94,10 +103,14 @@ pub fn command() -> Command {
                 ),
         ))
         .subcommand(super::patch::command())
+        .subcommand(with_keys(bench::command()))
+        .subcommand(super::devices::command())
+        .subcommand(super::demo::command())
+        .subcommand(super::completions::command())
 }
 
 /// Who runs it, and where.
-fn with_place(command: Command) -> Command {
+pub(super) fn with_place(command: Command) -> Command {
     command
         .arg(
             Arg::new("engine")
@@ -117,7 +130,7 @@ fn gpu() -> Arg {
 }
 
 /// Config files, every key and `--json`.
-fn with_keys(command: Command) -> Command {
+pub(super) fn with_keys(command: Command) -> Command {
     let files = Arg::new("CONFIG")
         .action(ArgAction::Append)
         .num_args(0..)
@@ -213,7 +226,8 @@ pub(super) fn text_of(path: &Path) -> Result<String, Failure> {
     };
     match std::fs::read(path) {
         Ok(bytes) => String::from_utf8(bytes).map_err(|_| {
-            let error = std::io::Error::new(std::io::ErrorKind::InvalidData, "it is not UTF-8");
+            let not_utf8 = errors::io::not_utf8();
+            let error = std::io::Error::new(std::io::ErrorKind::InvalidData, not_utf8);
             Failure::unreadable(path, &error)
         }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

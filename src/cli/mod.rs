@@ -3,6 +3,11 @@
 //! 0 done · 1 the answer is no · 2 something went wrong · 130 stopped by Ctrl-C, after saving.
 
 mod args;
+mod begin;
+mod bench;
+mod completions;
+mod demo;
+mod devices;
 mod doctor;
 mod failure;
 mod fit;
@@ -12,13 +17,19 @@ mod plan;
 mod prepare;
 mod sample;
 mod train;
+mod watch;
+mod ways;
 
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::ArgMatches;
 
 pub use self::{args::command, failure::Failure};
-use crate::{run::progress::Lines, terminal};
+use crate::{
+    run::progress::Lines,
+    terminal,
+    words::{self, Lang},
+};
 
 /// How a command ended, where nothing went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +62,8 @@ impl From<Reader> for Lines {
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<_> = args.into_iter().collect();
     let wants_json = args.iter().skip(1).any(|arg| arg == "--json");
+    // What programs read is the same everywhere, the messages inside JSON too.
+    words::speak(if wants_json { Lang::English } else { Lang::of_locale() });
     let matches = match command().try_get_matches_from(&args) {
         Ok(matches) => matches,
         Err(error) if error.use_stderr() => {
@@ -66,6 +79,12 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
+    if let Some(code) = matches.get_one::<String>("lang").filter(|_| !wants_json) {
+        words::speak(Lang::of(code).expect("clap lets only ours through"));
+    }
+    if wants_json {
+        words::speak(Lang::English); // programs read the same everywhere
+    }
     let reader = if wants_json { Reader::Programs } else { Reader::People };
     match dispatch(&matches, reader) {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
@@ -82,8 +101,12 @@ fn dispatch(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
         Some(("prepare", matches)) => prepare::run(matches, reader),
         Some(("fit", matches)) => fit::run(matches, reader),
         Some(("patch", matches)) => patch::run(matches, reader),
+        Some(("bench", matches)) => bench::run(matches, reader),
         Some(("train", matches)) => train::run(matches, reader),
         Some(("sample", matches)) => sample::run(matches, reader),
+        Some(("devices", matches)) => devices::run(matches, reader),
+        Some(("demo", matches)) => demo::run(matches, reader),
+        Some(("completions", matches)) => completions::run(matches),
         other => unreachable!("clap lets no other command through: {other:?}"),
     }
 }

@@ -28,6 +28,8 @@ pub(super) struct Place {
     /// The config's `dtype`, or what suits the device.
     pub(super) precision: Precision,
     pub(super) has_bf16: bool,
+    /// Whether it was asked for by a card's name.
+    pub(super) is_card: bool,
     /// Whose kernels are planned: those of the device that runs it here, and for a card of the
     /// catalogue, which is not here, the CPU's.
     pub(super) runner: Runner,
@@ -44,14 +46,15 @@ impl Place {
         let mut runner = Runner::cpu(config);
         let (device, is_here) = match matches.get_one::<String>("gpu") {
             Some(name) => {
-                let gpu = device::find(name).map_err(|error| Failure::new("device", error))?;
+                let gpu = device::find(name)?;
                 has_bf16 = gpu.has_bf16();
                 let total_bytes = gpu.total_bytes();
                 let usable_bytes = budget.map_or(total_bytes, |budget| budget.min(total_bytes));
                 (Device { name: gpu.name.to_owned(), total_bytes, usable_bytes }, false)
             }
             None if engine == Engine::Fitgpt => {
-                runner = Runner::of(config)?;
+                runner = Runner::for_a_plan(config)?;
+                has_bf16 = runner.has_bf16();
                 (runner.device(config)?, true)
             }
             None => (os::host_memory().device(budget), false),
@@ -69,6 +72,7 @@ impl Place {
             (false, true) => config.precision_or(Precision::Bfloat16),
             (false, false) => config.precision_or(Precision::Float16),
         };
-        Ok(Self { engine, device, overhead, precision, has_bf16, runner })
+        let is_card = matches.contains_id("gpu");
+        Ok(Self { engine, device, overhead, precision, has_bf16, is_card, runner })
     }
 }

@@ -10,8 +10,9 @@ use fitgpt_plan::{
 use super::{
     Answer, Failure, Reader, args,
     place::{Engine, Place},
+    ways,
 };
-use crate::{data::Dataset, picture::bars, run::setup::Setup, terminal};
+use crate::{data::Dataset, picture::bars, run::setup::Setup, terminal, words};
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     let config = args::written(matches, None)?.resolve()?;
@@ -27,6 +28,8 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
             terminal::out(&text(report));
             if !report.fits {
                 terminal::err(&refusal(report));
+                let found = ways::all(&config, vocab, &place);
+                terminal::err(&ways::hints(&found, place.engine));
             }
         }
     }
@@ -34,11 +37,10 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
 }
 
 /// Plans for `place`.
-fn report(config: &Config, vocab: u32, place: &Place) -> Result<PlanReport, Failure> {
+pub(super) fn report(config: &Config, vocab: u32, place: &Place) -> Result<PlanReport, Failure> {
     let Place { device, overhead, precision, has_bf16, runner, .. } = place.clone();
     if precision == Precision::Bfloat16 && !has_bf16 {
-        let name = &device.name;
-        terminal::note(&format!("{name} has no bfloat16: write `dtype = 'float16'`"));
+        terminal::note(&words::plan::no_bfloat16(&device.name));
     }
     match place.engine {
         Engine::Torch => Ok(torch::torch_report(config, vocab, precision, device, overhead)),
@@ -63,48 +65,33 @@ pub(super) fn text(report: &PlanReport) -> String {
     let batch = report.effective_batch;
     let config = &report.config;
     let [low, high] = report.overhead.range();
-    format!(
-        "micro-batch {} × {} = {} sequences, {} tokens a step\n\n{}\n\
-         arena {} · beside it {} to {} · budget {} of {}\n",
+    let split = words::plan::split(
         config.batch_size(),
         config.gradient_accumulation_steps(),
         grouped(batch.sequences),
         grouped(batch.tokens),
-        bars::plan(report),
-        report.arena_bytes,
-        low,
-        high,
-        report.device.usable_bytes,
-        report.device.name,
-    )
+    );
+    let device = &report.device;
+    let arena =
+        words::plan::arena(report.arena_bytes, low, high, device.usable_bytes, &device.name);
+    format!("{split}\n\n{}\n{arena}\n", bars::plan(report))
 }
 
 /// Why a plan cannot be run, with its largest terms.
 pub(super) fn refusal(report: &PlanReport) -> String {
     let phase = report.phases.iter().find(|p| p.name == report.peak_phase);
     let terms = phase.map_or(String::new(), |phase| {
-        let (op, index, name) = (&phase.at.op, phase.at.index, phase.name);
-        format!("\n  peak at op {index} of `{name}`, `{op}`\n{}", bars::terms(&phase.classes))
+        let at = words::plan::peak_at(phase.at.index, phase.name, &phase.at.op);
+        format!("\n  {at}\n{}", bars::terms(&phase.classes))
     });
     let [low, high] = report.overhead.range();
-    let beside = if report.verdict == Verdict::Tight {
-        format!("; it fits only if no more than {low} are needed beside it, and {high} can be")
+    let (need, budget) = (report.arena_bytes, report.device.usable_bytes);
+    let said = if report.verdict == Verdict::Tight {
+        words::plan::refused_tight(need, low, high, budget)
     } else {
-        format!(" and up to {high} beside it")
+        words::plan::refused(need, high, budget)
     };
-    format!(
-        "error: the plan needs {}{beside}, the budget is {}\n{terms}",
-        report.arena_bytes, report.device.usable_bytes
-    )
-}
-
-/// A verdict in people's words.
-pub(super) const fn verdict(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Fits => "fits",
-        Verdict::Tight => "tight",
-        Verdict::No => "does not fit",
-    }
+    format!("{}{said}\n{terms}", words::names::error())
 }
 
 /// `524,288`.

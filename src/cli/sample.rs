@@ -6,12 +6,12 @@ use clap::ArgMatches;
 use fitgpt_plan::config::{Config, Value};
 use serde_json::json;
 
-use super::{Answer, Failure, Reader, args};
+use super::{Answer, Failure, Reader, args, begin};
 use crate::{
     checkpoint::{self, Architecture, Positions, Weights},
     data::Dataset,
+    os,
     run::{
-        device::Runner,
         sample::{Choice, Sampler, Window},
         setup,
         stop::Stop,
@@ -19,6 +19,7 @@ use crate::{
     },
     terminal,
     tokenizer::{END_OF_TEXT, Stream, Tokenizer},
+    words::{names, sample as said},
 };
 
 /// What nanoGPT prints after every sample.
@@ -27,8 +28,8 @@ const SEPARATOR: &str = "---------------";
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     let config = args::written(matches, Some(args::DEFAULT_PRESET))?.resolve()?;
     let window = if matches.get_flag("exact") { Window::Exact } else { Window::Half };
-    let stop = Stop::on_signals().map_err(|error| Failure::new("signals", error))?;
-    let folder = checkpoint::weights_dir(&setup::out_dir(&config));
+    let stop = Stop::on_signals().map_err(|error| Failure::signals(&error))?;
+    let folder = begin::weights_dir(&config)?;
     generate(&config, &folder, window, reader, &stop)
 }
 
@@ -57,12 +58,11 @@ fn generate(
     let prompt = prompt(&config, &tokenizer, vocab)?;
 
     let runner = Runner::of(&config)?;
-    if let (Some(note), Reader::People) = (runner.note(&config), reader) {
-        terminal::note(&note);
+    if let (Some((device, interface)), Reader::People) = (runner.gpu(), reader) {
+        terminal::note(&words::train::running_on(device, interface));
     }
     let Some((planned, batch)) = setup::Sampling::new(&config, vocab, &runner)? else {
-        let message = "not even one sample fits the budget";
-        terminal::err(&format!("error: {message}\n"));
+        terminal::err(&format!("{}{}\n", names::error(), said::nothing_fits()));
         return Ok(Answer::No);
     };
     let model = planned.job.model;
@@ -87,12 +87,7 @@ fn generate(
         texts.extend(made.into_iter().take(wanted));
     }
     if sampler.refills > 0 {
-        let block = model.block;
-        terminal::note(&format!(
-            "past {block} tokens the cache began again from the last half block {} times; \
-             `--exact` recomputes as nanoGPT does",
-            sampler.refills
-        ));
+        terminal::note(&said::refilled(model.block, sampler.refills));
     }
     let seconds = clock.elapsed().as_secs_f64();
     if reader == Reader::Programs {
@@ -215,8 +210,7 @@ fn prompt(config: &Config, tokenizer: &Tokenizer, vocab: u32) -> Result<Vec<u32>
     };
     let tokens = tokenizer.encode(&start)?;
     if let Some(token) = tokens.iter().find(|token| **token >= vocab) {
-        let message = format!("the prompt has token {token}, the model knows {vocab} tokens");
-        return Err(Failure::new("tokenizer", message));
+        return Err(Failure::new("tokenizer", said::unknown_token(token, vocab)));
     }
     if !tokens.is_empty() {
         return Ok(tokens);

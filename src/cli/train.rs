@@ -1,21 +1,30 @@
 //! `fitgpt train`: plans, prints the plan, and trains in it.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs::{self, OpenOptions},
+    path::Path,
+};
 
-use clap::ArgMatches;
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_plan::{
-    config::{Config, InitFrom, Precision, Written},
+    config::{Config, Precision},
     model::Model,
     units::Bytes,
 };
 use serde_json::json;
 
-use super::{Answer, Failure, Reader, args, plan, sample};
+use super::{
+    Answer, Failure, Reader, args,
+    begin::{self, Beginning, Split, Start},
+    place::{Engine, Place},
+    plan, sample,
+    ways::{self, Adapted},
+};
 use crate::{
-    checkpoint::{self, Checkpoint, Lock},
+    checkpoint::{self, Lock, Positions},
     data::Dataset,
     os,
-    picture::curve,
+    picture::{curve, curve_svg},
     run::{
         device::Runner,
         events::{Event, EventLog},
@@ -23,71 +32,96 @@ use crate::{
         scaler::Scaler,
         setup::{self, Setup},
         stop::Stop,
-        train::{Document, Ended, History, Run},
+        train::{Ended, History, Run},
         trainer::{Trainer, entries},
     },
     terminal,
+    words::{names, train as words},
 };
+
+/// The command without its keys.
+pub(super) fn command() -> Command {
+    Command::new("train")
+        .about("Plans, prints the plan, and trains in it")
+        .arg(
+            Arg::new("fit")
+                .long("fit")
+                .action(ArgAction::SetTrue)
+                .help("Where it does not fit, adapt what does not change the training, and say so"),
+        )
+        .arg(
+            Arg::new("svg")
+                .long("svg")
+                .value_name("FILE")
+                .help("Write the curve of the loss as a picture at the end"),
+        )
+        .after_help(
+            "Without a config file it trains the built-in `stories` preset.\n\n\
+             Examples:\n  fitgpt train\n  \
+             fitgpt train config/train_shakespeare_char.py --device=cpu --max_iters=100\n  \
+             fitgpt train config/train_gpt2.py --budget 6GB --fit --svg loss.svg\n  \
+             fitgpt train --init_from=resume --out_dir=out-stories",
+        )
+}
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     let stop = Stop::on_signals().map_err(|error| Failure::new("signals", error))?;
     let written = args::written(matches, Some(args::DEFAULT_PRESET))?;
-    let config = written.resolve()?;
-    let folder = setup::out_dir(&config);
+    let wants_fit = matches.get_flag("fit");
+    let split = if wants_fit { Split::AsBefore } else { Split::AsWritten };
+    let mut beginning = Beginning::of(matches, &written, split)?;
+    let folder = setup::out_dir(&beginning.config);
 
-    // A resume takes the checkpoint's config, and above it only what was written now.
-    let mut resumed = None;
-    let config = match config.init_from() {
-        InitFrom::Scratch => config,
-        InitFrom::Resume => {
-            // Held until the end: nobody else may save into this folder.
-            let (checkpoint, document) = open(&folder)?;
-            let written = args::written(matches, None)?;
-            let config = merged(&document, written, &folder)?;
-            resumed = Some((checkpoint, document));
-            config
-        }
-        InitFrom::Pretrained(name) => {
-            let message = format!("`init_from = '{name}'` needs weights that are not built in");
-            return Err(Failure::new("init-from", message).hint(
-                "train from nothing with `--init_from=scratch`, or go on with `--init_from=resume`",
-            ));
-        }
-    };
+    let data = Dataset::open(beginning.config.dataset(), Path::new("."))?;
+    let vocab = vocab(&beginning.config, &data)?;
+    beginning.check_shape(vocab)?;
+    let runner = Runner::of(&beginning.config)?;
+    let mut planned = plan_here(&beginning.config, vocab, &runner)?;
 
-    let data = Dataset::open(config.dataset(), Path::new("."))?;
-    let vocab = vocab(&config, &data)?;
-    if let Some((checkpoint, _)) = &resumed {
-        check_shape(checkpoint, &config, vocab, &folder)?;
-    }
-    let runner = Runner::of(&config)?;
-    let precision = runner.precision(&config);
-    let device = runner.device(&config)?;
-    let planned = Setup::new(&config, vocab, precision, &runner, device, runner.overhead())?;
-    let config = with_choices(&config, &planned, vocab, precision)?;
-
-    if let Some(note) = runner.note(&config) {
-        terminal::note(&note);
+    if let Some((device, interface)) = runner.gpu() {
+        terminal::note(&words::running_on(device, interface));
     }
     for key in written.ignored() {
-        terminal::note(&format!("`{key}` means nothing here and is ignored"));
+        terminal::note(&words::ignored(key));
     }
+    let mut adapted = None;
+    if wants_fit {
+        adapted = adapt(&beginning, vocab, &runner, &planned)?;
+        if let Some(adapted) = &adapted {
+            beginning.config = adapted.config.clone();
+            planned = plan_here(&beginning.config, vocab, &runner)?;
+        }
+    }
+    let Beginning { config: as_written, start } = beginning;
+    let precision = runner.precision(&as_written);
+    let config = with_choices(&as_written, &planned, vocab, precision)?;
     if reader == Reader::People {
         terminal::out(&introduction(&config, &planned.job.model));
+        terminal::out(&begin::introduction(&start, &config));
+        if wants_fit && planned.report.fits {
+            let said = adapted.as_ref().map_or_else(|| words::fits_already() + "\n", Adapted::text);
+            terminal::out(&said);
+        }
         terminal::out(&plan::text(&planned.report));
     }
     if !planned.report.fits {
-        return Ok(refuse(&planned, reader));
+        let is_resumed = matches!(start, Start::Resume(..));
+        refuse(&as_written, vocab, &runner, &planned, reader)?;
+        if wants_fit && is_resumed && reader == Reader::People {
+            terminal::err(&format!("{}{}\n", names::note(), words::resume_keeps_rounding()));
+        }
+        return Ok(Answer::No);
     }
     let (really_free, limit) = os::host_memory().least();
     let needed = planned.report.arena_bytes;
-    if matches!(runner, Runner::Cpu(_)) && needed > really_free {
-        let message = format!(
-            "the plan needs {needed}, this machine has {really_free} ({limit}) now",
-            limit = limit.name()
-        );
-        terminal::err(&format!("error: {message}\n"));
+    if runner.is_host() && needed > really_free {
+        let message = words::not_free_now(needed, really_free, words::limit(limit));
+        terminal::err(&format!("{}{message}\n", names::error()));
         return Ok(Answer::No);
+    }
+    let svg = matches.get_one::<String>("svg").map(Path::new);
+    if let Some(path) = svg {
+        check_writable(path)?;
     }
 
     let lock = Lock::take(&folder)?;
@@ -102,32 +136,34 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let architecture = setup::architecture(&config, vocab, data.tokenizer().within(vocab));
     let mut trainer = Trainer::new(backend, config.clone(), planned.job, data, scaler)?;
     let log = folder.join("events.jsonl");
-    let (events, saved) = if let Some((checkpoint, document)) = &mut resumed {
-        let entries = trainer.entries().to_vec();
-        checkpoint.read(&entries, &mut trainer)?;
-        trainer.position = document.position.clone();
-        let step = trainer.position.step;
-        (EventLog::resume(&log, step)?.0, Some(step))
-    } else {
-        checkpoint::forget_best(&folder)?;
-        trainer.initialise()?;
-        (EventLog::create(&log)?, None)
-    };
+    let (events, saved) = load(start, &mut trainer, &folder, &log)?;
 
     let progress =
         Progress::new(&config, &planned.job.model, planned.report.arena_bytes, reader.into());
+    progress.foretell(trainer.position.step, setup::threads(&config));
     let mut run =
         Run { trainer, folder: folder.clone(), architecture, events, progress, stop: &stop, saved };
-    let report = serde_json::to_value(&planned.report).expect("a report is plain data");
+    let mut report = serde_json::to_value(&planned.report).expect("a report is plain data");
+    if let Some(adapted) = &adapted {
+        report["fit"] = adapted.to_json();
+    }
     run.events.write(&Event::Plan { step: run.trainer.position.step, plan: report })?;
-    let (ended, history) = run.train()?;
+    let trained = run.train();
 
     // The arena goes before sampling plans its own.
     drop(run);
+    // Also of a run that went wrong: there the curve is wanted most.
+    if let Some(path) = svg {
+        draw(path, &log, reader)?;
+    }
+    let (ended, history) = trained?;
     drop(lock);
     match reader {
         Reader::People => farewell(&config, &folder, ended, &history, &stop)?,
-        Reader::Programs => terminal::line(&summary(&config, ended, &history).to_string()),
+        Reader::Programs => {
+            let summary = summary(&config, ended, &history, adapted.as_ref());
+            terminal::line(&summary.to_string());
+        }
     }
     Ok(match ended {
         Ended::Done => Answer::Yes,
@@ -135,20 +171,77 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     })
 }
 
-/// The checkpoint of `folder` with its document.
-fn open(folder: &Path) -> Result<(Checkpoint, Document), Failure> {
-    let checkpoint = Checkpoint::open(folder)?;
-    let document = checkpoint.document()?;
-    Ok((checkpoint, document))
+/// Plans training on this machine, within the budget.
+fn plan_here(config: &Config, vocab: u32, runner: &Runner) -> Result<Setup, Failure> {
+    let device = runner.device(config)?;
+    let precision = runner.precision(config);
+    Ok(Setup::new(config, vocab, precision, runner, device, runner.overhead())?)
 }
 
-/// The checkpoint's config with what was written now above it.
-fn merged(document: &Document, written: Written, folder: &Path) -> Result<Config, Failure> {
-    let source = format!("the checkpoint in {}", folder.display());
-    let mut all = Written::from_pairs(&source, document.config.clone())?;
-    all.merge(written);
-    let folder = folder.display().to_string();
-    Ok(all.resolve()?.with("command line", [("out_dir", folder.into())])?)
+/// This machine as the place of a plan.
+fn place(config: &Config, runner: &Runner) -> Result<Place, Failure> {
+    Ok(Place {
+        engine: Engine::Fitgpt,
+        device: runner.device(config)?,
+        overhead: runner.overhead(),
+        precision: runner.precision(config),
+        has_bf16: runner.has_bf16(),
+        is_card: false,
+        runner: runner.clone(),
+    })
+}
+
+/// What `--fit` changes; `None` where it fits already, and where nothing that may be changed
+/// makes it fit.
+fn adapt(
+    beginning: &Beginning,
+    vocab: u32,
+    runner: &Runner,
+    planned: &Setup,
+) -> Result<Option<Adapted>, Failure> {
+    let memory = os::host_memory();
+    let (really_free, _) = memory.least();
+    let report = &planned.report;
+    if report.fits && (!runner.is_host() || report.arena_bytes <= really_free) {
+        return Ok(None);
+    }
+    let config = &beginning.config;
+    let mut place = place(config, runner)?;
+    if runner.is_host() {
+        // A budget that is not there helps nobody.
+        place.device.usable_bytes = place.device.usable_bytes.min(memory.usable());
+    }
+    if beginning.is_resumed() {
+        ways::adapt_resumed(config, vocab, &place, report)
+    } else {
+        ways::adapt(config, vocab, &place, report)
+    }
+}
+
+/// Puts the first weights in place, and begins the log or goes on with it. The step is the one
+/// of the checkpoint in the folder.
+fn load(
+    start: Start,
+    trainer: &mut Trainer,
+    folder: &Path,
+    log: &Path,
+) -> Result<(EventLog, Option<u64>), Failure> {
+    match start {
+        Start::Resume(mut checkpoint, document) => {
+            let entries = trainer.entries().to_vec();
+            checkpoint.read(&entries, trainer)?;
+            trainer.position = document.position;
+            let step = trainer.position.step;
+            return Ok((EventLog::resume(log, step)?.0, Some(step)));
+        }
+        Start::Pretrained(mut weights, _) => {
+            let entries = trainer.entries().to_vec();
+            weights.read(&entries, Positions::Crop, trainer)?;
+        }
+        Start::Scratch => trainer.initialise()?,
+    }
+    checkpoint::forget_best(folder)?;
+    Ok((EventLog::create(log)?, None))
 }
 
 /// The config with every choice that touches rounding written out, as checkpoints keep it.
@@ -173,41 +266,10 @@ fn vocab(config: &Config, data: &Dataset) -> Result<u32, Failure> {
     match (config.vocab_size(), data.vocab_size()) {
         (0, data) => Ok(data),
         (config, data) if config < data && data != crate::data::GPT2_VOCAB_SIZE => {
-            let message =
-                format!("`vocab_size = {config}` is less than the {data} symbols of the data");
-            Err(Failure::new("vocabulary", message))
+            Err(Failure::new("vocabulary", words::vocab_too_small(config, data)))
         }
         (config, _) => Ok(config),
     }
-}
-
-/// A checkpoint of another shape is refused by the first key that differs.
-fn check_shape(
-    checkpoint: &Checkpoint,
-    config: &Config,
-    vocab: u32,
-    folder: &Path,
-) -> Result<(), Failure> {
-    let there = checkpoint.architecture();
-    let sizes = [
-        ("n_layer", there.n_layer, config.n_layer()),
-        ("n_head", there.n_head, config.n_head()),
-        ("n_embd", there.n_embd, config.n_embd()),
-        ("block_size", there.block_size, config.block_size()),
-        ("vocab_size", there.vocab_size, vocab),
-        ("bias", usize::from(there.bias), u32::from(config.bias())),
-    ];
-    for (key, there, here) in sizes {
-        if there != here as usize {
-            let folder = folder.display();
-            let message = format!(
-                "the checkpoint in `{folder}` has `{key} = {there}`, the config says `{here}`"
-            );
-            return Err(Failure::new("checkpoint", message)
-                .hint("a resume takes the model's shape from its checkpoint: leave the key out"));
-        }
-    }
-    Ok(())
 }
 
 /// Compares what checkpoints need with what the disk has, before hours are spent.
@@ -230,11 +292,8 @@ fn check_disk(folder: &Path, model: &Model, config: &Config) -> Result<(), Failu
     let needed = Bytes::new(needed.saturating_sub(replaced));
     match os::disk_free(folder) {
         Some(free) if free < needed => {
-            let folder = folder.display();
-            let message =
-                format!("checkpoints in `{folder}` need {needed}, the disk has {free} free");
-            Err(Failure::new("disk", message)
-                .hint("free some space, or write `--out_dir` to another disk"))
+            let message = words::disk_too_small(folder.display(), needed, free);
+            Err(Failure::new("disk", message).hint(words::free_some_space()))
         }
         _ => Ok(()),
     }
@@ -258,16 +317,59 @@ fn introduction(config: &Config, model: &Model) -> String {
     )
 }
 
-/// Says no before anything is allocated.
-fn refuse(planned: &Setup, reader: Reader) -> Answer {
+/// Says no before anything is allocated, and what would make it a yes.
+fn refuse(
+    config: &Config,
+    vocab: u32,
+    runner: &Runner,
+    planned: &Setup,
+    reader: Reader,
+) -> Result<(), Failure> {
     match reader {
-        Reader::People => terminal::err(&plan::refusal(&planned.report)),
+        Reader::People => {
+            terminal::err(&plan::refusal(&planned.report));
+            let place = place(config, runner)?;
+            let found = ways::all(config, vocab, &place);
+            terminal::err(&ways::hints(&found, place.engine));
+        }
         Reader::Programs => {
             let report = serde_json::to_string_pretty(&planned.report);
             terminal::line(&report.expect("a report is plain data"));
         }
     }
-    Answer::No
+    Ok(())
+}
+
+/// A file that cannot be written should be known before the hours, not after.
+fn check_writable(path: &Path) -> Result<(), Failure> {
+    let opened = OpenOptions::new().append(true).create(true).open(path);
+    opened.map(|_| ()).map_err(|error| cannot_write(path, &error))
+}
+
+fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
+    Failure::new("file", words::cannot_write(path.display(), error))
+}
+
+/// Draws what the log holds: of a resumed run all of it.
+fn draw(path: &Path, log: &Path, reader: Reader) -> Result<(), Failure> {
+    let history = History::of_log(log)?;
+    let evaluations = |of: fn(&crate::run::trainer::Evaluated) -> f64| {
+        history.evaluations.iter().map(|(step, e)| (*step, of(e))).collect()
+    };
+    let picture = curve_svg::draw(&curve_svg::Curve {
+        title: words::loss_of_steps(history.steps.len()),
+        axis: words::axis_step(),
+        line: (words::legend_steps(), history.steps.clone()),
+        dots: [
+            (words::legend_train(), evaluations(|e| e.train.mean)),
+            (words::legend_val(), evaluations(|e| e.val.mean)),
+        ],
+    });
+    fs::write(path, picture).map_err(|error| cannot_write(path, &error))?;
+    if reader == Reader::People {
+        terminal::line(&words::curve_written(path.display()));
+    }
+    Ok(())
 }
 
 /// The curve, and a sample of what was learned.
@@ -279,30 +381,29 @@ fn farewell(
     stop: &Stop,
 ) -> Result<(), Failure> {
     if let Some(picture) = curve::draw(&history.steps) {
-        terminal::out(&format!("\nloss of {} steps\n{picture}", history.steps.len()));
+        let title = words::loss_of_steps(history.steps.len());
+        terminal::out(&format!("\n{title}\n{picture}"));
     }
-    let folder: PathBuf = folder.to_owned();
     if ended == Ended::Stopped {
-        let folder = folder.display();
-        terminal::line(&format!(
-            "stopped; `fitgpt train --init_from=resume --out_dir={folder}` goes on"
-        ));
+        terminal::line(&words::stopped(folder.display()));
         return Ok(());
     }
     if config.eval_only() || history.steps.is_empty() {
         return Ok(());
     }
-    terminal::line("\na sample:\n");
-    sample::after_training(config, &folder, stop)?;
-    let folder = folder.display();
-    terminal::line(&format!(
-        "\nsaved in {folder}; `fitgpt sample --out_dir={folder} --start=\"…\"` continues any text"
-    ));
+    terminal::line(&words::a_sample());
+    sample::after_training(config, folder, stop)?;
+    terminal::line(&words::saved_in(folder.display()));
     Ok(())
 }
 
 /// What `--json` prints at the end.
-fn summary(config: &Config, ended: Ended, history: &History) -> serde_json::Value {
+fn summary(
+    config: &Config,
+    ended: Ended,
+    history: &History,
+    adapted: Option<&Adapted>,
+) -> serde_json::Value {
     let last = history.evaluations.last();
     json!({
         "out_dir": config.out_dir(),
@@ -311,5 +412,6 @@ fn summary(config: &Config, ended: Ended, history: &History) -> serde_json::Valu
         "loss": history.steps.last().map(|(_, loss)| loss),
         "train_loss": last.map(|(_, e)| e.train.mean),
         "val_loss": last.map(|(_, e)| e.val.mean),
+        "fit": adapted.map(Adapted::to_json),
     })
 }

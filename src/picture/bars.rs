@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use fitgpt_plan::{program::Class, report::PlanReport, units::Bytes};
 
+use crate::words;
+
 /// Columns of a bar.
 const WIDTH: usize = 56;
 
@@ -39,12 +41,14 @@ pub fn plan(report: &PlanReport) -> String {
             drawn = until;
         }
         bar.extend(std::iter::repeat_n('·', WIDTH - drawn));
-        let (name, peak, at) = (phase.name, phase.peak_bytes, &phase.at);
-        let _ = writeln!(text, "  {name:<14} {bar} {peak:>12}  at op {} {}", at.index, at.op);
+        let name = words::left(&words::names::phase(phase.name), 14);
+        let (peak, at) = (phase.peak_bytes, words::plan::at_op(phase.at.index, &phase.at.op));
+        let _ = writeln!(text, "  {name} {bar} {peak:>12}  {at}");
     }
-    let mut legend: Vec<_> = Class::ALL.map(|c| format!("{} {}", fill(c), c.name())).into();
+    let mut legend: Vec<_> =
+        Class::ALL.map(|c| format!("{} {}", fill(c), words::names::class(c))).into();
     if !is_zoomed {
-        legend.push("· free".into());
+        legend.push(format!("· {}", words::names::free()));
     }
     let _ = writeln!(text, "  {:<14} {}", "", legend.join("  "));
     text
@@ -60,6 +64,8 @@ pub fn terms(classes: &[Bytes; 7]) -> String {
     let mut list: Vec<_> = Class::ALL.into_iter().zip(*classes).collect();
     list.retain(|(_, bytes)| *bytes > Bytes::ZERO);
     list.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-    let lines = list.iter().map(|(class, bytes)| format!("    {:<14}{bytes:>14}\n", class.name()));
-    lines.collect()
+    let line = |(class, bytes): &(Class, Bytes)| {
+        format!("    {}{bytes:>14}\n", words::left(&words::names::class(*class), 14))
+    };
+    list.iter().map(line).collect()
 }

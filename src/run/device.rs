@@ -15,11 +15,11 @@ use fitgpt_plan::{
     units::Bytes,
 };
 
-use crate::{budget::HOST_OVERHEAD, os};
+use crate::{budget::HOST_OVERHEAD, os, run::setup::threads};
 
 /// Why a config cannot run where it asks to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DeviceError {
+pub enum Unavailable {
     /// GPUs are an optional part of the program.
     #[error("this build runs on the CPU only, the config asks for `device = '{device}'`")]
     NotInThisBuild {
@@ -61,24 +61,8 @@ pub enum DeviceError {
     Backend(#[from] BackendError),
 }
 
-impl DeviceError {
-    /// What would work, as something to type.
-    pub const fn hint(&self) -> &'static str {
-        match self {
-            Self::NotInThisBuild { .. } => {
-                "`cargo build --release --features gpu` builds one that runs on GPUs; \
-                 `--device=cpu` runs it here"
-            }
-            Self::NoType { .. } => "write `--dtype=float16`, or `--dtype=float32`",
-            Self::UnknownMemory { .. } => "say what it may take, as in `--memory_budget=8GiB`",
-            Self::NoSuchDevice { .. } | Self::Unsuitable { .. } | Self::Backend(_) => {
-                "`--device=cpu` runs it here"
-            }
-        }
-    }
-}
-
-fn list(found: &[String]) -> String {
+/// Names for people.
+pub(crate) fn list(found: &[String]) -> String {
     if found.is_empty() { "no GPU".to_owned() } else { found.join(", ") }
 }
 
@@ -94,19 +78,39 @@ pub enum Runner {
 impl Runner {
     /// The host, as `config` wants it used.
     pub fn cpu(config: &Config) -> Self {
-        let threads = match config.threads() {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
-            threads => threads as usize,
-        };
-        Self::Cpu(CpuTarget::new(threads, Isa::best()))
+        Self::Cpu(CpuTarget::new(threads(config), Isa::best()))
     }
 
     /// What `config` asks for; of a GPU, opened.
-    pub fn of(config: &Config) -> Result<Self, DeviceError> {
+    pub fn of(config: &Config) -> Result<Self, Unavailable> {
         match config.device() {
             DeviceChoice::Cpu => Ok(Self::cpu(config)),
             DeviceChoice::Auto => Ok(gpus::best()?.map_or_else(|| Self::cpu(config), Self::Gpu)),
             device => gpus::named(device).map(Self::Gpu),
+        }
+    }
+
+    /// What `config` asks for where it is here, else the host: a plan may name a device that
+    /// is somewhere else.
+    pub fn for_a_plan(config: &Config) -> Result<Self, Unavailable> {
+        match Self::of(config) {
+            Err(Unavailable::NotInThisBuild { .. } | Unavailable::NoSuchDevice { .. }) => {
+                Ok(Self::cpu(config))
+            }
+            found => found,
+        }
+    }
+
+    /// Whether it is the host.
+    pub const fn is_host(&self) -> bool {
+        matches!(self, Self::Cpu(_))
+    }
+
+    /// Whether it stores activations as bfloat16.
+    pub fn has_bf16(&self) -> bool {
+        match self {
+            Self::Cpu(_) => true,
+            Self::Gpu(gpu) => gpu.precision() == Precision::Bfloat16,
         }
     }
 
@@ -119,7 +123,7 @@ impl Runner {
     }
 
     /// The memory that a plan is judged by: the budget that the user wrote, or what is free.
-    pub fn device(&self, config: &Config) -> Result<report::Device, DeviceError> {
+    pub fn device(&self, config: &Config) -> Result<report::Device, Unavailable> {
         let budget = config.memory_budget().map(Bytes::new);
         match self {
             Self::Cpu(_) => Ok(os::host_memory().device(budget)),
@@ -145,18 +149,18 @@ impl Runner {
     }
 
     /// Whether it can run `programs`, whatever their size.
-    pub fn check(&self, programs: &[Program], precision: Precision) -> Result<(), DeviceError> {
+    pub fn check(&self, programs: &[Program], precision: Precision) -> Result<(), Unavailable> {
         match self {
             Self::Cpu(_) => Ok(()),
             Self::Gpu(gpu) => gpu.check(programs, precision),
         }
     }
 
-    /// One line for people, where they did not ask for just this.
-    pub fn note(&self, config: &Config) -> Option<String> {
+    /// A GPU's name, and the interface through which it is reached.
+    pub fn gpu(&self) -> Option<(&str, &'static str)> {
         match self {
             Self::Cpu(_) => None,
-            Self::Gpu(gpu) => Some(gpu.note(config.device())),
+            Self::Gpu(gpu) => Some(gpu.name()),
         }
     }
 
@@ -175,8 +179,8 @@ mod gpus {
     use fitgpt_plan::units::DType;
 
     use super::{
-        Backend, BackendError, Bytes, DeviceChoice, DeviceError, Overhead, Precision, Program,
-        Target, VerifiedPlan, Watch, os, report,
+        Backend, BackendError, Bytes, DeviceChoice, Overhead, Precision, Program, Target,
+        Unavailable, VerifiedPlan, Watch, os, report,
     };
 
     /// A GPU, opened.
@@ -188,12 +192,12 @@ mod gpus {
     }
 
     /// The best real GPU, where there is one; a software driver has to be asked for by name.
-    pub(super) fn best() -> Result<Option<Opened>, DeviceError> {
+    pub(super) fn best() -> Result<Option<Opened>, Unavailable> {
         real(&adapters()).into_iter().next().map(Opened::new).transpose()
     }
 
     /// The one that `choice` names.
-    pub(super) fn named(choice: DeviceChoice) -> Result<Opened, DeviceError> {
+    pub(super) fn named(choice: DeviceChoice) -> Result<Opened, Unavailable> {
         let here = adapters();
         let through = |api| here.iter().filter(move |a| a.api == api).cloned().collect::<Vec<_>>();
         let (list, index) = match choice {
@@ -208,7 +212,7 @@ mod gpus {
         };
         let found = list.into_iter().nth(index.unwrap_or(0) as usize);
         let names = || here.iter().map(described).collect();
-        let missing = || DeviceError::NoSuchDevice { device: choice, found: names() };
+        let missing = || Unavailable::NoSuchDevice { device: choice, found: names() };
         Opened::new(found.ok_or_else(missing)?)
     }
 
@@ -234,7 +238,7 @@ mod gpus {
     const POOLS: [Bytes; 2] = [Bytes::new(1 << 20), Bytes::new(64 << 20)];
 
     impl Opened {
-        fn new(adapter: Adapter) -> Result<Self, DeviceError> {
+        fn new(adapter: Adapter) -> Result<Self, Unavailable> {
             let device = Device::open(&adapter)?;
             let target = GpuTarget::new(device.properties());
             Ok(Self { adapter, device, target })
@@ -245,7 +249,7 @@ mod gpus {
         }
 
         /// Free memory, less one part in 64 of it.
-        pub(super) fn device(&self, budget: Option<Bytes>) -> Result<report::Device, DeviceError> {
+        pub(super) fn device(&self, budget: Option<Bytes>) -> Result<report::Device, Unavailable> {
             let name = self.adapter.name.clone();
             let host = os::host_memory();
             let is_the_hosts = matches!(self.adapter.kind, Kind::Integrated | Kind::Software);
@@ -255,7 +259,7 @@ mod gpus {
                 (None, true) => (host.total, host.least().0),
                 (None, false) => match budget {
                     Some(budget) => (budget, budget),
-                    None => return Err(DeviceError::UnknownMemory { device: name }),
+                    None => return Err(Unavailable::UnknownMemory { device: name }),
                 },
             };
             let usable = free.saturating_sub(Bytes::new(free.get() / 64));
@@ -284,20 +288,18 @@ mod gpus {
             &self,
             programs: &[Program],
             precision: Precision,
-        ) -> Result<(), DeviceError> {
+        ) -> Result<(), Unavailable> {
             let device = || self.adapter.name.clone();
             if !self.device.properties().stores(DType::from(precision)) {
-                return Err(DeviceError::NoType { device: device(), dtype: precision });
+                return Err(Unavailable::NoType { device: device(), dtype: precision });
             }
             let unsuitable =
-                |why: Refusal| DeviceError::Unsuitable { device: device(), why: why.to_string() };
+                |why: Refusal| Unavailable::Unsuitable { device: device(), why: why.to_string() };
             programs.iter().try_for_each(|program| self.target.check(program).map_err(unsuitable))
         }
 
-        pub(super) fn note(&self, asked: DeviceChoice) -> String {
-            let api = self.adapter.api.name();
-            let instead = if matches!(asked, DeviceChoice::Cuda(_)) { ", not CUDA" } else { "" };
-            format!("running on {} through {api}{instead}", self.adapter.name)
+        pub(super) fn name(&self) -> (&str, &'static str) {
+            (&self.adapter.name, self.adapter.api.name())
         }
 
         pub(super) fn backend(&self, plan: VerifiedPlan) -> Result<Box<dyn Backend>, BackendError> {
@@ -309,8 +311,8 @@ mod gpus {
 #[cfg(not(feature = "gpu"))]
 mod gpus {
     use super::{
-        Backend, BackendError, Bytes, DeviceChoice, DeviceError, Overhead, Precision, Program,
-        Target, VerifiedPlan, report,
+        Backend, BackendError, Bytes, DeviceChoice, Overhead, Precision, Program, Target,
+        Unavailable, VerifiedPlan, report,
     };
 
     /// No GPU is ever opened.
@@ -318,12 +320,12 @@ mod gpus {
     pub enum Opened {}
 
     #[expect(clippy::unnecessary_wraps, reason = "a build with GPUs can fail to open one")]
-    pub(super) fn best() -> Result<Option<Opened>, DeviceError> {
+    pub(super) fn best() -> Result<Option<Opened>, Unavailable> {
         Ok(None)
     }
 
-    pub(super) fn named(device: DeviceChoice) -> Result<Opened, DeviceError> {
-        Err(DeviceError::NotInThisBuild { device })
+    pub(super) fn named(device: DeviceChoice) -> Result<Opened, Unavailable> {
+        Err(Unavailable::NotInThisBuild { device })
     }
 
     impl Opened {
@@ -331,7 +333,7 @@ mod gpus {
             match *self {}
         }
 
-        pub(super) fn device(&self, _: Option<Bytes>) -> Result<report::Device, DeviceError> {
+        pub(super) fn device(&self, _: Option<Bytes>) -> Result<report::Device, Unavailable> {
             match *self {}
         }
 
@@ -343,11 +345,11 @@ mod gpus {
             match *self {}
         }
 
-        pub(super) fn check(&self, _: &[Program], _: Precision) -> Result<(), DeviceError> {
+        pub(super) fn check(&self, _: &[Program], _: Precision) -> Result<(), Unavailable> {
             match *self {}
         }
 
-        pub(super) fn note(&self, _: DeviceChoice) -> String {
+        pub(super) fn name(&self) -> (&str, &'static str) {
             match *self {}
         }
 

@@ -21,13 +21,15 @@ pub enum RunError {
     /// The device.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// The loss is no number any more, or so large that it is none soon.
-    #[error("the loss turned {loss} at step {step}; the last checkpoint is of step {saved}", saved = saved.map_or("none".to_owned(), |s| s.to_string()))]
+    /// The loss or its gradient is no number any more.
+    #[error("step {step} ended with a loss of {loss} and a gradient norm of {grad_norm}; the last checkpoint is of step {saved}", saved = saved.map_or("none".to_owned(), |s| s.to_string()))]
     Diverged {
         /// Which step.
         step: u64,
-        /// What it turned.
+        /// The loss.
         loss: f64,
+        /// The norm of its gradient.
+        grad_norm: f64,
         /// The next step of the last checkpoint, where there is one.
         saved: Option<u64>,
     },

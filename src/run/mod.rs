@@ -1,9 +1,11 @@
 //! The run: what happens between the plan and the last checkpoint.
 
+pub mod bench;
 pub mod device;
 pub mod error;
 pub mod events;
 pub mod init;
+pub mod pretrained;
 pub mod progress;
 pub mod sample;
 pub mod scaler;

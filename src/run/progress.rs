@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use fitgpt_plan::{config::Config, model::Model, units::Bytes};
 
 use super::schedule;
-use crate::terminal;
+use crate::{terminal, words::train as words};
 
 /// nanoGPT measures by the bfloat16 peak of an A100; people's scripts compare by it.
 const A100_FLOPS: f64 = 312e12;
@@ -15,6 +15,10 @@ const REFRESH: Duration = Duration::from_millis(200);
 
 /// A run that takes longer than this is worth a word at the start.
 const LONG: Duration = Duration::from_secs(24 * 3600);
+
+/// What one thread does, for the word before the first step; an assumption, so it is printed
+/// beside the estimate. A Zen 3 core did 60 in steps of the 124M model.
+const GFLOPS_PER_THREAD: f64 = 50.0;
 
 /// Times of a run, and when they were last shown.
 #[derive(Debug)]
@@ -72,6 +76,33 @@ impl Progress {
         self.config.effective_batch().tokens as f64 / seconds
     }
 
+    /// Says before the first step that a run will be long, where its work alone says so.
+    pub fn foretell(&self, step: u64, threads: usize) {
+        let work = self.work_from(step);
+        let seconds = work / (GFLOPS_PER_THREAD * 1e9 * threads as f64);
+        let time = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+        if time > LONG {
+            let work = format!("{work:.1e}");
+            self.note(&words::long_before(human(time), work, threads, GFLOPS_PER_THREAD));
+        }
+    }
+
+    /// Floating-point operations from `step` to the end, evaluations included: a forward pass
+    /// is a third of a step's.
+    fn work_from(&self, step: u64) -> f64 {
+        let config = &self.config;
+        let evaluations = schedule::evaluations_from(config, step);
+        let sequences = 2.0 * f64::from(config.eval_iters()) * f64::from(config.eval_batch_size());
+        let tokens = sequences * f64::from(config.eval_block_size());
+        let per_token = self.flops_per_step / config.effective_batch().tokens as f64;
+        let evaluating = evaluations as f64 * tokens * per_token / 3.0;
+        if config.eval_only() {
+            return tokens * per_token / 3.0;
+        }
+        let steps = (config.max_iters() + 1).saturating_sub(step);
+        steps as f64 * self.flops_per_step + evaluating
+    }
+
     /// One step is done; every `log_interval` prints nanoGPT's line.
     pub fn stepped(&mut self, step: u64, loss: f64, seconds: f64) {
         // The first step also wakes threads and caches: it would spoil the estimate.
@@ -89,8 +120,7 @@ impl Progress {
             self.line(&format!("iter {step}: loss {loss:.4}, time {ms:.2}ms, mfu {mfu:.2}%"));
         }
         if self.steps == 2 && self.left(step) > LONG {
-            let left = human(self.left(step));
-            self.note(&format!("at this rate the run takes {left} on this machine"));
+            self.note(&words::long_measured(human(self.left(step))));
         }
         self.show(step, loss, seconds);
     }
@@ -152,9 +182,8 @@ impl Progress {
         let last = self.config.max_iters();
         let rate = self.tokens_per_s(seconds);
         let (arena, left) = (self.arena, human(self.left(step)));
-        terminal::progress(&format!(
-            "step {step}/{last}  loss {loss:.4}  {rate:.0} tokens/s  {arena}  {left} left"
-        ));
+        let (loss, rate) = (format!("{loss:.4}"), format!("{rate:.0}"));
+        terminal::progress(&words::progress(step, last, loss, rate, arena, left));
     }
 }
 
@@ -174,7 +203,7 @@ pub fn human(duration: Duration) -> String {
     match hours {
         0 => format!("{minutes}:{rest:02}"),
         1..48 => format!("{hours}:{minutes:02}:{rest:02}"),
-        _ => format!("{:.1} days", seconds as f64 / 86400.0),
+        _ => words::days(format!("{:.1}", seconds as f64 / 86400.0)),
     }
 }
 

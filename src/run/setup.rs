@@ -14,7 +14,7 @@ use fitgpt_plan::{
 use crate::{
     checkpoint::Architecture,
     run::{
-        device::{DeviceError, Runner},
+        device::{Runner, Unavailable},
         sample::{Sampler, Window},
     },
     tokenizer::Tokenizer,
@@ -25,7 +25,7 @@ use crate::{
 pub enum SetupError {
     /// The device.
     #[error(transparent)]
-    Device(#[from] DeviceError),
+    Device(#[from] Unavailable),
     /// No plan was made.
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -41,6 +41,14 @@ pub struct Setup {
     /// What `plan` says about it.
     pub report: PlanReport,
     runner: Runner,
+}
+
+/// Threads that kernels use.
+pub fn threads(config: &Config) -> usize {
+    match config.threads() {
+        0 => std::thread::available_parallelism().map_or(1, usize::from),
+        threads => threads as usize,
+    }
 }
 
 impl Setup {
@@ -111,9 +119,13 @@ impl Sampling {
     }
 
     /// Allocates the arena.
+    pub fn backend(&self) -> Result<Box<dyn Backend>, BackendError> {
+        self.runner.backend(self.plan.clone())
+    }
+
+    /// Allocates the arena, and samples in it.
     pub fn sampler(&self, window: Window) -> Result<Sampler, BackendError> {
-        let backend = self.runner.backend(self.plan.clone())?;
-        Ok(Sampler::new(backend, &self.job.model, self.job.samples, window))
+        Ok(Sampler::new(self.backend()?, &self.job.model, self.job.samples, window))
     }
 }
 

@@ -1,19 +1,26 @@
 //! The training loop: evaluate, save, step, in nanoGPT's order.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Instant};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use fitgpt_plan::config::{Config, Value};
 use serde::{Deserialize, Serialize};
 
 use super::{
     error::RunError,
-    events::{Event, EventLog},
+    events::{self, Event, EventError, EventLog},
     progress::Progress,
     schedule,
     stop::Stop,
-    trainer::{Evaluated, Position, Trainer},
+    trainer::{Estimate, Evaluated, Position, Trainer},
 };
-use crate::checkpoint::{self, Architecture};
+use crate::{
+    checkpoint::{self, Architecture},
+    words::train as words,
+};
 
 /// What a checkpoint says beside its tensors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,6 +57,23 @@ pub struct History {
     pub evaluations: Vec<(u64, Evaluated)>,
 }
 
+impl History {
+    /// What the log at `path` holds. Lines that a crash has torn are left out.
+    pub fn of_log(path: &Path) -> Result<Self, EventError> {
+        let mut history = Self::default();
+        events::each(path, |event| match event {
+            Event::Step { step, loss, .. } => history.steps.push((step, loss)),
+            Event::Evaluation { step, train_loss, val_loss, train_loss_se, val_loss_se } => {
+                let train = Estimate { mean: train_loss, standard_error: train_loss_se };
+                let val = Estimate { mean: val_loss, standard_error: val_loss_se };
+                history.evaluations.push((step, Evaluated { train, val }));
+            }
+            Event::Plan { .. } | Event::Checkpoint { .. } | Event::End { .. } => {}
+        })?;
+        Ok(history)
+    }
+}
+
 /// A trainer with the folder it saves to.
 pub struct Run<'a> {
     /// The state in memory.
@@ -73,34 +97,43 @@ impl Run<'_> {
     pub fn train(&mut self) -> Result<(Ended, History), RunError> {
         let config = self.trainer.config().clone();
         let mut history = History::default();
-        let ended = self.steps(&config, &mut history)?;
+        let ended = self.steps(&config, &mut history);
         self.progress.end();
-        let reason = match ended {
-            Ended::Done => "done",
-            Ended::Stopped => "interrupted",
+        let reason = match &ended {
+            Ok(Ended::Done) => "done",
+            Ok(Ended::Stopped) => "interrupted",
+            Err(RunError::Diverged { .. }) => "diverged",
+            Err(_) => "failed",
         };
         let (step, seconds) = (self.trainer.position.step, self.progress.seconds());
-        self.events.write(&Event::End { step, reason: reason.into(), seconds })?;
+        let written = self.events.write(&Event::End { step, reason: reason.into(), seconds });
+        // Why the run failed is worth more than that its log could not say so.
+        let ended = ended?;
+        written?;
         Ok((ended, history))
     }
 
     fn steps(&mut self, config: &Config, history: &mut History) -> Result<Ended, RunError> {
+        if config.eval_only() {
+            // Also of a run that has made all of its steps.
+            let step = self.trainer.position.step;
+            let Some(evaluated) = self.evaluate(config)? else { return Ok(Ended::Stopped) };
+            history.evaluations.push((step, evaluated));
+            return Ok(Ended::Done);
+        }
         while self.trainer.position.step <= config.max_iters() {
             let step = self.trainer.position.step;
-            if schedule::evaluates(config, step) || config.eval_only() {
+            if schedule::evaluates(config, step) {
                 // Before the evaluation, so that nothing that happens in it can cost a run.
-                if step > 0 && !config.eval_only() {
+                if step > 0 {
                     self.save()?;
                 }
-                let Some(evaluated) = self.evaluate(config)? else { return self.stopped(config) };
+                let Some(evaluated) = self.evaluate(config)? else { return self.stopped() };
                 history.evaluations.push((step, evaluated));
-            }
-            if config.eval_only() {
-                return Ok(Ended::Done);
             }
 
             let clock = Instant::now();
-            let Some(stepped) = self.trainer.step(self.stop)? else { return self.stopped(config) };
+            let Some(stepped) = self.trainer.step(self.stop)? else { return self.stopped() };
             let seconds = clock.elapsed().as_secs_f64();
 
             let scaler = self.trainer.position.scaler;
@@ -116,15 +149,16 @@ impl Run<'_> {
             })?;
             self.progress.stepped(step, stepped.loss, seconds);
             if stepped.is_skipped {
-                let scale = scaler.scale;
-                self.progress.note(&format!(
-                    "step {step}: a gradient overflowed, the update is left out, \
-                     the loss scale is {scale} from here on"
-                ));
+                self.progress.note(&words::overflowed(step, scaler.scale));
             }
             let has_diverged = !stepped.loss.is_finite() || !stepped.grad_norm.is_finite();
             if scaler.has_failed() || (has_diverged && !stepped.is_skipped) {
-                return Err(RunError::Diverged { step, loss: stepped.loss, saved: self.saved });
+                return Err(RunError::Diverged {
+                    step,
+                    loss: stepped.loss,
+                    grad_norm: stepped.grad_norm,
+                    saved: self.saved,
+                });
             }
             history.steps.push((step, stepped.loss));
         }
@@ -133,10 +167,8 @@ impl Run<'_> {
     }
 
     /// Saves what there is and ends.
-    fn stopped(&mut self, config: &Config) -> Result<Ended, RunError> {
-        if !config.eval_only() {
-            self.save()?;
-        }
+    fn stopped(&mut self) -> Result<Ended, RunError> {
+        self.save()?;
         Ok(Ended::Stopped)
     }
 
@@ -144,7 +176,7 @@ impl Run<'_> {
     /// config asks for that.
     fn evaluate(&mut self, config: &Config) -> Result<Option<Evaluated>, RunError> {
         let step = self.trainer.position.step;
-        self.progress.working(&format!("step {step}: evaluating"));
+        self.progress.working(&words::evaluating(step));
         let clock = Instant::now();
         let Some(evaluated) = self.trainer.evaluate(self.stop)? else { return Ok(None) };
         self.progress.evaluated(clock.elapsed().as_secs_f64());

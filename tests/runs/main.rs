@@ -1,8 +1,16 @@
 //! Whole runs of the built program, as a user starts them.
 
+mod bad_input;
+mod bench;
 mod cli;
+mod demo;
+mod devices;
+mod fitting;
+mod languages;
 #[cfg(target_os = "linux")]
 mod memory;
 mod patch;
+mod presets;
 mod program;
 mod training;
+mod weights;

@@ -67,6 +67,7 @@ impl Place {
     /// The program with these arguments, in this folder.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fitgpt"));
+        command.env("LC_ALL", "C");
         command.current_dir(self.folder.path()).args(args);
         command
     }

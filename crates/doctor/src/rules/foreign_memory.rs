@@ -2,8 +2,8 @@
 //!
 //! ## What it sees
 //! Memory of the card that is neither free nor this process's: total less free less process.
-//! Where the message does not say what the process has, a driver's context of up to 1 GiB is
-//! taken off what PyTorch reserved, and only the rest counts.
+//! Where the message does not say what the process has, it is total less free less
+//! what PyTorch reserved, less up to 1 GiB for a driver's context: only the rest counts.
 //!
 //! ## Why it happens
 //! A desktop, a browser, a notebook whose kernel still runs, an earlier run that has not ended,
@@ -11,7 +11,8 @@
 //!
 //! ## What helps
 //! End the other process (`nvidia-smi` lists them). It is the cause only if free and foreign
-//! memory together would have held the request and this phase fits an empty card; else the run does not fit an empty card either.
+//! memory together would have held the request and this phase fits an empty card;
+//! else the run does not fit an empty card either.
 
 use super::Answer;
 use crate::{

@@ -4,8 +4,8 @@
 //! More memory was free than was asked for, and the request failed all the same.
 //!
 //! ## Why it happens
-//! A limit of the process (`set_per_process_memory_fraction`), another process that took the
-//! memory between the failure and the message, several workers on one card, or a driver that
+//! A limit of the process (`set_per_process_memory_fraction`), another process that gave
+//! memory back between the failure and the message, several workers on one card, or a driver that
 //! cannot map what it reports as free.
 //!
 //! ## What helps

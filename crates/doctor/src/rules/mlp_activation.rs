@@ -10,7 +10,7 @@
 //!
 //! ## What helps
 //! A smaller micro-batch with more accumulation, or recomputing blocks in the backward, which
-//! costs about a third of the forward again.
+//! computes their forward once more: about a third of a step.
 
 use super::{Answer, asked_for};
 use crate::reason::{Group, Scene};

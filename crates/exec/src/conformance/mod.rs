@@ -137,6 +137,8 @@ fn bytes_of(
 
 #[cfg(test)]
 mod tests {
+    use fitgpt_plan::units::OpIndex;
+
     use super::{compare::elements, *};
     use crate::{
         Arguments,
@@ -168,8 +170,13 @@ mod tests {
             self.0.plan()
         }
 
-        fn run(&mut self, program: usize, arguments: &Arguments) -> Result<(), BackendError> {
-            self.0.run(program, arguments)
+        fn run_op_by_op(
+            &mut self,
+            program: usize,
+            arguments: &Arguments,
+            ended: &mut dyn FnMut(OpIndex),
+        ) -> Result<(), BackendError> {
+            self.0.run_op_by_op(program, arguments, ended)
         }
 
         fn write(

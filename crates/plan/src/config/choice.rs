@@ -73,8 +73,22 @@ pub enum InitFrom {
     Scratch,
     /// The checkpoint in `out_dir`.
     Resume,
-    /// The published weights of this name, such as `gpt2-medium`.
+    /// The published weights of this name, such as `gpt2-medium`, or those in the folder at
+    /// this path.
     Pretrained(String),
+}
+
+/// The sizes of published weights, which a run that begins from them takes over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Published {
+    pub(super) layers: u32,
+    pub(super) heads: u32,
+    pub(super) channels: u32,
+}
+
+impl Published {
+    /// Tokens of every GPT-2.
+    pub(super) const VOCAB_SIZE: u32 = 50_257;
 }
 
 impl InitFrom {
@@ -87,17 +101,37 @@ impl InitFrom {
         }
     }
 
+    /// The last stands for any path.
     pub(super) const NAMES: &'static [&'static str] =
-        &["scratch", "resume", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"];
+        &["scratch", "resume", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "PATH/TO/FOLDER"];
 
     pub(super) fn parse(name: &str) -> Option<Self> {
         match name {
             "scratch" => Some(Self::Scratch),
             "resume" => Some(Self::Resume),
-            name if Self::NAMES.contains(&name) => Some(Self::Pretrained(name.to_owned())),
+            name if Self::NAMES.contains(&name) || is_path(name) => {
+                Some(Self::Pretrained(name.to_owned()))
+            }
             _ => None,
         }
     }
+
+    /// The sizes of published weights; those of a folder stand in its `config.json`.
+    pub(super) fn published(&self) -> Option<Published> {
+        let (layers, heads, channels) = match self.name() {
+            "gpt2" => (12, 12, 768),
+            "gpt2-medium" => (24, 16, 1024),
+            "gpt2-large" => (36, 20, 1280),
+            "gpt2-xl" => (48, 25, 1600),
+            _ => return None,
+        };
+        Some(Published { layers, heads, channels })
+    }
+}
+
+/// A word that is misspelled should be told from a path: a path has a separator.
+fn is_path(text: &str) -> bool {
+    text.contains(['/', '\\']) && !text.contains('\0')
 }
 
 /// Which device was asked for. Prints as written in a config.
@@ -180,6 +214,16 @@ mod tests {
         }
         for name in DeviceChoice::NAMES.iter().chain(&["cuda:0", "gpu:1", "vulkan:2", "metal:3"]) {
             assert_eq!(DeviceChoice::parse(name).unwrap().to_string(), *name);
+        }
+    }
+
+    #[test]
+    fn first_weights_may_lie_in_a_folder_and_a_misspelled_name_is_none() {
+        for path in ["./gpt2", "models/mine", "/models/mine", r"C:\models\mine"] {
+            assert_eq!(InitFrom::parse(path), Some(InitFrom::Pretrained(path.to_owned())));
+        }
+        for text in ["", "gtp2", "Resume", "gpt2-small"] {
+            assert_eq!(InitFrom::parse(text), None, "{text}");
         }
     }
 

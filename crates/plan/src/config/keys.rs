@@ -176,7 +176,7 @@ macro_rules! key_table {
             NanoGpt always_save_checkpoint: bool = boolean(true), ANY,
                 "where False, keep the best weights beside the last";
             NanoGpt init_from: InitFrom = text("scratch"), ANY,
-                "'scratch', 'resume', or a pretrained GPT-2: 'gpt2', 'gpt2-medium', 'gpt2-large', 'gpt2-xl'";
+                "'scratch', 'resume', a pretrained GPT-2 ('gpt2', 'gpt2-medium', 'gpt2-large', 'gpt2-xl'), or the path of a folder with config.json and model.safetensors";
             Ignored wandb_log: bool = boolean(false), ANY,
                 "nanoGPT: log to Weights & Biases";
             Ignored wandb_project: String = text("owt"), ANY,

@@ -3,7 +3,7 @@
 use serde::{Serialize, Serializer};
 
 use super::{
-    choice::{DeviceChoice, Gelu, GradCheckpoint, InitFrom, Precision},
+    choice::{DeviceChoice, Gelu, GradCheckpoint, InitFrom, Precision, Published},
     error::ConfigError,
     keys::{Group, KEYS, Key, key_table},
     rules,
@@ -78,7 +78,8 @@ fn next<T: Setting>(
 impl Written {
     /// Fills the gaps with the defaults and checks the rules.
     pub fn resolve(&self) -> Result<Config, ConfigError> {
-        let config = Config::from_written(self)?;
+        let mut config = Config::from_written(self)?;
+        config.take_published_sizes();
         rules::check(&config, self)?;
         Ok(config)
     }
@@ -94,6 +95,18 @@ pub struct EffectiveBatch {
 }
 
 impl Config {
+    /// Weights have the sizes that they have: as in nanoGPT, published ones win over what a
+    /// config says of the model. Its own are `block_size`, down to which positions are cropped,
+    /// and `dropout`.
+    fn take_published_sizes(&mut self) {
+        if let Some(Published { layers, heads, channels }) = self.init_from.published() {
+            (self.n_layer, self.n_head, self.n_embd) = (layers, heads, channels);
+            self.vocab_size = Published::VOCAB_SIZE;
+            self.bias = true;
+            self.gelu = Gelu::Tanh;
+        }
+    }
+
     /// What one step learns from.
     pub fn effective_batch(&self) -> EffectiveBatch {
         let sequences = u64::from(self.batch_size) * u64::from(self.gradient_accumulation_steps);

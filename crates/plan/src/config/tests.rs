@@ -145,6 +145,10 @@ fn the_presets_read_as_nanogpt_reads_them() {
     let finetune = config(FINETUNE);
     assert_eq!(finetune.init_from(), &InitFrom::Pretrained("gpt2-xl".to_owned()));
     assert_eq!(finetune.dtype(), Some(Precision::Bfloat16));
+    // The weights bring their sizes, whatever the config would have.
+    assert_eq!((finetune.n_layer(), finetune.n_head(), finetune.n_embd()), (48, 25, 1600));
+    assert_eq!((finetune.vocab_size(), finetune.bias()), (50_257, true));
+    assert_eq!(finetune.gelu(), Gelu::Tanh);
     assert_eq!(finetune.wandb_run_name(), "ft-1700000000.5");
 
     assert!(config(EVAL_GPT2).eval_only());

@@ -96,7 +96,7 @@ impl Written {
         let Some(found) = Key::find(key) else { return Err(unknown_key(key, place)) };
         let value = match found.kind {
             Kind::Bool => boolean(text.trim()),
-            Kind::Int | Kind::Float => self.number(text)?,
+            Kind::Int | Kind::Float => self.number(found, text)?,
             Kind::BoolOr(_) => {
                 boolean(text.trim()).or_else(|| Some(self.unquoted(text.trim()).into()))
             }
@@ -204,11 +204,13 @@ impl Written {
 
     /// `None` where the text is no expression of what is known; an error where it is one
     /// and has no value.
-    fn number(&self, text: &str) -> Result<Option<Value>, ConfigError> {
+    fn number(&self, key: &Key, text: &str) -> Result<Option<Value>, ConfigError> {
         match self.expression(text) {
             Ok(value) => Ok(Some(value)),
             Err(reason @ (Reason::DivisionByZero | Reason::Overflow | Reason::TooDeep { .. })) => {
-                Err(ConfigError::Python { place: Place::command_line(), reason })
+                // A reason alone does not say of what.
+                let place = Place::of(format!("command line, `--{}`", key.name));
+                Err(ConfigError::Python { place, reason })
             }
             Err(_) => Ok(None),
         }

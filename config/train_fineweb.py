@@ -1,0 +1,36 @@
+# GPT-2 (124M) on ten billion tokens of FineWeb, as the owner of a 12 GB card writes it:
+# 8 sequences at a time, 512 a step.
+#
+#   python -c "import json; from datasets import load_dataset
+#   for d in load_dataset('HuggingFaceFW/fineweb', 'sample-10BT', split='train', streaming=True):
+#       print(json.dumps({'text': d['text']}))" |
+#   fitgpt prepare - --format jsonl --eot before --val_fraction 0.01 --out data/fineweb
+#   fitgpt plan config/train_fineweb.py --gpu "RTX 4070"
+#   fitgpt train config/train_fineweb.py
+#
+# Hardware: RTX 4070 (12 GB). The plan is 4.6 GB; under PyTorch it is 6.7 GB and the overhead.
+# Time:     8.5e18 floating-point operations: 5 days at an assumed 20 TFLOP/s.
+# Loss:     not measured here; llm.c's published validation loss after ten billion tokens of
+#           FineWeb is about 3.28, with this model and as many tokens a step.
+
+out_dir = 'out-fineweb'
+dataset = 'fineweb'
+
+# 8 sequences × 64 × 1024 tokens = 524,288 tokens a step
+batch_size = 8
+gradient_accumulation_steps = 64
+block_size = 1024
+bias = True
+
+# 9.9 B tokens
+max_iters = 18865
+lr_decay_iters = 18865
+warmup_iters = 700
+learning_rate = 6e-4
+min_lr = 0.0
+
+eval_interval = 250
+eval_iters = 20
+log_interval = 10
+
+weight_decay = 1e-1

@@ -1,0 +1,195 @@
+//! Where a training begins: from nothing, from its own checkpoint, or from somebody's weights.
+
+use std::path::{Path, PathBuf};
+
+use clap::ArgMatches;
+use fitgpt_plan::config::{Config, InitFrom, Value, Written};
+
+use super::{Failure, args};
+use crate::{
+    checkpoint::{self, Checkpoint, Weights},
+    run::{
+        pretrained::{self, NotHere},
+        setup,
+        train::Document,
+    },
+    words::train as words,
+};
+
+/// Whose GPT-2 is at Hugging Face.
+const OWNER: &str = "openai-community";
+
+/// What the first weights are.
+pub(super) enum Start {
+    /// Drawn.
+    Scratch,
+    /// The checkpoint of `out_dir`, with moments and position.
+    Resume(Checkpoint, Box<Document>),
+    /// Those in a folder.
+    Pretrained(Weights, PathBuf),
+}
+
+/// A config with what it begins from.
+pub(super) struct Beginning {
+    pub(super) config: Config,
+    pub(super) start: Start,
+}
+
+/// Whether the split of a step is the config's, or may follow the checkpoint's.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Split {
+    AsWritten,
+    AsBefore,
+}
+
+impl Beginning {
+    /// Opens what the config asks for, and takes over from it what it decides.
+    pub(super) fn of(
+        matches: &ArgMatches,
+        written: &Written,
+        split: Split,
+    ) -> Result<Self, Failure> {
+        let config = written.resolve()?;
+        match config.init_from() {
+            InitFrom::Scratch => Ok(Self { config, start: Start::Scratch }),
+            // The checkpoint's config, and above it only what was written now.
+            InitFrom::Resume => resume(&config, args::written(matches, None)?, split),
+            InitFrom::Pretrained(name) => pretrained(name, &config, written),
+        }
+    }
+
+    /// Whether it goes on bit for bit where it stopped.
+    pub(super) fn is_resumed(&self) -> bool {
+        matches!(self.start, Start::Resume(..))
+    }
+
+    /// Weights of another shape are refused by the first key that differs. Only published ones
+    /// can differ from a config that begins from them: a name says what they are.
+    pub(super) fn check_shape(&self, vocab: u32) -> Result<(), Failure> {
+        let (there, folder) = match &self.start {
+            Start::Scratch => return Ok(()),
+            Start::Resume(checkpoint, _) => {
+                (checkpoint.architecture(), setup::out_dir(&self.config))
+            }
+            Start::Pretrained(weights, folder) => (weights.architecture(), folder.clone()),
+        };
+        let config = &self.config;
+        // Of weights that are only begun from, the first positions do.
+        let block = match &self.start {
+            Start::Pretrained(..) => config.block_size().min(there.block_size as u32),
+            _ => there.block_size as u32,
+        };
+        let sizes = [
+            ("n_layer", there.n_layer, config.n_layer()),
+            ("n_head", there.n_head, config.n_head()),
+            ("n_embd", there.n_embd, config.n_embd()),
+            ("block_size", block as usize, config.block_size()),
+            ("vocab_size", there.vocab_size, vocab),
+            ("bias", usize::from(there.bias), u32::from(config.bias())),
+        ];
+        match sizes.into_iter().find(|(_, there, here)| *there != *here as usize) {
+            None => Ok(()),
+            Some((key, there, here)) => {
+                let message = words::other_shape(folder.display(), key, there, here);
+                let failure = Failure::new("checkpoint", message);
+                Err(if self.is_resumed() {
+                    failure.hint(words::leave_the_key_out())
+                } else {
+                    failure
+                })
+            }
+        }
+    }
+}
+
+fn resume(config: &Config, written: Written, split: Split) -> Result<Beginning, Failure> {
+    let folder = setup::out_dir(config);
+    let checkpoint = Checkpoint::open(&folder)?;
+    let document: Document = checkpoint.document()?;
+    let source = format!("the checkpoint in {}", folder.display());
+    let there = Written::from_pairs(&source, document.config.clone())?;
+    let mut all = there.clone();
+    all.merge(written);
+    let folder = folder.display().to_string();
+    let mut config = all.resolve()?.with("command line", [("out_dir", folder.into())])?;
+    if split == Split::AsBefore {
+        config = with_split(&config, &there.resolve()?)?;
+    }
+    Ok(Beginning { config, start: Start::Resume(checkpoint, Box::new(document)) })
+}
+
+/// The config with the split of an earlier run, where its steps learn from as much: the split
+/// decides the order of sums, and an earlier `--fit` may have chosen it.
+fn with_split(config: &Config, before: &Config) -> Result<Config, Failure> {
+    if config.effective_batch() != before.effective_batch() {
+        return Ok(config.clone());
+    }
+    let changes = [
+        ("batch_size", before.batch_size().into()),
+        ("gradient_accumulation_steps", before.gradient_accumulation_steps().into()),
+        ("eval_batch_size", config.eval_batch_size().into()),
+    ];
+    Ok(config.with("the checkpoint", changes)?)
+}
+
+fn pretrained(name: &str, config: &Config, written: &Written) -> Result<Beginning, Failure> {
+    let folder = pretrained::find(name).map_err(|not_here| missing(name, &not_here))?;
+    let weights = Weights::open(&folder)?;
+    let there = weights.architecture();
+    let here = config.block_size() as usize;
+    // Who writes nothing of positions wants all that there are.
+    let is_written = written.place_of("block_size").is_some();
+    if is_written && here > there.block_size {
+        let message = words::block_too_long(here, folder.display(), there.block_size);
+        return Err(Failure::new("init-from", message));
+    }
+    let block = if is_written { here } else { there.block_size };
+    let size = |n: usize| Value::from(n as i64);
+    let source = format!("the weights in {}", folder.display());
+    let config = config.with(
+        &source,
+        [
+            ("n_layer", size(there.n_layer)),
+            ("n_head", size(there.n_head)),
+            ("n_embd", size(there.n_embd)),
+            ("block_size", size(block)),
+            ("vocab_size", size(there.vocab_size)),
+            ("bias", there.bias.into()),
+            ("gelu", there.gelu.name().into()),
+        ],
+    )?;
+    Ok(Beginning { config, start: Start::Pretrained(weights, folder) })
+}
+
+/// The folder that a config samples from: its own checkpoint, or weights that it names.
+pub(super) fn weights_dir(config: &Config) -> Result<PathBuf, Failure> {
+    match config.init_from() {
+        InitFrom::Scratch | InitFrom::Resume => {
+            Ok(checkpoint::weights_dir(&setup::out_dir(config)))
+        }
+        InitFrom::Pretrained(name) => {
+            pretrained::find(name).map_err(|not_here| missing(name, &not_here))
+        }
+    }
+}
+
+/// No weights, where they were looked for, and how to get them.
+fn missing(name: &str, not_here: &NotHere) -> Failure {
+    let quoted = |folder: &PathBuf| format!("`{}`", Path::display(folder));
+    let folders: Vec<_> = not_here.looked_at.iter().map(quoted).collect();
+    let failure = Failure::new("init-from", words::no_weights(name, folders.join(", ")));
+    if not_here.is_published { failure.hint(words::get_weights(OWNER, name)) } else { failure }
+}
+
+/// What is said of weights that a run begins from.
+pub(super) fn introduction(start: &Start, config: &Config) -> String {
+    let Start::Pretrained(weights, folder) = start else { return String::new() };
+    let there = weights.architecture();
+    let (layers, heads, channels) = (there.n_layer, there.n_head, there.n_embd);
+    let folder = folder.display();
+    let mut text = words::begins_from(folder, layers, heads, channels, there.vocab_size) + "\n";
+    if (config.block_size() as usize) < there.block_size {
+        text += &(words::cropped(config.block_size(), there.block_size) + "\n");
+    }
+    text
+}

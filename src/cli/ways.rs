@@ -1,0 +1,194 @@
+//! Ways out of a plan that does not fit: hints for people, and what `train --fit` does.
+//!
+//! Every way here is a plan that was made. Only ways that keep the training are ever taken
+//! without being asked for by name.
+
+use std::fmt::Write as _;
+
+use fitgpt_plan::{
+    config::{Config, GradCheckpoint, Value},
+    fit::{self, Case, Effect, Fit, FitOption},
+    report::{PlanReport, Verdict},
+    units::Bytes,
+};
+use serde_json::json;
+
+use super::{
+    Failure,
+    place::{Engine, Place},
+};
+use crate::{
+    run::setup::Setup,
+    words::{hints, names, train as words},
+};
+
+/// Hints of one kind that are printed at most.
+const HINTS: usize = 3;
+
+/// Every way that makes `config` fit `place`.
+pub(super) fn all(config: &Config, vocab: u32, place: &Place) -> Fit {
+    let target = place.runner.target();
+    let engine = match place.engine {
+        Engine::Fitgpt => fit::Engine::Fitgpt { target: &target, precision: place.precision },
+        Engine::Torch => fit::Engine::torch(place.precision),
+    };
+    fit::fit(&Case {
+        config,
+        vocab,
+        engine,
+        device: &place.device,
+        overhead: place.overhead,
+        has_bf16: place.has_bf16,
+    })
+}
+
+/// The best of the ways as lines to print below a refusal.
+pub(super) fn hints(found: &Fit, engine: Engine) -> String {
+    let mut lines = Vec::new();
+    let keeping = |o: &&FitOption| o.keeps_training && o.verdict != Verdict::No;
+    // One of each reach: two splits of a batch are one piece of advice.
+    let mut effects: Vec<(Verdict, Effect)> = Vec::new();
+    for option in found.options.iter().filter(keeping) {
+        let kind = (option.verdict, option.effect);
+        if !effects.contains(&kind) && (option.fits || lines.is_empty()) && lines.len() < HINTS {
+            effects.push(kind);
+            lines.push(hint(option));
+        }
+    }
+    let fits = found.recommended.is_some();
+    if !fits {
+        lines.push(hints::nothing_keeps());
+        let others = found.options.iter().filter(|o| !o.keeps_training || o.verdict == Verdict::No);
+        lines.extend(others.take(HINTS).map(hint));
+    }
+    lines.push(match engine {
+        Engine::Fitgpt if fits => hints::train_does_it(),
+        _ => hints::fit_lists_all(),
+    });
+    let line = |line: String| format!("{}{line}\n", names::hint());
+    format!("\n{}", lines.into_iter().map(line).collect::<String>())
+}
+
+/// One way in words.
+fn hint(option: &FitOption) -> String {
+    let changes = fit::command_line(&option.changes);
+    let peak = option.peak_bytes;
+    let said = match option.verdict {
+        Verdict::No => hints::not_enough(changes, peak),
+        _ if !option.keeps_training => hints::another_training(changes, peak),
+        Verdict::Tight => hints::tight(changes, peak),
+        Verdict::Fits if option.extra_compute >= 0.005 => {
+            hints::fits_for_work(changes, peak, percent(option.extra_compute))
+        }
+        Verdict::Fits if option.effect == Effect::MicroBatch => {
+            hints::fits_same_step(changes, option.effective_batch.sequences, peak)
+        }
+        Verdict::Fits => hints::fits(changes, peak),
+    };
+    match option.patches.join(", ") {
+        patches if patches.is_empty() => said,
+        patches => hints::after_patches(said, patches),
+    }
+}
+
+/// A share in percent, as people read it.
+fn percent(share: f64) -> String {
+    format!("{:.0}", share * 100.0)
+}
+
+/// What `--fit` made of a config.
+pub(super) struct Adapted {
+    /// The config that fits.
+    pub(super) config: Config,
+    /// Key, old value, new value.
+    changes: Vec<(&'static str, Value, Value)>,
+    before: PlanReport,
+    peak: Bytes,
+    /// Work that is added, as a share of a step.
+    extra_compute: f64,
+    is_resumed: bool,
+}
+
+/// The best way that keeps the training; `None` where there is none.
+pub(super) fn adapt(
+    config: &Config,
+    vocab: u32,
+    place: &Place,
+    before: &PlanReport,
+) -> Result<Option<Adapted>, Failure> {
+    let found = all(config, vocab, place);
+    let Some(option) = found.recommended.map(|index| &found.options[index]) else {
+        return Ok(None);
+    };
+    let adapted = config.with("--fit", option.changes.iter().cloned())?;
+    Ok(Some(Adapted {
+        changes: changed(config, &adapted),
+        config: adapted,
+        before: before.clone(),
+        peak: option.peak_bytes,
+        extra_compute: option.extra_compute,
+        is_resumed: false,
+    }))
+}
+
+/// For a run that is resumed: only what changes no bit, which is recomputation.
+pub(super) fn adapt_resumed(
+    config: &Config,
+    vocab: u32,
+    place: &Place,
+    before: &PlanReport,
+) -> Result<Option<Adapted>, Failure> {
+    if config.grad_checkpoint() != GradCheckpoint::Off {
+        return Ok(None);
+    }
+    let adapted = config.with("--fit", [("grad_checkpoint", "auto".into())])?;
+    let Place { device, overhead, precision, runner, .. } = place.clone();
+    let planned = Setup::new(&adapted, vocab, precision, &runner, device, overhead)?;
+    Ok(planned.report.fits.then(|| Adapted {
+        changes: changed(config, &adapted),
+        config: adapted,
+        before: before.clone(),
+        peak: planned.report.peak_bytes,
+        extra_compute: planned.job.extra_compute(),
+        is_resumed: true,
+    }))
+}
+
+/// The keys in which two configs differ.
+fn changed(old: &Config, new: &Config) -> Vec<(&'static str, Value, Value)> {
+    let both = old.pairs().into_iter().zip(new.pairs());
+    both.filter(|(old, new)| old != new).map(|((key, old), (_, new))| (key, old, new)).collect()
+}
+
+impl Adapted {
+    /// What was changed, and why.
+    pub(super) fn text(&self) -> String {
+        let [_, high] = self.before.overhead.range();
+        let budget = self.before.device.usable_bytes;
+        let mut text = words::adapted(self.before.arena_bytes, high, budget) + "\n";
+        for (key, old, new) in &self.changes {
+            let _ = writeln!(text, "  {key}: {old} → {new}");
+        }
+        let (before, after, more) =
+            (self.before.peak_bytes, self.peak, percent(self.extra_compute));
+        let sum = if self.is_resumed {
+            words::adapted_resume(before, after, more)
+        } else {
+            let sequences = self.config.effective_batch().sequences;
+            words::adapted_sum(before, after, more, sequences)
+        };
+        text + &sum + "\n"
+    }
+
+    /// The same for programs.
+    pub(super) fn to_json(&self) -> serde_json::Value {
+        let changes: serde_json::Map<_, _> =
+            self.changes.iter().map(|(key, _, new)| ((*key).to_owned(), json!(new))).collect();
+        json!({
+            "changes": changes,
+            "peak_bytes_before": self.before.peak_bytes,
+            "peak_bytes": self.peak,
+            "extra_compute": self.extra_compute,
+        })
+    }
+}

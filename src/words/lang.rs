@@ -1,0 +1,79 @@
+//! Which language the program speaks.
+
+use std::{
+    env,
+    sync::atomic::{AtomicU8, Ordering},
+};
+
+/// A language of the program's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lang {
+    English,
+    Chinese,
+    Japanese,
+    German,
+}
+
+/// Set once, before anything is said: a process speaks one language.
+static SPOKEN: AtomicU8 = AtomicU8::new(Lang::English as u8);
+
+impl Lang {
+    pub(crate) const ALL: [Self; 4] = [Self::English, Self::Chinese, Self::Japanese, Self::German];
+
+    /// As `--lang` takes it.
+    pub(crate) const fn code(self) -> &'static str {
+        match self {
+            Self::English => "en",
+            Self::Chinese => "zh",
+            Self::Japanese => "ja",
+            Self::German => "de",
+        }
+    }
+
+    /// The language of `en`, `zh_CN.UTF-8`, `de-AT` and the like.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        let language = name.split(['_', '-', '.', '@']).next()?.to_ascii_lowercase();
+        Self::ALL.into_iter().find(|lang| lang.code() == language)
+    }
+
+    /// What the locale asks for; English where it asks for nothing we speak.
+    pub(crate) fn of_locale() -> Self {
+        let names = ["LC_ALL", "LC_MESSAGES", "LANG"];
+        let set = names.into_iter().filter_map(|name| env::var(name).ok());
+        // The first that is set decides, as everywhere on Unix, even if we do not speak it.
+        let first = set.into_iter().find(|value| !value.is_empty());
+        first.and_then(|name| Self::of(&name)).unwrap_or(Self::English)
+    }
+}
+
+/// Speaks `lang` from now on.
+pub(crate) fn speak(lang: Lang) {
+    SPOKEN.store(lang as u8, Ordering::Relaxed);
+}
+
+/// What is spoken.
+pub(crate) fn lang() -> Lang {
+    Lang::ALL[usize::from(SPOKEN.load(Ordering::Relaxed))]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_language_is_known_by_its_code_and_by_locales() {
+        assert_eq!(Lang::of("zh_CN.UTF-8"), Some(Lang::Chinese));
+        assert_eq!(Lang::of("ja"), Some(Lang::Japanese));
+        assert_eq!(Lang::of("de-AT"), Some(Lang::German));
+        assert_eq!(Lang::of("EN_us"), Some(Lang::English));
+        assert_eq!(Lang::of("C.UTF-8"), None);
+        assert_eq!(Lang::of(""), None);
+    }
+
+    #[test]
+    fn languages_are_numbered_in_the_order_of_their_list() {
+        for (index, lang) in Lang::ALL.into_iter().enumerate() {
+            assert_eq!(lang as usize, index);
+        }
+    }
+}

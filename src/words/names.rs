@@ -1,0 +1,83 @@
+//! Names of things that several commands speak of.
+
+use fitgpt_plan::{program::Class, report::Verdict};
+
+use crate::budget::THIS_MACHINE;
+
+messages! {
+    /// Before what went wrong.
+    error() { en: "error: ", zh: "错误：", ja: "エラー: ", de: "Fehler: " }
+    /// Before advice.
+    hint() { en: "hint: ", zh: "提示：", ja: "ヒント: ", de: "Tipp: " }
+    /// Before what is said beside the answer.
+    note() { en: "note: ", zh: "注意：", ja: "注: ", de: "Hinweis: " }
+
+    /// What went wrong, behind where.
+    placed(place, message) {
+        en: "{place}: {message}", zh: "{place}：{message}", ja: "{place}: {message}", de: "{place}: {message}",
+    }
+
+    parameters() { en: "parameters", zh: "参数", ja: "パラメータ", de: "Parameter" }
+    gradients() { en: "gradients", zh: "梯度", ja: "勾配", de: "Gradienten" }
+    optimizer() { en: "optimizer", zh: "优化器", ja: "オプティマイザ", de: "Optimierer" }
+    activations() { en: "activations", zh: "激活值", ja: "活性値", de: "Aktivierungen" }
+    logits() { en: "logits", zh: "logits", ja: "logits", de: "Logits" }
+    scratch() { en: "scratch", zh: "临时", ja: "作業領域", de: "Hilfsspeicher" }
+    inputs() { en: "inputs", zh: "输入", ja: "入力", de: "Eingaben" }
+    free() { en: "free", zh: "空闲", ja: "空き", de: "frei" }
+
+    train() { en: "train", zh: "训练", ja: "学習", de: "Training" }
+    update() { en: "update", zh: "参数更新", ja: "更新", de: "Update" }
+    evaluate() { en: "evaluate", zh: "评估", ja: "評価", de: "Auswertung" }
+    evaluate_first() { en: "evaluate_first", zh: "首次评估", ja: "初回の評価", de: "1. Auswertung" }
+    resume() { en: "resume", zh: "恢复", ja: "再開", de: "Fortsetzen" }
+    sample() { en: "sample", zh: "采样", ja: "生成", de: "Sampling" }
+
+    this_machine() {
+        en: "this machine's memory", zh: "本机内存", ja: "このマシンのメモリ", de: "Speicher dieser Maschine",
+    }
+
+    fits() { en: "fits", zh: "放得下", ja: "収まる", de: "passt" }
+    tight() { en: "tight", zh: "勉强", ja: "ぎりぎり", de: "knapp" }
+    does_not_fit() { en: "does not fit", zh: "放不下", ja: "収まらない", de: "passt nicht" }
+}
+
+/// A device by the name that a report gives it; cards keep theirs.
+pub(crate) fn device(name: &str) -> String {
+    if name == THIS_MACHINE { this_machine() } else { name.to_owned() }
+}
+
+/// A class of tensors.
+pub(crate) fn class(class: Class) -> String {
+    match class {
+        Class::Parameter => parameters(),
+        Class::Gradient => gradients(),
+        Class::Optimizer => optimizer(),
+        Class::Activation => activations(),
+        Class::Logits => logits(),
+        Class::Scratch => scratch(),
+        Class::Input => inputs(),
+    }
+}
+
+/// A phase by the name that a report gives it.
+pub(crate) fn phase(name: &str) -> String {
+    match name {
+        "train" => train(),
+        "update" => update(),
+        "evaluate" => evaluate(),
+        "evaluate_first" => evaluate_first(),
+        "resume" => resume(),
+        "sample" => sample(),
+        other => other.to_owned(),
+    }
+}
+
+/// A verdict.
+pub(crate) fn verdict(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Fits => fits(),
+        Verdict::Tight => tight(),
+        Verdict::No => does_not_fit(),
+    }
+}

@@ -1,0 +1,245 @@
+//! What `train` says beside nanoGPT's log lines.
+
+use crate::budget::Limit;
+
+messages! {
+    /// A key of nanoGPT's that means nothing here.
+    ignored(key) {
+        en: "`{key}` means nothing here and is ignored",
+        zh: "`{key}` 在这里没有意义，已忽略",
+        ja: "`{key}` はここでは意味がないため無視します",
+        de: "`{key}` bedeutet hier nichts und wird übergangen",
+    }
+    /// A GPU, and the interface through which it is reached.
+    running_on(device, interface) {
+        en: "running on {device} through {interface}",
+        zh: "在 {device} 上通过 {interface} 运行",
+        ja: "{device} 上で {interface} 経由で実行します",
+        de: "läuft auf {device} über {interface}",
+    }
+    /// The budget that was written is not there at this moment.
+    not_free_now(needed, free, limit) {
+        en: "the plan needs {needed}, this machine has {free} now ({limit})",
+        zh: "计划需要 {needed}，而本机现在只有 {free}（{limit}）",
+        ja: "計画には {needed} が必要ですが、このマシンの空きは現在 {free} です（{limit}）",
+        de: "der Plan braucht {needed}, diese Maschine hat jetzt {free} ({limit})",
+    }
+    limit_available() {
+        en: "available memory", zh: "可用内存", ja: "利用可能なメモリ", de: "verfügbarer Speicher",
+    }
+    limit_control_group() {
+        en: "the limit of its control group",
+        zh: "cgroup 的限制",
+        ja: "cgroup の制限",
+        de: "die Grenze seiner Control Group",
+    }
+    limit_address_space() {
+        en: "the address-space limit",
+        zh: "地址空间的限制",
+        ja: "アドレス空間の制限",
+        de: "die Grenze des Adressraums",
+    }
+
+    /// `--fit`, and there is nothing to do.
+    fits_already() {
+        en: "--fit: it fits as it is, nothing is changed",
+        zh: "--fit：原样就放得下，未作改动",
+        ja: "--fit: そのままで収まるため、何も変更しません",
+        de: "--fit: es passt, wie es ist, nichts wird geändert",
+    }
+    /// Before the changes that `--fit` makes.
+    adapted(need, high, budget) {
+        en: "--fit: as written it needs {need} and up to {high} beside it, the budget is {budget}; changed:",
+        zh: "--fit：原配置需要 {need}，此外最多 {high}，而预算为 {budget}；改动如下：",
+        ja: "--fit: 元の設定には {need} と、そのほかに最大 {high} が必要で、予算は {budget} です。変更点:",
+        de: "--fit: wie geschrieben braucht es {need} und daneben bis zu {high}, das Budget ist {budget}; geändert:",
+    }
+    /// After the changes.
+    adapted_sum(before, after, percent, sequences) {
+        en: "peak {before} → {after}, {percent} % more work; each step still learns from {sequences} sequences, and the losses stay the same up to rounding",
+        zh: "峰值 {before} → {after}，计算量增加 {percent} %；每步仍从 {sequences} 条序列学习，损失除舍入误差外不变",
+        ja: "ピーク {before} → {after}、計算量 {percent} % 増。1 ステップは {sequences} 系列のままで、損失は丸め誤差を除いて変わりません",
+        de: "Spitze {before} → {after}, {percent} % mehr Rechenarbeit; jeder Schritt lernt weiter aus {sequences} Sequenzen, und die Verluste bleiben bis auf Rundung gleich",
+    }
+    /// After the changes of a resumed run.
+    adapted_resume(before, after, percent) {
+        en: "peak {before} → {after}, {percent} % more work; the run continues bit for bit",
+        zh: "峰值 {before} → {after}，计算量增加 {percent} %；训练逐比特地继续",
+        ja: "ピーク {before} → {after}、計算量 {percent} % 増。学習はビット単位で同じまま続きます",
+        de: "Spitze {before} → {after}, {percent} % mehr Rechenarbeit; der Lauf geht Bit für Bit gleich weiter",
+    }
+    /// A resume that only changes of rounding would make fit.
+    resume_keeps_rounding() {
+        en: "--fit changes nothing in a resumed run that touches rounding; write the keys yourself to allow it",
+        zh: "恢复训练时 --fit 不会改动影响舍入的设置；如果允许，请自己写出这些键",
+        ja: "再開した学習では、--fit は丸めに影響する変更をしません。許す場合はキーを自分で指定してください",
+        de: "--fit ändert an einem fortgesetzten Lauf nichts, was die Rundung berührt; wer das erlaubt, schreibt die Schlüssel selbst",
+    }
+
+    /// Where the first weights come from.
+    begins_from(folder, layers, heads, channels, vocab) {
+        en: "begins from the weights in {folder}: {layers} layers, {heads} heads, {channels} channels, {vocab} tokens",
+        zh: "从 {folder} 中的权重开始：{layers} 层、{heads} 头、{channels} 通道、{vocab} 个 token",
+        ja: "{folder} の重みから始めます: {layers} 層、{heads} ヘッド、{channels} チャネル、{vocab} トークン",
+        de: "beginnt mit den Gewichten in {folder}: {layers} Schichten, {heads} Köpfe, {channels} Kanäle, {vocab} Tokens",
+    }
+    /// Fewer positions than the weights have.
+    cropped(block, had) {
+        en: "`block_size` {block}: the first {block} of {had} positions are taken",
+        zh: "`block_size` {block}：只取 {had} 个位置中的前 {block} 个",
+        ja: "`block_size` {block}: {had} 個の位置のうち最初の {block} 個を使います",
+        de: "`block_size` {block}: die ersten {block} von {had} Positionen werden genommen",
+    }
+    /// More positions than the weights have.
+    block_too_long(block, folder, had) {
+        en: "`block_size = {block}` is more than the positions of the weights in `{folder}`: {had}",
+        zh: "`block_size = {block}` 超过了 `{folder}` 中权重的位置数：{had}",
+        ja: "`block_size = {block}` は `{folder}` の重みが持つ位置の数を超えています: {had}",
+        de: "`block_size = {block}` ist mehr, als die Gewichte in `{folder}` Positionen haben: {had}",
+    }
+    /// No weights of that name or at that path.
+    no_weights(name, folders) {
+        en: "`init_from = '{name}'`: no weights in {folders}; a folder of weights has `config.json` and `model.safetensors`",
+        zh: "`init_from = '{name}'`：{folders} 中没有权重；权重文件夹应有 `config.json` 和 `model.safetensors`",
+        ja: "`init_from = '{name}'`: {folders} に重みがありません。重みのフォルダには `config.json` と `model.safetensors` があります",
+        de: "`init_from = '{name}'`: keine Gewichte in {folders}; ein Ordner mit Gewichten hat `config.json` und `model.safetensors`",
+    }
+    /// How to get published weights.
+    get_weights(owner, name) {
+        en: "`huggingface-cli download {owner}/{name}` puts them there; or give a folder: `--init_from=PATH/TO/FOLDER`",
+        zh: "`huggingface-cli download {owner}/{name}` 会把它们下载到那里；也可以指定文件夹：`--init_from=PATH/TO/FOLDER`",
+        ja: "`huggingface-cli download {owner}/{name}` でそこに取得できます。フォルダの指定も可能です: `--init_from=PATH/TO/FOLDER`",
+        de: "`huggingface-cli download {owner}/{name}` legt sie dort ab; oder einen Ordner nennen: `--init_from=PATH/TO/FOLDER`",
+    }
+
+    /// The config's vocabulary is less than the data's.
+    vocab_too_small(config, data) {
+        en: "`vocab_size = {config}` is less than the {data} symbols of the data",
+        zh: "`vocab_size = {config}` 小于数据中的 {data} 个符号",
+        ja: "`vocab_size = {config}` はデータの {data} 個の記号より少なくなっています",
+        de: "`vocab_size = {config}` ist weniger als die {data} Zeichen der Daten",
+    }
+    /// A checkpoint of another shape.
+    other_shape(folder, key, there, here) {
+        en: "the checkpoint in `{folder}` has `{key} = {there}`, the config says `{here}`",
+        zh: "`{folder}` 中的检查点是 `{key} = {there}`，而配置写的是 `{here}`",
+        ja: "`{folder}` のチェックポイントは `{key} = {there}` ですが、設定では `{here}` です",
+        de: "der Checkpoint in `{folder}` hat `{key} = {there}`, die Konfiguration sagt `{here}`",
+    }
+    leave_the_key_out() {
+        en: "a resume takes the model's shape from its checkpoint: leave the key out",
+        zh: "恢复训练时模型形状取自检查点：请去掉这个键",
+        ja: "再開時のモデルの形はチェックポイントから取られます。このキーは省いてください",
+        de: "beim Fortsetzen kommt die Form des Modells aus dem Checkpoint: den Schlüssel weglassen",
+    }
+    /// Not enough disk.
+    disk_too_small(folder, needed, free) {
+        en: "checkpoints in `{folder}` need {needed}, the disk has {free} free",
+        zh: "`{folder}` 中的检查点需要 {needed}，磁盘只剩 {free}",
+        ja: "`{folder}` のチェックポイントには {needed} が必要ですが、ディスクの空きは {free} です",
+        de: "Checkpoints in `{folder}` brauchen {needed}, auf der Platte sind {free} frei",
+    }
+    free_some_space() {
+        en: "free some space, or write `--out_dir` to another disk",
+        zh: "请腾出空间，或把 `--out_dir` 指到另一块磁盘",
+        ja: "空きを作るか、`--out_dir` を別のディスクにしてください",
+        de: "Platz schaffen oder `--out_dir` auf eine andere Platte legen",
+    }
+    /// A file that a flag names.
+    cannot_write(path, error) {
+        en: "cannot write `{path}`: {error}",
+        zh: "无法写入 `{path}`：{error}",
+        ja: "`{path}` に書き込めません: {error}",
+        de: "`{path}` lässt sich nicht schreiben: {error}",
+    }
+
+    /// Before the first step, from the work alone.
+    long_before(time, flops, threads, rate) {
+        en: "this run is {flops} floating-point operations: about {time} on {threads} threads of this machine, at {rate} GFLOP/s each; it is measured after two steps, and `--max_iters`, a smaller model or a GPU make it shorter",
+        zh: "这次训练需要 {flops} 次浮点运算：在本机 {threads} 个线程上、每个 {rate} GFLOP/s 时约需 {time}；两步之后会给出实测值，减小 `--max_iters`、缩小模型或使用 GPU 可以缩短",
+        ja: "この学習の浮動小数点演算は {flops} 回です。このマシンの {threads} スレッド、各 {rate} GFLOP/s で約 {time} かかります。2 ステップ後に実測し、`--max_iters` を減らす、モデルを小さくする、GPU を使うと短くなります",
+        de: "dieser Lauf ist {flops} Gleitkommaoperationen: etwa {time} auf {threads} Threads dieser Maschine, bei {rate} GFLOP/s je Thread; nach zwei Schritten wird gemessen, und `--max_iters`, ein kleineres Modell oder eine GPU machen ihn kürzer",
+    }
+    /// After two steps.
+    long_measured(time) {
+        en: "at this rate the run takes {time} on this machine",
+        zh: "按这个速度，本机还需要 {time}",
+        ja: "この速度では、このマシンで {time} かかります",
+        de: "bei diesem Tempo dauert der Lauf auf dieser Maschine {time}",
+    }
+    days(days) { en: "{days} days", zh: "{days} 天", ja: "{days} 日", de: "{days} Tage" }
+    /// The line that is written over.
+    progress(step, last, loss, rate, arena, left) {
+        en: "step {step}/{last}  loss {loss}  {rate} tokens/s  {arena}  {left} left",
+        zh: "第 {step}/{last} 步  损失 {loss}  {rate} token/秒  {arena}  剩余 {left}",
+        ja: "ステップ {step}/{last}  損失 {loss}  {rate} トークン/秒  {arena}  残り {left}",
+        de: "Schritt {step}/{last}  Verlust {loss}  {rate} Tokens/s  {arena}  noch {left}",
+    }
+    evaluating(step) {
+        en: "step {step}: evaluating",
+        zh: "第 {step} 步：正在评估",
+        ja: "ステップ {step}: 評価中",
+        de: "Schritt {step}: Auswertung läuft",
+    }
+    /// float16's scale was too large.
+    overflowed(step, scale) {
+        en: "step {step}: a gradient overflowed, the update is left out, the loss scale is {scale} from here on",
+        zh: "第 {step} 步：梯度溢出，跳过本次更新，此后损失缩放为 {scale}",
+        ja: "ステップ {step}: 勾配がオーバーフローしたため更新を飛ばし、以後の損失スケールは {scale} です",
+        de: "Schritt {step}: ein Gradient ist übergelaufen, das Update entfällt, die Skalierung des Verlusts ist ab hier {scale}",
+    }
+
+    /// Above the curve.
+    loss_of_steps(steps) {
+        en: "loss of {steps} steps",
+        zh: "{steps} 步的损失",
+        ja: "{steps} ステップの損失",
+        de: "Verlust von {steps} Schritten",
+    }
+    stopped(folder) {
+        en: "stopped; `fitgpt train --init_from=resume --out_dir={folder}` goes on",
+        zh: "已停止；`fitgpt train --init_from=resume --out_dir={folder}` 可继续",
+        ja: "停止しました。`fitgpt train --init_from=resume --out_dir={folder}` で続けられます",
+        de: "angehalten; `fitgpt train --init_from=resume --out_dir={folder}` macht weiter",
+    }
+    a_sample() { en: "\na sample:\n", zh: "\n示例：\n", ja: "\n生成例:\n", de: "\neine Probe:\n" }
+    saved_in(folder) {
+        en: "\nsaved in {folder}; `fitgpt sample --out_dir={folder} --start=\"…\"` continues any text",
+        zh: "\n已保存到 {folder}；`fitgpt sample --out_dir={folder} --start=\"…\"` 可续写任何文本",
+        ja: "\n{folder} に保存しました。`fitgpt sample --out_dir={folder} --start=\"…\"` で任意の文章の続きを書けます",
+        de: "\ngespeichert in {folder}; `fitgpt sample --out_dir={folder} --start=\"…\"` setzt jeden Text fort",
+    }
+    curve_written(path) {
+        en: "the curve is in {path}",
+        zh: "曲线已写入 {path}",
+        ja: "曲線は {path} にあります",
+        de: "die Kurve steht in {path}",
+    }
+
+    /// Below the axis of the curve.
+    axis_step() { en: "step", zh: "步", ja: "ステップ", de: "Schritt" }
+    legend_steps() {
+        en: "loss of a step", zh: "每步的损失", ja: "ステップの損失", de: "Verlust eines Schritts",
+    }
+    legend_train() {
+        en: "evaluated, training data",
+        zh: "评估（训练集）",
+        ja: "評価（学習データ）",
+        de: "ausgewertet, Trainingsdaten",
+    }
+    legend_val() {
+        en: "evaluated, validation data",
+        zh: "评估（验证集）",
+        ja: "評価（検証データ）",
+        de: "ausgewertet, Validierungsdaten",
+    }
+}
+
+/// The limit that decides how much memory there is.
+pub(crate) fn limit(limit: Limit) -> String {
+    match limit {
+        Limit::Available => limit_available(),
+        Limit::ControlGroup => limit_control_group(),
+        Limit::AddressSpace => limit_address_space(),
+    }
+}

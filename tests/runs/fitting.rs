@@ -1,0 +1,195 @@
+//! `--fit`: a smaller budget, the same training; and the ways out that a refusal names.
+
+use std::{fs, process::Stdio};
+
+use serde_json::Value;
+
+use crate::program::{Place, Ran, TINY, events, steps_logged, wait_until};
+
+/// A batch that is worth splitting.
+const LARGE: &[&str] =
+    &["--batch_size=32", "--dropout=0.1", "--max_iters=20", "--eval_interval=10"];
+
+/// What a plan must have beside its arena to fit.
+fn beside() -> u64 {
+    fitgpt::budget::HOST_OVERHEAD.range()[1].get()
+}
+
+fn arena(place: &Place, more: &[&str]) -> u64 {
+    let ran = place.run(&[&["plan", "--json", "--budget=20GB"], TINY, LARGE, more].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    ran.json()["arena_bytes"].as_u64().unwrap()
+}
+
+/// A budget that `share` of the plan as written would fit.
+fn budget(place: &Place, share: f64) -> String {
+    let whole = arena(place, &[]) as f64;
+    format!("--budget={}", (whole * share) as u64 + beside())
+}
+
+fn train(place: &Place, more: &[&str]) -> Ran {
+    place.train(&[LARGE, more].concat())
+}
+
+/// A number of every event of a kind.
+fn numbers(place: &Place, out_dir: &str, kind: &str, field: &str) -> Vec<f64> {
+    let events = events(&place.path(out_dir), kind);
+    events.iter().map(|event| event[field].as_f64().unwrap()).collect()
+}
+
+#[test]
+fn a_budget_that_forces_fit_gives_the_same_losses_and_says_what_it_changed() {
+    let place = Place::new();
+    train(&place, &["--out_dir=whole"]);
+    let budget = budget(&place, 0.4);
+    let ran = train(&place, &["--out_dir=fitted", &budget, "--fit"]);
+    // An eighth of a micro-batch and all in one float32 sum: other orders, the same terms.
+    for (kind, field, count) in [("step", "loss", 21), ("evaluation", "val_loss", 3)] {
+        let (whole, fitted) =
+            (numbers(&place, "whole", kind, field), numbers(&place, "fitted", kind, field));
+        assert_eq!((whole.len(), fitted.len()), (count, count));
+        for (step, (whole, fitted)) in whole.iter().zip(&fitted).enumerate() {
+            assert!((whole - fitted).abs() < 1e-4, "{field} {step}: {whole} and {fitted}");
+        }
+    }
+    let said = &ran.stdout;
+    assert!(said.contains("--fit: as written it needs "), "{said}");
+    assert!(said.contains("  batch_size: 32 → "), "{said}");
+    assert!(said.contains("  gradient_accumulation_steps: 1 → "), "{said}");
+    assert!(said.contains("still learns from 32 sequences"), "{said}");
+
+    // What was planned in the end is what the log says, and it is within the budget.
+    let plan = &events(&place.path("fitted"), "plan")[0]["plan"];
+    let batch = |key: &str| plan["config"][key].as_u64().unwrap();
+    assert_eq!(batch("batch_size") * batch("gradient_accumulation_steps"), 32);
+    assert_eq!(plan["fit"]["changes"]["batch_size"], batch("batch_size"));
+    let limit: u64 = budget.strip_prefix("--budget=").unwrap().parse().unwrap();
+    assert!(plan["arena_bytes"].as_u64().unwrap() + beside() <= limit);
+}
+
+#[test]
+fn what_fits_already_is_not_changed() {
+    let place = Place::new();
+    train(&place, &["--out_dir=plain"]);
+    let ran = train(&place, &["--out_dir=fit", "--fit"]);
+    assert!(ran.stdout.contains("--fit: it fits as it is, nothing is changed"), "{}", ran.stdout);
+    assert_eq!(numbers(&place, "plain", "step", "loss"), numbers(&place, "fit", "step", "loss"));
+    let json = train(&place, &["--out_dir=json", "--fit", "--json"]).json();
+    assert_eq!(json["fit"], Value::Null);
+}
+
+#[test]
+fn where_nothing_keeps_the_training_nothing_is_changed_and_the_answer_is_no() {
+    let place = Place::new();
+    let ran = place.run(&[&["train", "--fit", "--budget=1MB", "--out_dir=out"], TINY].concat());
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint: nothing that keeps the training fits"), "{}", ran.stderr);
+    assert!(!place.path("out").exists());
+    // Here a smaller model would fit: it is named and not taken.
+    let small = format!("--budget={}", beside() + 300_000);
+    let ran = place.run(&[&["train", "--fit", &small, "--out_dir=out"], TINY].concat());
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("but is another training"), "{}", ran.stderr);
+    assert!(!place.path("out").exists());
+}
+
+#[test]
+fn every_hint_of_a_refusal_is_a_plan_that_fits() {
+    let place = Place::new();
+    let budget = budget(&place, 0.6);
+    for command in ["plan", "train"] {
+        let args = [&[command, &budget, "--out_dir=out"], TINY, LARGE].concat();
+        let ran = place.run(&args);
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        let mut fitting = 0;
+        for line in ran.stderr.lines().filter_map(|line| line.strip_prefix("hint: `--")) {
+            let changes = format!("--{}", line.split('`').next().unwrap());
+            let changes: Vec<_> = changes.split(' ').collect();
+            let ran = place.run(&[&["plan", &budget], TINY, LARGE, &changes].concat());
+            assert_eq!(ran.code, Some(0), "{changes:?}: {}", ran.stderr);
+            fitting += 1;
+        }
+        assert!(fitting >= 2, "{}", ran.stderr);
+        assert!(ran.stderr.contains("hint: `fitgpt train … --fit` does this by itself"));
+    }
+}
+
+#[test]
+fn a_fitted_run_that_is_resumed_with_the_same_arguments_continues_bit_for_bit() {
+    let place = Place::new();
+    fs::write(place.path("mine.py"), "batch_size = 32\ngradient_accumulation_steps = 1\n").unwrap();
+    let budget = budget(&place, 0.4);
+    let common = [&["--dropout=0.1", "--eval_interval=6", "--fit"][..], &[&budget]].concat();
+    let run = |more: &[&str]| {
+        // The file last: what it says of the batch wins over the tiny model's.
+        let ran = place.run(&[&["train"], TINY, &common, more, &["mine.py"]].concat());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        ran
+    };
+    run(&["--out_dir=whole", "--max_iters=20"]);
+    run(&["--out_dir=parts", "--max_iters=8"]);
+    run(&["--out_dir=parts", "--max_iters=20", "--init_from=resume"]);
+    assert_eq!(numbers(&place, "whole", "step", "loss"), numbers(&place, "parts", "step", "loss"));
+}
+
+#[test]
+fn a_resume_on_a_smaller_budget_recomputes_and_changes_no_bit() {
+    let place = Place::new();
+    train(&place, &["--out_dir=whole"]);
+    train(&place, &["--out_dir=parts", "--max_iters=8"]);
+    let recomputed = arena(&place, &["--grad_checkpoint=True"]);
+    assert!(recomputed < arena(&place, &[]));
+    let budget = format!("--budget={}", recomputed + beside());
+    let resume = ["train", "--init_from=resume", "--out_dir=parts", "--max_iters=20"];
+    let ran = place.run(&[&resume[..], &["--fit", &budget]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stdout.contains("grad_checkpoint: False → 'auto'"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("continues bit for bit"), "{}", ran.stdout);
+    assert_eq!(numbers(&place, "whole", "step", "loss"), numbers(&place, "parts", "step", "loss"));
+
+    // Less than that would touch rounding: refused, and the checkpoint is as it was.
+    let before = fs::read(place.path("parts/state.safetensors")).unwrap();
+    let less = format!("--budget={}", recomputed / 2 + beside());
+    let ran = place.run(&[&resume[..], &["--fit", "--max_iters=30", &less]].concat());
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    assert!(ran.stderr.contains("touches rounding"), "{}", ran.stderr);
+    assert_eq!(fs::read(place.path("parts/state.safetensors")).unwrap(), before);
+}
+
+#[test]
+fn the_curve_of_a_resumed_run_is_the_whole_one() {
+    let place = Place::new();
+    place.train(&["--out_dir=out", "--max_iters=6", "--eval_interval=3"]);
+    let resume = ["train", "--init_from=resume", "--out_dir=out", "--max_iters=9"];
+    let ran = place.run(&[&resume[..], &["--svg", "loss.svg"]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let svg = fs::read_to_string(place.path("loss.svg")).unwrap();
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"), "{svg}");
+    assert!(svg.contains("loss of 10 steps"), "{svg}");
+    // Evaluations at 0, 3, 6 and 9, of two splits, and the three signs of the legend.
+    assert_eq!(svg.matches("<circle ").count(), 4 * 2 + 3, "{svg}");
+    let ran = place.run(&[&resume[..], &["--svg", "no/such/folder/loss.svg"]].concat());
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("no/such/folder/loss.svg"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_run_of_days_says_so_before_its_first_step() {
+    let place = Place::new();
+    let days = ["--max_iters=2000000000", "--out_dir=out"];
+    let mut child = place
+        .command(&[&["train"], TINY, &days[..]].concat())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    wait_until("it has made a step", || steps_logged(&place.path("out")) > 0);
+    child.kill().unwrap();
+    let output = child.wait_with_output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("floating-point operations: about "), "{stderr}");
+    assert!(stderr.contains(" GFLOP/s each"), "{stderr}");
+    // A short one says nothing of the kind.
+    let ran = place.train(&["--max_iters=3", "--out_dir=short"]);
+    assert!(!ran.stderr.contains("floating-point"), "{}", ran.stderr);
+}

@@ -1,0 +1,141 @@
+//! `init_from` a folder of weights, by its path and by GPT-2's name.
+
+use std::fs;
+
+use crate::program::{Place, Ran, events};
+
+/// A run whose folder is then begun from, with biases as GPT-2 has.
+fn trained() -> Place {
+    let place = Place::new();
+    place.train(&[
+        "--max_iters=12",
+        "--eval_interval=12",
+        "--bias=True",
+        "--gelu=tanh",
+        "--out_dir=first",
+    ]);
+    // As somebody else's: without the state of the training.
+    let theirs = place.path("models/theirs");
+    fs::create_dir_all(&theirs).unwrap();
+    for name in ["config.json", "model.safetensors"] {
+        fs::copy(place.path("first").join(name), theirs.join(name)).unwrap();
+    }
+    place
+}
+
+/// `train` of other sizes than the weights have.
+fn begin(place: &Place, more: &[&str]) -> Ran {
+    let other = ["train", "--dataset=tiny", "--batch_size=4", "--gradient_accumulation_steps=1"];
+    let rest = ["--n_layer=3", "--n_head=1", "--n_embd=48", "--eval_iters=2", "--device=cpu"];
+    place.run(&[&other[..], &rest, more].concat())
+}
+
+fn first_val_loss(place: &Place, out_dir: &str) -> f64 {
+    events(&place.path(out_dir), "evaluation")[0]["val_loss"].as_f64().unwrap()
+}
+
+#[test]
+fn a_run_begins_from_the_weights_of_a_folder_and_takes_their_sizes() {
+    let place = trained();
+    // What the first run's last weights measure, in a copy: measuring writes events.
+    fs::create_dir(place.path("copy")).unwrap();
+    for name in ["config.json", "model.safetensors", "state.safetensors"] {
+        fs::copy(place.path("first").join(name), place.path("copy").join(name)).unwrap();
+    }
+    let ran = place.run(&["train", "--init_from=resume", "--out_dir=copy", "--eval_only=True"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+
+    let ran = begin(
+        &place,
+        &["--init_from=models/theirs", "--block_size=24", "--out_dir=second", "--max_iters=3"],
+    );
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let said =
+        "begins from the weights in models/theirs: 2 layers, 2 heads, 32 channels, 61 tokens";
+    assert!(ran.stdout.contains(said), "{}", ran.stdout);
+    let (before, after) = (first_val_loss(&place, "copy"), first_val_loss(&place, "second"));
+    assert!((before - after).abs() < 1e-12, "{before} and {after}");
+    let config = fs::read_to_string(place.path("second/config.json")).unwrap();
+    let config: serde_json::Value = serde_json::from_str(&config).unwrap();
+    assert_eq!(
+        (&config["n_layer"], &config["activation_function"]),
+        (&2.into(), &"gelu_new".into())
+    );
+    assert_eq!(config["fitgpt"]["bias"], true);
+
+    // And they can be sampled from as they are.
+    let args = ["sample", "--init_from=models/theirs", "--start=1 2 3", "--max_new_tokens=5"];
+    let ran = place.run(&[&args[..], &["--dataset=tiny", "--num_samples=2", "--json"]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stdout);
+    assert_eq!(ran.json()["samples"].as_array().unwrap().len(), 2);
+
+    // The new run has its own moments and position, and resumes as any other.
+    let ran = place.run(&["train", "--init_from=resume", "--out_dir=second", "--max_iters=5"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(ran.losses().keys().copied().collect::<Vec<_>>(), [4, 5]);
+}
+
+#[test]
+fn fewer_positions_are_cropped_and_more_are_refused() {
+    let place = trained();
+    let from = ["--init_from=./models/theirs", "--max_iters=1", "--out_dir=out"];
+    let ran = begin(&place, &[&from[..], &["--block_size=16", "--dropout=0.1"]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stdout.contains("the first 16 of 24 positions"), "{}", ran.stdout);
+    let ran = begin(&place, &[&from[..], &["--block_size=48"]].concat());
+    assert_eq!(ran.code, Some(2), "{}", ran.stdout);
+    assert!(ran.stderr.contains("block_size = 48") && ran.stderr.contains("24"), "{}", ran.stderr);
+}
+
+#[test]
+fn weights_that_are_not_here_are_told_with_the_folder_and_how_to_get_them() {
+    let place = trained();
+    let ran = begin(&place, &["--init_from=models/none", "--out_dir=out"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("`models/none`"), "{}", ran.stderr);
+
+    let hub = place.path("hf");
+    let named = |name: &str| {
+        let init = format!("--init_from={name}");
+        let args = ["train", "--dataset=tiny", "--block_size=24", "--out_dir=out", &init];
+        let output = place.command(&args).env("HF_HOME", &hub).env_remove("HF_HUB_CACHE").output();
+        let output = output.unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let (code, stderr) = named("gpt2-medium");
+    assert_eq!(code, Some(2));
+    for part in ["hf/hub/models--gpt2-medium/snapshots", "huggingface-cli download", "--init_from="]
+    {
+        assert!(stderr.contains(part), "no `{part}` in {stderr}");
+    }
+    // Found in the cache, and not what its name says.
+    let snapshot = hub.join("hub/models--gpt2/snapshots/abc");
+    fs::create_dir_all(&snapshot).unwrap();
+    for name in ["config.json", "model.safetensors"] {
+        fs::copy(place.path("models/theirs").join(name), snapshot.join(name)).unwrap();
+    }
+    let (code, stderr) = named("gpt2");
+    assert_eq!(code, Some(2));
+    assert!(stderr.contains("snapshots/abc") && stderr.contains("n_layer = 2"), "{stderr}");
+    assert!(!place.path("out").exists());
+}
+
+#[test]
+fn weights_of_another_kind_of_model_are_refused_by_key() {
+    let place = trained();
+    let config = place.path("models/theirs/config.json");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, text.replace("\"gpt2\"", "\"llama\"")).unwrap();
+    let ran = begin(&place, &["--init_from=models/theirs", "--out_dir=out"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("model_type") && ran.stderr.contains("llama"), "{}", ran.stderr);
+    // The vocabulary comes from the weights, so tokens beyond it are an error, not a crash.
+    let ran =
+        begin(&place, &["--init_from=first/", "--out_dir=out", "--max_iters=1", "--block_size=24"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    fs::write(place.path("data/tiny/train.bin"), [70u8, 0].repeat(2000)).unwrap();
+    let ran =
+        begin(&place, &["--init_from=first/", "--out_dir=out", "--max_iters=1", "--block_size=24"]);
+    assert_eq!(ran.code, Some(2));
+    assert!(ran.stderr.contains("70") && ran.stderr.contains("61"), "{}", ran.stderr);
+}
