@@ -3,19 +3,15 @@
 use std::{fmt::Write as _, time::Duration};
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use fitgpt_plan::{
-    config::{Config, Written},
-    units::Bytes,
-};
+use fitgpt_plan::config::{Config, Precision, Written};
 use serde_json::json;
 
 use super::{Answer, Failure, Reader, args, plan};
 use crate::{
-    budget::HOST_OVERHEAD,
-    os,
     run::{
         bench::{self, Effort, Kind, Machine, Measured, Timed},
-        setup::{self, Sampling, Setup},
+        device::Runner,
+        setup::{Sampling, Setup},
     },
     terminal,
     words::{self, bench as said},

@@ -13,7 +13,6 @@ use super::{
 };
 use crate::{
     attempt::Attempt,
-    run::setup,
     terminal,
     words::{columns, errors::io, fit as said, left, names, right},
 };

@@ -10,8 +10,8 @@ use super::{Answer, Failure, Reader, args, begin};
 use crate::{
     checkpoint::{self, Architecture, Positions, Weights},
     data::Dataset,
-    os,
     run::{
+        device::Runner,
         sample::{Choice, Sampler, Window},
         setup,
         stop::Stop,
@@ -19,7 +19,7 @@ use crate::{
     },
     terminal,
     tokenizer::{END_OF_TEXT, Stream, Tokenizer},
-    words::{names, sample as said},
+    words::{self, names, sample as said},
 };
 
 /// What nanoGPT prints after every sample.

@@ -70,6 +70,30 @@ impl Gpu {
         Ok(held)
     }
 
+    fn launch_all(
+        &self,
+        program: usize,
+        arguments: &Arguments,
+        mut after: impl FnMut(OpIndex) -> Result<(), BackendError>,
+    ) -> Result<(), BackendError> {
+        let count = self.plan.program(program).ops().len();
+        for at in (0..count as u32).map(OpIndex) {
+            if self.watch == Watch::Poison {
+                self.set_guards(program, at)?;
+            }
+            let call = Call::new(&self.device, &self.arena, &self.plan, (program, at), arguments);
+            self.device.guard(|| {
+                call.run();
+                Ok(())
+            })?;
+            if self.watch == Watch::Poison {
+                self.check_guards(program, at)?;
+            }
+            after(at)?;
+        }
+        Ok(())
+    }
+
     fn slots(&self, program: usize, at: OpIndex) -> Vec<Slot> {
         let operands = self.plan.operands(program, at).iter().map(|operand| operand.slot);
         operands.chain(self.plan.scratch(program, at)).collect()
@@ -107,21 +131,22 @@ impl Backend for Gpu {
     }
 
     fn run(&mut self, program: usize, arguments: &Arguments) -> Result<(), BackendError> {
-        let count = self.plan.program(program).ops().len();
-        for at in (0..count as u32).map(OpIndex) {
-            if self.watch == Watch::Poison {
-                self.set_guards(program, at)?;
-            }
-            let call = Call::new(&self.device, &self.arena, &self.plan, (program, at), arguments);
-            self.device.guard(|| {
-                call.run();
-                Ok(())
-            })?;
-            if self.watch == Watch::Poison {
-                self.check_guards(program, at)?;
-            }
-        }
+        self.launch_all(program, arguments, |_| Ok(()))?;
         self.device.guard(|| self.device.client.flush().map_err(|error| error.to_string()))
+    }
+
+    fn run_op_by_op(
+        &mut self,
+        program: usize,
+        arguments: &Arguments,
+        ended: &mut dyn FnMut(OpIndex),
+    ) -> Result<(), BackendError> {
+        self.launch_all(program, arguments, |at| {
+            // An op is done when the device is, not when it was told.
+            self.device.guard(|| sync(&self.device.client))?;
+            ended(at);
+            Ok(())
+        })
     }
 
     fn write(

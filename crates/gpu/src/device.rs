@@ -23,6 +23,8 @@ use cubecl::{
 use fitgpt_exec::{BackendError, DeviceFault};
 use fitgpt_plan::units::{Bytes, DType};
 
+use crate::target::ALIGNMENT;
+
 /// Through which interface a device is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Api {
@@ -227,8 +229,9 @@ impl Device {
             let of = client.properties();
             let has = |kind| of.supports_type(ElemType::Float(kind));
             let properties = Properties {
-                max_chunk: Bytes::new(whole(limits.max_buffer_size)),
-                max_binding: Bytes::new(whole(limits.max_storage_buffer_binding_size)),
+                max_chunk: Bytes::new(whole(limits.max_buffer_size.min(1 << 62))),
+                // Kernels count elements in 32 bits.
+                max_binding: Bytes::new(whole(limits.max_storage_buffer_binding_size.min(1 << 32))),
                 shared_bytes: of.hardware.max_shared_memory_size,
                 has_f16: has(FloatKind::F16),
                 has_bf16: has(FloatKind::BF16),
@@ -247,6 +250,13 @@ impl Device {
             .unwrap_or_else(|panic| Err(fault(words(&*panic))))?;
         open.push(device.clone());
         Ok(device)
+    }
+
+    /// The same device, as if its kernels could be given no more than `max_binding` at once.
+    #[must_use]
+    pub fn with_bindings_of(mut self, max_binding: Bytes) -> Self {
+        self.properties.max_binding = max_binding.min(self.properties.max_binding);
+        self
     }
 
     /// What it can do.
@@ -288,9 +298,9 @@ impl Device {
     }
 }
 
-/// Limits are counted in 32-bit elements by kernels, and slots lie at multiples of 256.
-fn whole(limit: u64) -> u64 {
-    limit.min(1 << 32) / 256 * 256
+/// Slots lie at multiples of this.
+const fn whole(limit: u64) -> u64 {
+    limit / ALIGNMENT * ALIGNMENT
 }
 
 /// What a panic said.

@@ -5,8 +5,8 @@ use std::{error::Error, io, path::PathBuf};
 use fitgpt_exec::{BackendError, DeviceFault, arena::Refused};
 use fitgpt_plan::{
     config::{
-        ConfigError, Construct, DeviceChoice, Facts, Found, Given, Kind, Noun, Place, Range,
-        Reason, Wanted, Written,
+        ConfigError, Construct, DeviceChoice, Facts, Found, Given, Kind, Noun, Place, Precision,
+        Range, Reason, Wanted, Written,
     },
     device,
     memory::PlanError,
@@ -20,7 +20,7 @@ use crate::{
     data::{DataError, MetaError, PickleError, Split},
     patch::{File, PatchError, Slip},
     prepare::{DiskNeed, JsonKind, PrepareError, Share},
-    run::{error::RunError, events::EventError, setup::SetupError},
+    run::{device::Unavailable, error::RunError, events::EventError, setup::SetupError},
     tokenizer::TokenizerError,
 };
 

@@ -1,0 +1,106 @@
+//! Steps of a small model on software Vulkan: what the device holds, and tensors that are
+//! larger than what a kernel can be given at once.
+
+use fitgpt_exec::{Arguments, Backend, Watch};
+use fitgpt_gpu::{Device, Gpu, GpuTarget, Kind, adapters};
+use fitgpt_plan::{
+    config::Gelu,
+    job,
+    model::Model,
+    program::{
+        Adam, Class,
+        gpt::{Recompute, Training, train, update},
+    },
+    units::{Bytes, DType, TensorId},
+};
+
+const MODEL: Model = Model {
+    layers: 2,
+    heads: 2,
+    channels: 32,
+    vocab: 512,
+    block: 16,
+    has_bias: true,
+    gelu: Gelu::Exact,
+};
+
+const TRAINING: Training = Training {
+    batch: 4,
+    seq: 16,
+    accumulation: 1,
+    eval_batch: 4,
+    eval_seq: 16,
+    dropout: 0.1,
+    adam: Adam { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.1, grad_clip: 1.0 },
+    activations: DType::F32,
+    recompute: Recompute { blocks: 0, cheap: 0 },
+    loss_chunk_rows: 8,
+};
+
+fn software() -> Device {
+    let adapter = adapters().into_iter().find(|adapter| adapter.kind == Kind::Software);
+    let adapter = adapter.expect("a software Vulkan driver is here (Debian: mesa-vulkan-drivers)");
+    Device::open(&adapter).unwrap()
+}
+
+/// A model with weights and tokens, both functions of their positions.
+fn started(device: &Device) -> Gpu {
+    let target = GpuTarget::new(device.properties());
+    let programs = vec![train(&MODEL, &TRAINING), update(&MODEL, &TRAINING)];
+    programs.iter().for_each(|program| target.check(program).unwrap());
+    let plan = job::plan(programs, &target).unwrap();
+    let mut gpu = Gpu::new(device.clone(), plan, Watch::Off, Bytes::ZERO).unwrap();
+    let program = gpu.plan().program(0).clone();
+    for (index, tensor) in (0..).zip(program.tensors()) {
+        let id = TensorId(index);
+        let count = 0..tensor.count() as u32;
+        let noise = |i: u32| f64::from(fitgpt_exec::random::fmix32(i ^ (index << 20))) / 2e10 - 0.1;
+        let bytes: Vec<u8> = match tensor.class {
+            Class::Parameter if tensor.name.contains("ln_") => {
+                count.flat_map(|i| (1.0 + noise(i) as f32).to_ne_bytes()).collect()
+            }
+            Class::Parameter => count.flat_map(|i| (noise(i) as f32).to_ne_bytes()).collect(),
+            Class::Input => count.flat_map(|i| (i * 37 % MODEL.vocab).to_ne_bytes()).collect(),
+            _ => continue,
+        };
+        gpu.write(0, id, Bytes::ZERO, &bytes).unwrap();
+    }
+    gpu
+}
+
+fn step(gpu: &mut Gpu, step: u64) -> f32 {
+    let arguments = Arguments { step, lr: 1e-3, updates: step + 1, ..Arguments::default() };
+    let loss = gpu.plan().program(0).find("loss").unwrap();
+    gpu.write(0, loss, Bytes::ZERO, &[0; 4]).unwrap();
+    gpu.run(0, &arguments).unwrap();
+    gpu.run(1, &arguments).unwrap();
+    let mut bytes = [0; 4];
+    gpu.read(0, loss, Bytes::ZERO, &mut bytes).unwrap();
+    f32::from_ne_bytes(bytes)
+}
+
+#[test]
+fn the_device_holds_the_arena_and_the_same_pools_after_one_step_and_after_fifty() {
+    let device = software();
+    let mut gpu = started(&device);
+    let first = step(&mut gpu, 0);
+    let after_one = gpu.held().unwrap();
+    assert_eq!(after_one.arena, gpu.plan().plan().arena_bytes());
+    let losses: Vec<_> = (1..50).map(|n| step(&mut gpu, n)).collect();
+    assert_eq!(gpu.held().unwrap(), after_one);
+    assert!(losses[48] < first - 0.5, "it learns: {first} to {}", losses[48]);
+}
+
+#[test]
+fn a_tensor_larger_than_a_binding_is_worked_on_in_parts() {
+    let device = software();
+    // The table of the vocabulary has 64 KiB; most activations have more than 8.
+    let narrow = device.clone().with_bindings_of(Bytes::new(16 << 10));
+    let (mut whole, mut parts) = (started(&device), started(&narrow));
+    for n in 0..3 {
+        let (a, b) = (step(&mut whole, n), step(&mut parts, n));
+        // Only sums over rows and over the vocabulary are cut, and then added in another
+        // order: some spacings of a float32 near 6.
+        assert!((a - b).abs() < 16.0 * f32::EPSILON * 6.0, "step {n}: {a} and {b}");
+    }
+}

@@ -1,0 +1,138 @@
+//! Whole runs of the built program on software Vulkan, against the same runs on the CPU.
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+/// A small model on the built-in stories: every kind of op, a few seconds.
+const SMALL: [&str; 14] = [
+    "--n_layer=2",
+    "--n_head=2",
+    "--n_embd=32",
+    "--block_size=32",
+    "--batch_size=4",
+    "--gradient_accumulation_steps=2",
+    "--dropout=0.1",
+    "--eval_interval=5",
+    "--eval_iters=2",
+    "--warmup_iters=0",
+    "--learning_rate=1e-3",
+    "--dtype=float32",
+    "--seed=7",
+    "--json",
+];
+
+/// Losses near 8 pass through some forty ops of float32 whose sums are in another order, each
+/// off by some spacings (5e-7 there); ten steps of an optimizer that divides by roots add to it.
+const LOSS_TOLERANCE: f64 = 2e-4;
+
+fn fitgpt(folder: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fitgpt"));
+    command.current_dir(folder).args(arguments).output().unwrap()
+}
+
+fn train(folder: &Path, arguments: &[&str]) {
+    let mut all = vec!["train"];
+    all.extend(SMALL);
+    all.extend(arguments);
+    let output = fitgpt(folder, &all);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Losses of steps and evaluations, in order.
+fn losses(folder: &Path, out_dir: &str) -> Vec<f64> {
+    let text = std::fs::read_to_string(folder.join(out_dir).join("events.jsonl")).unwrap();
+    let events = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    events
+        .filter_map(|event| match event["event"].as_str() {
+            Some("step") => event["loss"].as_f64(),
+            Some("evaluation") => event["val_loss"].as_f64(),
+            _ => None,
+        })
+        .collect()
+}
+
+fn assert_close(one: &[f64], other: &[f64]) {
+    assert_eq!(one.len(), other.len());
+    assert!(one.len() > 10, "{one:?}");
+    for (a, b) in one.iter().zip(other) {
+        assert!((a - b).abs() < LOSS_TOLERANCE, "{one:?} and {other:?}");
+    }
+}
+
+#[test]
+fn ten_steps_an_evaluation_and_a_sample_are_those_of_the_cpu() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    train(folder, &["--max_iters=10", "--device=cpu", "--out_dir=cpu"]);
+    train(folder, &["--max_iters=10", "--device=vulkan", "--out_dir=gpu"]);
+    assert_close(&losses(folder, "cpu"), &losses(folder, "gpu"));
+
+    // The likeliest tokens after the same prompt, from the same weights.
+    let sample = |device: &str| {
+        let device = format!("--device={device}");
+        let asked = ["sample", "--out_dir=cpu", "--json", "--top_k=1", "--num_samples=2"];
+        let more = ["--max_new_tokens=20", "--start=Once", "--dtype=float32", &device];
+        let output = fitgpt(folder, &[&asked[..], &more].concat());
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        answer["samples"].clone()
+    };
+    assert_eq!(sample("cpu"), sample("vulkan"));
+}
+
+#[test]
+fn a_run_moves_from_the_cpu_to_the_gpu_and_back() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    train(folder, &["--max_iters=15", "--device=cpu", "--out_dir=stayed"]);
+    train(folder, &["--max_iters=5", "--device=cpu", "--out_dir=moved", "--lr_decay_iters=15"]);
+    let resume = ["--init_from=resume", "--out_dir=moved"];
+    for (device, end) in [("--device=vulkan", "--max_iters=10"), ("--device=cpu", "--max_iters=15")]
+    {
+        let mut all = vec!["train", "--json", device, end];
+        all.extend(resume);
+        let output = fitgpt(folder, &all);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let (stayed, moved) = (losses(folder, "stayed"), losses(folder, "moved"));
+    let (stayed, moved) = (stayed.last().unwrap(), moved.last().unwrap());
+    assert!((stayed - moved).abs() < LOSS_TOLERANCE, "{stayed} and {moved}");
+}
+
+#[test]
+fn half_a_run_in_float16_learns_as_the_cpu_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    for device in ["cpu", "vulkan"] {
+        let (out_dir, device) = (format!("--out_dir={device}"), format!("--device={device}"));
+        train(folder, &["--max_iters=10", "--dtype=float16", &device, &out_dir]);
+    }
+    let (cpu, gpu) = (losses(folder, "cpu"), losses(folder, "vulkan"));
+    assert_eq!(cpu.len(), gpu.len());
+    // Activations are rounded to 2^-11 of themselves, each on another side where sums differ
+    // in their last bits.
+    let apart = cpu.iter().zip(&gpu).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    assert!(apart < 2e-2, "{cpu:?} and {gpu:?}");
+}
+
+#[test]
+fn a_device_that_is_not_here_is_said_with_a_line_that_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = fitgpt(folder.path(), &["train", "--device=gpu:7"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("`device = 'gpu:7'` is not here"), "{said}");
+    assert!(said.contains("--device=cpu"), "{said}");
+}
+
+#[test]
+fn bfloat16_where_the_device_has_none_is_refused_and_names_float16() {
+    let folder = tempfile::tempdir().unwrap();
+    let asked = ["train", "--device=vulkan", "--dtype=bfloat16"];
+    let output = fitgpt(folder.path(), &asked);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("has no bfloat16") && said.contains("--dtype=float16"), "{said}");
+}
