@@ -302,6 +302,9 @@ pub struct Diagnosis {
     pub facts: Facts,
     /// When.
     pub phase: Phase,
+    /// The run that is supposed, where the log says nothing of its config.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub supposing: Option<Supposition>,
     /// What was asked for: every candidate, best first.
     pub tensors: Vec<Tensor>,
     /// Why, causes first.
@@ -312,4 +315,15 @@ pub struct Diagnosis {
     pub fixes: Vec<Fix>,
     /// Lines of the log that are harmless.
     pub notes: Vec<&'static str>,
+    /// What would tell more, where this is not enough.
+    pub wants: Vec<Want>,
+}
+
+/// Something that the doctor does not know, and how its owner finds out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Want {
+    /// `log`, `config`, `gpu` or `torch-version`.
+    pub what: &'static str,
+    /// A command that prints or keeps it.
+    pub command: &'static str,
 }

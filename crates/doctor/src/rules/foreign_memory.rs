@@ -31,12 +31,18 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
     let would_hold = free.plus(foreign).bytes >= requested.bytes;
     // A step that is larger than the whole card fails without company, too.
     let fits_alone = scene.fits_an_empty_card();
-    let is_cause = was_short && would_hold && fits_alone != Some(false);
+    let is_certain = scene.facts.process.is_some();
+    // Where others' memory is only inferred, PyTorch's own unused memory explains as much.
+    let unused = match (scene.facts.reserved, scene.facts.allocated) {
+        (Some(reserved), Some(allocated)) => reserved.minus(allocated).bytes,
+        _ => 0,
+    };
+    let is_alone = is_certain || unused < requested.bytes;
+    let is_cause = was_short && would_hold && is_alone && fits_alone != Some(false);
     let evidence = Evidence::new()
         .number("foreign_bytes", foreign.bytes)
         .number("free_bytes", free.bytes)
         .number("requested_bytes", requested.bytes);
-    let certainty =
-        if scene.facts.process.is_some() { Certainty::Certain } else { Certainty::Likely };
+    let certainty = if is_certain { Certainty::Certain } else { Certainty::Likely };
     Some(Answer { certainty, is_cause, evidence })
 }

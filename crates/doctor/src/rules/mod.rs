@@ -26,7 +26,7 @@ mod tests;
 mod weight_shaped;
 
 use crate::{
-    diagnosis::{Certainty, Evidence, Finding},
+    diagnosis::{Certainty, Evidence, Finding, Tensor},
     reason::{Candidate, Group, Scene},
 };
 
@@ -97,23 +97,49 @@ pub(crate) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
 
 /// The answer of a rule about what was asked for, by the kind of tensor.
 fn asked_for(scene: &Scene<'_>, group: Group) -> Option<Answer> {
-    let (candidate, is_best) = scene.best_of(group)?;
+    let Some((candidate, is_best)) = scene.best_of(group) else {
+        return supposed_for(scene, group);
+    };
     let certainty = match candidate {
         Candidate { is_printed: true, .. } => Certainty::Certain,
+        Candidate { tensor: Tensor { supposing: Some(_), .. }, .. } => Certainty::Unknown,
         Candidate { is_of_config: true, .. } if is_best => Certainty::Likely,
         _ => Certainty::Unknown,
     };
-    let evidence = tensor_evidence(candidate).size("requested_bytes", scene.facts.requested);
+    let evidence = tensor_evidence(scene, &candidate.tensor);
     Some(Answer { certainty, is_cause: is_best, evidence })
 }
 
-fn tensor_evidence(candidate: &Candidate) -> Evidence {
-    let tensor = &candidate.tensor;
-    Evidence::new()
+/// Without a config the number alone can say it, and then it says what it supposes.
+fn supposed_for(scene: &Scene<'_>, group: Group) -> Option<Answer> {
+    let name = match group {
+        Group::Logits => "logits",
+        Group::Attention => "attention scores",
+        Group::Mlp => "mlp activation",
+        Group::Weight => "wte.weight",
+        Group::Other => return None,
+    };
+    let (tensor, _) = scene.supposed.first().filter(|(tensor, _)| tensor.name == name)?;
+    if scene.run.is_some() {
+        return None; // a config that does not match: `no-match` says which would
+    }
+    let evidence = tensor_evidence(scene, tensor);
+    Some(Answer { certainty: Certainty::Unknown, is_cause: true, evidence })
+}
+
+fn tensor_evidence(scene: &Scene<'_>, tensor: &Tensor) -> Evidence {
+    let mut evidence = Evidence::new()
         .text("tensor", &tensor.name)
         .text("shape", shape(&tensor.shape))
         .text("dtype", tensor.dtype)
-        .number("tensor_bytes", tensor.bytes)
+        .number("tensor_bytes", tensor.bytes);
+    if let Some(supposing) = tensor.supposing {
+        evidence = evidence
+            .text("supposing_model", supposing.model)
+            .number("supposing_batch_size", supposing.batch_size)
+            .number("supposing_block_size", supposing.block_size);
+    }
+    evidence.size("requested_bytes", scene.facts.requested)
 }
 
 /// `(65536, 50304)`, as PyTorch prints it.
