@@ -110,13 +110,18 @@ impl Frames {
         if own.is_empty() { self.after(at) } else { own }
     }
 
+    /// Workers write over one another: what a second traceback cuts off at once goes on in it.
     fn after(&self, at: Offset) -> Vec<Frame> {
+        const CUT: usize = 3;
         let Some(first) = self.list.iter().find(|f| f.at > at) else { return Vec::new() };
-        let is_next =
-            |(start, rank): &&(Offset, Option<u32>)| *start > first.at && *rank == first.rank;
-        let end = self.starts.iter().find(is_next).map_or(Offset::MAX, |(start, _)| *start);
-        let is_own = |f: &&Frame| f.at > at && f.at < end && f.rank == first.rank;
-        self.list.iter().filter(is_own).cloned().collect()
+        let own = |end: Offset| {
+            let is_own = move |f: &&Frame| f.at > at && f.at < end && f.rank == first.rank;
+            self.list.iter().filter(is_own)
+        };
+        let later = self.starts.iter().filter(|(start, r)| *start > first.at && *r == first.rank);
+        let ends = later.map(|(start, _)| *start).chain([Offset::MAX]);
+        let end = ends.take(CUT).find(|end| own(*end).nth(CUT - 1).is_some());
+        own(end.unwrap_or(Offset::MAX)).cloned().collect()
     }
 }
 
@@ -256,8 +261,14 @@ mod tests {
         }
         list.push("File \"b.py\", line 2, in b", 9, Some(2));
         let names: Vec<_> = list.around(3, None).into_iter().map(|f| f.file).collect();
-        assert_eq!(names, ["a.py"]);
-        assert!(list.around(10, None).is_empty());
+        assert_eq!(names, ["a.py", "b.py"]); // one frame is less than a traceback
+        for at in 20..23 {
+            list.push("File \"c.py\", line 2, in c", at, Some(2));
+        }
+        list.push("Traceback (most", 23, Some(2));
+        list.push("File \"d.py\", line 2, in d", 24, Some(2));
+        assert_eq!(list.around(3, None).len(), 5);
+        assert!(list.around(25, None).is_empty());
     }
 
     #[test]

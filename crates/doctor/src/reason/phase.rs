@@ -23,7 +23,7 @@ pub(super) fn by_frames(log: &Log) -> Option<Phase> {
     }
     let certain = |name| Some(Phase { name, certainty: Certainty::Certain });
     let likely = |name| Some(Phase { name, certainty: Certainty::Likely });
-    let forward = trace.last(|frame, text| frame.function == "forward" || has(text, &STEPS));
+    let forward = trace.last(|frame, text| is_forward(frame) || has(text, &STEPS));
     if trace.compiles() {
         certain(PhaseName::Compile)
     } else if trace.has(&["estimate_loss"]) {
@@ -70,6 +70,11 @@ const LOADS: [&str; 6] = [
 
 /// What trainers call the forward of a step.
 const STEPS: [&str; 4] = ["training_step", "train_step", "compute_loss", "fit_batch"];
+
+/// A model's own forward, or PyTorch's call of it.
+fn is_forward(frame: &Frame) -> bool {
+    frame.function == "forward" || frame.function.ends_with("_call_impl")
+}
 
 /// A traceback, outermost frame first.
 struct Trace<'a> {
@@ -276,6 +281,7 @@ mod tests {
         assert_eq!(phase(&[trainer, CALL, FORWARD]), likely);
         let script = ("finetune.py", "main", "out = net(ids)");
         assert_eq!(phase(&[script, CALL, FORWARD]), likely);
+        assert_eq!(phase(&[script, CALL]), likely);
         assert_eq!(phase(&[("serve.py", "answer", "out = net(ids)"), CALL, FORWARD]), None);
         assert_eq!(phase(&[("train.py", "<module>", "data = torch.zeros(n)")]), None);
     }

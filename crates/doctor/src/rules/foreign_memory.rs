@@ -12,7 +12,8 @@
 //! ## What helps
 //! End the other process (`nvidia-smi` lists them). It is the cause only if free and foreign
 //! memory together would have held the request and this phase fits an empty card;
-//! else the run does not fit an empty card either.
+//! else the run does not fit an empty card either. Where it is only inferred, it is not blamed if
+//! PyTorch itself had as much reserved and unused.
 
 use super::Answer;
 use crate::{

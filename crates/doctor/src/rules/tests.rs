@@ -279,6 +279,17 @@ fn what_is_missing_is_asked_for_and_only_then() {
 }
 
 #[test]
+fn a_full_card_is_not_fragmented_where_the_least_request_failed() {
+    let log = |asked| message(asked, "7.79 GiB", "10.00 MiB", "7.60 GiB", "7.10 GiB", "120.00 MiB");
+    let cause = |asked| {
+        let found = diagnosis(&log(asked), "").findings.into_iter();
+        found.filter(|f| f.rule == "fragmentation").map(|f| f.is_cause).next()
+    };
+    assert_eq!(cause("20.00 MiB"), Some(false));
+    assert_eq!(cause("58.00 MiB"), Some(true));
+}
+
+#[test]
 fn inferred_company_is_not_blamed_where_unused_memory_explains_as_much() {
     let log = |reserved: &str| {
         format!(
