@@ -36,9 +36,21 @@ pub(crate) struct Rule {
     /// Its file, whose first comment is its page.
     pub(crate) source: &'static str,
     check: fn(&Scene<'_>) -> Option<Answer>,
-    /// Where this is the cause, what was asked for is not.
-    settles: bool,
+    settles: Settles,
 }
+
+/// Whether a rule that names the cause ends the search for others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Settles {
+    No,
+    /// Unless the log only lets it be inferred.
+    IfCertain,
+    Yes,
+}
+
+/// What a driver reports as free and does not give: its last pages. Requests of 20 MiB fail where
+/// 25 are free.
+const LAST_PAGES: u64 = 64 << 20;
 
 /// What a rule says where it fires.
 struct Answer {
@@ -48,37 +60,37 @@ struct Answer {
 }
 
 macro_rules! rule {
-    ($name:literal, $module:ident, $settles:literal) => {
+    ($name:literal, $module:ident, $settles:ident) => {
         Rule {
             name: $name,
             source: include_str!(concat!(stringify!($module), ".rs")),
             check: $module::check,
-            settles: $settles,
+            settles: Settles::$settles,
         }
     };
 }
 
 /// All of them, in the order in which they are asked.
 pub(crate) static RULES: [Rule; 19] = [
-    rule!("host-memory", host_memory, true),
-    rule!("shared-memory", shared_memory, true),
-    rule!("invalid-config", invalid_config, true),
-    rule!("hidden-by-compiler", hidden_by_compiler, false),
-    rule!("static-state-too-large", static_state_too_large, true),
-    rule!("foreign-memory", foreign_memory, true),
-    rule!("free-exceeds-request", free_exceeds_request, true),
-    rule!("request-larger-than-card", request_larger_than_card, false),
-    rule!("fragmentation", fragmentation, false),
-    rule!("checkpoint-on-device", checkpoint_on_device, false),
-    rule!("optimizer-temporaries", optimizer_temporaries, false),
-    rule!("stale-logits", stale_logits, false),
-    rule!("logits-at-the-peak", logits_at_the_peak, false),
-    rule!("evaluation-uses-training-batch", evaluation_uses_training_batch, false),
-    rule!("attention-scores", attention_scores, false),
-    rule!("mlp-activation", mlp_activation, false),
-    rule!("weight-shaped", weight_shaped, false),
-    rule!("no-shape-in-request", no_shape_in_request, false),
-    rule!("no-match", no_match, false),
+    rule!("host-memory", host_memory, Yes),
+    rule!("shared-memory", shared_memory, Yes),
+    rule!("invalid-config", invalid_config, Yes),
+    rule!("hidden-by-compiler", hidden_by_compiler, No),
+    rule!("static-state-too-large", static_state_too_large, Yes),
+    rule!("foreign-memory", foreign_memory, IfCertain),
+    rule!("free-exceeds-request", free_exceeds_request, Yes),
+    rule!("request-larger-than-card", request_larger_than_card, No),
+    rule!("fragmentation", fragmentation, No),
+    rule!("checkpoint-on-device", checkpoint_on_device, No),
+    rule!("optimizer-temporaries", optimizer_temporaries, No),
+    rule!("stale-logits", stale_logits, No),
+    rule!("logits-at-the-peak", logits_at_the_peak, No),
+    rule!("evaluation-uses-training-batch", evaluation_uses_training_batch, No),
+    rule!("attention-scores", attention_scores, No),
+    rule!("mlp-activation", mlp_activation, No),
+    rule!("weight-shaped", weight_shaped, No),
+    rule!("no-shape-in-request", no_shape_in_request, No),
+    rule!("no-match", no_match, No),
 ];
 
 /// What the rules find: causes first, then what was seen beside them.
@@ -88,7 +100,12 @@ pub(crate) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
     for rule in &RULES {
         let Some(Answer { certainty, is_cause, evidence }) = (rule.check)(scene) else { continue };
         let is_cause = is_cause && !is_settled;
-        is_settled |= rule.settles && is_cause;
+        let settles = match rule.settles {
+            Settles::No => false,
+            Settles::IfCertain => certainty == Certainty::Certain,
+            Settles::Yes => true,
+        };
+        is_settled |= settles && is_cause;
         list.push(Finding { rule: rule.name, certainty, is_cause, evidence });
     }
     list.sort_by_key(|finding| !finding.is_cause);

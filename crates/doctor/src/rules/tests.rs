@@ -290,7 +290,20 @@ fn a_full_card_is_not_fragmented_where_the_least_request_failed() {
 }
 
 #[test]
-fn inferred_company_is_not_blamed_where_unused_memory_explains_as_much() {
+fn the_last_free_pages_are_nobodys() {
+    let log = |free: &str| {
+        format!(
+            "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.75 GiB total capacity; 2.40 GiB already \
+             allocated; {free} MiB free; 2.75 GiB reserved in total by PyTorch)"
+        )
+    };
+    let first = |free: &str| diagnosis(&log(free), "").findings[0].rule;
+    assert_eq!(first("26.00"), "foreign-memory");
+    assert_eq!(first("126.00"), "free-exceeds-request");
+}
+
+#[test]
+fn inferred_company_is_not_blamed_where_unused_memory_explains_more() {
     let log = |reserved: &str| {
         format!(
             "CUDA out of memory. Tried to allocate 144.00 MiB (GPU 0; 23.69 GiB total capacity; 20.01 GiB already \
