@@ -13,6 +13,8 @@ const PLAIN: &[(&str, Wording, Memory)] = &[
     ("cudaerrormemoryallocation", Wording::NoNumbers, Memory::Gpu),
     ("hiperroroutofmemory", Wording::NoNumbers, Memory::Gpu),
     ("rocblas_status_memory_error", Wording::Cublas, Memory::Gpu),
+    // A notebook heads a traceback with the error's name alone.
+    ("resourceexhaustederrortraceback(mostrecent", Wording::NoNumbers, Memory::Gpu),
     ("显存不足", Wording::Word, Memory::Gpu),
     ("显存溢出", Wording::Word, Memory::Gpu),
     ("defaultcpuallocator:", Wording::CpuAllocator, Memory::Host),

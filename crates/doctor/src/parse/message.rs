@@ -290,7 +290,7 @@ fn exhausted(place: &Found<'_>) -> Option<Message> {
         return None;
     }
     let mut message = Message::new(place.at, Wording::Jax, Memory::Gpu);
-    for words in ["tryingtoallocate", "memoryallocating", "requestfor"] {
+    for words in ["tryingtoallocate", "memoryallocating", "memorywhenallocating", "requestfor"] {
         let size = size_after(own, words);
         let number = number_after(own, words).map(Size::exact);
         message.requested = message.requested.or(size).or(number);

@@ -149,7 +149,7 @@ impl<'a> Trace<'a> {
     }
 
     fn is_loading(&self) -> bool {
-        let names = ["load_model", "from_pretrained", "load_pretrained"];
+        let names = ["load_model", "from_pretrained", "load_pretrained", "_load_state_dict_into"];
         self.frames.iter().any(|frame| names.iter().any(|name| frame.function.contains(name)))
     }
 
@@ -320,6 +320,8 @@ mod tests {
         // A published model is read by the reader of checkpoints.
         let published = ("/lib/hub.py", "from_pretrained", "state = torch.load(path)");
         assert_eq!(phase(&[published]).unwrap().0, PhaseName::Load);
+        let into = ("/lib/modeling_utils.py", "_load_state_dict_into_meta", "param = param[...]");
+        assert_eq!(phase(&[into]).unwrap().0, PhaseName::Load);
         let own = ("train.py", "<module>", "checkpoint = torch.load(path)");
         assert_eq!(phase(&[own]).unwrap().0, PhaseName::Resume);
     }
