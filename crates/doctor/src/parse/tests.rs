@@ -250,6 +250,11 @@ fn other_wordings_have_their_kind() {
             Memory::Gpu,
         ),
         (
+            "ResourceExhaustedError           Traceback (most recent call last)",
+            Wording::NoNumbers,
+            Memory::Gpu,
+        ),
+        (
             "OutOfMemoryError                 Traceback (most recent call last)",
             Wording::NoNumbers,
             Memory::Gpu,
@@ -300,6 +305,8 @@ fn numbers_of_other_frameworks_are_exact() {
     let jax =
         message("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 6593445888 bytes.");
     assert_eq!(jax.requested, Some(Size::exact(6_593_445_888)));
+    let words = "ResourceExhaustedError: Ran out of GPU memory when allocating 1294336000 bytes";
+    assert_eq!(message(words).requested, Some(Size::exact(1_294_336_000)));
     let shaped =
         Log::read(b"OOM when allocating tensor with shape[3,16,1024,1024] and type float on");
     assert_eq!(shaped.shape.unwrap().axes, [3, 16, 1024, 1024]);
