@@ -40,7 +40,7 @@ pub(super) fn suppose(log: &Log, requested: Option<Size>) -> Vec<(Tensor, Suppos
     let is_gpt2 = log.subject.is_gpt2 || log.progress.is_nanogpt;
     let mut found: Vec<(u64, Tensor, Supposition)> = Vec::new();
     for (index, (model, heads, channels)) in MODELS.into_iter().enumerate() {
-        let is_another = |n: u64| n.abs_diff(PARAMETERS[index]) * 100 > PARAMETERS[index];
+        let is_another = |n: u64| n.abs_diff(PARAMETERS[index]) > PARAMETERS[index] / 100;
         if log.progress.parameters_hundredth_millions.is_some_and(is_another) {
             continue;
         }

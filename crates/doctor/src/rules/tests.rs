@@ -290,6 +290,20 @@ fn a_full_card_is_not_fragmented_where_the_least_request_failed() {
 }
 
 #[test]
+fn numbers_that_no_script_prints_overflow_nothing() {
+    for lines in [
+        "number of parameters: 18446744073709551.61M",
+        "number of parameters: 184467440737095516.15M",
+        "tokens per iteration will be: 18446744073709551615",
+        "iter 18446744073709551615: loss 1.0\nstep 18446744073709551615: train loss 1.0",
+        "found vocab_size = 4294967295",
+    ] {
+        let diagnosis = diagnosis(&format!("gpt2\n{lines}\n{}", full("6.14 GiB")), "");
+        assert_eq!(diagnosis.kind, crate::Kind::GpuMemory, "{lines}");
+    }
+}
+
+#[test]
 fn the_last_free_pages_are_nobodys() {
     let log = |free: &str| {
         format!(
