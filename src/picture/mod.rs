@@ -1,6 +1,15 @@
-//! Pictures in characters: bars of memory, the curve of a loss.
+//! Pictures: bars of memory and the curve of a loss in characters; live bytes as SVG and HTML.
 //!
-//! Pure: they return text, [`crate::terminal`] prints it. Readable without colour.
+//! Pure: they return text, [`crate::terminal`] prints it or a command writes it to a file.
+//! Readable without colour. Coordinates are whole tenths of a unit, so that the same plan is the
+//! same picture, byte for byte, on every machine.
 
 pub mod bars;
+pub(crate) mod chart;
 pub mod curve;
+pub(crate) mod html;
+mod layout;
+mod scale;
+pub(crate) mod svg;
+#[cfg(test)]
+mod tests;

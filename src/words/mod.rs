@@ -46,6 +46,7 @@ macro_rules! messages {
 }
 
 mod lang;
+mod number;
 mod width;
 
 pub(crate) mod names;
@@ -53,6 +54,7 @@ pub(crate) mod plan;
 
 pub(crate) use self::{
     lang::{Lang, lang, speak},
+    number::grouped,
     width::left,
 };
 
