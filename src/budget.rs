@@ -68,11 +68,14 @@ impl HostMemory {
 
     /// This host as a device, with the budget that the user wrote or what is free.
     pub fn device(&self, budget: Option<Bytes>) -> Device {
-        let name = "this machine's memory".into();
+        let name = THIS_MACHINE.into();
         let usable_bytes = budget.unwrap_or_else(|| self.usable());
         Device { name, total_bytes: self.total, usable_bytes }
     }
 }
+
+/// What a report calls the host.
+pub const THIS_MACHINE: &str = "this machine's memory";
 
 /// Beside the arena: the binary, the threads' stacks, tokenizers, and the scratch of reading
 /// and writing checkpoints.

@@ -4,13 +4,16 @@
 
 pub mod cli;
 
+pub mod attempt;
 pub mod budget;
+mod cards;
 pub mod data;
 pub mod prepare;
 pub mod tokenizer;
 
 pub mod checkpoint;
 pub mod run;
+mod watch;
 
 pub mod patch;
 

@@ -1,6 +1,11 @@
 //! What depends on the operating system, and nothing else.
 
-use std::{fs::File, io, path::Path};
+use std::{
+    fs::File,
+    io,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use fitgpt_plan::units::Bytes;
 
@@ -75,6 +80,98 @@ fn address_space() -> Option<Bytes> {
 #[cfg(not(target_os = "linux"))]
 fn address_space() -> Option<Bytes> {
     None
+}
+
+/// What a process holds of this host's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProcessMemory {
+    /// In memory now.
+    pub(crate) resident: Bytes,
+    /// The most that was, where the system remembers it; what is resident else.
+    pub(crate) peak: Bytes,
+}
+
+/// The memory of the process `pid`; `None` where there is none.
+#[cfg(target_os = "linux")]
+pub(crate) fn process_memory(pid: u32) -> Option<ProcessMemory> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    // A process that has ended and waits for its parent has no such line.
+    let resident = meminfo(&text, "VmRSS")?;
+    Some(ProcessMemory { resident, peak: meminfo(&text, "VmHWM").unwrap_or(resident) })
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn process_memory(pid: u32) -> Option<ProcessMemory> {
+    let resident = Bytes::new(with_process(pid, sysinfo::Process::memory)?);
+    Some(ProcessMemory { resident, peak: resident })
+}
+
+/// What the process `pid` is called.
+#[cfg(target_os = "linux")]
+pub(crate) fn process_name(pid: u32) -> Option<String> {
+    let name = std::fs::read(format!("/proc/{pid}/comm")).ok()?;
+    Some(String::from_utf8_lossy(&name).trim_end().to_owned())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn process_name(pid: u32) -> Option<String> {
+    with_process(pid, |process| process.name().to_string_lossy().into_owned())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn with_process<T>(pid: u32, ask: impl FnOnce(&sysinfo::Process) -> T) -> Option<T> {
+    let pid = sysinfo::Pid::from_u32(pid);
+    let mut system = sysinfo::System::new();
+    system.refresh_processes(sysinfo::ProcessesToUpdate::Some(&[pid]), true);
+    system.process(pid).map(ask)
+}
+
+/// A file called `name` that the process `pid` holds open.
+#[cfg(target_os = "linux")]
+pub(crate) fn open_file(pid: u32, name: &str) -> Option<PathBuf> {
+    let held = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+    let mut paths = held.filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok());
+    paths.find(|path| path.file_name().is_some_and(|found| found == name))
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn open_file(_: u32, _: &str) -> Option<PathBuf> {
+    None
+}
+
+/// How many NVIDIA cards the PCI bus shows, whether or not a driver serves them.
+#[cfg(target_os = "linux")]
+pub(crate) fn nvidia_cards_on_the_bus() -> usize {
+    let is_card = |device: PathBuf| {
+        let says = |name, start| {
+            let text = std::fs::read_to_string(device.join(name));
+            text.is_ok_and(|text| text.starts_with(start))
+        };
+        says("vendor", "0x10de") && says("class", "0x03") // NVIDIA, a display controller
+    };
+    let devices = std::fs::read_dir("/sys/bus/pci/devices").into_iter().flatten();
+    devices.filter(|entry| entry.as_ref().is_ok_and(|entry| is_card(entry.path()))).count()
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn nvidia_cards_on_the_bus() -> usize {
+    0
+}
+
+/// The file that NVIDIA's driver brings for asking about its cards.
+pub(crate) const NVML: &str = if cfg!(windows) { "nvml.dll" } else { "libnvidia-ml.so.1" };
+
+/// `program` with its address space limited by the shell; `None` where the system has no limit
+/// that holds.
+pub(crate) fn limited(program: &Path, bytes: Bytes) -> Option<Command> {
+    if !cfg!(target_os = "linux") {
+        return None;
+    }
+    let mut command = Command::new("/bin/sh");
+    // `ulimit -v` counts in KiB.
+    let script = format!("ulimit -v {} && exec \"$@\"", bytes.get() / 1024);
+    command.arg("-c").arg(script).arg("sh").arg(program);
+    Some(command)
 }
 
 /// Bytes that a file in `folder`, or in the nearest folder above it that exists, could take.

@@ -45,3 +45,15 @@ pub(crate) fn progress(text: &str) {
 pub(crate) fn clear_progress() {
     err("\r\x1b[K");
 }
+
+/// Whether a person watches stdout, so that a picture may be drawn over.
+pub(crate) fn is_shown() -> bool {
+    io::stdout().is_terminal()
+}
+
+/// Draws `text` over the `lines` lines of stdout above the cursor. A line that is too long is cut
+/// by the terminal: one that wrapped would be two lines to go up.
+pub(crate) fn redraw(lines: usize, text: &str) {
+    let up = if lines > 0 { format!("\x1b[{lines}A") } else { String::new() };
+    out(&format!("{up}\x1b[J\x1b[?7l{text}\x1b[?7h"));
+}

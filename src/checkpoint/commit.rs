@@ -23,6 +23,7 @@ use super::{
     disk::{Disk, failed},
     id::SaveId,
 };
+use crate::attempt::Attempt;
 
 /// A save that has not happened, and never will once its run has ended.
 const SAVING: &str = ".saving-";
@@ -123,11 +124,11 @@ fn present_id(dir: &Path) -> Option<SaveId> {
 fn folders(dir: &Path, prefix: &str) -> Result<Vec<(SaveId, PathBuf)>> {
     let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other.map_err(failed("list", dir))?,
+        other => other.map_err(failed(Attempt::List, dir))?,
     };
     let mut found = Vec::new();
     for entry in entries {
-        let entry = entry.map_err(failed("list", dir))?;
+        let entry = entry.map_err(failed(Attempt::List, dir))?;
         let name = entry.file_name();
         let id = name.to_str().and_then(|name| name.strip_prefix(prefix)?.parse().ok());
         if let Some(id) = id {

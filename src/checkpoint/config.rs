@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use fitgpt_plan::config::Gelu;
 
-use super::{CheckpointError, Result, SaveId};
+use super::{CheckpointError, Result, SaveId, error::Claim};
 use crate::tokenizer::Tokenizer;
 
 /// The token that begins and ends a text, where the vocabulary reaches that far.
@@ -85,7 +85,7 @@ impl Architecture {
             // The first is what `GPT2Config` means where the key is absent; all are one formula.
             None | Some("gelu_new" | "gelu_pytorch_tanh") => Gelu::Tanh,
             Some(other) => {
-                let expected = "\"gelu\" or \"gelu_new\"";
+                let expected = Claim::Either("\"gelu\"", "\"gelu_new\"");
                 return Err(unfit(path, "activation_function", expected, &json!(other)));
             }
         };
@@ -137,71 +137,81 @@ impl File {
     /// Refuses what would load and then compute something else.
     fn check(&self, path: &Path) -> Result<()> {
         let claims = [
-            ("model_type", "\"gpt2\"", self.model_type == "gpt2", self.model_type.clone()),
+            (
+                "model_type",
+                Claim::Is("\"gpt2\""),
+                self.model_type == "gpt2",
+                self.model_type.clone(),
+            ),
             (
                 "n_layer",
-                "from 1 to 65536",
+                Claim::Within("1", "65536"),
                 (1..=1 << 16).contains(&self.n_layer),
                 json!(self.n_layer),
             ),
-            ("n_embd", "from 1 to 2^24", (1..=1 << 24).contains(&self.n_embd), json!(self.n_embd)),
+            (
+                "n_embd",
+                Claim::Within("1", "2^24"),
+                (1..=1 << 24).contains(&self.n_embd),
+                json!(self.n_embd),
+            ),
             (
                 "n_head",
-                "a divisor of `n_embd`",
+                Claim::DividesWidth,
                 self.n_head > 0 && self.n_embd.is_multiple_of(self.n_head),
                 json!(self.n_head),
             ),
             (
                 "n_positions",
-                "from 1 to 2^32",
+                Claim::Within("1", "2^32"),
                 (1..=1 << 32).contains(&self.n_positions),
                 json!(self.n_positions),
             ),
             (
                 "vocab_size",
-                "from 1 to 2^32",
+                Claim::Within("1", "2^32"),
                 (1..=1 << 32).contains(&self.vocab_size),
                 json!(self.vocab_size),
             ),
             (
                 "resid_pdrop",
-                "from 0 to 1",
+                Claim::Within("0", "1"),
                 self.resid_pdrop.is_none_or(|p| (0.0..=1.0).contains(&p)),
                 json!(self.resid_pdrop),
             ),
             (
                 "layer_norm_epsilon",
-                "1e-5",
+                Claim::Is("1e-5"),
                 self.layer_norm_epsilon.is_none_or(|e| (e - LAYER_NORM_EPSILON).abs() < 1e-9),
                 json!(self.layer_norm_epsilon),
             ),
             (
                 "n_inner",
-                "four times `n_embd`",
+                Claim::FourTimesWidth,
                 self.n_inner.is_none_or(|n| n == 4 * self.n_embd),
                 json!(self.n_inner),
             ),
             (
                 "tie_word_embeddings",
-                "true",
+                Claim::Is("true"),
                 self.tie_word_embeddings != Some(false),
                 json!(self.tie_word_embeddings),
             ),
             (
                 "scale_attn_weights",
-                "true",
+                Claim::Is("true"),
                 self.scale_attn_weights != Some(false),
                 json!(self.scale_attn_weights),
             ),
             (
                 "scale_attn_by_inverse_layer_idx",
-                "false",
+                Claim::Is("false"),
                 self.scale_attn_by_inverse_layer_idx != Some(true),
                 json!(self.scale_attn_by_inverse_layer_idx),
             ),
             (
                 "add_cross_attention",
-                "false",
+                Claim::Is("false"),
                 self.add_cross_attention != Some(true),
                 json!(self.add_cross_attention),
             ),
@@ -216,7 +226,7 @@ impl File {
 }
 
 /// A key of `config.json` that asks for another model than we have.
-fn unfit(path: &Path, key: &'static str, expected: &'static str, found: &Value) -> CheckpointError {
+fn unfit(path: &Path, key: &'static str, expected: Claim, found: &Value) -> CheckpointError {
     CheckpointError::Config { path: path.to_owned(), key, expected, found: found.to_string() }
 }
 

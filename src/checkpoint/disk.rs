@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{CheckpointError, Result};
-use crate::os::sync_names;
+use crate::{attempt::Attempt, os::sync_names};
 
 /// The file system, as a save changes it.
 #[derive(Debug, Default)]
@@ -22,17 +22,17 @@ pub(super) struct Disk {
 impl Disk {
     /// Makes `path` and what is above it; fine where it is there.
     pub(super) fn create_dirs(&self, path: &Path) -> Result<()> {
-        self.step("create", path, |path| fs::create_dir_all(path))
+        self.step(Attempt::Create, path, |path| fs::create_dir_all(path))
     }
 
     /// Makes a new folder.
     pub(super) fn create_dir(&self, path: &Path) -> Result<()> {
-        self.step("create", path, |path| fs::create_dir(path))
+        self.step(Attempt::Create, path, |path| fs::create_dir(path))
     }
 
     /// Makes a new file.
     pub(super) fn create(&self, path: &Path) -> Result<File> {
-        self.step("create", path, |path| File::create_new(path))
+        self.step(Attempt::Create, path, |path| File::create_new(path))
     }
 
     /// Writes `bytes` at `position` of `file`, which is `path`.
@@ -45,7 +45,7 @@ impl Disk {
     ) -> Result<()> {
         #[cfg(test)]
         self.tear(file, path, position, bytes);
-        self.step("write", path, |_| {
+        self.step(Attempt::Write, path, |_| {
             file.seek(SeekFrom::Start(position))?;
             file.write_all(bytes)
         })
@@ -53,17 +53,17 @@ impl Disk {
 
     /// Waits until the disk has the content of `file`, which is `path`.
     pub(super) fn sync(&self, file: &File, path: &Path) -> Result<()> {
-        self.step("sync", path, |_| file.sync_all())
+        self.step(Attempt::Sync, path, |_| file.sync_all())
     }
 
     /// Waits until the disk has the names in the folder `path`.
     pub(super) fn sync_dir(&self, path: &Path) -> Result<()> {
-        self.step("sync", path, sync_names)
+        self.step(Attempt::Sync, path, sync_names)
     }
 
     /// Renames, over what is there.
     pub(super) fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.step("rename", from, |from| fs::rename(from, to))?;
+        self.step(Attempt::Rename, from, |from| fs::rename(from, to))?;
         #[cfg(test)]
         self.renamed(from, to);
         Ok(())
@@ -71,18 +71,18 @@ impl Disk {
 
     /// Removes a folder and the files in it, one after the other.
     pub(super) fn remove_dir(&self, path: &Path) -> Result<()> {
-        for entry in fs::read_dir(path).map_err(failed("list", path))? {
-            let file = entry.map_err(failed("list", path))?.path();
-            self.step("remove", &file, |file| fs::remove_file(file))?;
+        for entry in fs::read_dir(path).map_err(failed(Attempt::List, path))? {
+            let file = entry.map_err(failed(Attempt::List, path))?.path();
+            self.step(Attempt::Remove, &file, |file| fs::remove_file(file))?;
         }
-        self.step("remove", path, |path| fs::remove_dir(path))
+        self.step(Attempt::Remove, path, |path| fs::remove_dir(path))
     }
 
     /// One change of the disk. A test may say that it never came to it.
     #[cfg_attr(not(test), expect(clippy::unused_self, reason = "only tests end the world"))]
     fn step<T>(
         &self,
-        action: &'static str,
+        action: Attempt,
         path: &Path,
         change: impl FnOnce(&Path) -> io::Result<T>,
     ) -> Result<T> {
@@ -115,9 +115,6 @@ impl Disk {
 }
 
 /// Says what could not be done, to what.
-pub(super) fn failed(
-    action: &'static str,
-    path: &Path,
-) -> impl FnOnce(io::Error) -> CheckpointError {
+pub(super) fn failed(action: Attempt, path: &Path) -> impl FnOnce(io::Error) -> CheckpointError {
     move |source| CheckpointError::Io { action, path: path.to_owned(), source }
 }

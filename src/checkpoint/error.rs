@@ -1,8 +1,9 @@
 //! Why a checkpoint was not written or not read.
 
-use std::{io, path::PathBuf};
+use std::{fmt, io, path::PathBuf};
 
 use super::store::StoreError;
+use crate::attempt::Attempt;
 
 /// Why a checkpoint was not written or not read.
 #[derive(Debug, thiserror::Error)]
@@ -11,7 +12,7 @@ pub enum CheckpointError {
     #[error("cannot {action} `{}`: {source}", path.display())]
     Io {
         /// A verb: `write`, `rename`.
-        action: &'static str,
+        action: Attempt,
         /// What it was done to.
         path: PathBuf,
         /// What the operating system said.
@@ -164,7 +165,7 @@ pub enum CheckpointError {
         /// The key.
         key: &'static str,
         /// What this program can run.
-        expected: &'static str,
+        expected: Claim,
         /// What the file says.
         found: String,
     },
@@ -194,6 +195,33 @@ pub enum CheckpointError {
         /// What the backend said.
         source: StoreError,
     },
+}
+
+/// What a key of `config.json` has to be. Prints as that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// This value, as JSON writes it.
+    Is(&'static str),
+    /// One of two.
+    Either(&'static str, &'static str),
+    /// Both ends included.
+    Within(&'static str, &'static str),
+    /// Every head takes the same share of the channels.
+    DividesWidth,
+    /// The MLP's inner width.
+    FourTimesWidth,
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Is(value) => f.write_str(value),
+            Self::Either(first, second) => write!(f, "{first} or {second}"),
+            Self::Within(least, most) => write!(f, "from {least} to {most}"),
+            Self::DividesWidth => f.write_str("a divisor of `n_embd`"),
+            Self::FourTimesWidth => f.write_str("four times `n_embd`"),
+        }
+    }
 }
 
 /// An id in backticks, or the word for its absence.

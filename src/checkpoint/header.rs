@@ -15,6 +15,7 @@ use safetensors::tensor::Metadata;
 use serde_json::{Map, Value, json};
 
 use super::{CheckpointError, Result, disk::failed, layout::Part};
+use crate::attempt::Attempt;
 
 /// What the format allows, and the `safetensors` crate reads.
 const MAX_BYTES: u64 = 100_000_000;
@@ -87,7 +88,7 @@ impl Header {
     /// Reads the header of `file`, which is `path`, and checks that its tensors fill the file.
     pub(super) fn read(file: &mut File, path: &Path) -> Result<Self> {
         let path_buf = || path.to_owned();
-        let found_bytes = file.metadata().map_err(failed("read", path))?.len();
+        let found_bytes = file.metadata().map_err(failed(Attempt::Read, path))?.len();
         if found_bytes < LENGTH_BYTES {
             return Err(CheckpointError::Length {
                 path: path_buf(),
@@ -96,7 +97,7 @@ impl Header {
             });
         }
         let mut bytes = vec![0; LENGTH_BYTES as usize];
-        file.read_exact(&mut bytes).map_err(failed("read", path))?;
+        file.read_exact(&mut bytes).map_err(failed(Attempt::Read, path))?;
         let length = bytes.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
         let most_bytes = MAX_BYTES.min(found_bytes - LENGTH_BYTES);
         if length > most_bytes {
@@ -108,7 +109,8 @@ impl Header {
             });
         }
         bytes.resize((LENGTH_BYTES + length) as usize, 0);
-        file.read_exact(&mut bytes[LENGTH_BYTES as usize..]).map_err(failed("read", path))?;
+        file.read_exact(&mut bytes[LENGTH_BYTES as usize..])
+            .map_err(failed(Attempt::Read, path))?;
         let metadata: Metadata = serde_json::from_slice(&bytes[LENGTH_BYTES as usize..])
             .map_err(|source| CheckpointError::Header { path: path_buf(), source })?;
 

@@ -17,6 +17,7 @@ use super::{
     read::{self, TensorFile},
     store::{Entry, Sink},
 };
+use crate::attempt::Attempt;
 
 /// A run beside us may be putting a save in place: three renames.
 const ATTEMPTS: usize = 4;
@@ -56,7 +57,9 @@ impl Weights {
     pub(super) fn open_once(dir: &Path) -> Result<Self> {
         let config_path = commit::locate(dir, CONFIG_FILE)?;
         let mut text = Vec::new();
-        read::open(&config_path)?.read_to_end(&mut text).map_err(failed("read", &config_path))?;
+        read::open(&config_path)?
+            .read_to_end(&mut text)
+            .map_err(failed(Attempt::Read, &config_path))?;
         let (architecture, id) = Architecture::from_json(&config_path, &text)?;
         let file = TensorFile::open(commit::locate(dir, MODEL_FILE)?)?;
         // `transformers` keeps our words in a config that it writes again, but not in the

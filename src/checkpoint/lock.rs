@@ -8,6 +8,7 @@ use std::{
 };
 
 use super::{CheckpointError, Result, disk::failed};
+use crate::attempt::Attempt;
 
 /// Two runs in one `out_dir` would save over each other. Held for a run's life; the operating
 /// system lets go of it however the run ends. The file stays: removing it would let a third run
@@ -21,7 +22,7 @@ pub struct Lock {
 impl Lock {
     /// Locks `out_dir`, making it where it is not there.
     pub fn take(out_dir: &Path) -> Result<Self> {
-        fs::create_dir_all(out_dir).map_err(failed("create", out_dir))?;
+        fs::create_dir_all(out_dir).map_err(failed(Attempt::Create, out_dir))?;
         let path = out_dir.join(".lock");
         let mut file = OpenOptions::new()
             .read(true)
@@ -29,7 +30,7 @@ impl Lock {
             .create(true)
             .truncate(false) // it may hold the other run's process
             .open(&path)
-            .map_err(failed("open", &path))?;
+            .map_err(failed(Attempt::Open, &path))?;
         let is_exclusive = match file.try_lock() {
             Ok(()) => true,
             Err(TryLockError::WouldBlock) => {
@@ -41,14 +42,14 @@ impl Lock {
             }
             // Some network file systems have no locks. A cluster without them should train too.
             Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => false,
-            Err(TryLockError::Error(error)) => return Err(failed("lock", &path)(error)),
+            Err(TryLockError::Error(error)) => return Err(failed(Attempt::Lock, &path)(error)),
         };
         let note = |file: &mut File| {
             file.set_len(0)?;
             file.rewind()?;
             file.write_all(format!("{}\n", process::id()).as_bytes())
         };
-        note(&mut file).map_err(failed("write", &path))?;
+        note(&mut file).map_err(failed(Attempt::Write, &path))?;
         Ok(Self { file, is_exclusive })
     }
 

@@ -40,7 +40,7 @@ mod tests;
 pub use self::{
     commit::{exists, recover},
     config::Architecture,
-    error::CheckpointError,
+    error::{CheckpointError, Claim},
     id::SaveId,
     load::{Checkpoint, Positions, Weights, weights_dir},
     lock::Lock,

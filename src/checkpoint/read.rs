@@ -18,6 +18,7 @@ use super::{
     store::{Entry, Kind, Piece, Sink},
     write::{MAX_BYTES, Window, band_and_group},
 };
+use crate::attempt::Attempt;
 
 /// A safetensors file whose header has been read and checked.
 #[derive(Debug)]
@@ -135,7 +136,7 @@ pub(super) fn open(path: &Path) -> Result<File> {
         if source.kind() == std::io::ErrorKind::NotFound {
             CheckpointError::Missing { path: path.to_owned() }
         } else {
-            failed("open", path)(source)
+            failed(Attempt::Open, path)(source)
         }
     })
 }
@@ -247,8 +248,8 @@ impl Reader<'_> {
         let width = tensor.dtype.bitsize() / 8;
         self.bytes.resize(window.rows * window.columns * width, 0);
         let position = self.data_start + tensor.start + (start * width) as u64;
-        self.file.seek(SeekFrom::Start(position)).map_err(failed("read", self.path))?;
-        self.file.read_exact(&mut self.bytes).map_err(failed("read", self.path))?;
+        self.file.seek(SeekFrom::Start(position)).map_err(failed(Attempt::Read, self.path))?;
+        self.file.read_exact(&mut self.bytes).map_err(failed(Attempt::Read, self.path))?;
         match tensor.dtype {
             Dtype::F16 => self.decode(window, |b| f16::from_le_bytes(b).to_f32()),
             Dtype::BF16 => self.decode(window, |b| bf16::from_le_bytes(b).to_f32()),

@@ -18,6 +18,7 @@ use super::{
     store::{Entry, Source},
     write,
 };
+use crate::attempt::Attempt;
 
 /// Room for `config.json`, the state's document and the folder, in [`bytes_needed`].
 const DOCUMENTS_BYTES: u64 = 1 << 20;
@@ -78,7 +79,7 @@ pub fn forget_best(out_dir: &Path) -> Result<()> {
     let dir = best_dir(out_dir);
     match fs::remove_dir_all(&dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other.map_err(failed("remove", &dir)),
+        other => other.map_err(failed(Attempt::Remove, &dir)),
     }
 }
 

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_plan::config::{Facts, Group, KEYS, Written};
 
-use super::{Failure, prepare};
-use crate::words::Lang;
+use super::{Failure, bench, prepare};
+use crate::words::{Lang, errors};
 
 /// The presets that are built in, by file name.
 const PRESETS: [(&str, &str); 7] = [
@@ -103,10 +103,14 @@ pub fn command() -> Command {
                 ),
         ))
         .subcommand(super::patch::command())
+        .subcommand(with_keys(bench::command()))
+        .subcommand(super::devices::command())
+        .subcommand(super::demo::command())
+        .subcommand(super::completions::command())
 }
 
 /// Who runs it, and where.
-fn with_place(command: Command) -> Command {
+pub(super) fn with_place(command: Command) -> Command {
     command
         .arg(
             Arg::new("engine")
@@ -126,7 +130,7 @@ fn gpu() -> Arg {
 }
 
 /// Config files, every key and `--json`.
-fn with_keys(command: Command) -> Command {
+pub(super) fn with_keys(command: Command) -> Command {
     let files = Arg::new("CONFIG")
         .action(ArgAction::Append)
         .num_args(0..)
@@ -222,7 +226,8 @@ pub(super) fn text_of(path: &Path) -> Result<String, Failure> {
     };
     match std::fs::read(path) {
         Ok(bytes) => String::from_utf8(bytes).map_err(|_| {
-            let error = std::io::Error::new(std::io::ErrorKind::InvalidData, "it is not UTF-8");
+            let not_utf8 = errors::io::not_utf8();
+            let error = std::io::Error::new(std::io::ErrorKind::InvalidData, not_utf8);
             Failure::unreadable(path, &error)
         }),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {

@@ -9,7 +9,8 @@ use std::{
 
 use clap::ArgMatches;
 use fitgpt_doctor::{
-    Case, Diagnosis, Fix, Kind, diagnose, explain, parse::Reader as LogReader, topics, words,
+    Case, Certainty, Diagnosis, Finding, Fix, Kind, Language, diagnose, explain,
+    parse::Reader as LogReader, size, topics,
 };
 use fitgpt_plan::{
     config::Config,
@@ -20,12 +21,14 @@ use fitgpt_plan::{
 };
 
 use super::{Answer, Failure, Reader, args};
-use crate::{data::GPT2_VOCAB_SIZE, terminal, words::names};
+use crate::{
+    data::GPT2_VOCAB_SIZE,
+    terminal,
+    words::{self, Lang, doctor as said, names},
+};
 
 /// What to try where there is nothing to read.
-const EXAMPLES: &str = "\
-fitgpt doctor reads a log from a file or from stdin:
-
+const EXAMPLES: &str = "
   fitgpt doctor train.log --config config/train_gpt2.py --gpu \"RTX 4070\"
   python train.py 2>&1 | fitgpt doctor --batch_size=16
   fitgpt doctor --explain stale-logits
@@ -37,7 +40,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     }
     let log = matches.get_one::<String>("LOG").map(String::as_str).filter(|log| *log != "-");
     if log.is_none() && io::stdin().is_terminal() {
-        terminal::out(EXAMPLES);
+        terminal::out(&(said::examples() + EXAMPLES));
         return Ok(Answer::No);
     }
     let log = match log {
@@ -59,7 +62,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         case.set(key, value);
     }
     if let Some(name) = matches.get_one::<String>("gpu") {
-        case.gpu = Some(device::find(name).map_err(|error| Failure::new("device", error))?);
+        case.gpu = Some(device::find(name)?);
     }
 
     let diagnosis = diagnose(&log, &case, &fixes);
@@ -89,10 +92,15 @@ fn read(source: &mut dyn Read) -> io::Result<fitgpt_doctor::parse::Log> {
 
 /// The page of a rule or a claim.
 fn page(topic: &str) -> Result<Answer, Failure> {
-    let Some(page) = explain(topic) else {
-        let all: Vec<_> = topics().into_iter().collect();
-        let message = format!("there is no page `{topic}`");
-        return Err(Failure::new("explain", message).hint(format!("pages: {}", all.join(", "))));
+    let language = match words::lang() {
+        Lang::English => Language::English,
+        Lang::Chinese => Language::Chinese,
+        Lang::Japanese => Language::Japanese,
+        Lang::German => Language::German,
+    };
+    let Some(page) = explain(topic, language) else {
+        let failure = Failure::new("explain", said::no_page(topic));
+        return Err(failure.hint(said::pages(topics().join(", "))));
     };
     terminal::line(page.trim_end());
     Ok(Answer::Yes)
@@ -127,20 +135,70 @@ fn fixes(config: &Config, device: &Device) -> Vec<Fix> {
     found.options.into_iter().map(fix).collect()
 }
 
+/// Tensors that print like the request, at most.
+const TIES: usize = 6;
+/// Ways out that are told, at most.
+const WAYS: usize = 6;
+
 /// What was seen and concluded, then the ways out.
 fn told(diagnosis: &Diagnosis) -> String {
-    let mut text = words::diagnosis(diagnosis);
-    if !diagnosis.fixes.is_empty() {
-        text.push_str("\nways out, each computed:\n");
+    let mut text = format!("{}\n", said::kind(diagnosis.kind));
+    if diagnosis.kind == Kind::GpuMemory {
+        let _ = writeln!(text, "{}", said::phase(diagnosis.phase));
     }
-    for fix in diagnosis.fixes.iter().take(6) {
+    for found in &diagnosis.findings {
+        let mark = if found.is_cause { said::cause() } else { said::seen() };
+        let sentence = said::finding(found, diagnosis.refused.as_ref());
+        let _ = writeln!(text, "{mark}  {}: {sentence}", found.rule);
+    }
+    // Where the log names the tensor, others of its size are no candidates.
+    let is_named =
+        |f: &Finding| f.certainty == Certainty::Certain && f.evidence.get("tensor").is_some();
+    if diagnosis.tensors.len() > 1 && !diagnosis.findings.iter().any(is_named) {
+        let _ = writeln!(text, "{}", said::ties());
+        for tensor in diagnosis.tensors.iter().take(TIES) {
+            let _ = writeln!(text, "  {}", said::tensor(tensor));
+        }
+        let rest = diagnosis.tensors.len().saturating_sub(TIES);
+        if rest > 0 {
+            let _ = writeln!(text, "  {}", said::more(rest));
+        }
+    }
+    if let Some(next) = diagnosis.next {
+        let _ = writeln!(text, "{}", said::next(next));
+    }
+    for name in &diagnosis.notes {
+        let _ = writeln!(text, "{}  {}", said::harmless(), said::note(name));
+    }
+    if diagnosis.abstains() {
+        text += &wanted();
+    }
+    if !diagnosis.fixes.is_empty() {
+        text += &said::ways_out();
+    }
+    for fix in diagnosis.fixes.iter().take(WAYS) {
         let changes: Vec<_> =
             fix.changes.iter().map(|(key, value)| format!("--{key}={value}")).collect();
         let verdict = names::verdict(fix.verdict);
-        let training = if fix.keeps_training { "the same training" } else { "another training" };
-        let peak = words::size(fix.peak_bytes);
-        let changes = changes.join(" ");
-        let _ = write!(text, "  {changes}\n      {verdict}, peak {peak}, {training}\n");
+        let training =
+            if fix.keeps_training { said::same_training() } else { said::another_training() };
+        let way = said::way_out(verdict, size(fix.peak_bytes), training);
+        let _ = write!(text, "  {}\n      {way}\n", changes.join(" "));
+    }
+    text
+}
+
+/// What would let it say more, with the commands that show it.
+fn wanted() -> String {
+    let things = [
+        (said::send_gpu(), "nvidia-smi --query-gpu=name,memory.total,memory.used --format=csv"),
+        (said::send_version(), "python -c \"import torch; print(torch.__version__)\""),
+        (said::send_config(), "fitgpt doctor train.log --config CONFIG.py --gpu NAME --key=value"),
+        (said::send_log(), "python train.py CONFIG.py 2>&1 | tee train.log"),
+    ];
+    let mut text = said::abstains();
+    for (thing, command) in things {
+        let _ = write!(text, "  {thing}\n      {command}\n");
     }
     text
 }

@@ -1,16 +1,25 @@
 //! What went wrong, ready to be told: a kind, a message, a place, and hints apart from it.
+//!
+//! Messages are in the language of the process, which is English wherever `--json` is given.
 
 use std::fmt::{Display, Write as _};
 
 use fitgpt_exec::BackendError;
+use fitgpt_plan::{config::ConfigError, device::DeviceError};
 use serde_json::{Value, json};
 
 use crate::{
+    attempt::Attempt,
     checkpoint::CheckpointError,
     data::DataError,
+    patch::{self, PatchError},
+    prepare::PrepareError,
     run::{error::RunError, events::EventError, setup::SetupError},
     tokenizer::TokenizerError,
-    words::names,
+    words::{
+        errors::{self, Spoken},
+        names,
+    },
 };
 
 /// Something went wrong; exit code 2.
@@ -40,14 +49,23 @@ impl Failure {
         let text = error.render().to_string();
         let message = text.lines().next().unwrap_or_default();
         let message = message.trim_start_matches("error: ");
-        Self { place: Some("command line".into()), ..Self::new("usage", message) }
+        let place = Some(errors::config::command_line());
+        Self { place, ..Self::new("usage", message) }
     }
 
     /// A file that cannot be read.
     pub fn unreadable(path: &std::path::Path, error: &std::io::Error) -> Self {
-        let path = path.display().to_string();
-        let message = format!("cannot read `{path}`: {error}");
-        Self { place: Some(path), ..Self::new("file", message) }
+        let message = errors::io::failed(Attempt::Read, path, error);
+        Self { place: Some(path.display().to_string()), ..Self::new("file", message) }
+    }
+
+    /// Ctrl-C cannot be listened to.
+    pub fn signals(error: &std::io::Error) -> Self {
+        Self::new("signals", errors::io::no_signals(error))
+    }
+
+    fn of(kind: &'static str, error: &impl Spoken) -> Self {
+        Self::new(kind, error.spoken())
     }
 
     pub(super) fn to_json(&self) -> Value {
@@ -55,8 +73,11 @@ impl Failure {
     }
 
     pub(super) fn to_text(&self) -> String {
-        let place = self.place.as_ref().map_or(String::new(), |place| format!("{place}: "));
-        let mut text = format!("{}{place}{}\n", names::error(), self.message);
+        let message = match &self.place {
+            Some(place) => names::placed(place, &self.message),
+            None => self.message.clone(),
+        };
+        let mut text = format!("{}{message}\n", names::error());
         for hint in &self.hints {
             let _ = write!(text, "\n{}{hint}\n", names::hint());
         }
@@ -64,50 +85,76 @@ impl Failure {
     }
 }
 
-impl From<fitgpt_plan::config::ConfigError> for Failure {
-    fn from(error: fitgpt_plan::config::ConfigError) -> Self {
-        let place = Some(error.place().to_string());
-        Self { place, ..Self::new(error.kind(), error.message()) }
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        let place = Some(errors::config::place(error.place()));
+        Self { place, ..Self::of(error.kind(), &error) }
+    }
+}
+
+impl From<DeviceError> for Failure {
+    fn from(error: DeviceError) -> Self {
+        Self::of("device", &error)
     }
 }
 
 impl From<DataError> for Failure {
     fn from(error: DataError) -> Self {
-        Self::new("data", error)
+        Self::of("data", &error)
     }
 }
 
 impl From<TokenizerError> for Failure {
     fn from(error: TokenizerError) -> Self {
-        Self::new("tokenizer", error)
+        Self::of("tokenizer", &error)
+    }
+}
+
+impl From<PrepareError> for Failure {
+    fn from(error: PrepareError) -> Self {
+        Self::of("prepare", &error)
+    }
+}
+
+impl From<PatchError> for Failure {
+    fn from(error: PatchError) -> Self {
+        match &error {
+            PatchError::NotPython { .. } => Self::of("python", &error),
+            PatchError::File { .. } => Self::of("file", &error),
+            PatchError::NoSuchPatch { .. } => {
+                let names: Vec<_> = patch::patches().iter().map(|patch| patch.name()).collect();
+                Self::of("usage", &error).hint(errors::patch::there_are(names.join(", ")))
+            }
+        }
     }
 }
 
 impl From<CheckpointError> for Failure {
     fn from(error: CheckpointError) -> Self {
-        Self::new("checkpoint", error)
+        Self::of("checkpoint", &error)
     }
 }
 
 impl From<EventError> for Failure {
     fn from(error: EventError) -> Self {
-        Self::new("events", error)
+        Self::of("events", &error)
     }
 }
 
 impl From<SetupError> for Failure {
     fn from(error: SetupError) -> Self {
-        let hint = match &error {
-            SetupError::NoSuchDevice { .. } => "add `--device=cpu` to run it here",
-            SetupError::Plan(_) => return Self::new("plan", error),
-        };
-        Self::new("device", error).hint(hint)
+        match &error {
+            SetupError::NoSuchDevice { .. } => {
+                Self::of("device", &error).hint(errors::run::run_on_cpu())
+            }
+            SetupError::Plan(_) => Self::of("plan", &error),
+        }
     }
 }
 
 impl From<BackendError> for Failure {
     fn from(error: BackendError) -> Self {
-        Self::new("memory", error)
+        Self::of("memory", &error)
     }
 }
 
@@ -118,11 +165,10 @@ impl From<RunError> for Failure {
             RunError::Checkpoint(error) => error.into(),
             RunError::Event(error) => error.into(),
             RunError::Backend(error) => error.into(),
-            RunError::Diverged { .. } => Self::new("diverged", error).hint(
-                "a lower `--learning_rate`, a longer `--warmup_iters` or `--dtype=float32` keep \
-                 a loss finite; `--init_from=resume` goes on from the last checkpoint",
-            ),
-            RunError::Folder { .. } => Self::new("file", error),
+            RunError::Diverged { .. } => {
+                Self::of("diverged", &error).hint(errors::run::keep_finite())
+            }
+            RunError::Folder { .. } => Self::of("file", &error),
         }
     }
 }

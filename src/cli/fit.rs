@@ -1,13 +1,17 @@
 //! `fitgpt fit`: the ways to make a config fit, ranked.
 
-use std::{fmt::Write as _, fs, path::Path};
+use std::{array, fmt::Write as _, fs, path::Path};
 
 use clap::ArgMatches;
-use fitgpt_plan::fit::{self, Effect, Fit, FitOption, Note};
+use fitgpt_plan::fit::{self, Fit, FitOption};
 use serde_json::json;
 
 use super::{Answer, Failure, Reader, args, place::Place, plan, ways};
-use crate::{terminal, words::names};
+use crate::{
+    attempt::Attempt,
+    terminal,
+    words::{columns, errors::io, fit as said, left, names, right},
+};
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     let written = args::written(matches, None)?;
@@ -30,10 +34,11 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         Reader::People => terminal::out(&table(&found, &place)),
     }
     if let (Some(path), Some(_)) = (matches.get_one::<String>("write"), best) {
-        let failed = |error| Failure::new("file", format!("cannot write `{path}`: {error}"));
-        fs::write(Path::new(path), text).map_err(failed)?;
+        let path = Path::new(path);
+        let failed = |error| Failure::new("file", io::failed(Attempt::Write, path, error));
+        fs::write(path, text).map_err(failed)?;
         if reader == Reader::People {
-            terminal::line(&format!("\nwritten to {path}"));
+            terminal::line(&said::written_to(path.display()));
         }
     }
     Ok(if best.is_some() { Answer::Yes } else { Answer::No })
@@ -48,85 +53,89 @@ fn chosen(found: &Fit) -> Option<&FitOption> {
         .or_else(|| found.options.iter().find(|option| option.fits))
 }
 
-/// The ways as people read them.
+/// The ways as people read them: a row of facts each, and under it what to change.
 fn table(found: &Fit, place: &Place) -> String {
     let original = &found.original;
-    let mut text = format!(
-        "as it is: {} at the peak ({}), {} on {} with {}\n",
+    let mut text = said::as_it_is(
         original.peak_bytes,
-        original.peak_phase,
+        names::phase(original.peak_phase),
         names::verdict(original.verdict),
-        place.device.name,
+        names::device(&place.device.name),
         place.device.usable_bytes,
-    );
+    ) + "\n";
     for note in &found.notes {
-        let _ = writeln!(text, "note: {}", note_text(note));
+        let _ = writeln!(text, "{}{}", names::note(), said::note(note));
     }
     if found.options.is_empty() {
-        text.push_str("\nnothing makes it fit\n");
-        return text;
+        return text + &said::nothing_fits();
     }
-    for (index, option) in found.options.iter().enumerate() {
-        let mut marks = Vec::new();
-        if found.recommended == Some(index) {
-            marks.push("recommended");
-        }
-        if found.safest == Some(index) {
-            marks.push("safest");
-        }
-        let marks =
-            if marks.is_empty() { String::new() } else { format!("  <- {}", marks.join(", ")) };
+    let mut rows = vec![head()];
+    rows.extend(found.options.iter().enumerate().map(|(index, option)| row(index, option)));
+    let widths: [usize; COLUMNS] =
+        array::from_fn(|column| rows.iter().map(|row| columns(&row[column])).max().unwrap_or(0));
+    for (index, row) in rows.iter().enumerate() {
+        let _ = write!(text, "\n{}\n", laid_out(row, widths));
+        let Some(index) = index.checked_sub(1) else { continue };
+        let option = &found.options[index];
         let changes = match fit::command_line(&option.changes) {
-            changes if changes.is_empty() => "as it is".to_owned(),
+            changes if changes.is_empty() => said::unchanged(),
             changes => changes,
         };
-        let _ = write!(
-            text,
-            "\n{:>2}. {changes}{marks}\n    {}: peak {} ({}), {} less; {}, {} sequences a step",
-            index + 1,
-            names::verdict(option.verdict),
-            option.peak_bytes,
-            option.peak_phase,
-            option.saved_bytes,
-            effect(option.effect),
-            option.effective_batch.sequences,
-        );
-        if option.extra_compute > 0.0 {
-            let _ = write!(text, ", {:.0} % more work", option.extra_compute * 100.0);
-        }
+        let _ = writeln!(text, "    {changes}{}", marks(found, index));
         if !option.patches.is_empty() {
-            let _ = write!(text, "; nanoGPT needs the patches {}", option.patches.join(", "));
+            let _ = writeln!(text, "    {}", said::patches(option.patches.join(", ")));
         }
-        text.push('\n');
     }
     text
 }
 
-const fn effect(effect: Effect) -> &'static str {
-    match effect {
-        Effect::ChangesNothing => "changes nothing",
-        Effect::SameMathematics => "the same mathematics",
-        Effect::MicroBatch => "the same training in smaller micro-batches",
-        Effect::Recompute => "the same training, some of it computed twice",
-        Effect::ChangesRun => "another training",
-    }
+const COLUMNS: usize = 8;
+
+/// What the columns hold.
+fn head() -> [String; COLUMNS] {
+    [
+        "#".to_owned(),
+        said::verdict(),
+        said::peak(),
+        said::phase(),
+        said::saved(),
+        said::work(),
+        said::sequences(),
+        said::training(),
+    ]
 }
 
-fn note_text(note: &Note) -> String {
-    match note {
-        Note::NoBf16 { instead } => {
-            format!("this device has no bfloat16: write `dtype = '{instead}'`")
-        }
-        Note::StaticStateTooLarge { state_bytes, usable_bytes } => format!(
-            "weights, gradients and moments alone need {state_bytes}, the device has \
-             {usable_bytes}: no batch is small enough"
-        ),
-        Note::TooLargeForOnePiece { tensor, need_bytes, have_bytes } => {
-            format!("`{tensor}` needs {need_bytes} in one piece, the device gives {have_bytes}")
-        }
-        Note::OtherSplit { batch_size, gradient_accumulation_steps, peak_bytes } => format!(
-            "{batch_size} × {gradient_accumulation_steps} makes the same step too, with a peak \
-             of {peak_bytes}"
-        ),
+fn row(index: usize, option: &FitOption) -> [String; COLUMNS] {
+    [
+        (index + 1).to_string(),
+        names::verdict(option.verdict),
+        option.peak_bytes.to_string(),
+        names::phase(option.peak_phase),
+        option.saved_bytes.to_string(),
+        format!("+{:.0} %", option.extra_compute * 100.0),
+        option.effective_batch.sequences.to_string(),
+        said::effect(option.effect),
+    ]
+}
+
+/// A row with its columns under those of the others: words to the left, numbers to the right.
+fn laid_out(row: &[String; COLUMNS], widths: [usize; COLUMNS]) -> String {
+    let cell = |column: usize| match column {
+        1 | 3 | 7 => left(&row[column], widths[column]),
+        _ => right(&row[column], widths[column]),
+    };
+    let cells: Vec<_> = (0..COLUMNS).map(cell).collect();
+    cells.join("  ").trim_end().to_owned()
+}
+
+/// What is said of the first among the options.
+fn marks(found: &Fit, index: usize) -> String {
+    let mut marks = Vec::new();
+    if found.recommended == Some(index) {
+        marks.push(said::recommended());
     }
+    if found.safest == Some(index) {
+        marks.push(said::safest());
+    }
+    if marks.is_empty() { String::new() } else { format!("  <- {}", marks.join(", ")) }
 }

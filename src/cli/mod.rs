@@ -4,6 +4,10 @@
 
 mod args;
 mod begin;
+mod bench;
+mod completions;
+mod demo;
+mod devices;
 mod doctor;
 mod failure;
 mod fit;
@@ -13,6 +17,7 @@ mod plan;
 mod prepare;
 mod sample;
 mod train;
+mod watch;
 mod ways;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -57,7 +62,8 @@ impl From<Reader> for Lines {
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<_> = args.into_iter().collect();
     let wants_json = args.iter().skip(1).any(|arg| arg == "--json");
-    words::speak(Lang::of_locale());
+    // What programs read is the same everywhere, the messages inside JSON too.
+    words::speak(if wants_json { Lang::English } else { Lang::of_locale() });
     let matches = match command().try_get_matches_from(&args) {
         Ok(matches) => matches,
         Err(error) if error.use_stderr() => {
@@ -73,11 +79,8 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
-    if let Some(code) = matches.get_one::<String>("lang") {
+    if let Some(code) = matches.get_one::<String>("lang").filter(|_| !wants_json) {
         words::speak(Lang::of(code).expect("clap lets only ours through"));
-    }
-    if wants_json {
-        words::speak(Lang::English); // programs read the same everywhere
     }
     let reader = if wants_json { Reader::Programs } else { Reader::People };
     match dispatch(&matches, reader) {
@@ -95,8 +98,12 @@ fn dispatch(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
         Some(("prepare", matches)) => prepare::run(matches, reader),
         Some(("fit", matches)) => fit::run(matches, reader),
         Some(("patch", matches)) => patch::run(matches, reader),
+        Some(("bench", matches)) => bench::run(matches, reader),
         Some(("train", matches)) => train::run(matches, reader),
         Some(("sample", matches)) => sample::run(matches, reader),
+        Some(("devices", matches)) => devices::run(matches, reader),
+        Some(("demo", matches)) => demo::run(matches, reader),
+        Some(("completions", matches)) => completions::run(matches),
         other => unreachable!("clap lets no other command through: {other:?}"),
     }
 }

@@ -7,13 +7,14 @@ use serde_json::json;
 
 use super::{Answer, Failure, Reader};
 use crate::{
-    patch::{self, File, NotFound, Patch, PatchError, Patched, folder},
+    patch::{self, File, NotFound, Patch, Patched, folder},
     terminal,
+    words::patch as said,
 };
 
 /// The command's arguments.
 pub(super) fn command() -> Command {
-    let line = |patch: &Patch| format!("  {:<18} {}", patch.name(), patch.description());
+    let line = |patch: &Patch| format!("  {:<18} {}", patch.name(), said::description(*patch));
     let list = patch::patches().iter().map(line).collect::<Vec<_>>().join("\n");
     Command::new("patch")
         .about("Lowers the memory of a nanoGPT folder that stays with PyTorch: prints a diff")
@@ -86,7 +87,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
 fn json(patched: &Patched, diff: &str, copies: &[std::path::PathBuf]) -> serde_json::Value {
     let names = |patches: &[Patch]| patches.iter().map(|patch| patch.name()).collect::<Vec<_>>();
     let not_found = patched.not_found.iter().map(|NotFound { patch, file, looked_for }| {
-        json!({ "patch": patch.name(), "file": file.name(), "looked_for": looked_for })
+        json!({ "patch": patch.name(), "file": file.name(), "looked_for": looked_for.to_string() })
     });
     json!({
         "applied": names(&patched.applied),
@@ -101,24 +102,11 @@ fn json(patched: &Patched, diff: &str, copies: &[std::path::PathBuf]) -> serde_j
 fn told(patched: &Patched, copies: &[std::path::PathBuf]) -> String {
     let Patched { applied, already, not_found, .. } = patched;
     let mut lines = Vec::new();
-    lines.extend(applied.iter().map(|patch| format!("patched: {patch}, {}", patch.description())));
-    lines.extend(already.iter().map(|patch| format!("already there: {patch}")));
+    lines.extend(applied.iter().map(|patch| said::patched(patch, said::description(*patch))));
+    lines.extend(already.iter().map(said::already));
     lines.extend(not_found.iter().map(|NotFound { patch, file, looked_for }| {
-        format!("not found: {patch} looked in {file} for {looked_for}")
+        said::not_found(patch, file, said::sought(*looked_for))
     }));
-    lines.extend(copies.iter().map(|copy| format!("the file before: {}", copy.display())));
+    lines.extend(copies.iter().map(|copy| said::file_before(copy.display())));
     lines.iter().flat_map(|line| [line, "\n"]).collect()
-}
-
-impl From<PatchError> for Failure {
-    fn from(error: PatchError) -> Self {
-        match &error {
-            PatchError::NotPython { .. } => Self::new("python", error),
-            PatchError::File { .. } => Self::new("file", error),
-            PatchError::NoSuchPatch { .. } => {
-                let names: Vec<_> = patch::patches().iter().map(|patch| patch.name()).collect();
-                Self::new("usage", error).hint(format!("there are {}", names.join(", ")))
-            }
-        }
-    }
 }

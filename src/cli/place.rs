@@ -28,6 +28,8 @@ pub(super) struct Place {
     /// The config's `dtype`, or what suits the device.
     pub(super) precision: Precision,
     pub(super) has_bf16: bool,
+    /// Whether it was asked for by a card's name.
+    pub(super) is_card: bool,
 }
 
 impl Place {
@@ -40,7 +42,7 @@ impl Place {
         let mut has_bf16 = true;
         let (device, is_host) = match matches.get_one::<String>("gpu") {
             Some(name) => {
-                let gpu = device::find(name).map_err(|error| Failure::new("device", error))?;
+                let gpu = device::find(name)?;
                 has_bf16 = gpu.has_bf16();
                 let total_bytes = gpu.total_bytes();
                 let usable_bytes = budget.map_or(total_bytes, |budget| budget.min(total_bytes));
@@ -62,6 +64,7 @@ impl Place {
             (false, false) => Precision::Float16,
         };
         let precision = config.precision_or(fallback);
-        Ok(Self { engine, device, overhead, precision, has_bf16 })
+        let is_card = matches.contains_id("gpu");
+        Ok(Self { engine, device, overhead, precision, has_bf16, is_card })
     }
 }

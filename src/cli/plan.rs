@@ -37,7 +37,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
 }
 
 /// Plans for `place`.
-fn report(config: &Config, vocab: u32, place: &Place) -> Result<PlanReport, Failure> {
+pub(super) fn report(config: &Config, vocab: u32, place: &Place) -> Result<PlanReport, Failure> {
     let Place { device, overhead, precision, has_bf16, .. } = place.clone();
     if precision == Precision::Bfloat16 && !has_bf16 {
         terminal::note(&words::plan::no_bfloat16(&device.name));

@@ -13,11 +13,12 @@ use super::{Answer, Failure, Reader, plan};
 use crate::{
     os,
     prepare::{
-        EndOfText, Format, Input, Invalid, Options, Pass, PrepareError, Progress, Summary,
-        Vocabulary, prepare,
+        EndOfText, Format, Input, Invalid, Options, PrepareError, Progress, Summary, Vocabulary,
+        prepare,
     },
     run::stop::Stop,
     terminal,
+    words::prepare as said,
 };
 
 /// How often the progress line is written over.
@@ -73,7 +74,7 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
-    let stop = Stop::on_signals().map_err(|error| Failure::new("signals", error))?;
+    let stop = Stop::on_signals().map_err(|error| Failure::signals(&error))?;
     let options = options(matches);
     let mut shown: Option<Instant> = None;
     let is_watched = terminal::is_watched();
@@ -90,7 +91,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let summary = match made {
         Ok(summary) => summary,
         Err(PrepareError::Stopped) => return Ok(Answer::Stopped),
-        Err(error) => return Err(Failure::new("prepare", error)),
+        Err(error) => return Err(error.into()),
     };
     match reader {
         Reader::Programs => {
@@ -142,31 +143,27 @@ fn options(matches: &ArgMatches) -> Options {
 }
 
 fn line(at: &Progress) -> String {
-    let pass = match at.pass {
-        Pass::Keep => "keeping",
-        Pass::Scan => "reading",
-        Pass::Encode => "encoding",
-    };
-    let megabytes = at.bytes as f64 / 1e6;
-    let share = at
-        .total_bytes
-        .filter(|total| *total > 0)
-        .map_or(String::new(), |total| format!(" of {:.1} MB", total as f64 / 1e6));
+    let pass = said::pass(at.pass);
+    let megabytes = |bytes: u64| format!("{:.1}", bytes as f64 / 1e6);
     let (documents, tokens) = (plan::grouped(at.documents), plan::grouped(at.tokens));
-    format!("{pass} {megabytes:.1}{share}  {documents} documents  {tokens} tokens")
+    match at.total_bytes.filter(|total| *total > 0) {
+        Some(total) => {
+            said::progress_of(pass, megabytes(at.bytes), megabytes(total), documents, tokens)
+        }
+        None => said::progress(pass, megabytes(at.bytes), documents, tokens),
+    }
 }
 
 fn text(summary: &Summary) -> String {
     let folder = summary.train_path.parent().unwrap_or(Path::new(".")).display();
-    format!(
-        "{} documents, {} characters, vocabulary {}\ntrain has {} tokens, val has {}\n\
-         {:.2} bytes a token, {:.1} s\n`fitgpt train --dataset={folder}` trains on it\n",
-        plan::grouped(summary.documents),
-        plan::grouped(summary.characters),
-        plan::grouped(summary.vocab_size.into()),
-        plan::grouped(summary.train_tokens),
-        plan::grouped(summary.val_tokens),
-        summary.bytes_per_token(),
-        summary.seconds,
-    )
+    let (documents, characters) = (summary.documents, summary.characters);
+    let vocab = plan::grouped(summary.vocab_size.into());
+    let rate = format!("{:.2}", summary.bytes_per_token());
+    [
+        said::read(plan::grouped(documents), plan::grouped(characters), vocab),
+        said::split(plan::grouped(summary.train_tokens), plan::grouped(summary.val_tokens)),
+        said::rate(rate, format!("{:.1}", summary.seconds)),
+        said::train_on_it(folder),
+    ]
+    .concat()
 }

@@ -19,6 +19,7 @@ use crate::{
     },
     terminal,
     tokenizer::{END_OF_TEXT, Stream, Tokenizer},
+    words::{names, sample as said},
 };
 
 /// What nanoGPT prints after every sample.
@@ -28,7 +29,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let config = args::written(matches, Some(args::DEFAULT_PRESET))?.resolve()?;
     setup::check_device(&config)?;
     let window = if matches.get_flag("exact") { Window::Exact } else { Window::Half };
-    let stop = Stop::on_signals().map_err(|error| Failure::new("signals", error))?;
+    let stop = Stop::on_signals().map_err(|error| Failure::signals(&error))?;
     let folder = begin::weights_dir(&config)?;
     generate(&config, &folder, window, reader, &stop)
 }
@@ -59,8 +60,7 @@ fn generate(
 
     let memory = os::host_memory();
     let Some((planned, batch)) = setup::Sampling::new(&config, vocab, &memory)? else {
-        let message = "not even one sample fits the budget";
-        terminal::err(&format!("error: {message}\n"));
+        terminal::err(&format!("{}{}\n", names::error(), said::nothing_fits()));
         return Ok(Answer::No);
     };
     let model = planned.job.model;
@@ -85,12 +85,7 @@ fn generate(
         texts.extend(made.into_iter().take(wanted));
     }
     if sampler.refills > 0 {
-        let block = model.block;
-        terminal::note(&format!(
-            "past {block} tokens the cache began again from the last half block {} times; \
-             `--exact` recomputes as nanoGPT does",
-            sampler.refills
-        ));
+        terminal::note(&said::refilled(model.block, sampler.refills));
     }
     let seconds = clock.elapsed().as_secs_f64();
     if reader == Reader::Programs {
@@ -213,8 +208,7 @@ fn prompt(config: &Config, tokenizer: &Tokenizer, vocab: u32) -> Result<Vec<u32>
     };
     let tokens = tokenizer.encode(&start)?;
     if let Some(token) = tokens.iter().find(|token| **token >= vocab) {
-        let message = format!("the prompt has token {token}, the model knows {vocab} tokens");
-        return Err(Failure::new("tokenizer", message));
+        return Err(Failure::new("tokenizer", said::unknown_token(token, vocab)));
     }
     if !tokens.is_empty() {
         return Ok(tokens);

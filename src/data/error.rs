@@ -3,6 +3,7 @@
 use std::{io, path::PathBuf};
 
 use super::pickle::PickleError;
+use crate::attempt::Attempt;
 
 /// Why a dataset, or a piece of it, could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +36,7 @@ pub enum DataError {
     #[error("cannot {action} `{path}`: {source}")]
     Io {
         /// What was tried: `read`, `write`, …
-        action: &'static str,
+        action: Attempt,
         /// On which file.
         path: PathBuf,
         /// What the operating system said.

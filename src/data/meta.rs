@@ -8,6 +8,7 @@ use super::{
     DataError,
     pickle::{Pickle, Value},
 };
+use crate::attempt::Attempt;
 
 /// The most bytes a `meta.pkl` can need: 65,536 symbols, twice, at 256 bytes each.
 const LIMIT_BYTES: u64 = 32 << 20;
@@ -79,7 +80,7 @@ pub enum MetaError {
 impl Meta {
     /// Reads `path`; `None` where there is no such file.
     pub fn open(path: &Path) -> Result<Option<Self>, DataError> {
-        let io = |source| DataError::Io { action: "read", path: path.to_owned(), source };
+        let io = |source| DataError::Io { action: Attempt::Read, path: path.to_owned(), source };
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),

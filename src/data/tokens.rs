@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::DataError;
-use crate::os;
+use crate::{attempt::Attempt, os};
 
 const TOKEN_BYTES: u64 = 2;
 const HEADER_BYTES: u64 = 1024;
@@ -42,12 +42,12 @@ impl Tokens {
             Err(source) if source.kind() == io::ErrorKind::NotFound => {
                 return Err(DataError::Missing { path });
             }
-            Err(source) => return Err(DataError::Io { action: "open", path, source }),
+            Err(source) => return Err(DataError::Io { action: Attempt::Open, path, source }),
         };
         let bytes = match file.metadata() {
             Ok(facts) if !facts.is_file() => return Err(DataError::NotAFile { path }),
             Ok(facts) => facts.len(),
-            Err(source) => return Err(DataError::Io { action: "read", path, source }),
+            Err(source) => return Err(DataError::Io { action: Attempt::Read, path, source }),
         };
         if bytes == 0 {
             return Err(DataError::Empty { path });
@@ -107,7 +107,7 @@ impl Tokens {
         if source.kind() == io::ErrorKind::UnexpectedEof {
             DataError::Shrank { path, tokens: self.len, end }
         } else {
-            DataError::Io { action: "read", path, source }
+            DataError::Io { action: Attempt::Read, path, source }
         }
     }
 }
@@ -123,7 +123,7 @@ fn check_header(file: &File, path: &Path, bytes: u64) -> Result<u64, DataError> 
     }
     let present = words.len().min(bytes as usize);
     os::read_exact_at(file, &mut words[..present], 0).map_err(|source| DataError::Io {
-        action: "read",
+        action: Attempt::Read,
         path: path.to_owned(),
         source,
     })?;

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{File, python::Source};
+use super::{File, Sought, python::Source};
 
 /// Bytes that are replaced; an empty range inserts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(super) enum Place {
     /// It has been changed before.
     Already,
     /// It is not there, or not in a form that the patch can change without guessing.
-    Missing(File, &'static str),
+    Missing(File, Sought),
 }
 
 impl Source<'_> {
@@ -27,7 +27,7 @@ impl Source<'_> {
         Place::Change(self.file, edits.into())
     }
 
-    pub(super) fn missing(&self, looked_for: &'static str) -> Place {
+    pub(super) fn missing(&self, looked_for: Sought) -> Place {
         Place::Missing(self.file, looked_for)
     }
 

@@ -6,11 +6,16 @@ use std::{
 };
 
 use super::{File, PatchError};
+use crate::attempt::Attempt;
 
 /// The text of one of the two files.
 pub fn read(folder: &Path, file: File) -> Result<String, PatchError> {
     let path = folder.join(file.name());
-    fs::read_to_string(&path).map_err(|source| PatchError::File { doing: "read", path, source })
+    fs::read_to_string(&path).map_err(|source| PatchError::File {
+        doing: Attempt::Read,
+        path,
+        source,
+    })
 }
 
 /// Writes changed files, each after a copy of the old one beside it: `train.py.orig`, or with a
@@ -21,12 +26,13 @@ pub fn write(folder: &Path, texts: &[(File, &str)]) -> Result<Vec<PathBuf>, Patc
     let mut copies = Vec::with_capacity(paths.len());
     for path in &paths {
         let copy = back_up(path);
-        let fault = |source| PatchError::File { doing: "back up", path: path.clone(), source };
+        let fault =
+            |source| PatchError::File { doing: Attempt::BackUp, path: path.clone(), source };
         copies.push(copy.map_err(fault)?);
     }
     for (path, (_, text)) in paths.into_iter().zip(texts) {
         let written = fs::write(&path, text);
-        written.map_err(|source| PatchError::File { doing: "write", path, source })?;
+        written.map_err(|source| PatchError::File { doing: Attempt::Write, path, source })?;
     }
     Ok(copies)
 }

@@ -13,16 +13,21 @@ mod edit;
 pub mod folder;
 mod pattern;
 mod python;
+mod sought;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 
-pub use self::diff::unified_diff;
+pub use self::{
+    diff::unified_diff,
+    sought::{Slip, Sought},
+};
 use self::{
     edit::{Place, edited},
     python::Source,
 };
+use crate::attempt::Attempt;
 
 /// One of the two files that patches change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,33 +103,6 @@ impl Patch {
         }
     }
 
-    /// What it does, in a line.
-    pub const fn description(self) -> &'static str {
-        match self {
-            Self::EvalBatchSize => {
-                "keys `eval_batch_size`, `eval_block_size` for `estimate_loss` (0: as training)"
-            }
-            Self::DropStaleLogits => {
-                "`loss = model(X, Y)[1]`: no name keeps the logits of the last pass alive"
-            }
-            Self::ChunkedLoss => {
-                "key `loss_chunk_rows`: head and loss for some rows at a time (0: all at once)"
-            }
-            Self::CheckpointBlocks => {
-                "key `grad_checkpoint`: blocks are computed again in the backward pass"
-            }
-            Self::CheckpointToCpu => {
-                "resuming loads the checkpoint into the host's memory and lets it go"
-            }
-            Self::SaveBeforeEval => {
-                "the checkpoint is saved before `estimate_loss`, which may run out of memory"
-            }
-            Self::GradScaler => {
-                "the current `torch.amp.GradScaler('cuda', …)`, which needs PyTorch 2.3"
-            }
-        }
-    }
-
     /// What it finds at each of its places.
     fn places(self, train: &Source<'_>, model: &Source<'_>) -> Vec<Place> {
         match self {
@@ -162,7 +140,7 @@ pub struct NotFound {
     /// Where it looked.
     pub file: File,
     /// What it looked for.
-    pub looked_for: &'static str,
+    pub looked_for: Sought,
 }
 
 /// Both files after patching, and what became of every patch.
@@ -191,7 +169,7 @@ pub enum PatchError {
         /// Where, counted from 1.
         line: usize,
         /// What is wrong there.
-        what: &'static str,
+        what: Slip,
     },
     /// No patch has this name.
     #[error("there is no patch `{name}`")]
@@ -203,7 +181,7 @@ pub enum PatchError {
     #[error("cannot {doing} `{}`: {source}", path.display())]
     File {
         /// Read, back up or write.
-        doing: &'static str,
+        doing: Attempt,
         /// Which file.
         path: std::path::PathBuf,
         /// The system's reason.

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use super::{File, PatchError};
+use super::{File, PatchError, Slip};
 
 /// What a token is; patterns compare names and strings each in their own way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,7 +161,7 @@ struct Lexer<'a> {
     ends: Vec<usize>,
 }
 
-type Fault = (usize, &'static str);
+type Fault = (usize, Slip);
 
 impl Lexer<'_> {
     fn run(&mut self) -> Result<(), Fault> {
@@ -188,7 +188,7 @@ impl Lexer<'_> {
             }
         }
         if let Some(&open) = self.open.last() {
-            return Err((self.tokens[open].bytes.start, "a bracket that nothing closes"));
+            return Err((self.tokens[open].bytes.start, Slip::OpenBracket));
         }
         self.end_statement();
         Ok(())
@@ -238,8 +238,8 @@ impl Lexer<'_> {
         loop {
             match self.rest() {
                 rest if rest.starts_with(closing) => break,
-                [] => return Err((start, "a string that nothing closes")),
-                [b'\n', ..] if !is_long => return Err((start, "a string that nothing closes")),
+                [] => return Err((start, Slip::OpenString)),
+                [b'\n', ..] if !is_long => return Err((start, Slip::OpenString)),
                 [b'\\', b'\r', b'\n', ..] => self.at += 3,
                 [b'\\', _, ..] => self.at += 2,
                 _ => self.at += 1,
@@ -260,7 +260,7 @@ impl Lexer<'_> {
             sign @ (")" | "]" | "}") => {
                 let open = self.open.pop().map(|open| &self.text[self.tokens[open].bytes.clone()]);
                 if open.map(closing_of) != Some(sign) {
-                    return Err((start, "a bracket that nothing opened"));
+                    return Err((start, Slip::StrayBracket));
                 }
             }
             _ => {}
@@ -325,11 +325,11 @@ mod tests {
     #[test]
     fn what_is_not_python_is_refused_with_its_line() {
         let cases = [
-            ("a\nb = 'c\n", 2, "a string that nothing closes"),
-            ("a = '''", 1, "a string that nothing closes"),
-            ("a\n\nb = (1, [2)", 3, "a bracket that nothing opened"),
-            ("a = {\n", 1, "a bracket that nothing closes"),
-            (")", 1, "a bracket that nothing opened"),
+            ("a\nb = 'c\n", 2, Slip::OpenString),
+            ("a = '''", 1, Slip::OpenString),
+            ("a\n\nb = (1, [2)", 3, Slip::StrayBracket),
+            ("a = {\n", 1, Slip::OpenBracket),
+            (")", 1, Slip::StrayBracket),
         ];
         for (text, line, what) in cases {
             let told = format!("`model.py` cannot be read as Python: line {line} has {what}");

@@ -29,7 +29,7 @@ fn is_missing(patch: Patch, file: File, from: &str, to: &str) {
     let patched = only(patch, &train, &model);
     assert_eq!((&patched.train, &patched.model), (&train, &model), "`{patch}` without `{from}`");
     assert_eq!((patched.applied, patched.already), (vec![], vec![]));
-    let told = |n: &NotFound| n.patch == patch && n.file == file && !n.looked_for.is_empty();
+    let told = |n: &NotFound| n.patch == patch && n.file == file;
     assert!(patched.not_found.iter().any(told), "{:?}", patched.not_found);
 }
 
@@ -120,7 +120,7 @@ fn a_patch_whose_place_is_missing_leaves_the_others_alone() {
     let train = TRAIN.replace("scaler = torch.cuda.amp.GradScaler", "scaler = my.Scaler");
     let patched = all(&train, MODEL);
     assert_eq!(patched.applied.len(), patches().len() - 1);
-    let looked_for = "`torch.cuda.amp.GradScaler(…)`";
+    let looked_for = Sought::Code("torch.cuda.amp.GradScaler(…)");
     let expected = NotFound { patch: Patch::GradScaler, file: File::Train, looked_for };
     assert_eq!(patched.not_found, [expected]);
 }
@@ -344,7 +344,6 @@ fn the_scaler_takes_its_device_as_an_argument() {
 fn names_are_read_back_and_others_refused() {
     for &patch in patches() {
         assert_eq!(patch.name().parse::<Patch>().unwrap(), patch);
-        assert!(!patch.description().is_empty());
     }
     let error = "chunked".parse::<Patch>().unwrap_err();
     assert_eq!(error.to_string(), "there is no patch `chunked`");

@@ -8,6 +8,7 @@ use std::{
 };
 
 use super::PrepareError;
+use crate::attempt::Attempt;
 
 /// What a dataset takes on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +69,7 @@ impl Folder {
         match fs::create_dir_all(path) {
             Ok(()) => Ok(Self { path: path.to_owned(), is_new }),
             Err(source) => {
-                Err(PrepareError::Io { action: "create", path: path.to_owned(), source })
+                Err(PrepareError::Io { action: Attempt::Create, path: path.to_owned(), source })
             }
         }
     }

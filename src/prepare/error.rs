@@ -1,12 +1,12 @@
 //! What can go wrong between text and a dataset.
 
 use std::{
-    io,
+    fmt, io,
     path::{Path, PathBuf},
 };
 
 use super::{EXTENSIONS, draft::DiskNeed};
-use crate::{data::Split, tokenizer::TokenizerError};
+use crate::{attempt::Attempt, data::Split, tokenizer::TokenizerError};
 
 /// Why no dataset was written. Nothing of it is left behind.
 #[derive(Debug, thiserror::Error)]
@@ -39,7 +39,7 @@ pub enum PrepareError {
     #[error("cannot {action} `{path}`: {source}")]
     Io {
         /// What was tried: `read`, `write`, …
-        action: &'static str,
+        action: Attempt,
         /// On which file.
         path: PathBuf,
         /// What the operating system said.
@@ -101,7 +101,7 @@ pub enum PrepareError {
         /// The field, dots between its levels.
         field: String,
         /// What it is.
-        found: &'static str,
+        found: JsonKind,
     },
     /// Lines are held whole, so they have a limit.
     #[error("`{path}` line {line} is longer than {limit_bytes} bytes")]
@@ -163,6 +163,33 @@ pub enum PrepareError {
     Stopped,
 }
 
+/// What stands where text should. Prints as what the value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JsonKind {
+    /// `true` or `false`.
+    Boolean,
+    /// A number.
+    Number,
+    /// `null`.
+    Null,
+    /// `[…]`.
+    Array,
+    /// `{…}`.
+    Object,
+}
+
+impl fmt::Display for JsonKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Boolean => "a boolean",
+            Self::Number => "a number",
+            Self::Null => "null",
+            Self::Array => "an array",
+            Self::Object => "an object",
+        })
+    }
+}
+
 /// What a share of documents comes to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
@@ -180,18 +207,18 @@ impl PrepareError {
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
                 Self::DiskFull { path, written_bytes }
             }
-            _ => Self::Io { action: "write", path, source },
+            _ => Self::Io { action: Attempt::Write, path, source },
         }
     }
 
     /// An error of reading `path`.
     pub(super) fn reading(path: &Path, source: io::Error) -> Self {
-        Self::Io { action: "read", path: path.to_owned(), source }
+        Self::Io { action: Attempt::Read, path: path.to_owned(), source }
     }
 }
 
 /// The file of a split.
-pub(super) fn file_name(split: Split) -> &'static str {
+pub(crate) fn file_name(split: Split) -> &'static str {
     match split {
         Split::Train => "train.bin",
         Split::Val => "val.bin",

@@ -9,7 +9,7 @@ use std::{
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::{Invalid, PrepareError};
+use super::{Invalid, PrepareError, error::JsonKind};
 
 /// The longest line. A line is held whole, and its text beside it: nothing else in this room
 /// grows with the input.
@@ -113,7 +113,7 @@ impl<'a> Lines<'a> {
 enum Found<'a> {
     Text(Cow<'a, str>),
     /// Something else, by its name in JSON.
-    Other(&'static str),
+    Other(JsonKind),
     Nothing,
 }
 
@@ -169,34 +169,34 @@ impl<'de> Visitor<'de> for At<'_> {
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<Found<'de>, E> {
-        Ok(self.end(Found::Other("a boolean")))
+        Ok(self.end(Found::Other(JsonKind::Boolean)))
     }
 
     fn visit_i64<E>(self, _: i64) -> Result<Found<'de>, E> {
-        Ok(self.end(Found::Other("a number")))
+        Ok(self.end(Found::Other(JsonKind::Number)))
     }
 
     fn visit_u64<E>(self, _: u64) -> Result<Found<'de>, E> {
-        Ok(self.end(Found::Other("a number")))
+        Ok(self.end(Found::Other(JsonKind::Number)))
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<Found<'de>, E> {
-        Ok(self.end(Found::Other("a number")))
+        Ok(self.end(Found::Other(JsonKind::Number)))
     }
 
     fn visit_unit<E>(self) -> Result<Found<'de>, E> {
-        Ok(self.end(Found::Other("null")))
+        Ok(self.end(Found::Other(JsonKind::Null)))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Found<'de>, A::Error> {
         while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(self.end(Found::Other("an array")))
+        Ok(self.end(Found::Other(JsonKind::Array)))
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Found<'de>, A::Error> {
         let Some(field) = self.0 else {
             while entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-            return Ok(Found::Other("an object"));
+            return Ok(Found::Other(JsonKind::Object));
         };
         let (name, rest) = match field.split_once('.') {
             Some((name, rest)) => (name, Some(rest)),

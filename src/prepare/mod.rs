@@ -31,9 +31,10 @@ use std::{
 
 use serde::Serialize;
 
+pub(crate) use self::error::file_name;
 pub use self::{
     draft::DiskNeed,
-    error::{PrepareError, Share},
+    error::{JsonKind, PrepareError, Share},
 };
 
 /// The extensions of files that are taken from a folder. A file that is named needs none.

@@ -21,6 +21,7 @@ use super::{
     walk::{LastLine, Part, Tally, Walk},
 };
 use crate::{
+    attempt::Attempt,
     data::{Meta, Split},
     tokenizer::{END_OF_TEXT, Tokenizer},
 };
@@ -215,7 +216,7 @@ fn publish(
 fn remove(path: &Path) -> Result<(), PrepareError> {
     match fs::remove_file(path) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => {
-            Err(PrepareError::Io { action: "remove", path: path.to_owned(), source })
+            Err(PrepareError::Io { action: Attempt::Remove, path: path.to_owned(), source })
         }
         _ => Ok(()),
     }

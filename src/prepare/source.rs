@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{EXTENSIONS, Format, Input, PrepareError, draft::Draft};
+use crate::attempt::Attempt;
 
 /// The extensions that mean one document a line.
 const JSONL_EXTENSIONS: [&str; 2] = ["jsonl", "ndjson"];
@@ -76,7 +77,7 @@ impl Source {
             Some(path) => match File::open(path) {
                 Ok(file) => Ok(Box::new(file)),
                 Err(source) => {
-                    Err(PrepareError::Io { action: "open", path: self.name.clone(), source })
+                    Err(PrepareError::Io { action: Attempt::Open, path: self.name.clone(), source })
                 }
             },
         }

@@ -12,7 +12,7 @@ use std::{
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::os::sync_names;
+use crate::{attempt::Attempt, os::sync_names};
 
 /// Something that happened in a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -97,7 +97,7 @@ pub enum EventError {
     #[error("cannot {action} `{}`: {source}", path.display())]
     Io {
         /// A verb: `write`, `rename`.
-        action: &'static str,
+        action: Attempt,
         /// What it was done to.
         path: PathBuf,
         /// What the operating system said.
@@ -124,7 +124,7 @@ pub struct EventLog {
 impl EventLog {
     /// A log for a run that starts from nothing; what was there is gone.
     pub fn create(path: &Path) -> Result<Self, EventError> {
-        let file = File::create(path).map_err(failed("create", path))?;
+        let file = File::create(path).map_err(failed(Attempt::Create, path))?;
         Ok(Self { path: path.to_owned(), file, line: Vec::new() })
     }
 
@@ -132,7 +132,8 @@ impl EventLog {
     pub fn resume(path: &Path, next_step: u64) -> Result<(Self, Cut), EventError> {
         let cut = cut_back(path, next_step)?;
         let mut options = OpenOptions::new();
-        let file = options.append(true).create(true).open(path).map_err(failed("open", path))?;
+        let file =
+            options.append(true).create(true).open(path).map_err(failed(Attempt::Open, path))?;
         Ok((Self { path: path.to_owned(), file, line: Vec::new() }, cut))
     }
 
@@ -142,7 +143,7 @@ impl EventLog {
         serde_json::to_writer(&mut self.line, event)
             .map_err(|source| EventError::Json { path: self.path.clone(), source })?;
         self.line.push(b'\n');
-        self.file.write_all(&self.line).map_err(failed("write", &self.path))
+        self.file.write_all(&self.line).map_err(failed(Attempt::Write, &self.path))
     }
 }
 
@@ -184,10 +185,10 @@ impl Place {
 pub fn cut_back(path: &Path, next_step: u64) -> Result<Cut, EventError> {
     let file = match File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Cut::default()),
-        other => other.map_err(failed("open", path))?,
+        other => other.map_err(failed(Attempt::Open, path))?,
     };
     let beside = path.with_extension("jsonl.cut");
-    let out = File::create(&beside).map_err(failed("create", &beside))?;
+    let out = File::create(&beside).map_err(failed(Attempt::Create, &beside))?;
     let cut = (|| {
         let mut out = BufWriter::new(out);
         let cut = copy_before(next_step, &mut BufReader::new(file), &mut out)?;
@@ -200,15 +201,15 @@ pub fn cut_back(path: &Path, next_step: u64) -> Result<Cut, EventError> {
     cut.map_err(|source| {
         // The error is worth more than the half of a copy.
         let _ = fs::remove_file(&beside);
-        failed("cut back", path)(source)
+        failed(Attempt::CutBack, path)(source)
     })
 }
 
 /// Hands every event of the log at `path` to `hear`, but torn lines.
 pub fn each(path: &Path, mut hear: impl FnMut(Event)) -> Result<(), EventError> {
-    let file = File::open(path).map_err(failed("open", path))?;
+    let file = File::open(path).map_err(failed(Attempt::Open, path))?;
     for line in BufReader::new(file).split(b'\n') {
-        let line = line.map_err(failed("read", path))?;
+        let line = line.map_err(failed(Attempt::Read, path))?;
         if let Ok(event) = serde_json::from_slice(&line) {
             hear(event);
         }
@@ -236,7 +237,7 @@ fn copy_before(next_step: u64, from: &mut impl BufRead, to: &mut impl Write) -> 
 }
 
 /// Says what could not be done, to what.
-fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> EventError {
+fn failed(action: Attempt, path: &Path) -> impl FnOnce(io::Error) -> EventError {
     move |source| EventError::Io { action, path: path.to_owned(), source }
 }
 

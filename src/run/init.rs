@@ -3,12 +3,48 @@
 
 use std::f64::consts::TAU;
 
-use fitgpt_plan::model::Init;
+use fitgpt_exec::{Backend, BackendError};
+use fitgpt_plan::{
+    model::{Init, Parameter},
+    units::{Bytes, TensorId},
+};
 
 use crate::data::counter;
 
 /// Keeps the draws of weights apart from those of data.
 const STREAM: u64 = 0x696e_6974;
+
+/// Draws all of a model's weights. A program's first tensors are its parameters.
+pub fn weights(
+    backend: &mut dyn Backend,
+    program: usize,
+    parameters: &[Parameter],
+    seed: u64,
+) -> Result<(), BackendError> {
+    /// Elements drawn at a time; even, because normals come in pairs.
+    const PIECE: usize = 1 << 20;
+    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut values = vec![0f32; PIECE];
+    for (index, parameter) in (0..).zip(parameters) {
+        let mut start = 0;
+        while start < parameter.count() {
+            let count = (parameter.count() - start).min(PIECE as u64) as usize;
+            let part = count.div_ceil(workers).next_multiple_of(2);
+            std::thread::scope(|scope| {
+                for (n, values) in (0..).zip(values[..count].chunks_mut(part)) {
+                    let first = start + n * part as u64;
+                    let init = parameter.init;
+                    scope.spawn(move || fill(init, seed, index, first, values));
+                }
+            });
+            let bytes = bytemuck::cast_slice(&values[..count]);
+            let tensor = TensorId(index as u32);
+            backend.write(program, tensor, Bytes::new(4 * start), bytes)?;
+            start += count as u64;
+        }
+    }
+    Ok(())
+}
 
 /// Fills `values`, which are the elements from `start` on of parameter `index`; `start` is even.
 pub fn fill(init: Init, seed: u64, index: u64, start: u64, values: &mut [f32]) {

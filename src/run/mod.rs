@@ -1,5 +1,6 @@
 //! The run: what happens between the plan and the last checkpoint.
 
+pub mod bench;
 pub mod error;
 pub mod events;
 pub mod init;

@@ -131,9 +131,13 @@ impl Sampling {
     }
 
     /// Allocates the arena.
+    pub fn backend(&self) -> Result<Box<dyn Backend>, BackendError> {
+        Ok(Box::new(Cpu::new(self.plan.clone(), self.target, Watch::Off)?))
+    }
+
+    /// Allocates the arena, and samples in it.
     pub fn sampler(&self, window: Window) -> Result<Sampler, BackendError> {
-        let backend = Box::new(Cpu::new(self.plan.clone(), self.target, Watch::Off)?);
-        Ok(Sampler::new(backend, &self.job.model, self.job.samples, window))
+        Ok(Sampler::new(self.backend()?, &self.job.model, self.job.samples, window))
     }
 }
 

@@ -112,30 +112,7 @@ impl Trainer {
 
     /// Draws the first weights.
     pub fn initialise(&mut self) -> Result<(), RunError> {
-        /// Elements drawn at a time; even, because normals come in pairs.
-        const PIECE: usize = 1 << 20;
-        let seed = self.config.seed();
-        let workers = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut values = vec![0f32; PIECE];
-        for (index, parameter) in (0..).zip(&self.parameters) {
-            let mut start = 0;
-            while start < parameter.count() {
-                let count = (parameter.count() - start).min(PIECE as u64) as usize;
-                let part = count.div_ceil(workers).next_multiple_of(2);
-                std::thread::scope(|scope| {
-                    for (n, values) in (0..).zip(values[..count].chunks_mut(part)) {
-                        let first = start + n * part as u64;
-                        let init = parameter.init;
-                        scope.spawn(move || init::fill(init, seed, index, first, values));
-                    }
-                });
-                let bytes = bytemuck::cast_slice(&values[..count]);
-                let tensor = TensorId(index as u32);
-                self.backend.write(TRAIN, tensor, Bytes::new(4 * start), bytes)?;
-                start += count as u64;
-            }
-        }
-        Ok(())
+        Ok(init::weights(&mut *self.backend, TRAIN, &self.parameters, self.config.seed())?)
     }
 
     /// What is trained.

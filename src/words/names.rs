@@ -2,6 +2,8 @@
 
 use fitgpt_plan::{program::Class, report::Verdict};
 
+use crate::budget::THIS_MACHINE;
+
 messages! {
     /// Before what went wrong.
     error() { en: "error: ", zh: "错误：", ja: "エラー: ", de: "Fehler: " }
@@ -9,6 +11,11 @@ messages! {
     hint() { en: "hint: ", zh: "提示：", ja: "ヒント: ", de: "Tipp: " }
     /// Before what is said beside the answer.
     note() { en: "note: ", zh: "注意：", ja: "注: ", de: "Hinweis: " }
+
+    /// What went wrong, behind where.
+    placed(place, message) {
+        en: "{place}: {message}", zh: "{place}：{message}", ja: "{place}: {message}", de: "{place}: {message}",
+    }
 
     parameters() { en: "parameters", zh: "参数", ja: "パラメータ", de: "Parameter" }
     gradients() { en: "gradients", zh: "梯度", ja: "勾配", de: "Gradienten" }
@@ -26,9 +33,18 @@ messages! {
     resume() { en: "resume", zh: "恢复", ja: "再開", de: "Fortsetzen" }
     sample() { en: "sample", zh: "采样", ja: "生成", de: "Sampling" }
 
+    this_machine() {
+        en: "this machine's memory", zh: "本机内存", ja: "このマシンのメモリ", de: "Speicher dieser Maschine",
+    }
+
     fits() { en: "fits", zh: "放得下", ja: "収まる", de: "passt" }
     tight() { en: "tight", zh: "勉强", ja: "ぎりぎり", de: "knapp" }
     does_not_fit() { en: "does not fit", zh: "放不下", ja: "収まらない", de: "passt nicht" }
+}
+
+/// A device by the name that a report gives it; cards keep theirs.
+pub(crate) fn device(name: &str) -> String {
+    if name == THIS_MACHINE { this_machine() } else { name.to_owned() }
 }
 
 /// A class of tensors.

@@ -2,6 +2,16 @@
 
 use unicode_width::UnicodeWidthStr as _;
 
+/// How many columns `text` takes.
+pub(crate) fn columns(text: &str) -> usize {
+    text.width()
+}
+
+/// `text` with blanks before it, up to `columns`.
+pub(crate) fn right(text: &str, columns: usize) -> String {
+    format!("{}{text}", " ".repeat(columns.saturating_sub(text.width())))
+}
+
 /// `text` with blanks behind it, up to `columns`.
 pub(crate) fn left(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(text.width())))
@@ -15,5 +25,7 @@ mod tests {
     fn wide_characters_take_two_columns() {
         assert_eq!(left("显存", 6), "显存  ");
         assert_eq!(left("メモリ", 4), "メモリ");
+        assert_eq!(right("峰值", 5), " 峰值");
+        assert_eq!(columns("峰值 peak"), 9);
     }
 }

@@ -1,8 +1,12 @@
 //! Whole runs of the built program, as a user starts them.
 
 mod bad_input;
+mod bench;
 mod cli;
+mod demo;
+mod devices;
 mod fitting;
+mod languages;
 #[cfg(target_os = "linux")]
 mod memory;
 mod patch;

@@ -92,6 +92,7 @@ pub fn diagnose(log: &Log, case: &Case, fixes: Fixes<'_>) -> Diagnosis {
         next: if is_gpu { next(&scene, freed_bytes) } else { None },
         fixes,
         notes,
+        refused: scene.config_error,
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the doctor says, as data. Words are chosen elsewhere.
 
 use fitgpt_plan::{
-    config::{EffectiveBatch, Value},
+    config::{ConfigError, EffectiveBatch, Value},
     report::Verdict,
 };
 use serde::{Serialize, Serializer, ser::SerializeMap};
@@ -312,4 +312,17 @@ pub struct Diagnosis {
     pub fixes: Vec<Fix>,
     /// Lines of the log that are harmless.
     pub notes: Vec<&'static str>,
+    /// Why the config cannot run. In JSON it is evidence of a finding.
+    #[serde(skip)]
+    pub refused: Option<ConfigError>,
+}
+
+impl Diagnosis {
+    /// Whether memory ran out and nothing that was found explains it with any weight. Then the
+    /// honest answer is what else one would have to know.
+    pub fn abstains(&self) -> bool {
+        let is_sure = |f: &Finding| f.is_cause && f.certainty > Certainty::Unknown;
+        let is_open = matches!(self.kind, Kind::GpuMemory | Kind::Unknown);
+        is_open && !self.findings.iter().any(is_sure)
+    }
 }

@@ -6,30 +6,62 @@ use std::sync::LazyLock;
 
 use crate::rules::RULES;
 
+/// A language that pages are written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Language {
+    /// The first; a rule's page is its own comment.
+    English,
+    /// Simplified.
+    Chinese,
+    /// Japanese.
+    Japanese,
+    /// German.
+    German,
+}
+
+impl Language {
+    /// All of them, in the order of [`Pages`].
+    pub const ALL: [Self; 4] = [Self::English, Self::Chinese, Self::Japanese, Self::German];
+}
+
+/// One page in every language.
+type Pages = [&'static str; 4];
+
+macro_rules! pages {
+    ($stem:literal) => {
+        [
+            include_str!(concat!("pages/", $stem, ".md")),
+            include_str!(concat!("pages/zh/", $stem, ".md")),
+            include_str!(concat!("pages/ja/", $stem, ".md")),
+            include_str!(concat!("pages/de/", $stem, ".md")),
+        ]
+    };
+}
+
 /// Claims: the page, and the words by which it is asked for.
-static CLAIMS: [(&str, &[&str]); 16] = [
-    (include_str!("pages/eval_iters.md"), &["eval_iters", "eval_interval"]),
-    (include_str!("pages/eval_batch_size.md"), &["eval_batch_size"]),
-    (include_str!("pages/eval_block_size.md"), &["eval_block_size"]),
-    (include_str!("pages/compile.md"), &["compile", "torch.compile"]),
-    (include_str!("pages/reduce_overhead.md"), &["reduce-overhead", "cuda_graphs"]),
-    (include_str!("pages/empty_cache.md"), &["empty_cache", "torch.cuda.empty_cache"]),
+static CLAIMS: [(Pages, &[&str]); 16] = [
+    (pages!("eval_iters"), &["eval_iters", "eval_interval"]),
+    (pages!("eval_batch_size"), &["eval_batch_size"]),
+    (pages!("eval_block_size"), &["eval_block_size"]),
+    (pages!("compile"), &["compile", "torch.compile"]),
+    (pages!("reduce_overhead"), &["reduce-overhead", "cuda_graphs"]),
+    (pages!("empty_cache"), &["empty_cache", "torch.cuda.empty_cache"]),
     (
-        include_str!("pages/expandable_segments.md"),
+        pages!("expandable_segments"),
         &["expandable_segments", "max_split_size_mb", "pytorch_cuda_alloc_conf"],
     ),
-    (include_str!("pages/kv_cache.md"), &["kv_cache", "kv-cache"]),
+    (pages!("kv_cache"), &["kv_cache", "kv-cache"]),
     (
-        include_str!("pages/gradient_checkpointing.md"),
+        pages!("gradient_checkpointing"),
         &["gradient_checkpointing_enable", "gradient_checkpointing", "grad_checkpoint"],
     ),
-    (include_str!("pages/estimate_loss.md"), &["estimate_loss", "no_grad"]),
-    (include_str!("pages/n_head.md"), &["n_head", "n_embd"]),
-    (include_str!("pages/batch_size.md"), &["batch_size", "gradient_accumulation_steps"]),
-    (include_str!("pages/weights.md"), &["weights", "float16", "bfloat16", "autocast"]),
-    (include_str!("pages/data_loader.md"), &["data_loader", "dataloader", "memmap"]),
+    (pages!("estimate_loss"), &["estimate_loss", "no_grad"]),
+    (pages!("n_head"), &["n_head", "n_embd"]),
+    (pages!("batch_size"), &["batch_size", "gradient_accumulation_steps"]),
+    (pages!("weights"), &["weights", "float16", "bfloat16", "autocast"]),
+    (pages!("data_loader"), &["data_loader", "dataloader", "memmap"]),
     (
-        include_str!("pages/warnings.md"),
+        pages!("warnings"),
         &[
             "warnings",
             "gradscaler",
@@ -38,27 +70,33 @@ static CLAIMS: [(&str, &[&str]); 16] = [
             "suppress_errors",
         ],
     ),
-    (include_str!("pages/cards.md"), &["cards", "vram", "12gb"]),
+    (pages!("cards"), &["cards", "vram", "12gb"]),
 ];
 
-static RULE_PAGES: LazyLock<Vec<(&'static str, String)>> =
-    LazyLock::new(|| RULES.iter().map(|rule| (rule.name, first_comment(rule.source))).collect());
+static RULE_PAGES: LazyLock<Vec<String>> =
+    LazyLock::new(|| RULES.iter().map(|rule| first_comment(rule.source)).collect());
 
 /// The page of a rule or of a claim, in Markdown.
-pub fn explain(name: &str) -> Option<&'static str> {
+pub fn explain(name: &str, language: Language) -> Option<&'static str> {
     let asked = name.trim().trim_matches('`').to_ascii_lowercase();
-    let rule = RULE_PAGES.iter().find(|(rule, _)| *rule == asked);
-    if let Some((_, page)) = rule {
-        return Some(page);
+    if let Some(index) = RULES.iter().position(|rule| rule.name == asked) {
+        return Some(match language {
+            Language::English => &RULE_PAGES[index],
+            other => RULES[index].translated[other as usize - 1],
+        });
     }
     let claim = CLAIMS.iter().find(|(_, words)| words.contains(&asked.as_str()));
-    claim.map(|(page, _)| *page)
+    claim.map(|(pages, _)| pages[language as usize])
+}
+
+/// The names of all rules.
+pub fn rules() -> impl Iterator<Item = &'static str> {
+    RULES.iter().map(|rule| rule.name)
 }
 
 /// Every name that has a page: rules first, then claims by their first word.
 pub fn topics() -> Vec<&'static str> {
-    let rules = RULES.iter().map(|rule| rule.name);
-    rules.chain(CLAIMS.iter().map(|(_, words)| words[0])).collect()
+    rules().chain(CLAIMS.iter().map(|(_, words)| words[0])).collect()
 }
 
 /// The text of a file's leading `//!` lines.
@@ -74,7 +112,7 @@ mod tests {
     #[test]
     fn every_rule_has_a_page_with_three_headings() {
         for rule in &RULES {
-            let page = explain(rule.name).unwrap();
+            let page = explain(rule.name, Language::English).unwrap();
             assert!(page.starts_with(&format!("# `{}`\n", rule.name)), "{page}");
             let headings: Vec<_> = page.lines().filter_map(|l| l.strip_prefix("## ")).collect();
             assert_eq!(headings, ["What it sees", "Why it happens", "What helps"], "{}", rule.name);
@@ -84,7 +122,7 @@ mod tests {
     #[test]
     fn every_claim_has_a_page_and_no_word_has_two() {
         let mut words: Vec<_> = CLAIMS.iter().flat_map(|(_, words)| words.iter()).collect();
-        for (page, _) in &CLAIMS {
+        for ([page, ..], _) in &CLAIMS {
             let has_form = page.starts_with("# ") && page.contains("\n## What is so\n");
             assert!(has_form, "{page}");
         }
@@ -92,16 +130,38 @@ mod tests {
         let count = words.len();
         words.dedup();
         assert_eq!(words.len(), count);
-        assert!(topics().iter().all(|topic| explain(topic).is_some()));
-        assert_eq!(explain("nothing-of-the-kind"), None);
+        assert!(topics().iter().all(|topic| explain(topic, Language::English).is_some()));
+        assert_eq!(explain("nothing-of-the-kind", Language::English), None);
     }
 
     #[test]
     fn no_page_says_that_an_underscore_frees_the_logits() {
         for topic in topics() {
-            let page = explain(topic).unwrap();
+            let page = explain(topic, Language::English).unwrap();
             if page.contains("_, loss") {
                 assert!(page.contains("a name like any other"), "{topic}");
+            }
+        }
+    }
+
+    /// What stands in backticks, sorted: names and code are the same in every language.
+    fn code(page: &str) -> Vec<&str> {
+        let mut spans: Vec<_> = page.split('`').skip(1).step_by(2).collect();
+        spans.sort_unstable();
+        spans.dedup();
+        spans
+    }
+
+    #[test]
+    fn every_page_is_there_in_every_language_with_the_same_headings_and_code() {
+        let headings = |page: &str| page.lines().filter(|line| line.starts_with('#')).count();
+        for topic in topics() {
+            let english = explain(topic, Language::English).unwrap();
+            for language in &Language::ALL[1..] {
+                let page = explain(topic, *language).unwrap();
+                assert_ne!(page, english, "{topic} in {language:?}");
+                assert_eq!(headings(page), headings(english), "{topic} in {language:?}");
+                assert_eq!(code(page), code(english), "{topic} in {language:?}");
             }
         }
     }

@@ -7,17 +7,16 @@
 //!     cargo run --release -p fitgpt-exec --example op_rate [-- THREADS [ISA [PART-OF-A-NAME]]]
 
 #![expect(clippy::print_stdout, reason = "a program whose output is its purpose")]
-#![expect(clippy::inline_always, reason = "a kernel is compiled for its instruction set so")]
 
-use std::{hint::black_box, time::Instant};
+use std::time::Instant;
 
 use fitgpt_exec::{
     Arguments, Backend, Watch,
     cpu::{
         Cpu, CpuTarget,
-        isa::{Isa, Kernel, Simd},
-        parts::Blocks,
+        isa::Isa,
         pool::Pool,
+        rates::{peak_bytes_per_s, peak_flops_per_s},
     },
     reference::{Device, Reference},
 };
@@ -66,7 +65,8 @@ fn main() {
     let target = CpuTarget::new(threads, isa);
 
     let mut pool = Pool::new(threads).expect("threads");
-    let (flops, bytes) = (peak_flops(isa, &mut pool), peak_bytes(&mut pool));
+    let (flops, bytes) =
+        (peak_flops_per_s(isa, &mut pool) / 1e9, peak_bytes_per_s(&mut pool) / 1e9);
     println!("{threads} threads, {}: {flops:.0} GFLOP/s, {bytes:.1} GB/s", isa.name());
     for dtype in [DType::F32, DType::Bf16, DType::F16] {
         for sizes in TIMED {
@@ -551,51 +551,4 @@ fn time(case: &Case, target: CpuTarget, peak_flops: f64, peak_bytes: f64) {
         format!("{rate:7.1} GB/s    {:4.0} %", 100.0 * rate / peak_bytes)
     };
     println!("  {:28} {:9.3} ms {rate}", case.name, best * 1e3);
-}
-
-/// Fused multiply-adds on registers, on all threads at once.
-fn peak_flops(isa: Isa, pool: &mut Pool) -> f64 {
-    const ROUNDS: usize = 4_000_000;
-    struct Multiply;
-    impl Kernel for Multiply {
-        type Output = usize;
-        #[inline(always)]
-        fn run<S: Simd>(self, simd: S) -> usize {
-            let (x, y) = (black_box(simd.splat(0.5)), black_box(simd.splat(0.25)));
-            let mut sums = [simd.splat(1.0); 12];
-            for _ in 0..ROUNDS {
-                for sum in &mut sums {
-                    *sum = simd.fma(*sum, x, y);
-                }
-            }
-            black_box(sums);
-            2 * sums.len() * S::LANES * ROUNDS
-        }
-    }
-    let threads = pool.threads();
-    let mut best: f64 = 0.0;
-    for _ in 0..5 {
-        let mut flops = vec![0; threads];
-        let start = Instant::now();
-        pool.for_each(Blocks::new(&mut flops, 1), |_, flops| flops[0] = isa.run(Multiply));
-        best = best.max(flops.iter().sum::<usize>() as f64 / start.elapsed().as_secs_f64());
-    }
-    best / 1e9
-}
-
-/// A copy of memory larger than every cache, on all threads at once: read and written bytes.
-fn peak_bytes(pool: &mut Pool) -> f64 {
-    let from = vec![1.0_f32; 1 << 25];
-    let mut to = vec![0.0_f32; 1 << 25];
-    let block = 1 << 15;
-    let mut best: f64 = 0.0;
-    for _ in 0..5 {
-        let start = Instant::now();
-        pool.for_each(Blocks::new(&mut to, block), |task, to| {
-            to.copy_from_slice(&from[task.index * block..][..to.len()]);
-        });
-        best = best.max(2.0 * 4.0 * from.len() as f64 / start.elapsed().as_secs_f64());
-    }
-    black_box(&to);
-    best / 1e9
 }

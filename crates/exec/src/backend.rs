@@ -33,7 +33,18 @@ pub trait Backend {
     fn plan(&self) -> &VerifiedPlan;
 
     /// Runs program `program` of the plan once.
-    fn run(&mut self, program: usize, arguments: &Arguments) -> Result<(), BackendError>;
+    fn run(&mut self, program: usize, arguments: &Arguments) -> Result<(), BackendError> {
+        self.run_op_by_op(program, arguments, &mut |_| {})
+    }
+
+    /// The same, and says when each op has ended. Where ops are only handed over, as to a card,
+    /// each is waited for: this is for measuring.
+    fn run_op_by_op(
+        &mut self,
+        program: usize,
+        arguments: &Arguments,
+        ended: &mut dyn FnMut(OpIndex),
+    ) -> Result<(), BackendError>;
 
     /// Copies `values` into a tensor, from byte `start` on.
     fn write(
@@ -92,6 +103,7 @@ impl Host {
     pub(crate) fn run(
         &mut self,
         program: usize,
+        ended: &mut dyn FnMut(OpIndex),
         mut kernel: impl FnMut(&Program, &Op, &mut Operands<'_>),
     ) {
         let count = self.plan.program(program).ops().len();
@@ -106,6 +118,7 @@ impl Host {
                 self.check_guards(program, at);
                 self.poison_the_dead(program, at);
             }
+            ended(at);
         }
     }
 

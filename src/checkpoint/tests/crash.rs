@@ -18,6 +18,7 @@ use super::{
     },
     *,
 };
+use crate::attempt::Attempt;
 
 /// What ends at the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +46,7 @@ impl Crash {
         Disk { crash: Some(RefCell::new(crash)) }
     }
 
-    pub(in super::super) fn before(&mut self, action: &str, path: &Path) -> io::Result<()> {
+    pub(in super::super) fn before(&mut self, action: Attempt, path: &Path) -> io::Result<()> {
         let step = self.steps;
         self.steps += 1;
         if step == self.at || (step > self.at && self.ends == Ends::World) {
@@ -53,8 +54,8 @@ impl Crash {
             return Err(io::ErrorKind::StorageFull.into());
         }
         match action {
-            "write" => _ = self.unsynced.insert(path.to_owned()),
-            "sync" => _ = self.unsynced.remove(path),
+            Attempt::Write => _ = self.unsynced.insert(path.to_owned()),
+            Attempt::Sync => _ = self.unsynced.remove(path),
             _ => {}
         }
         Ok(())
@@ -191,7 +192,7 @@ fn a_step_that_fails_is_an_error_with_a_path_and_nothing_is_lost_or_left() {
     let error = save_on_version(&Crash::disk(Ends::Step, 5), dir.path(), 1).unwrap_err();
     match error {
         CheckpointError::Io { action, path, .. } => {
-            assert_eq!(action, "write");
+            assert_eq!(action, Attempt::Write);
             assert!(path.ends_with("model.safetensors"), "{}", path.display());
         }
         other => panic!("{other:?}"),

@@ -20,6 +20,7 @@ use std::{
 };
 
 use super::{DataError, Meta};
+use crate::attempt::Attempt;
 
 /// How many stories there are.
 const STORIES: u64 = 7_000;
@@ -59,7 +60,7 @@ pub fn write(folder: &Path) -> Result<(), DataError> {
     let corpus = corpus();
     let itos = symbols(&corpus);
     fs::create_dir_all(folder).map_err(|source| DataError::Io {
-        action: "create",
+        action: Attempt::Create,
         path: folder.to_owned(),
         source,
     })?;
@@ -99,7 +100,7 @@ fn write_whole(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), DataError>
     written.map_err(|source| {
         // The first error is the one to tell; a draft that stays behind harms nobody.
         let _ = fs::remove_file(&draft);
-        DataError::Io { action: "write", path, source }
+        DataError::Io { action: Attempt::Write, path, source }
     })
 }
 

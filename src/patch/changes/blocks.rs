@@ -4,7 +4,7 @@
 //! pass. It drops the activations, not the logits: those are `chunked-loss`'s.
 
 use super::{field, hand_over, import_checkpoint, key, own_config};
-use crate::patch::{edit::Place, python::Source};
+use crate::patch::{Sought, edit::Place, python::Source};
 
 pub(in crate::patch) fn places(train: &Source<'_>, model: &Source<'_>) -> Vec<Place> {
     let value = "False # keep only the inputs of blocks, compute the rest again in backward";
@@ -17,8 +17,6 @@ pub(in crate::patch) fn places(train: &Source<'_>, model: &Source<'_>) -> Vec<Pl
         blocks(model),
     ]
 }
-
-const BLOCKS: &str = "`x = block(x)` in `for block in self.transformer.h:`";
 
 fn blocks(model: &Source<'_>) -> Place {
     for head in 0..model.statements.len() {
@@ -47,5 +45,5 @@ fn blocks(model: &Source<'_>) -> Place {
             return model.change([model.replace_lines(statement, &lines)]);
         }
     }
-    model.missing(BLOCKS)
+    model.missing(Sought::Blocks)
 }

@@ -8,7 +8,7 @@
 //! all; `dynamic=False` keeps one program a shape.
 
 use super::{estimate_loss, key, top};
-use crate::patch::{edit::Place, python::Source};
+use crate::patch::{Sought, edit::Place, python::Source};
 
 pub(in crate::patch) fn places(train: &Source<'_>) -> Vec<Place> {
     let batch = "0 # sequences of a batch in estimate_loss; 0: batch_size";
@@ -25,9 +25,7 @@ pub(in crate::patch) fn places(train: &Source<'_>) -> Vec<Place> {
 /// `def get_batch(split, batch_size=batch_size, block_size=block_size):`.
 fn parameters(train: &Source<'_>) -> Place {
     const HEAD: &str = "def get_batch($$parameters)$$returns:";
-    let looked_for = "`def get_batch(split):` after the configuration, taking `batch_size` \
-                      sequences of `block_size`";
-    let missing = train.missing(looked_for);
+    let missing = train.missing(Sought::GetBatch);
     let Some(function) = top(train, HEAD) else { return missing };
     // A default is read where the function is defined: the command line must be known by then.
     if top(train, "config_keys = $$list").is_none_or(|keys| function < keys) {
@@ -64,7 +62,7 @@ fn call(train: &Source<'_>) -> Place {
         train.inside(function).find_map(|statement| train.find(statement, "get_batch($$arguments)"))
     });
     let Some(call) = call else {
-        return train.missing("`get_batch(split)` in `estimate_loss`");
+        return train.missing(Sought::EvaluationBatch);
     };
     let arguments = call.gap("arguments");
     if train.mentions(arguments.clone(), "eval_batch_size") > 0 {
@@ -76,7 +74,7 @@ fn call(train: &Source<'_>) -> Place {
                          block_size=eval_block_size or block_size";
             train.change([train.append(last.end - 1, added)])
         }
-        None => train.missing("`get_batch(split)` in `estimate_loss`"),
+        None => train.missing(Sought::EvaluationBatch),
     }
 }
 

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use super::estimate_loss;
-use crate::patch::{edit::Place, python::Source};
+use crate::patch::{Sought, edit::Place, python::Source};
 
 pub(in crate::patch) fn places(train: &Source<'_>) -> Vec<Place> {
     let evaluation = estimate_loss(train);
@@ -21,15 +21,10 @@ pub(in crate::patch) fn places(train: &Source<'_>) -> Vec<Place> {
     });
     let in_evaluation = evaluation.map(|head| drop_in(train, head, Some(head)));
     vec![
-        in_evaluation.unwrap_or(train.missing(IN_EVALUATION)),
-        in_loop.unwrap_or(train.missing(IN_LOOP)),
+        in_evaluation.unwrap_or(train.missing(Sought::LogitsInEvaluation)),
+        in_loop.unwrap_or(train.missing(Sought::LogitsInLoop)),
     ]
 }
-
-const IN_EVALUATION: &str =
-    "`logits, loss = model(X, Y)` in `estimate_loss`, with `logits` read nowhere else";
-const IN_LOOP: &str =
-    "`logits, loss = model(X, Y)` in the training loop, with `logits` read nowhere else";
 
 const NAMED: &str = "$logits, $loss = model($$arguments)";
 
@@ -54,7 +49,11 @@ fn is_read(train: &Source<'_>, statements: Range<usize>, name: &str) -> bool {
 /// Drops the logits in the block of `head`. Names are looked up in `scope`, a function, or in the
 /// whole file.
 fn drop_in(train: &Source<'_>, head: usize, scope: Option<usize>) -> Place {
-    let missing = train.missing(if scope.is_some() { IN_EVALUATION } else { IN_LOOP });
+    let missing = train.missing(if scope.is_some() {
+        Sought::LogitsInEvaluation
+    } else {
+        Sought::LogitsInLoop
+    });
     let statements = scope.map_or(0..train.statements.len(), |scope| train.inside(scope));
     let mut edits = Vec::new();
     for statement in train.inside(head) {

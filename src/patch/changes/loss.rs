@@ -12,6 +12,7 @@ use std::ops::Range;
 
 use super::{field, hand_over, import_checkpoint, key, logits, own_config};
 use crate::patch::{
+    Sought,
     edit::{Edit, Place},
     python::Source,
 };
@@ -30,14 +31,9 @@ pub(in crate::patch) fn places(train: &Source<'_>, model: &Source<'_>) -> Vec<Pl
     ]
 }
 
-const READER: &str = "`logits, loss = model(X, Y)` with `logits` read nowhere else";
-const HEAD: &str = "`self.lm_head = nn.Linear(…, bias=False)`";
-const BRANCH: &str = "`if targets is not None:` around `logits = self.lm_head(x)` and \
-                      `loss = F.cross_entropy(…)` over all rows, and nothing else";
-
 /// With chunks there are no logits to return, so nothing may read them.
 fn reader(train: &Source<'_>) -> Place {
-    if logits::are_read(train) { train.missing(READER) } else { Place::Already }
+    if logits::are_read(train) { train.missing(Sought::LogitsUnread) } else { Place::Already }
 }
 
 /// The head has no bias: the chunks use its weights alone.
@@ -48,7 +44,11 @@ fn head(model: &Source<'_>) -> Place {
         arguments.find_map(|argument| model.matches_tokens(argument, "bias=False"))
     };
     let found = (0..model.statements.len()).find_map(is_head);
-    if found.is_some() { Place::Already } else { model.missing(HEAD) }
+    if found.is_some() {
+        Place::Already
+    } else {
+        model.missing(Sought::Code("self.lm_head = nn.Linear(…, bias=False)"))
+    }
 }
 
 fn branch(model: &Source<'_>) -> Place {
@@ -57,7 +57,7 @@ fn branch(model: &Source<'_>) -> Place {
         return Place::Already;
     }
     let edits = (0..model.statements.len()).find_map(|statement| edits(model, statement));
-    edits.map_or(model.missing(BRANCH), |edits| model.change(edits))
+    edits.map_or(model.missing(Sought::LossBranch), |edits| model.change(edits))
 }
 
 /// The edits where `branch` is the branch of the loss, in every detail that its chunks rely on.

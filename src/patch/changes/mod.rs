@@ -8,7 +8,7 @@ pub(super) mod resume;
 pub(super) mod save;
 pub(super) mod scaler;
 
-use super::{edit::Place, python::Source};
+use super::{Sought, edit::Place, python::Source};
 
 /// A statement at the top of a file.
 fn top(source: &Source<'_>, pattern: &str) -> Option<usize> {
@@ -24,7 +24,7 @@ fn estimate_loss(train: &Source<'_>) -> Option<usize> {
 /// `config_keys` collects them. `near` is the key that it belongs beside.
 fn key(train: &Source<'_>, name: &str, value: &str, near: &str) -> Place {
     let Some(end) = top(train, "config_keys = $$list") else {
-        return train.missing("`config_keys = […]` after the configuration's defaults");
+        return train.missing(Sought::ConfigKeys);
     };
     let keys = || train.children(None).take_while(|&statement| statement < end);
     let assigns = |name: &str| {
@@ -40,16 +40,15 @@ fn key(train: &Source<'_>, name: &str, value: &str, near: &str) -> Place {
             let line = format!("{name} = {value}");
             train.change([train.lines_after(anchor, &[line])])
         }
-        None => train.missing("a default such as `batch_size = 12`"),
+        None => train.missing(Sought::Default),
     }
 }
 
 /// A field of `GPTConfig`.
 fn field(model: &Source<'_>, name: &str, default: &str) -> Place {
-    const LOOKED_FOR: &str = "`class GPTConfig:` with fields such as `dropout: float = 0.0`";
     let class = top(model, "class GPTConfig$$bases:");
     let Some(class) = class else {
-        return model.missing(LOOKED_FOR);
+        return model.missing(Sought::GptConfig);
     };
     let mut fields = model.children(Some(class));
     if fields.any(|field| model.matches(field, &format!("{name}: $$rest")).is_some()) {
@@ -61,7 +60,7 @@ fn field(model: &Source<'_>, name: &str, default: &str) -> Place {
             let line = format!("{name}: {default}");
             model.change([model.lines_after(last, &[line])])
         }
-        None => model.missing(LOOKED_FOR),
+        None => model.missing(Sought::GptConfig),
     }
 }
 
@@ -77,7 +76,7 @@ fn hand_over(train: &Source<'_>, name: &str) -> Place {
             let line = format!("model.config.{name} = {name}");
             train.change([train.lines_before(moved, &[line])])
         }
-        None => train.missing("`model.to(device)` after the model is made"),
+        None => train.missing(Sought::ToDevice),
     }
 }
 
@@ -93,7 +92,7 @@ fn import_checkpoint(model: &Source<'_>) -> Place {
     };
     match model.children(None).filter(is_import).last() {
         Some(last) => model.change([model.lines_after(last, &[LINE])]),
-        None => model.missing("`import torch` at the top"),
+        None => model.missing(Sought::ImportTorch),
     }
 }
 
@@ -103,6 +102,6 @@ fn own_config(model: &Source<'_>) -> Place {
     if statements.any(|statement| model.matches(statement, "self.config = config").is_some()) {
         Place::Already
     } else {
-        model.missing("`self.config = config` in the model's `__init__`")
+        model.missing(Sought::SelfConfig)
     }
 }

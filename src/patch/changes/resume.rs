@@ -4,14 +4,14 @@
 //! onto the card, and the name `state_dict` keeps the weights there to the end of the run. Loaded
 //! into the host's memory they never take a byte of it.
 
-use crate::patch::{edit::Place, python::Source};
+use crate::patch::{Sought, edit::Place, python::Source};
 
 pub(in crate::patch) fn places(train: &Source<'_>) -> Vec<Place> {
     vec![load(train), weights(train), checkpoint(train)]
 }
 
 fn load(train: &Source<'_>) -> Place {
-    let missing = train.missing("`checkpoint = torch.load(…)`");
+    let missing = train.missing(Sought::Code("checkpoint = torch.load(…)"));
     let loads = |s| train.matches(s, "checkpoint = torch.load($$arguments)");
     let Some(found) = (0..train.statements.len()).find_map(loads) else { return missing };
     let arguments = train.arguments(found.gap("arguments"));
@@ -32,7 +32,7 @@ fn load(train: &Source<'_>) -> Place {
 fn weights(train: &Source<'_>) -> Place {
     let loads = |&s: &usize| train.matches(s, "model.load_state_dict($$weights)").is_some();
     let Some(load) = (0..train.statements.len()).find(loads) else {
-        return train.missing("`model.load_state_dict(state_dict)`");
+        return train.missing(Sought::Code("model.load_state_dict(state_dict)"));
     };
     let Some(found) = train.matches(load, "model.load_state_dict($name)") else {
         return Place::Already; // an expression: nothing but the checkpoint holds it
@@ -46,7 +46,7 @@ fn weights(train: &Source<'_>) -> Place {
 }
 
 fn checkpoint(train: &Source<'_>) -> Place {
-    const LOOKED_FOR: &str = "`optimizer.load_state_dict(checkpoint['optimizer'])`";
+    const LOOKED_FOR: Sought = Sought::Code("optimizer.load_state_dict(checkpoint['optimizer'])");
     let loads = |s: &usize| train.matches(*s, "optimizer.load_state_dict($$state)").is_some();
     let Some(load) = (0..train.statements.len()).find(loads) else {
         return train.missing(LOOKED_FOR);

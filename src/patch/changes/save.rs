@@ -6,18 +6,14 @@
 //! best. What is saved holds the best loss of the evaluations before; a resumed run evaluates at
 //! once and knows better.
 
-use crate::patch::{edit::Place, python::Source};
+use crate::patch::{Sought, edit::Place, python::Source};
 
 pub(in crate::patch) fn places(train: &Source<'_>) -> Vec<Place> {
     let mut evaluations = (0..train.statements.len())
         .filter(|&s| train.matches(s, "$losses = estimate_loss()").is_some());
     let place = evaluations.find_map(|evaluation| save_before(train, evaluation));
-    vec![place.unwrap_or(train.missing(LOOKED_FOR))]
+    vec![place.unwrap_or(train.missing(Sought::SaveAfterEvaluation))]
 }
-
-const LOOKED_FOR: &str = "`losses = estimate_loss()` and, after it, an `if` that reads \
-                          `always_save_checkpoint`; in that, `if iter_num > 0:` around \
-                          `torch.save(checkpoint, …)`, reading no result of the evaluation";
 
 fn save_before(train: &Source<'_>, evaluation: usize) -> Option<Place> {
     const SAVE: &str = "torch.save($$what, $$path)";

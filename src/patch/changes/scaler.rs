@@ -3,12 +3,13 @@
 //! `torch.cuda.amp.GradScaler` is deprecated; the current one takes its device as an argument.
 
 use crate::patch::{
+    Sought,
     edit::{Edit, Place},
     python::Source,
 };
 
 pub(in crate::patch) fn places(train: &Source<'_>) -> Vec<Place> {
-    const LOOKED_FOR: &str = "`torch.cuda.amp.GradScaler(…)`";
+    const LOOKED_FOR: Sought = Sought::Code("torch.cuda.amp.GradScaler(…)");
     let statements = || 0..train.statements.len();
     let edits: Vec<_> = statements().flat_map(|statement| edits(train, statement)).collect();
     let is_current = |s| train.find(s, "torch.amp.GradScaler($$arguments)").is_some();

@@ -1,10 +1,10 @@
 //! Which run this was: its config, its model, and how PyTorch ran it.
 
 use fitgpt_plan::{
-    config::{Config, ConfigError, GradCheckpoint, InitFrom, Precision, Value, Written},
+    config::{Config, ConfigError, Precision, Value, Written},
     device::Gpu,
     model::Model,
-    torch::{self, TorchOptions},
+    torch::TorchOptions,
 };
 
 use crate::parse::{Log, Wording};
@@ -128,24 +128,13 @@ fn options(log: &Log, config: &Config, gpu: Option<&Gpu>) -> TorchOptions {
         _ => Precision::Bfloat16,
     };
     let world = u64::from(log.workers.max(log.progress.workers).max(1));
+    let of_config = TorchOptions::from_config(config, config.precision_or(half));
     TorchOptions {
-        batch: config.batch_size().into(),
-        seq: config.block_size().into(),
-        accumulation: (u64::from(config.gradient_accumulation_steps()) / world).max(1),
-        eval_batch: config.eval_batch_size().into(),
-        eval_seq: config.eval_block_size().into(),
-        precision: match config.precision_or(half) {
-            Precision::Float32 => torch::Precision::F32,
-            Precision::Bfloat16 => torch::Precision::Bf16,
-            Precision::Float16 => torch::Precision::F16,
-        },
-        compile: config.compile(),
-        dropout: config.dropout() > 0.0,
-        checkpoint_blocks: config.grad_checkpoint() != GradCheckpoint::Off,
+        accumulation: (of_config.accumulation / world).max(1),
         fused_attention: !log.progress.slow_attention,
         ddp_world: world,
         fused_adam: log.progress.fused_adam.unwrap_or(true),
-        resumed: *config.init_from() == InitFrom::Resume || log.progress.resuming.is_some(),
-        ..TorchOptions::default()
+        resumed: of_config.resumed || log.progress.resuming.is_some(),
+        ..of_config
     }
 }

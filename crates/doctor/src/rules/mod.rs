@@ -35,6 +35,8 @@ pub(crate) struct Rule {
     pub(crate) name: &'static str,
     /// Its file, whose first comment is its page.
     pub(crate) source: &'static str,
+    /// The page in Chinese, Japanese and German.
+    pub(crate) translated: [&'static str; 3],
     check: fn(&Scene<'_>) -> Option<Answer>,
     /// Where this is the cause, what was asked for is not.
     settles: bool,
@@ -52,6 +54,11 @@ macro_rules! rule {
         Rule {
             name: $name,
             source: include_str!(concat!(stringify!($module), ".rs")),
+            translated: [
+                include_str!(concat!("../pages/zh/", stringify!($module), ".md")),
+                include_str!(concat!("../pages/ja/", stringify!($module), ".md")),
+                include_str!(concat!("../pages/de/", stringify!($module), ".md")),
+            ],
             check: $module::check,
             settles: $settles,
         }

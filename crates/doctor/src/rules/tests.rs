@@ -149,16 +149,6 @@ fn every_rule_fires_where_it_should_and_only_there() {
 }
 
 #[test]
-fn every_finding_has_a_sentence_of_its_own() {
-    for (rule, log, config, ..) in table() {
-        let diagnosis = diagnosis(&log, config);
-        let finding = diagnosis.findings.iter().find(|finding| finding.rule == rule).unwrap();
-        let text = crate::words::finding(finding);
-        assert!(text.len() > 20 && !text.contains("unknown"), "{rule}: {text}");
-    }
-}
-
-#[test]
 fn foreign_memory_is_the_cause_only_if_it_would_have_held_the_request() {
     let of = |log: &str, config: &str| {
         let found = diagnosis(log, config);
@@ -216,7 +206,6 @@ proptest! {
         }
         log.push_str(&at(code, &message));
         let diagnosis = diagnosis(&log, "");
-        prop_assert!(!crate::words::diagnosis(&diagnosis).is_empty());
         prop_assert!(serde_json::to_string(&diagnosis).is_ok());
     }
 
@@ -225,6 +214,6 @@ proptest! {
         let log = include_str!("../../../../examples/estimate-loss-batch-64.log");
         let text: String = log.chars().skip(from).take(length).collect();
         let diagnosis = diagnosis(&text, "batch_size = 64");
-        prop_assert!(!crate::words::diagnosis(&diagnosis).is_empty());
+        prop_assert!(serde_json::to_string(&diagnosis).is_ok());
     }
 }

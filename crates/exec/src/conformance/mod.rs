@@ -125,7 +125,7 @@ fn bytes_of(
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_plan::units::DType;
+    use fitgpt_plan::units::{DType, OpIndex};
 
     use super::{compare::elements, *};
     use crate::{
@@ -158,8 +158,13 @@ mod tests {
             self.0.plan()
         }
 
-        fn run(&mut self, program: usize, arguments: &Arguments) -> Result<(), BackendError> {
-            self.0.run(program, arguments)
+        fn run_op_by_op(
+            &mut self,
+            program: usize,
+            arguments: &Arguments,
+            ended: &mut dyn FnMut(OpIndex),
+        ) -> Result<(), BackendError> {
+            self.0.run_op_by_op(program, arguments, ended)
         }
 
         fn write(

@@ -2,7 +2,7 @@
 
 use fitgpt_plan::{
     memory::VerifiedPlan,
-    units::{Bytes, TensorId},
+    units::{Bytes, OpIndex, TensorId},
 };
 
 use super::{
@@ -34,9 +34,14 @@ impl Backend for Cpu {
         &self.host.plan
     }
 
-    fn run(&mut self, program: usize, arguments: &Arguments) -> Result<(), BackendError> {
+    fn run_op_by_op(
+        &mut self,
+        program: usize,
+        arguments: &Arguments,
+        ended: &mut dyn FnMut(OpIndex),
+    ) -> Result<(), BackendError> {
         let Self { host, machine } = self;
-        host.run(program, |program, op, operands| {
+        host.run(program, ended, |program, op, operands| {
             let mut call = Call { machine: &mut *machine, program, arguments, operands };
             dispatch::run(&mut call, op);
         });

@@ -23,7 +23,7 @@ mod values;
 use fitgpt_plan::{
     memory::{Limits, Target, VerifiedPlan},
     program::{Op, Program},
-    units::{Bytes, TensorId},
+    units::{Bytes, OpIndex, TensorId},
 };
 
 use self::values::Values;
@@ -66,8 +66,14 @@ impl Backend for Reference {
         &self.host.plan
     }
 
-    fn run(&mut self, program: usize, arguments: &Arguments) -> Result<(), BackendError> {
-        self.host.run(program, |program, op, operands| run(program, arguments, op, operands));
+    fn run_op_by_op(
+        &mut self,
+        program: usize,
+        arguments: &Arguments,
+        ended: &mut dyn FnMut(OpIndex),
+    ) -> Result<(), BackendError> {
+        self.host
+            .run(program, ended, |program, op, operands| run(program, arguments, op, operands));
         Ok(())
     }
 

@@ -27,7 +27,7 @@ pub use self::{
     choice::{DeviceChoice, Gelu, GradCheckpoint, InitFrom, Precision},
     error::{ConfigError, Place},
     keys::{Group, KEYS, Key, Kind, Range},
-    python::{Facts, Reason},
+    python::{Construct, Facts, Found, Given, Noun, Reason, Wanted},
     resolved::{Config, EffectiveBatch},
     rewrite::rewrite,
     value::Value,

@@ -10,6 +10,8 @@ use serde::{
     de::{Error, Visitor},
 };
 
+use super::python::Noun;
+
 /// One value of a config, before any key has looked at it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
@@ -27,13 +29,13 @@ pub enum Value {
 
 impl Value {
     /// What an error calls a value of this kind.
-    pub(super) fn noun(&self) -> &'static str {
+    pub(super) fn noun(&self) -> Noun {
         match self {
-            Self::None => "None",
-            Self::Bool(_) => "a bool",
-            Self::Int(_) => "an int",
-            Self::Float(_) => "a float",
-            Self::Str(_) => "a string",
+            Self::None => Noun::None,
+            Self::Bool(_) => Noun::Bool,
+            Self::Int(_) => Noun::Int,
+            Self::Float(_) => Noun::Float,
+            Self::Str(_) => Noun::Str,
         }
     }
 }

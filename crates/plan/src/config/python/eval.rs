@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::{
-    Facts, Reason, Refusal, TEXT_LIMIT,
+    Construct, Facts, Given, Reason, Refusal, TEXT_LIMIT,
     syntax::{Expr, Function, Link, Node},
 };
 use crate::config::value::{Value, float_repr};
@@ -126,7 +126,7 @@ fn signed(sign: &'static str, value: &Value) -> Result<Value, Reason> {
         (Some(value), _) if is_minus => value.checked_neg().map(Value::Int).ok_or(Reason::Overflow),
         (Some(value), _) => Ok(value.into()),
         (None, Value::Float(value)) => Ok(if is_minus { -value } else { *value }.into()),
-        (None, other) => Err(Reason::Argument { function: sign, given: other.noun().to_owned() }),
+        (None, other) => Err(Reason::Argument { function: sign, given: Given::One(other.noun()) }),
     }
 }
 
@@ -209,7 +209,7 @@ fn power(base: &Value, exponent: &Value) -> Result<Value, Reason> {
         return Err(Reason::DivisionByZero);
     }
     if base < 0.0 && base.is_finite() && exponent.is_finite() && exponent.fract() != 0.0 {
-        let given = "a negative base and a fraction".to_owned();
+        let given = Given::NegativeBase;
         return Err(Reason::Argument { function: "**", given });
     }
     let result = base.powf(exponent);
@@ -253,9 +253,9 @@ fn call(function: Function, values: &[Value], facts: Option<&Facts>) -> Result<V
     let given = || Reason::Argument {
         function: function.path(),
         given: match values {
-            [] => "nothing".to_owned(),
-            [only] => only.noun().to_owned(),
-            several => format!("these {} values", several.len()),
+            [] => Given::Nothing,
+            [only] => Given::One(only.noun()),
+            several => Given::Several(several.len()),
         },
     };
     match (function, values) {
@@ -302,7 +302,7 @@ fn call(function: Function, values: &[Value], facts: Option<&Facts>) -> Result<V
 }
 
 fn on_command_line() -> Reason {
-    Reason::Unsupported { what: "asking the machine outside a file".to_owned() }
+    Reason::Unsupported { what: Construct::Machine }
 }
 
 fn extreme(op: &'static str, first: &Value, rest: &[Value]) -> Result<Value, Reason> {

@@ -1,6 +1,6 @@
 //! Text to tokens: Python's rules for lines, numbers and strings.
 
-use super::{Reason, Refusal, Spot, string};
+use super::{Found, Reason, Refusal, Spot, Wanted, string};
 use crate::config::error::excerpt;
 
 /// One token and where it starts.
@@ -27,16 +27,16 @@ pub(super) enum What {
 
 impl What {
     /// The token as an error quotes it.
-    pub(super) fn shown(&self) -> String {
-        match self {
+    pub(super) fn shown(&self) -> Found {
+        Found::Text(match self {
             Self::Name(name) => excerpt(name),
             Self::Int(value) => value.to_string(),
             Self::Float(value) => value.to_string(),
             Self::Str(text) => excerpt(&format!("'{text}'")),
             Self::Op(op) => (*op).to_owned(),
-            Self::Newline => "end of line".to_owned(),
-            Self::End => "end of file".to_owned(),
-        }
+            Self::Newline => return Found::EndOfLine,
+            Self::End => return Found::EndOfFile,
+        })
     }
 }
 
@@ -174,8 +174,8 @@ impl Lexer<'_> {
         self.cursor.next();
         match self.cursor.next() {
             Some('\n') => Ok(()),
-            Some(c) => Err(expected("a line's end after `\\`", c.to_string(), spot)),
-            None => Err(expected("a line after `\\`", "end of file".to_owned(), spot)),
+            Some(c) => Err(expected(Wanted::EndAfterBackslash, Found::Text(c.to_string()), spot)),
+            None => Err(expected(Wanted::LineAfterBackslash, Found::EndOfFile, spot)),
         }
     }
 
@@ -212,8 +212,8 @@ impl Lexer<'_> {
     fn operator(&mut self, spot: Spot) -> Result<(), Refusal> {
         let rest = self.cursor.rest();
         let Some(op) = OPERATORS.into_iter().find(|op| rest.starts_with(op)) else {
-            let found = rest.chars().take(1).collect();
-            return Err(expected("an expression", found, spot));
+            let found = Found::Text(rest.chars().take(1).collect());
+            return Err(expected(Wanted::Expression, found, spot));
         };
         for _ in 0..op.len() {
             self.cursor.next();
@@ -227,7 +227,7 @@ impl Lexer<'_> {
     }
 }
 
-fn expected(expected: &'static str, found: String, spot: Spot) -> Refusal {
+fn expected(expected: Wanted, found: Found, spot: Spot) -> Refusal {
     Refusal { spot, reason: Reason::Expected { expected, found } }
 }
 

@@ -11,11 +11,11 @@
 mod eval;
 mod lexer;
 mod parser;
+mod reason;
 mod string;
 mod syntax;
 
-use thiserror::Error;
-
+pub use self::reason::{Construct, Found, Given, Noun, Reason, Wanted};
 pub(super) use self::{
     eval::Scope,
     parser::{parse_expression, parse_file},
@@ -51,100 +51,6 @@ pub(super) struct Spot {
 pub(super) struct Refusal {
     pub(super) spot: Spot,
     pub(super) reason: Reason,
-}
-
-/// Why a text was not read.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum Reason {
-    /// Not Python.
-    #[error("expected {expected}, found `{found}`")]
-    Expected {
-        /// What could have stood here.
-        expected: &'static str,
-        /// What stands here.
-        found: String,
-    },
-    /// Python, and more of it than is read here.
-    #[error("{what} is not read here: a config holds assignments of simple expressions")]
-    Unsupported {
-        /// What was seen.
-        what: String,
-    },
-    /// A line that starts with white space.
-    #[error("unexpected indentation")]
-    Indented,
-    /// A number's literal with something wrong inside.
-    #[error("not a number: `{literal}`")]
-    BadNumber {
-        /// As written.
-        literal: String,
-    },
-    /// A string without its closing quote.
-    #[error("the string does not end")]
-    UnterminatedString,
-    /// `\x`, `\u` or `\U` without a character's code.
-    #[error("the escape does not name a character")]
-    BadEscape,
-    /// A string grew past any use.
-    #[error("the string is longer than {limit} bytes")]
-    TextTooLong {
-        /// The most that is read.
-        limit: usize,
-    },
-    /// Too many parentheses, signs or conditions inside each other.
-    #[error("nested deeper than {limit} levels")]
-    TooDeep {
-        /// The most that is read.
-        limit: u32,
-    },
-    /// A name that is neither a key nor assigned before.
-    #[error("nothing is called `{name}` here")]
-    UnknownName {
-        /// As written.
-        name: String,
-    },
-    /// `/`, `//`, `%` by zero, or zero to a negative power.
-    #[error("division by zero")]
-    DivisionByZero,
-    /// A number past 64 bits.
-    #[error("the number leaves 64 bits")]
-    Overflow,
-    /// An operator between values that it does not join.
-    #[error("`{operator}` does not join {left} and {right}")]
-    Operands {
-        /// The operator.
-        operator: &'static str,
-        /// Kind of the left value.
-        left: &'static str,
-        /// Kind of the right value.
-        right: &'static str,
-    },
-    /// A function or a sign that does not take what it was given.
-    #[error("`{function}` does not take {given}")]
-    Argument {
-        /// The function, or a sign.
-        function: &'static str,
-        /// What it was given.
-        given: String,
-    },
-}
-
-impl Reason {
-    /// The reason's name in JSON.
-    pub(super) fn kind(&self) -> &'static str {
-        match self {
-            Self::Unsupported { .. } => "unsupported-python",
-            Self::TooDeep { .. } | Self::TextTooLong { .. } => "python-limit",
-            Self::UnknownName { .. } => "unknown-name",
-            Self::DivisionByZero | Self::Overflow => "arithmetic",
-            Self::Operands { .. } | Self::Argument { .. } => "wrong-operand",
-            Self::Expected { .. }
-            | Self::Indented
-            | Self::BadNumber { .. }
-            | Self::UnterminatedString
-            | Self::BadEscape => "python-syntax",
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Tokens to assignments and expressions, by recursive descent of bounded depth.
 
 use super::{
-    DEPTH_LIMIT, Reason, Refusal, Spot, TEXT_LIMIT,
+    Construct, DEPTH_LIMIT, Reason, Refusal, Spot, TEXT_LIMIT, Wanted,
     lexer::{Token, What, tokens},
     syntax::{Assignment, Expr, Function, Link, Node},
 };
@@ -36,7 +36,7 @@ pub(in crate::config) fn parse_expression(text: &str) -> Result<Expr, Refusal> {
         parser.end_of_line()?;
         match parser.peek() {
             What::End => Ok(value),
-            _ => Err(parser.expected("one expression")),
+            _ => Err(parser.expected(Wanted::OneExpression)),
         }
     })
 }
@@ -113,13 +113,13 @@ impl Parser {
         is_there
     }
 
-    fn expected(&self, expected: &'static str) -> Refusal {
+    fn expected(&self, expected: Wanted) -> Refusal {
         let found = self.peek().shown();
         Refusal { spot: self.spot(), reason: Reason::Expected { expected, found } }
     }
 
-    fn unsupported(&self, what: impl Into<String>) -> Refusal {
-        Refusal { spot: self.spot(), reason: Reason::Unsupported { what: what.into() } }
+    fn unsupported(&self, what: Construct) -> Refusal {
+        Refusal { spot: self.spot(), reason: Reason::Unsupported { what } }
     }
 
     /// One level deeper, if the limit allows.
@@ -150,15 +150,15 @@ impl Parser {
                 }
                 word if WORDS_OF_EXPRESSIONS.contains(&word) => {}
                 word if KEYWORDS.contains(&word) => {
-                    return Err(self.unsupported(format!("a statement with `{word}`")));
+                    return Err(self.unsupported(Construct::Statement(word.to_owned())));
                 }
                 _ => match self.peek_second() {
                     What::Op("=") => return self.assignment().map(Some),
                     What::Op(op) if augmented(op).is_some() => {
                         return self.augmented_assignment().map(Some);
                     }
-                    What::Op(":") => return Err(self.unsupported("an annotation")),
-                    What::Op(",") => return Err(self.unsupported("an assignment to a tuple")),
+                    What::Op(":") => return Err(self.unsupported(Construct::Annotation)),
+                    What::Op(",") => return Err(self.unsupported(Construct::TupleAssignment)),
                     _ => {}
                 },
             }
@@ -168,15 +168,14 @@ impl Parser {
         if let Node::Value(Value::Str(_)) = value.node {
             return Ok(None); // a docstring
         }
-        let what = "an expression that is not assigned".to_owned();
-        Err(Refusal { spot, reason: Reason::Unsupported { what } })
+        Err(Refusal { spot, reason: Reason::Unsupported { what: Construct::Unassigned } })
     }
 
     fn assignment(&mut self) -> Result<Assignment, Refusal> {
         let mut targets = Vec::new();
         while let (What::Name(name), What::Op("=")) = (self.peek(), self.peek_second()) {
             if KEYWORDS.contains(&name.as_str()) {
-                return Err(self.expected("a name before `=`"));
+                return Err(self.expected(Wanted::NameBeforeEquals));
             }
             targets.push((name.clone(), self.spot()));
             self.next();
@@ -192,9 +191,9 @@ impl Parser {
     fn augmented_assignment(&mut self) -> Result<Assignment, Refusal> {
         let spot = self.spot();
         let (What::Name(name), What::Op(op)) = (self.next(), self.next()) else {
-            return Err(self.expected("a name and an operator"));
+            return Err(self.expected(Wanted::NameAndOperator));
         };
-        let Some(op) = augmented(op) else { return Err(self.expected("an operator")) };
+        let Some(op) = augmented(op) else { return Err(self.expected(Wanted::Operator)) };
         let first = Box::new(Expr { spot, node: Node::Name(name.clone()) });
         let bytes_before_value = self.bytes_behind;
         let right = self.expression()?;
@@ -216,18 +215,18 @@ impl Parser {
                 Ok(())
             }
             What::End => Ok(()),
-            What::Op(",") => Err(self.unsupported("a tuple")),
-            What::Op(".") => Err(self.unsupported("an attribute")),
-            What::Op("[") => Err(self.unsupported("an index")),
-            What::Op("(") => Err(self.unsupported("a call")),
+            What::Op(",") => Err(self.unsupported(Construct::Tuple)),
+            What::Op(".") => Err(self.unsupported(Construct::Attribute)),
+            What::Op("[") => Err(self.unsupported(Construct::Index)),
+            What::Op("(") => Err(self.unsupported(Construct::Call)),
             What::Op(op @ ("&" | "|" | "^" | ">>" | "<<")) => {
-                Err(self.unsupported(format!("the operator `{op}`")))
+                Err(self.unsupported(Construct::Operator((*op).to_owned())))
             }
             What::Name(word) if word == "in" || word == "is" => {
-                Err(self.unsupported(format!("the operator `{word}`")))
+                Err(self.unsupported(Construct::Operator(word.clone())))
             }
-            What::Name(word) if word == "for" => Err(self.unsupported("a comprehension")),
-            _ => Err(self.expected("the end of the line")),
+            What::Name(word) if word == "for" => Err(self.unsupported(Construct::Comprehension)),
+            _ => Err(self.expected(Wanted::EndOfLine)),
         }
     }
 
@@ -241,7 +240,7 @@ impl Parser {
             }
             let condition = Box::new(p.any()?);
             if !p.take_word("else") {
-                return Err(p.expected("`else`"));
+                return Err(p.expected(Wanted::Text("else")));
             }
             let otherwise = Box::new(p.expression()?);
             Ok(Expr { spot, node: Node::If { then: Box::new(then), condition, otherwise } })
@@ -338,15 +337,15 @@ impl Parser {
                 "True" => Node::Value(Value::Bool(true)),
                 "False" => Node::Value(Value::Bool(false)),
                 "None" => Node::Value(Value::None),
-                "lambda" => return Err(self.unsupported("a lambda")),
-                word if KEYWORDS.contains(&word) => return Err(self.expected("a value")),
+                "lambda" => return Err(self.unsupported(Construct::Lambda)),
+                word if KEYWORDS.contains(&word) => return Err(self.expected(Wanted::Value)),
                 _ => return self.name_or_call(spot),
             },
             What::Op("(") => return self.parenthesised(),
-            What::Op("[") => return Err(self.unsupported("a list")),
-            What::Op("{") => return Err(self.unsupported("a dict or a set")),
-            What::Op(op @ ("~" | "...")) => return Err(self.unsupported(format!("`{op}`"))),
-            _ => return Err(self.expected("a value")),
+            What::Op("[") => return Err(self.unsupported(Construct::List)),
+            What::Op("{") => return Err(self.unsupported(Construct::DictOrSet)),
+            What::Op(op @ ("~" | "...")) => return Err(self.unsupported(Construct::Sign(op))),
+            _ => return Err(self.expected(Wanted::Value)),
         };
         self.next();
         Ok(Expr { spot, node })
@@ -355,14 +354,14 @@ impl Parser {
     fn parenthesised(&mut self) -> Result<Expr, Refusal> {
         self.next();
         if *self.peek() == What::Op(")") {
-            return Err(self.unsupported("a tuple"));
+            return Err(self.unsupported(Construct::Tuple));
         }
         let inner = self.expression()?;
         if self.take_op(&[")"]).is_none() {
             // A line's end inside parentheses never reaches here: what `end_of_line` names
             // (a tuple, a comprehension) is what can stand here too.
             self.end_of_line()?;
-            return Err(self.expected("`)`"));
+            return Err(self.expected(Wanted::Text(")")));
         }
         Ok(inner)
     }
@@ -383,26 +382,26 @@ impl Parser {
     fn name_or_call(&mut self, spot: Spot) -> Result<Expr, Refusal> {
         let mut path = String::new();
         loop {
-            let What::Name(name) = self.next() else { return Err(self.expected("a name")) };
+            let What::Name(name) = self.next() else { return Err(self.expected(Wanted::Name)) };
             path.push_str(&name);
             if self.take_op(&["."]).is_none() {
                 break;
             }
             path.push('.');
             if !matches!(self.peek(), What::Name(_)) {
-                return Err(self.expected("a name after `.`"));
+                return Err(self.expected(Wanted::NameAfterDot));
             }
         }
         let refuse = |what| Err(Refusal { spot, reason: Reason::Unsupported { what } });
         if self.take_op(&["("]).is_none() {
             return if path.contains('.') {
-                refuse(format!("the attribute `{path}`"))
+                refuse(Construct::AttributePath(path))
             } else {
                 Ok(Expr { spot, node: Node::Name(path) })
             };
         }
         let Some(function) = Function::ALL.into_iter().find(|f| f.path() == path) else {
-            return refuse(format!("the call `{path}(…)`"));
+            return refuse(Construct::CallOf(path));
         };
         let arguments = self.arguments()?;
         Ok(Expr { spot, node: Node::Call { function, arguments } })
@@ -413,11 +412,11 @@ impl Parser {
         while self.take_op(&[")"]).is_none() {
             arguments.push(self.expression()?);
             if *self.peek() == What::Op("=") {
-                return Err(self.unsupported("an argument by name"));
+                return Err(self.unsupported(Construct::ArgumentByName));
             }
             if self.take_op(&[","]).is_none() && *self.peek() != What::Op(")") {
                 self.end_of_line()?;
-                return Err(self.expected("`)`"));
+                return Err(self.expected(Wanted::Text(")")));
             }
         }
         Ok(arguments)

@@ -1,19 +1,19 @@
 //! String literals: quotes, prefixes and escapes.
 
-use super::{Reason, Refusal, Spot, TEXT_LIMIT, lexer::Cursor};
+use super::{Construct, Reason, Refusal, Spot, TEXT_LIMIT, lexer::Cursor};
 
 /// Reads the literal whose first quote stands at `cursor`; `prefix` came before it.
 pub(super) fn read(cursor: &mut Cursor<'_>, prefix: &str, spot: Spot) -> Result<String, Refusal> {
     let refuse = |reason| Refusal { spot, reason };
-    let unsupported = |what: &str| refuse(Reason::Unsupported { what: what.to_owned() });
+    let unsupported = |what| refuse(Reason::Unsupported { what });
     let lower = prefix.to_ascii_lowercase();
     let (is_raw, is_format) = match lower.as_str() {
         "" | "u" => (false, false),
         "r" => (true, false),
         "f" => (false, true),
         "rf" | "fr" => (true, true),
-        "b" | "br" | "rb" => return Err(unsupported("a bytes literal")),
-        _ => return Err(unsupported("a string with this prefix")),
+        "b" | "br" | "rb" => return Err(unsupported(Construct::Bytes)),
+        _ => return Err(unsupported(Construct::StringPrefix)),
     };
     let Some(quote) = cursor.next() else { return Err(refuse(Reason::UnterminatedString)) };
     let is_triple = cursor.rest().starts_with([quote; 2].iter().collect::<String>().as_str());
@@ -50,7 +50,7 @@ pub(super) fn read(cursor: &mut Cursor<'_>, prefix: &str, spot: Spot) -> Result<
             '\\' => escape(cursor, &mut text).map_err(|reason| Refusal { spot: here, reason })?,
             '{' | '}' if is_format => {
                 if cursor.peek() != Some(c) {
-                    return Err(unsupported("an f-string with placeholders"));
+                    return Err(unsupported(Construct::FString));
                 }
                 cursor.next();
                 text.push(c);
@@ -76,7 +76,7 @@ fn escape(cursor: &mut Cursor<'_>, text: &mut String) -> Result<(), Reason> {
         'x' => code_point(cursor, 2)?,
         'u' => code_point(cursor, 4)?,
         'U' => code_point(cursor, 8)?,
-        'N' => return Err(Reason::Unsupported { what: "a character by name".to_owned() }),
+        'N' => return Err(Reason::Unsupported { what: Construct::CharacterByName }),
         '0'..='7' => octal(cursor, c),
         other => {
             // Python keeps the backslash of an escape that it does not know.

@@ -1,0 +1,265 @@
+#!/usr/bin/env python3
+"""FitGPT beside PyTorch on this machine: the same model, weights, tokens, threads, run.
+
+    bench/compare.py [--rounds N] [--only JOB …] [--write FILE.md] [--binary FITGPT]
+
+Builds FitGPT in release and, where FITGPT_PYTHON does not name a Python that has
+`tests/requirements.txt`, installs those into `target/bench-venv`. For every job both sides
+first show that they compute the same loss from the same weights; then they alternate,
+a process each, and the quickest step of each counts. Only ratios of one run mean anything:
+a shared machine is twice as fast in one minute as in another.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+ROOT = HERE.parent
+GPT2 = dict(n_layer=12, n_head=12, n_embd=768, block_size=1024, vocab_size=50304, batch_size=4)
+CHARS = dict(n_layer=6, n_head=6, n_embd=384, block_size=256, vocab_size=65, batch_size=64)
+TINY = dict(n_layer=4, n_head=4, n_embd=128, block_size=64, vocab_size=65, batch_size=12)
+
+# name: what is done, sizes, steps of a round, what differs on each side, the ratio asked for
+JOBS = {
+    "124M, training step, float32": dict(work="train", sizes=GPT2, steps=3),
+    "124M, evaluation, float32": dict(work="evaluate", sizes=GPT2, steps=3),
+    "124M, training step, bfloat16": dict(work="train", sizes=GPT2, steps=2, dtype="bfloat16"),
+    "124M, recomputing every block; PyTorch keeps all": dict(
+        work="train", sizes=GPT2, steps=3, ours=["--grad_checkpoint=True"]),
+    "shakespeare_char, training step": dict(work="train", sizes=CHARS, steps=4),
+    "shakespeare_char with dropout 0.2": dict(work="train", sizes=CHARS, steps=4, dropout=0.2),
+    "the CPU preset, training step": dict(work="train", sizes=TINY, steps=200),
+    "124M, 256 tokens after a prompt of 768": dict(
+        work="sample", sizes=GPT2, prompt=768, new_tokens=256, samples=1),
+    "124M, ten samples of 256 tokens as one batch": dict(
+        work="sample", sizes=GPT2, prompt=1, new_tokens=256, samples=10),
+    "124M, one sample of 256 tokens": dict(
+        work="sample", sizes=GPT2, prompt=1, new_tokens=256, samples=1),
+}
+# How far two right answers may be apart. Float32 sums in another order: some 1e-6 of a loss
+# of 11. Bfloat16 keeps 8 bits, and PyTorch's autocast rounds in other places than we do.
+AGREES = {"float32": 1e-4, "bfloat16": 2e-2}
+
+
+def main():
+    options = parse()
+    python = environment()
+    binary = options.binary or build()
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        bench = Bench(pathlib.Path(folder), binary, python, options)
+        for name, job in JOBS.items():
+            if options.only and not any(part in name for part in options.only):
+                continue
+            print(f"# {name}", file=sys.stderr, flush=True)
+            rows.append(bench.sampling(name, job) if job["work"] == "sample"
+                        else bench.training(name, job))
+        text = report(rows, bench)
+    print(text)
+    if options.write:
+        pathlib.Path(options.write).write_text(text)
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=3, help="alternations of every job")
+    parser.add_argument("--only", nargs="+", help="jobs whose name contains one of these")
+    parser.add_argument("--write", help="write the table here too")
+    parser.add_argument("--binary", help="a fitgpt that is built already")
+    parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--eager-only", action="store_true", help="leave torch.compile out")
+    return parser.parse_args()
+
+
+def environment():
+    """A Python that has PyTorch."""
+    if "FITGPT_PYTHON" in os.environ:
+        return os.environ["FITGPT_PYTHON"]
+    venv = ROOT / "target" / "bench-venv"
+    if not (venv / "ready").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", venv], check=True)
+        requirements = ROOT / "tests" / "requirements.txt"
+        subprocess.run([venv / "bin/python", "-m", "pip", "install", "--quiet",
+                        "--requirement", requirements], check=True)
+        (venv / "ready").touch()
+    return venv / "bin/python"
+
+
+def build():
+    subprocess.run(["cargo", "build", "--release"], cwd=ROOT, check=True)
+    return ROOT / "target/release/fitgpt"
+
+
+class Bench:
+    def __init__(self, folder, binary, python, options):
+        self.folder, self.binary = folder, pathlib.Path(binary).resolve()
+        self.python, self.options = python, options
+        self.torch = ""
+
+    def training(self, name, job):
+        sizes, dtype = job["sizes"], job.get("dtype", "float32")
+        dropout = job.get("dropout", 0.0)
+        window = self.data(sizes)
+        # Without dropout the losses can be compared; its cost is timed afterwards.
+        weights, loss = self.first_loss(sizes, dtype)
+        ours, eager, compiled = [], [], []
+        for _ in range(self.options.rounds):
+            ours.append(self.ours(job, sizes, dtype, dropout))
+            peer = dict(sizes, work=job["work"], steps=job["steps"], dtype=dtype, window=window,
+                        dropout=dropout, weights=str(weights))
+            eager.append(self.peer(dict(peer, compile=False)))
+            if not self.options.eager_only:
+                compiled.append(self.peer(dict(peer, compile=True)))
+        theirs = eager + compiled
+        if dropout == 0.0:
+            for other in theirs:
+                apart = abs(other["loss"] - loss)
+                if apart > AGREES[dtype]:
+                    sys.exit(f"{name}: the losses are {apart:.2e} apart ({loss}, {other['loss']})")
+        row = dict(name=name, ours_ms=min(r["ms"] for r in ours),
+                   eager_ms=min(r["ms"] for r in eager),
+                   compiled_ms=min((r["ms"] for r in compiled), default=None),
+                   ours_bytes=max(r["resident_bytes"] for r in ours),
+                   theirs_bytes=max(r["resident_bytes"] for r in eager))
+        print(json.dumps(row), file=sys.stderr, flush=True)
+        return row
+
+    def sampling(self, name, job):
+        sizes = job["sizes"]
+        self.data(sizes)
+        weights, _ = self.first_loss(dict(sizes, batch_size=1), "float32")
+        ours, theirs = [], []
+        for _ in range(self.options.rounds):
+            prompt = self.folder / "prompt.txt"
+            prompt.write_text(" the" * job["prompt"] if job["prompt"] > 1 else "")
+            answer, used = self.fitgpt(
+                "sample", f"--out_dir={weights}", f"--start=FILE:{prompt}", "--json",
+                f"--num_samples={job['samples']}", f"--max_new_tokens={job['new_tokens']}")
+            answer = json.loads(answer)
+            if answer["prompt_tokens"] != job["prompt"]:
+                sys.exit(f"{name}: the prompt has {answer['prompt_tokens']} tokens")
+            made = job["samples"] * job["new_tokens"]
+            ours.append(dict(ms=1e3 * made / answer["tokens_per_s"], resident_bytes=used))
+            theirs.append(self.peer(dict(
+                sizes, work="sample", prompt=job["prompt"], new_tokens=job["new_tokens"],
+                samples=job["samples"], dropout=0.0, weights=str(weights), dtype="float32",
+                window=[0, 0], compile=False)))
+        row = dict(name=name, ours_ms=min(r["ms"] for r in ours),
+                   eager_ms=1e3 * min(r["seconds"] for r in theirs), compiled_ms=None,
+                   ours_bytes=max(r["resident_bytes"] for r in ours),
+                   theirs_bytes=max(r["resident_bytes"] for r in theirs))
+        print(json.dumps(row), file=sys.stderr, flush=True)
+        return row
+
+    def data(self, sizes):
+        """A dataset with one window only, so that every sequence is known to both sides."""
+        draws = random.Random(1337)
+        window = [draws.randrange(sizes["vocab_size"]) for _ in range(sizes["block_size"] + 1)]
+        folder = self.folder / "data"
+        folder.mkdir(exist_ok=True)
+        for split in ("train", "val"):
+            (folder / f"{split}.bin").write_bytes(struct.pack(f"<{len(window)}H", *window))
+        return window
+
+    def keys(self, sizes, dtype, dropout):
+        return [f"--{key}={value}" for key, value in sizes.items()] + [
+            f"--dataset={self.folder / 'data'}", "--gradient_accumulation_steps=1", "--bias=False",
+            f"--dropout={dropout}", f"--dtype={dtype}", f"--threads={self.options.threads}",
+            "--device=cpu", "--learning_rate=0.0", "--min_lr=0.0", "--decay_lr=False",
+            "--eval_iters=1", "--eval_interval=1000000", "--log_interval=1000000"]
+
+    def first_loss(self, sizes, dtype):
+        """One step without learning: a folder with the first weights, and their loss."""
+        out = self.folder / "weights"
+        self.fitgpt("train", *self.keys(sizes, dtype, 0.0), f"--out_dir={out}", "--max_iters=0",
+                    "--json")
+        return out, steps(out)[0]["loss"]
+
+    def ours(self, job, sizes, dtype, dropout):
+        out = self.folder / "out"
+        keys = self.keys(sizes, dtype, dropout) + job.get("ours", [])
+        if job["work"] == "evaluate":
+            answer, used = self.fitgpt("bench", *keys, f"--runs={job['steps']}", "--json")
+            programs = json.loads(answer)["measured"]["programs"]
+            (program,) = [p for p in programs if p["name"] == "evaluate"]
+            tokens = sizes["batch_size"] * sizes["block_size"]
+            # An evaluation may run fewer sequences at a time than were asked for.
+            return dict(ms=program["ms"] * tokens / program["tokens"], resident_bytes=used)
+        _, used = self.fitgpt("train", *keys, f"--out_dir={out}", f"--max_iters={job['steps'] - 1}",
+                              "--json")
+        return dict(ms=min(step["ms"] for step in steps(out)[1:]), resident_bytes=used)
+
+    def fitgpt(self, command, *args):
+        return run([self.binary, command, *args])
+
+    def peer(self, job):
+        path = self.folder / "job.json"
+        path.write_text(json.dumps(dict(job, threads=self.options.threads)))
+        answer, _ = run([self.python, HERE / "peer.py", path])
+        figures = json.loads(answer)
+        self.torch = figures["torch"]
+        return figures
+
+
+def run(command):
+    """A process's stdout and the most memory that it had resident."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    output = process.stdout.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    if status != 0:
+        sys.exit(f"{command[0]} {command[1]} ended with status {status}")
+    return output, 1024 * usage.ru_maxrss
+
+
+def steps(folder):
+    lines = (folder / "events.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    return [event for event in events if event["event"] == "step"]
+
+
+def report(rows, bench):
+    lines = [
+        f"# FitGPT beside PyTorch {bench.torch}, {datetime.date.today()}", "",
+        f"{processor()}, {bench.options.threads} threads. Best of {bench.options.rounds} rounds, "
+        "alternating, a process each; the losses were equal first. A ratio above 1 means that",
+        "FitGPT is quicker than the better of PyTorch eager and compiled; memory is the peak that "
+        "was resident, against PyTorch eager.", "",
+        "| job | FitGPT | PyTorch eager | compiled | times as fast | memory | of PyTorch's |",
+        "|---|--:|--:|--:|--:|--:|--:|",
+    ]
+    for row in rows:
+        best = min(t for t in (row["eager_ms"], row["compiled_ms"]) if t)
+        compiled = time_text(row["compiled_ms"]) if row["compiled_ms"] else "—"
+        lines.append(
+            f"| {row['name']} | {time_text(row['ours_ms'])} | {time_text(row['eager_ms'])} "
+            f"| {compiled} | {best / row['ours_ms']:.2f} × | {row['ours_bytes'] / 1e9:.2f} GB "
+            f"| {row['ours_bytes'] / row['theirs_bytes']:.2f} × |")
+    return "\n".join(lines) + "\n"
+
+
+def time_text(ms):
+    return f"{ms / 1e3:.2f} s" if ms >= 1000 else f"{ms:.1f} ms"
+
+
+def processor():
+    try:
+        names = [line.split(":")[1].strip() for line in open("/proc/cpuinfo")
+                 if line.startswith("model name")]
+        flags = next(line for line in open("/proc/cpuinfo") if line.startswith("flags")).split()
+        widest = "AVX-512" if "avx512f" in flags else "AVX2" if "avx2" in flags else "no AVX2"
+        return f"{names[0]} ({widest}), {platform.system()}"
+    except (OSError, IndexError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+if __name__ == "__main__":
+    main()

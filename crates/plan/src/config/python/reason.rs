@@ -1,0 +1,297 @@
+//! Why a text was not read: facts, each of a closed set, so that any language can say them.
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// Why a text was not read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum Reason {
+    /// Not Python.
+    #[error("expected {expected}, found `{found}`")]
+    Expected {
+        /// What could have stood here.
+        expected: Wanted,
+        /// What stands here.
+        found: Found,
+    },
+    /// Python, and more of it than is read here.
+    #[error("{what} is not read here: a config holds assignments of simple expressions")]
+    Unsupported {
+        /// What was seen.
+        what: Construct,
+    },
+    /// A line that starts with white space.
+    #[error("unexpected indentation")]
+    Indented,
+    /// A number's literal with something wrong inside.
+    #[error("not a number: `{literal}`")]
+    BadNumber {
+        /// As written.
+        literal: String,
+    },
+    /// A string without its closing quote.
+    #[error("the string does not end")]
+    UnterminatedString,
+    /// `\x`, `\u` or `\U` without a character's code.
+    #[error("the escape does not name a character")]
+    BadEscape,
+    /// A string grew past any use.
+    #[error("the string is longer than {limit} bytes")]
+    TextTooLong {
+        /// The most that is read.
+        limit: usize,
+    },
+    /// Too many parentheses, signs or conditions inside each other.
+    #[error("nested deeper than {limit} levels")]
+    TooDeep {
+        /// The most that is read.
+        limit: u32,
+    },
+    /// A name that is neither a key nor assigned before.
+    #[error("nothing is called `{name}` here")]
+    UnknownName {
+        /// As written.
+        name: String,
+    },
+    /// `/`, `//`, `%` by zero, or zero to a negative power.
+    #[error("division by zero")]
+    DivisionByZero,
+    /// A number past 64 bits.
+    #[error("the number leaves 64 bits")]
+    Overflow,
+    /// An operator between values that it does not join.
+    #[error("`{operator}` does not join {left} and {right}")]
+    Operands {
+        /// The operator.
+        operator: &'static str,
+        /// Kind of the left value.
+        left: Noun,
+        /// Kind of the right value.
+        right: Noun,
+    },
+    /// A function or a sign that does not take what it was given.
+    #[error("`{function}` does not take {given}")]
+    Argument {
+        /// The function, or a sign.
+        function: &'static str,
+        /// What it was given.
+        given: Given,
+    },
+}
+
+impl Reason {
+    /// The reason's name in JSON.
+    pub(in crate::config) fn kind(&self) -> &'static str {
+        match self {
+            Self::Unsupported { .. } => "unsupported-python",
+            Self::TooDeep { .. } | Self::TextTooLong { .. } => "python-limit",
+            Self::UnknownName { .. } => "unknown-name",
+            Self::DivisionByZero | Self::Overflow => "arithmetic",
+            Self::Operands { .. } | Self::Argument { .. } => "wrong-operand",
+            Self::Expected { .. }
+            | Self::Indented
+            | Self::BadNumber { .. }
+            | Self::UnterminatedString
+            | Self::BadEscape => "python-syntax",
+        }
+    }
+}
+
+/// What could have stood at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// A literal, a name, a call.
+    Value,
+    /// Anything that has a value.
+    Expression,
+    /// No more than one of them.
+    OneExpression,
+    /// Nothing more.
+    EndOfLine,
+    /// Nothing more behind a backslash.
+    EndAfterBackslash,
+    /// The rest of what a backslash continues.
+    LineAfterBackslash,
+    /// The target of an assignment.
+    NameBeforeEquals,
+    /// `x +=`.
+    NameAndOperator,
+    /// `+=` or its like.
+    Operator,
+    /// A name.
+    Name,
+    /// The rest of `a.b`.
+    NameAfterDot,
+    /// This very text: `)`, `else`.
+    Text(&'static str),
+}
+
+impl fmt::Display for Wanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Value => "a value",
+            Self::Expression => "an expression",
+            Self::OneExpression => "one expression",
+            Self::EndOfLine => "the end of the line",
+            Self::EndAfterBackslash => "a line's end after `\\`",
+            Self::LineAfterBackslash => "a line after `\\`",
+            Self::NameBeforeEquals => "a name before `=`",
+            Self::NameAndOperator => "a name and an operator",
+            Self::Operator => "an operator",
+            Self::Name => "a name",
+            Self::NameAfterDot => "a name after `.`",
+            Self::Text(text) => return write!(f, "`{text}`"),
+        })
+    }
+}
+
+/// What stands at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// A token, as written.
+    Text(String),
+    /// The line ends.
+    EndOfLine,
+    /// The text ends.
+    EndOfFile,
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Text(text) => text,
+            Self::EndOfLine => "end of line",
+            Self::EndOfFile => "end of file",
+        })
+    }
+}
+
+/// Python that is not read here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Construct {
+    /// `for`, `def`, …
+    Statement(String),
+    /// `x: int`.
+    Annotation,
+    /// `a, b = …`.
+    TupleAssignment,
+    /// A value that goes nowhere.
+    Unassigned,
+    /// `1, 2`.
+    Tuple,
+    /// `….x` behind a value.
+    Attribute,
+    /// `a.b`.
+    AttributePath(String),
+    /// `x[0]`.
+    Index,
+    /// `(…)` behind a value.
+    Call,
+    /// `a.b(…)`.
+    CallOf(String),
+    /// `<<`, `in`, …
+    Operator(String),
+    /// `for` inside an expression.
+    Comprehension,
+    /// `lambda`.
+    Lambda,
+    /// `[…]`.
+    List,
+    /// `{…}`.
+    DictOrSet,
+    /// `~`, `...`.
+    Sign(&'static str),
+    /// `f(x=1)`.
+    ArgumentByName,
+    /// `b'…'`.
+    Bytes,
+    /// A prefix of quotes that Python does not have either.
+    StringPrefix,
+    /// `f'{x}'`.
+    FString,
+    /// `\N{…}`.
+    CharacterByName,
+    /// `time.time()` and its like where no file is read.
+    Machine,
+}
+
+impl fmt::Display for Construct {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Statement(word) => return write!(f, "a statement with `{word}`"),
+            Self::Annotation => "an annotation",
+            Self::TupleAssignment => "an assignment to a tuple",
+            Self::Unassigned => "an expression that is not assigned",
+            Self::Tuple => "a tuple",
+            Self::Attribute => "an attribute",
+            Self::AttributePath(path) => return write!(f, "the attribute `{path}`"),
+            Self::Index => "an index",
+            Self::Call => "a call",
+            Self::CallOf(path) => return write!(f, "the call `{path}(…)`"),
+            Self::Operator(operator) => return write!(f, "the operator `{operator}`"),
+            Self::Comprehension => "a comprehension",
+            Self::Lambda => "a lambda",
+            Self::List => "a list",
+            Self::DictOrSet => "a dict or a set",
+            Self::Sign(sign) => return write!(f, "`{sign}`"),
+            Self::ArgumentByName => "an argument by name",
+            Self::Bytes => "a bytes literal",
+            Self::StringPrefix => "a string with this prefix",
+            Self::FString => "an f-string with placeholders",
+            Self::CharacterByName => "a character by name",
+            Self::Machine => "asking the machine outside a file",
+        })
+    }
+}
+
+/// A kind of value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noun {
+    /// `None`.
+    None,
+    /// `True` or `False`.
+    Bool,
+    /// A whole number.
+    Int,
+    /// A number with a point.
+    Float,
+    /// A string.
+    Str,
+}
+
+impl fmt::Display for Noun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::None => "None",
+            Self::Bool => "a bool",
+            Self::Int => "an int",
+            Self::Float => "a float",
+            Self::Str => "a string",
+        })
+    }
+}
+
+/// What a function was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// No value.
+    Nothing,
+    /// One.
+    One(Noun),
+    /// So many.
+    Several(usize),
+    /// `(-2) ** 0.5`, which no real number is.
+    NegativeBase,
+}
+
+impl fmt::Display for Given {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Nothing => f.write_str("nothing"),
+            Self::One(noun) => noun.fmt(f),
+            Self::Several(count) => write!(f, "these {count} values"),
+            Self::NegativeBase => f.write_str("a negative base and a fraction"),
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! `fitgpt bench`: speed and memory of this machine on a job, against what it can do.
+
+use std::{fmt::Write as _, time::Duration};
+
+use clap::{Arg, ArgMatches, Command, value_parser};
+use fitgpt_plan::{
+    config::{Config, Written},
+    units::Bytes,
+};
+use serde_json::json;
+
+use super::{Answer, Failure, Reader, args, plan};
+use crate::{
+    budget::HOST_OVERHEAD,
+    os,
+    run::{
+        bench::{self, Effort, Kind, Machine, Measured, Timed},
+        setup::{self, Sampling, Setup},
+    },
+    terminal,
+    words::{self, bench as said},
+};
+
+/// Jobs by name: what people compare by. The keys differ from nanoGPT's defaults.
+const JOBS: [(&str, &[(&str, &str)]); 3] = [
+    ("gpt2", &[("batch_size", "4"), ("block_size", "1024")]),
+    (
+        "shakespeare_char",
+        &[
+            ("n_layer", "6"),
+            ("n_head", "6"),
+            ("n_embd", "384"),
+            ("block_size", "256"),
+            ("batch_size", "64"),
+            ("dropout", "0.2"),
+            ("vocab_size", "65"),
+        ],
+    ),
+    (
+        "shakespeare_char_cpu",
+        &[
+            ("n_layer", "4"),
+            ("n_head", "4"),
+            ("n_embd", "128"),
+            ("block_size", "64"),
+            ("batch_size", "12"),
+            ("vocab_size", "65"),
+        ],
+    ),
+];
+
+/// The command's arguments.
+pub(super) fn command() -> Command {
+    Command::new("bench")
+        .about("Speed and memory of this machine, op by op, against what it can do")
+        .arg(
+            Arg::new("job")
+                .long("job")
+                .value_parser(JOBS.map(|(name, _)| name))
+                .help("A named job; without it and without a config: gpt2"),
+        )
+        .arg(
+            Arg::new("runs")
+                .long("runs")
+                .value_name("N")
+                .value_parser(value_parser!(u32).range(1..))
+                .default_value("3")
+                .help("Runs of every program at least; the quickest counts"),
+        )
+        .after_help(
+            "Examples:\n  fitgpt bench\n  fitgpt bench --job shakespeare_char --runs 10\n  \
+             fitgpt bench config/train_shakespeare_char.py --dtype=bfloat16\n  \
+             fitgpt bench --batch_size=2 --grad_checkpoint=True --json",
+        )
+}
+
+pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
+    let (name, config) = job(matches)?;
+    setup::check_device(&config)?;
+    let runs = matches.get_one::<u32>("runs").copied().unwrap_or(3);
+    let effort = Effort { runs, at_least: Duration::from_millis(500) };
+    let vocab = plan::vocab(&config)?;
+    let memory = os::host_memory();
+    let device = memory.device(config.memory_budget().map(Bytes::new));
+    let precision = setup::precision(&config);
+
+    let planned = Setup::new(&config, vocab, precision, device.clone(), HOST_OVERHEAD)?;
+    if !planned.report.fits {
+        let (need, have) = (planned.report.arena_bytes, device.usable_bytes);
+        let message = said::too_large(need, have);
+        terminal::err(&format!("{}{message}\n", words::names::error()));
+        return Ok(Answer::No);
+    }
+    progress(&name);
+    let mut measured = bench::training(&planned, &config, effort)?;
+    // One text at a time is what most people ask for.
+    let one = config.with("bench", [("num_samples", 1i64.into())])?;
+    if let Some((sampling, _)) = Sampling::new(&one, vocab, &memory)? {
+        measured.programs.extend(bench::sampling(&sampling, &one, effort)?);
+    }
+    let machine = Machine::measure(&config)?;
+    if terminal::is_watched() {
+        terminal::clear_progress();
+    }
+    match reader {
+        Reader::Programs => {
+            let answer = json!({ "job": name, "config": config, "machine": machine,
+                "measured": measured });
+            terminal::line(&answer.to_string());
+        }
+        Reader::People => terminal::out(&text(&name, &config, &machine, &measured)),
+    }
+    Ok(Answer::Yes)
+}
+
+fn progress(name: &str) {
+    if terminal::is_watched() {
+        terminal::progress(&said::measuring(name));
+    }
+}
+
+/// A job's name and config: the named one's keys first, then what stands on the command line.
+fn job(matches: &ArgMatches) -> Result<(String, Config), Failure> {
+    let file = args::last_file(matches)?.map(|(name, _)| name);
+    let asked = matches.get_one::<String>("job").map(String::as_str);
+    let named = if file.is_none() { Some(asked.unwrap_or("gpt2")) } else { asked };
+    let mut written = Written::new();
+    if let Some(name) = named {
+        let (_, keys) =
+            JOBS.iter().find(|(job, _)| *job == name).expect("clap lets only ours through");
+        for (key, value) in *keys {
+            written.set(key, value)?;
+        }
+    }
+    written.merge(args::written(matches, None)?);
+    let name = named.map(str::to_owned).or(file).unwrap_or_default();
+    // The program that is run holds one micro-batch: how many make a step is not asked here.
+    Ok((name, written.resolve()?))
+}
+
+fn text(name: &str, config: &Config, machine: &Machine, measured: &Measured) -> String {
+    let rate = |per_s: f64| format!("{:.0}", per_s / 1e9);
+    let bytes_rate = format!("{:.1}", machine.peak_bytes_per_s / 1e9);
+    let mut text = format!(
+        "{}\n{}\n",
+        said::job(
+            name,
+            format!("{:.1}", measured.parameters as f64 / 1e6),
+            config.batch_size(),
+            config.block_size(),
+            setup::precision(config).name()
+        ),
+        said::machine(machine.threads, machine.isa, rate(machine.peak_flops_per_s), bytes_rate)
+    );
+    let planned = measured.arena_bytes;
+    let memory = match measured.resident_bytes {
+        Some(resident) => said::resident(planned, resident),
+        None => said::arena(planned),
+    };
+    let _ = writeln!(text, "{memory}");
+    for program in &measured.programs {
+        table(&mut text, program, machine);
+    }
+    text
+}
+
+/// One program with its ops.
+fn table(text: &mut String, program: &Timed, machine: &Machine) {
+    let ms = format!("{:.2}", program.ms);
+    let name = program.name;
+    let head = if program.tokens == 0 {
+        said::program_without_tokens(name, ms, program.runs)
+    } else {
+        said::program(
+            name,
+            ms,
+            plan::grouped(program.tokens_per_s() as u64),
+            format!("{:.0}", program.flops_per_s() / 1e9),
+            percent(program.flops_per_s() / machine.peak_flops_per_s),
+            program.runs,
+        )
+    };
+    let columns = [
+        words::left(&said::op(), 26),
+        words::right(&said::count(), 6),
+        words::right(&said::time(), 13),
+        words::right(&said::share(), 8),
+        words::right(&said::rate(), 16),
+        words::right(&said::of_machine(), 16),
+    ];
+    let _ = writeln!(text, "\n{head}\n  {}", columns.concat());
+    let whole: f64 = program.ops.iter().map(|kind| kind.ms).sum();
+    for kind in &program.ops {
+        let (rate, share) = rates(kind, machine);
+        let _ = writeln!(
+            text,
+            "  {:<26}{:>6}{:>10.2} ms{:>8}{rate:>16}{:>16}",
+            kind.op,
+            kind.count,
+            kind.ms,
+            percent(kind.ms / whole),
+            percent(share),
+        );
+    }
+}
+
+/// A kind's rate, and its share of the machine's: products by work, the rest by bytes.
+fn rates(kind: &Kind, machine: &Machine) -> (String, f64) {
+    let seconds = kind.ms / 1e3;
+    if kind.flops > 0 {
+        let rate = kind.flops as f64 / seconds;
+        (format!("{:.1} GFLOP/s", rate / 1e9), rate / machine.peak_flops_per_s)
+    } else {
+        let rate = kind.bytes as f64 / seconds;
+        (format!("{:.1} GB/s", rate / 1e9), rate / machine.peak_bytes_per_s)
+    }
+}
+
+fn percent(share: f64) -> String {
+    format!("{:.1} %", share * 100.0)
+}

@@ -1,0 +1,38 @@
+//! `fitgpt completions`: what a shell needs to complete commands, flags and keys.
+
+use clap::{Arg, ArgMatches, Command};
+use clap_complete::Shell;
+
+use super::{Answer, Failure, args};
+use crate::terminal;
+
+pub(super) fn command() -> Command {
+    Command::new("completions")
+        .about("Prints the completions of a shell: commands, flags and every key of a config")
+        .arg(
+            Arg::new("SHELL")
+                .required(true)
+                .value_parser(clap::value_parser!(Shell))
+                .help("Which shell"),
+        )
+        .after_help(
+            "To install them, once:\n\n  \
+             bash        fitgpt completions bash > ~/.local/share/bash-completion/completions/fitgpt\n  \
+             zsh         fitgpt completions zsh > ~/.zfunc/_fitgpt\n              \
+             with `fpath+=~/.zfunc; autoload -Uz compinit; compinit` in ~/.zshrc\n  \
+             fish        fitgpt completions fish > ~/.config/fish/completions/fitgpt.fish\n  \
+             powershell  fitgpt completions powershell >> $PROFILE\n  \
+             elvish      fitgpt completions elvish >> ~/.config/elvish/rc.elv\n\n\
+             The folders of bash, zsh and fish must be there: `mkdir -p` makes them. A new shell\n\
+             completes; `source <(fitgpt completions bash)` does so in this one.",
+        )
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "every command answers alike")]
+pub(super) fn run(matches: &ArgMatches) -> Result<Answer, Failure> {
+    let shell = *matches.get_one::<Shell>("SHELL").expect("clap asks for it");
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut args::command(), "fitgpt", &mut script);
+    terminal::out(&String::from_utf8_lossy(&script));
+    Ok(Answer::Yes)
+}

@@ -1,0 +1,96 @@
+//! The places that patches look for, as told where one is missing.
+
+use std::fmt;
+
+/// A place in `train.py` or `model.py`. Prints as what it looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sought {
+    /// This code.
+    Code(&'static str),
+    /// The function that fetches a batch.
+    GetBatch,
+    /// Its call in the evaluation.
+    EvaluationBatch,
+    /// The list of keys that the command line may set.
+    ConfigKeys,
+    /// A key's default.
+    Default,
+    /// The dataclass of the model's sizes.
+    GptConfig,
+    /// Where the model goes to its device.
+    ToDevice,
+    /// The import.
+    ImportTorch,
+    /// Where the model keeps its sizes.
+    SelfConfig,
+    /// The model's result in the evaluation.
+    LogitsInEvaluation,
+    /// The model's result in the loop.
+    LogitsInLoop,
+    /// The model's result anywhere.
+    LogitsUnread,
+    /// Head and loss.
+    LossBranch,
+    /// The loop over blocks.
+    Blocks,
+    /// The save behind an evaluation.
+    SaveAfterEvaluation,
+}
+
+impl fmt::Display for Sought {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Code(code) => return write!(f, "`{code}`"),
+            Self::GetBatch => {
+                "`def get_batch(split):` after the configuration, taking `batch_size` sequences \
+                 of `block_size`"
+            }
+            Self::EvaluationBatch => "`get_batch(split)` in `estimate_loss`",
+            Self::ConfigKeys => "`config_keys = […]` after the configuration's defaults",
+            Self::Default => "a default such as `batch_size = 12`",
+            Self::GptConfig => "`class GPTConfig:` with fields such as `dropout: float = 0.0`",
+            Self::ToDevice => "`model.to(device)` after the model is made",
+            Self::ImportTorch => "`import torch` at the top",
+            Self::SelfConfig => "`self.config = config` in the model's `__init__`",
+            Self::LogitsInEvaluation => {
+                "`logits, loss = model(X, Y)` in `estimate_loss`, with `logits` read nowhere else"
+            }
+            Self::LogitsInLoop => {
+                "`logits, loss = model(X, Y)` in the training loop, with `logits` read nowhere \
+                 else"
+            }
+            Self::LogitsUnread => "`logits, loss = model(X, Y)` with `logits` read nowhere else",
+            Self::LossBranch => {
+                "`if targets is not None:` around `logits = self.lm_head(x)` and \
+                 `loss = F.cross_entropy(…)` over all rows, and nothing else"
+            }
+            Self::Blocks => "`x = block(x)` in `for block in self.transformer.h:`",
+            Self::SaveAfterEvaluation => {
+                "`losses = estimate_loss()` and, after it, an `if` that reads \
+                 `always_save_checkpoint`; in that, `if iter_num > 0:` around \
+                 `torch.save(checkpoint, …)`, reading no result of the evaluation"
+            }
+        })
+    }
+}
+
+/// What keeps a text from being split into Python's statements. Prints as what the line has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slip {
+    /// `(` without `)`.
+    OpenBracket,
+    /// `)` without `(`.
+    StrayBracket,
+    /// A quote without its second.
+    OpenString,
+}
+
+impl fmt::Display for Slip {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OpenBracket => "a bracket that nothing closes",
+            Self::StrayBracket => "a bracket that nothing opened",
+            Self::OpenString => "a string that nothing closes",
+        })
+    }
+}

@@ -1,0 +1,86 @@
+//! A meter: how much of a whole is taken, as a line of blocks, with the plan's line in it.
+
+use fitgpt_plan::units::Bytes;
+
+/// Columns of a meter.
+pub const WIDTH: usize = 40;
+
+/// What a meter shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Meter {
+    /// Taken by whom one looks at: `█`.
+    pub own: Bytes,
+    /// Taken by others: `▒`.
+    pub others: Bytes,
+    /// The meter's end; what is above it is drawn as all of it.
+    pub whole: Bytes,
+    /// Where the plan's line stands: `┃`.
+    pub mark: Option<Bytes>,
+}
+
+impl Meter {
+    /// The line of blocks, [`WIDTH`] columns.
+    pub fn draw(&self) -> String {
+        let (own, all) = (self.column(self.own), self.column(self.own + self.others));
+        let fill = |column| match column {
+            c if c < own => '█',
+            c if c < all => '▒',
+            _ => '·',
+        };
+        let mark = self.mark.map(|mark| self.column(mark).min(WIDTH - 1));
+        (0..WIDTH).map(|c| if mark == Some(c) { '┃' } else { fill(c) }).collect()
+    }
+
+    /// Columns up to `bytes`; anything at all is one.
+    fn column(&self, bytes: Bytes) -> usize {
+        let exact = u128::from(bytes.get()) * WIDTH as u128;
+        (exact.div_ceil(u128::from(self.whole.get().max(1))) as usize).min(WIDTH)
+    }
+}
+
+/// The last [`WIDTH`] values over time, each as an eighth of `whole` and at most all of it.
+pub fn history(values: &[Bytes], whole: Bytes) -> String {
+    const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let whole = u128::from(whole.get().max(1));
+    let eighth = |bytes: &Bytes| (u128::from(bytes.get()) * 8).div_ceil(whole).min(8) as usize;
+    let last = &values[values.len().saturating_sub(WIDTH)..];
+    last.iter().map(|bytes| EIGHTHS[eighth(bytes)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meter(own: u64, others: u64, mark: Option<u64>) -> String {
+        let (own, others) = (Bytes::new(own), Bytes::new(others));
+        Meter { own, others, whole: Bytes::new(40), mark: mark.map(Bytes::new) }.draw()
+    }
+
+    #[test]
+    fn a_meter_is_always_as_wide_as_it_is() {
+        for (own, others, mark) in
+            [(0, 0, None), (3, 4, Some(20)), (90, 1, Some(70)), (40, 0, None)]
+        {
+            assert_eq!(meter(own, others, mark).chars().count(), WIDTH);
+        }
+        assert_eq!(Meter::default().draw(), "·".repeat(WIDTH));
+    }
+
+    #[test]
+    fn own_bytes_stand_before_those_of_others_and_the_mark_stands_over_both() {
+        assert_eq!(meter(3, 2, Some(8)), format!("███▒▒···┃{}", "·".repeat(31)));
+        assert_eq!(
+            meter(30, 0, Some(8)),
+            format!("{}┃{}{}", "█".repeat(8), "█".repeat(21), "·".repeat(10))
+        );
+        assert_eq!(meter(0, 0, Some(400)), format!("{}┃", "·".repeat(39)));
+    }
+
+    #[test]
+    fn history_ends_with_the_newest_and_shows_the_least_that_is_not_nothing() {
+        let values = [0, 1, 40, 80].map(Bytes::new);
+        assert_eq!(history(&values, Bytes::new(80)), " ▁▄█");
+        assert_eq!(history(&[Bytes::new(8); 99], Bytes::new(8)), "█".repeat(WIDTH));
+        assert_eq!(history(&[], Bytes::new(8)), "");
+    }
+}

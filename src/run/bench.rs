@@ -1,0 +1,245 @@
+//! How fast a job runs here, op by op, beside what this machine can do.
+
+use std::time::{Duration, Instant};
+
+use fitgpt_exec::{
+    Arguments, Backend, BackendError,
+    cpu::{
+        isa::Isa,
+        pool::Pool,
+        rates::{peak_bytes_per_s, peak_flops_per_s},
+    },
+};
+use fitgpt_plan::{
+    config::Config,
+    job::{DECODE, EVALUATE, PREFILL, TRAIN, UPDATE},
+    model::Model,
+    program::Program,
+    units::{Bytes, TensorId},
+};
+use serde::Serialize;
+
+use super::{
+    init,
+    setup::{self, Sampling, Setup},
+};
+use crate::{data::counter, os};
+
+/// What this machine can do.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Machine {
+    /// Threads that kernels use.
+    pub threads: usize,
+    /// Their instructions.
+    pub isa: &'static str,
+    /// Fused multiply-adds on registers, all threads at once; a multiply-add is two.
+    pub peak_flops_per_s: f64,
+    /// A copy of memory larger than every cache: bytes read and written.
+    pub peak_bytes_per_s: f64,
+}
+
+impl Machine {
+    /// Measures it: about a second.
+    pub fn measure(config: &Config) -> Result<Self, BackendError> {
+        let (threads, isa) = (setup::threads(config), Isa::best());
+        let mut pool = Pool::new(threads)
+            .map_err(|error| BackendError::Threads { asked: threads, kind: error.kind() })?;
+        Ok(Self {
+            threads,
+            isa: isa.name(),
+            peak_flops_per_s: peak_flops_per_s(isa, &mut pool),
+            peak_bytes_per_s: peak_bytes_per_s(&mut pool),
+        })
+    }
+}
+
+/// One program, run several times.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Timed {
+    /// `train` is one micro-batch, `decode` one token of every sample.
+    pub name: &'static str,
+    /// How often it was run after the first, which is not counted.
+    pub runs: u32,
+    /// The quickest run.
+    pub ms: f64,
+    /// Tokens of one run.
+    pub tokens: u64,
+    /// Floating-point work of its matrix products, as predicted.
+    pub flops: u64,
+    /// Its ops by kind, longest first.
+    pub ops: Vec<Kind>,
+}
+
+impl Timed {
+    /// Tokens a second.
+    pub fn tokens_per_s(&self) -> f64 {
+        self.tokens as f64 / self.ms * 1e3
+    }
+
+    /// Work a second.
+    pub fn flops_per_s(&self) -> f64 {
+        self.flops as f64 / self.ms * 1e3
+    }
+}
+
+/// All ops of a kind in one program.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Kind {
+    /// The op's name.
+    pub op: &'static str,
+    /// How many there are.
+    pub count: usize,
+    /// Their time, each op at its quickest.
+    pub ms: f64,
+    /// Their floating-point work.
+    pub flops: u64,
+    /// Bytes of their operands, each read or written once.
+    pub bytes: u64,
+}
+
+/// Speed and memory of one job.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Measured {
+    /// Parameters of the model.
+    pub parameters: u64,
+    /// As planned for training.
+    pub arena_bytes: Bytes,
+    /// What the process had at most while it trained, where the system says.
+    pub resident_bytes: Option<Bytes>,
+    /// Programs in the order of a run.
+    pub programs: Vec<Timed>,
+}
+
+/// How long, and how often at least, each program is run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Effort {
+    /// Runs at least, after the first.
+    pub runs: u32,
+    /// Goes on for this long.
+    pub at_least: Duration,
+}
+
+/// Runs training's programs.
+pub fn training(
+    planned: &Setup,
+    config: &Config,
+    effort: Effort,
+) -> Result<Measured, BackendError> {
+    let job = &planned.job;
+    let mut backend = planned.backend()?;
+    init::weights(&mut *backend, TRAIN, &job.model.parameters(), config.seed())?;
+    let training = job.training;
+    let mut programs = Vec::new();
+    let rate = Arguments { lr: 1e-6, ..Arguments::default() };
+    for (index, tokens) in [
+        (TRAIN, training.batch * training.seq),
+        (UPDATE, 0),
+        (EVALUATE, training.eval_batch * training.eval_seq),
+    ] {
+        programs.push(timed(&mut *backend, &job.model, index, tokens, &rate, effort)?);
+    }
+    Ok(Measured {
+        parameters: job.model.parameter_count(),
+        arena_bytes: planned.report.arena_bytes,
+        resident_bytes: os::process_memory(std::process::id()).map(|memory| memory.peak),
+        programs,
+    })
+}
+
+/// Runs sampling's programs at their capacity: a prompt of a whole block, and the token that
+/// fills the cache.
+pub fn sampling(
+    planned: &Sampling,
+    config: &Config,
+    effort: Effort,
+) -> Result<[Timed; 2], BackendError> {
+    let model = &planned.job.model;
+    let block = u64::from(model.block);
+    let mut backend = planned.backend()?;
+    init::weights(&mut *backend, PREFILL, &model.parameters(), config.seed())?;
+    let whole = Arguments { length: block, ..Arguments::default() };
+    let prefill = timed(&mut *backend, model, PREFILL, block, &whole, effort)?;
+    let last = Arguments { length: block - 1, ..whole };
+    let decode = timed(&mut *backend, model, DECODE, planned.job.samples, &last, effort)?;
+    Ok([prefill, decode])
+}
+
+/// Inputs of one program: tokens drawn from the whole vocabulary. They live in the workspace
+/// and are gone after a run.
+struct Inputs {
+    tokens: Vec<u32>,
+    ids: Vec<TensorId>,
+}
+
+impl Inputs {
+    fn new(program: &Program, model: &Model) -> Self {
+        let ids: Vec<_> =
+            ["tokens", "targets"].into_iter().filter_map(|name| program.find(name)).collect();
+        let count = ids.iter().map(|id| program.get(*id).count()).max().unwrap_or(0);
+        let token = |i| (counter::draw([i]) % u64::from(model.vocab)) as u32;
+        Self { tokens: (0..count).map(token).collect(), ids }
+    }
+
+    fn load(&self, backend: &mut dyn Backend, program: usize) -> Result<(), BackendError> {
+        let bytes = bytemuck::cast_slice(&self.tokens);
+        self.ids.iter().try_for_each(|id| backend.write(program, *id, Bytes::ZERO, bytes))
+    }
+}
+
+fn timed(
+    backend: &mut dyn Backend,
+    model: &Model,
+    index: usize,
+    tokens: u64,
+    arguments: &Arguments,
+    effort: Effort,
+) -> Result<Timed, BackendError> {
+    let inputs = Inputs::new(backend.plan().program(index), model);
+    inputs.load(backend, index)?;
+    backend.run(index, arguments)?;
+    let count = backend.plan().program(index).ops().len();
+    let mut quickest = vec![Duration::MAX; count];
+    let (mut best, mut runs) = (Duration::MAX, 0);
+    let begin = Instant::now();
+    while runs < effort.runs || begin.elapsed() < effort.at_least {
+        inputs.load(backend, index)?;
+        let start = Instant::now();
+        let mut last = start;
+        backend.run_op_by_op(index, arguments, &mut |op| {
+            let now = Instant::now();
+            let ms = &mut quickest[op.index()];
+            *ms = (*ms).min(now - last);
+            last = now;
+        })?;
+        best = best.min(start.elapsed());
+        runs += 1;
+    }
+    let program = backend.plan().program(index);
+    Ok(Timed {
+        name: program.name(),
+        runs,
+        ms: best.as_secs_f64() * 1e3,
+        tokens,
+        flops: program.flops(),
+        ops: kinds(program, &quickest),
+    })
+}
+
+fn kinds(program: &Program, times: &[Duration]) -> Vec<Kind> {
+    let mut kinds: Vec<Kind> = Vec::new();
+    for (op, time) in program.ops().iter().zip(times) {
+        let name = op.name();
+        let at = kinds.iter().position(|kind| kind.op == name).unwrap_or_else(|| {
+            kinds.push(Kind { op: name, count: 0, ms: 0.0, flops: 0, bytes: 0 });
+            kinds.len() - 1
+        });
+        let kind = &mut kinds[at];
+        kind.count += 1;
+        kind.ms += time.as_secs_f64() * 1e3;
+        kind.flops += op.flops(program);
+        let bytes = |operand: fitgpt_plan::program::Operand| program.get(operand.tensor).bytes();
+        kind.bytes += op.operands().into_iter().map(|o| bytes(o).get()).sum::<u64>();
+    }
+    kinds.sort_by(|a, b| b.ms.total_cmp(&a.ms));
+    kinds
+}

@@ -1,0 +1,185 @@
+//! Why a checkpoint was not written or not read.
+
+use fitgpt_exec::BackendError;
+
+use super::{Spoken, io};
+use crate::checkpoint::{CheckpointError, Claim};
+
+messages! {
+    in_use(dir) {
+        en: "`{dir}` is in use by another run", zh: "`{dir}` 正被另一个训练使用", ja: "`{dir}` は別の実行が使用中です", de: "`{dir}` wird von einem anderen Lauf benutzt",
+    }
+    in_use_by(dir, pid) {
+        en: "`{dir}` is in use by another run, process {pid}",
+        zh: "`{dir}` 正被另一个训练使用，进程 {pid}",
+        ja: "`{dir}` は別の実行（プロセス {pid}）が使用中です",
+        de: "`{dir}` wird von einem anderen Lauf benutzt, Prozess {pid}",
+    }
+    missing(path) {
+        en: "no checkpoint: there is no `{path}`", zh: "没有检查点：`{path}` 不存在", ja: "チェックポイントがありません: `{path}` が存在しません", de: "kein Checkpoint: es gibt kein `{path}`",
+    }
+    header(path, source) {
+        en: "`{path}` is not a safetensors file: {source}",
+        zh: "`{path}` 不是 safetensors 文件：{source}",
+        ja: "`{path}` は safetensors ファイルではありません: {source}",
+        de: "`{path}` ist keine safetensors-Datei: {source}",
+    }
+    header_length(path, found_bytes, most_bytes) {
+        en: "`{path}` is not a safetensors file: its header says {found_bytes} bytes, at most {most_bytes} are possible",
+        zh: "`{path}` 不是 safetensors 文件：文件头声明 {found_bytes} 字节，最多只可能有 {most_bytes} 字节",
+        ja: "`{path}` は safetensors ファイルではありません: ヘッダには {found_bytes} バイトとありますが、最大でも {most_bytes} バイトです",
+        de: "`{path}` ist keine safetensors-Datei: der Header nennt {found_bytes} Bytes, möglich sind höchstens {most_bytes}",
+    }
+    length(path, expected_bytes, found_bytes) {
+        en: "`{path}` should have {expected_bytes} bytes, found {found_bytes}",
+        zh: "`{path}` 应有 {expected_bytes} 字节，实际为 {found_bytes}",
+        ja: "`{path}` は {expected_bytes} バイトのはずですが、{found_bytes} バイトです",
+        de: "`{path}` sollte {expected_bytes} Bytes haben, gefunden: {found_bytes}",
+    }
+    damaged(path, expected, found) {
+        en: "`{path}` is damaged: its sum should be {expected}, found {found}",
+        zh: "`{path}` 已损坏：校验和应为 {expected}，实际为 {found}",
+        ja: "`{path}` は壊れています: チェックサムは {expected} のはずですが、{found} です",
+        de: "`{path}` ist beschädigt: die Prüfsumme sollte {expected} sein, gefunden: {found}",
+    }
+    no_sum(path) {
+        en: "`{path}` is damaged: it states no sum", zh: "`{path}` 已损坏：没有校验和", ja: "`{path}` は壊れています: チェックサムがありません", de: "`{path}` ist beschädigt: die Prüfsumme fehlt",
+    }
+    missing_tensor(path, tensor, expected) {
+        en: "`{path}` has no tensor `{tensor}` (expected shape {expected})",
+        zh: "`{path}` 中没有张量 `{tensor}`（应有形状 {expected}）",
+        ja: "`{path}` にテンソル `{tensor}` がありません（期待する形状 {expected}）",
+        de: "`{path}` hat keinen Tensor `{tensor}` (erwartete Form {expected})",
+    }
+    unknown_tensor(path, tensor, found) {
+        en: "`{path}` has a tensor `{tensor}` that the model does not have (found shape {found})",
+        zh: "`{path}` 中有模型所没有的张量 `{tensor}`（形状 {found}）",
+        ja: "`{path}` にモデルにないテンソル `{tensor}` があります（形状 {found}）",
+        de: "`{path}` hat einen Tensor `{tensor}`, den das Modell nicht hat (Form {found})",
+    }
+    shape(tensor, path, expected, found) {
+        en: "`{tensor}` in `{path}` should have shape {expected}, found {found}",
+        zh: "`{path}` 中的 `{tensor}` 形状应为 {expected}，实际为 {found}",
+        ja: "`{path}` の `{tensor}` の形状は {expected} のはずですが、{found} です",
+        de: "`{tensor}` in `{path}` sollte die Form {expected} haben, gefunden: {found}",
+    }
+    dtype(tensor, path, found) {
+        en: "`{tensor}` in `{path}` should be F32, F16 or BF16, found {found}",
+        zh: "`{path}` 中的 `{tensor}` 应为 F32、F16 或 BF16，实际为 {found}",
+        ja: "`{path}` の `{tensor}` は F32、F16、BF16 のいずれかのはずですが、{found} です",
+        de: "`{tensor}` in `{path}` sollte F32, F16 oder BF16 sein, gefunden: {found}",
+    }
+    bias_not_zero(tensor, path, found) {
+        en: "`{tensor}` in `{path}` should be all zero in a model without biases, found {found}",
+        zh: "模型没有偏置，`{path}` 中的 `{tensor}` 应全为零，却有 {found}",
+        ja: "バイアスのないモデルなので `{path}` の `{tensor}` はすべてゼロのはずですが、{found} があります",
+        de: "`{tensor}` in `{path}` sollte in einem Modell ohne Bias ganz null sein, gefunden: {found}",
+    }
+    mixed(first, second, first_id, second_id) {
+        en: "`{first}` and `{second}` are of different saves: {first_id} and {second_id}",
+        zh: "`{first}` 与 `{second}` 来自不同的保存：{first_id} 和 {second_id}",
+        ja: "`{first}` と `{second}` は別々の保存のものです: {first_id} と {second_id}",
+        de: "`{first}` und `{second}` stammen aus verschiedenen Speichervorgängen: {first_id} und {second_id}",
+    }
+    no_save_id() { en: "no save id", zh: "没有保存编号", ja: "保存 id なし", de: "keine Speicher-ID" }
+    json(path, source) {
+        en: "cannot understand `{path}`: {source}", zh: "无法解析 `{path}`：{source}", ja: "`{path}` を解釈できません: {source}", de: "`{path}` ist nicht zu verstehen: {source}",
+    }
+    config(key, path, expected, found) {
+        en: "`{key}` in `{path}` should be {expected}, found {found}",
+        zh: "`{path}` 中的 `{key}` 应为 {expected}，实际为 {found}",
+        ja: "`{path}` の `{key}` は {expected} のはずですが、{found} です",
+        de: "`{key}` in `{path}` sollte {expected} sein, gefunden: {found}",
+    }
+    either(first, second) {
+        en: "{first} or {second}", zh: "{first} 或 {second}", ja: "{first} または {second}", de: "{first} oder {second}",
+    }
+    within(least, most) {
+        en: "from {least} to {most}", zh: "{least} 到 {most} 之间", ja: "{least} 以上 {most} 以下", de: "von {least} bis {most}",
+    }
+    divides_width() {
+        en: "a divisor of `n_embd`", zh: "`n_embd` 的约数", ja: "`n_embd` の約数", de: "ein Teiler von `n_embd`",
+    }
+    four_times_width() {
+        en: "four times `n_embd`", zh: "`n_embd` 的四倍", ja: "`n_embd` の 4 倍", de: "viermal `n_embd`",
+    }
+    document(source) {
+        en: "the training state cannot be stored: {source}", zh: "无法保存训练状态：{source}", ja: "学習の状態を保存できません: {source}", de: "der Trainingszustand lässt sich nicht speichern: {source}",
+    }
+    document_changed(place, written, back) {
+        en: "the training state does not survive storing: `{place}` is {written}, comes back as {back}",
+        zh: "训练状态保存后会改变：`{place}` 是 {written}，读回来是 {back}",
+        ja: "学習の状態が保存で変わってしまいます: `{place}` は {written} ですが、読み戻すと {back} になります",
+        de: "der Trainingszustand übersteht das Speichern nicht: `{place}` ist {written} und kommt als {back} zurück",
+    }
+    store(tensor, source) {
+        en: "cannot move `{tensor}`: {source}", zh: "无法传输 `{tensor}`：{source}", ja: "`{tensor}` を転送できません: {source}", de: "`{tensor}` lässt sich nicht übertragen: {source}",
+    }
+}
+
+impl Spoken for CheckpointError {
+    fn spoken(&self) -> String {
+        match self {
+            Self::Io { action, path, source } => io::failed(*action, path, source),
+            Self::InUse { dir, pid: Some(pid) } => in_use_by(dir.display(), pid),
+            Self::InUse { dir, pid: None } => in_use(dir.display()),
+            Self::Missing { path } => missing(path.display()),
+            Self::Header { path, source } => header(path.display(), source),
+            Self::HeaderLength { path, found_bytes, most_bytes } => {
+                header_length(path.display(), found_bytes, most_bytes)
+            }
+            Self::Length { path, expected_bytes, found_bytes } => {
+                length(path.display(), expected_bytes, found_bytes)
+            }
+            Self::Damaged { path, expected, found } => {
+                damaged(path.display(), format!("{expected:016x}"), format!("{found:016x}"))
+            }
+            Self::NoSum { path } => no_sum(path.display()),
+            Self::MissingTensor { path, tensor, expected } => {
+                missing_tensor(path.display(), tensor, format!("{expected:?}"))
+            }
+            Self::UnknownTensor { path, tensor, found } => {
+                unknown_tensor(path.display(), tensor, format!("{found:?}"))
+            }
+            Self::Shape { path, tensor, expected, found } => {
+                shape(tensor, path.display(), format!("{expected:?}"), format!("{found:?}"))
+            }
+            Self::DType { path, tensor, found } => dtype(tensor, path.display(), found),
+            Self::BiasNotZero { path, tensor, found } => {
+                bias_not_zero(tensor, path.display(), found)
+            }
+            Self::Mixed { first, first_id, second, second_id } => mixed(
+                first.display(),
+                second.display(),
+                save_id(first_id.as_deref()),
+                save_id(second_id.as_deref()),
+            ),
+            Self::Json { path, source } => json(path.display(), source),
+            Self::Config { path, key, expected, found } => {
+                config(key, path.display(), claim(*expected), found)
+            }
+            Self::Document { source } => document(source),
+            Self::DocumentChanged { place, written, back } => {
+                document_changed(place, written, back)
+            }
+            Self::Store { tensor, source } => {
+                let backend = source.downcast_ref::<BackendError>();
+                store(tensor, backend.map_or_else(|| source.to_string(), Spoken::spoken))
+            }
+        }
+    }
+}
+
+fn claim(claim: Claim) -> String {
+    match claim {
+        Claim::Is(value) => value.to_owned(),
+        Claim::Either(first, second) => either(first, second),
+        Claim::Within(least, most) => within(least, most),
+        Claim::DividesWidth => divides_width(),
+        Claim::FourTimesWidth => four_times_width(),
+    }
+}
+
+fn save_id(id: Option<&str>) -> String {
+    id.map_or_else(no_save_id, |id| format!("`{id}`"))
+}

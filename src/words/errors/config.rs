@@ -1,0 +1,183 @@
+//! Why a config was refused.
+
+use std::fmt::{Display, Write as _};
+
+use fitgpt_plan::config::{ConfigError, Kind, Place, Range};
+
+use super::{Spoken, python};
+
+messages! {
+    /// Where an override stands.
+    command_line() { en: "command line", zh: "命令行", ja: "コマンドライン", de: "Kommandozeile" }
+    /// Where nothing was written.
+    default_value() { en: "default", zh: "默认值", ja: "既定値", de: "Vorgabewert" }
+    /// What a checkpoint says.
+    checkpoint() { en: "the checkpoint", zh: "检查点", ja: "チェックポイント", de: "Checkpoint" }
+
+    unknown_key(key) {
+        en: "unknown key `{key}`",
+        zh: "未知的配置项 `{key}`",
+        ja: "設定キー `{key}` はありません",
+        de: "unbekannter Schlüssel `{key}`",
+    }
+    unknown_key_near(key, nearest) {
+        en: "unknown key `{key}`; the nearest is `{nearest}`",
+        zh: "未知的配置项 `{key}`；最接近的是 `{nearest}`",
+        ja: "設定キー `{key}` はありません。最も近いのは `{nearest}` です",
+        de: "unbekannter Schlüssel `{key}`; am nächsten kommt `{nearest}`",
+    }
+    wrong_kind(key, expected, value) {
+        en: "`{key}` takes {expected}, not `{value}`",
+        zh: "`{key}` 需要{expected}，而不是 `{value}`",
+        ja: "`{key}` の値は{expected}です。`{value}` は使えません",
+        de: "`{key}` nimmt {expected}, nicht `{value}`",
+    }
+    out_of_range(key, range, value) {
+        en: "`{key}` must be {range}, not `{value}`",
+        zh: "`{key}` 必须{range}，而不是 `{value}`",
+        ja: "`{key}` は{range}でなければなりません。`{value}` は使えません",
+        de: "`{key}` muss {range} sein, nicht `{value}`",
+    }
+    not_a_choice(key, choices, value) {
+        en: "`{key}` is {choices}, not `{value}`",
+        zh: "`{key}` 只能是 {choices}，而不是 `{value}`",
+        ja: "`{key}` に指定できるのは {choices} です。`{value}` は使えません",
+        de: "`{key}` ist {choices}, nicht `{value}`",
+    }
+    not_a_size(key, value) {
+        en: "`{key}` is a size such as `12GB` or `11.5GiB`, not `{value}`",
+        zh: "`{key}` 是内存大小，例如 `12GB` 或 `11.5GiB`，而不是 `{value}`",
+        ja: "`{key}` は `12GB` や `11.5GiB` のようなサイズです。`{value}` は使えません",
+        de: "`{key}` ist eine Größe wie `12GB` oder `11.5GiB`, nicht `{value}`",
+    }
+    heads(n_embd, n_head, heads, widths) {
+        en: "`n_embd` {n_embd} is not a multiple of `n_head` {n_head}: `n_head` could be {heads}, or `n_embd` {widths}",
+        zh: "`n_embd` {n_embd} 不是 `n_head` {n_head} 的整数倍：`n_head` 可以取 {heads}，或 `n_embd` 取 {widths}",
+        ja: "`n_embd` {n_embd} は `n_head` {n_head} の倍数ではありません。`n_head` を {heads} にするか、`n_embd` を {widths} にしてください",
+        de: "`n_embd` {n_embd} ist kein Vielfaches von `n_head` {n_head}: möglich wäre `n_head` {heads} oder `n_embd` {widths}",
+    }
+    eval_block(eval_block_size, block_size) {
+        en: "`eval_block_size` {eval_block_size} exceeds `block_size` {block_size}",
+        zh: "`eval_block_size` {eval_block_size} 超过了 `block_size` {block_size}",
+        ja: "`eval_block_size` {eval_block_size} が `block_size` {block_size} を超えています",
+        de: "`eval_block_size` {eval_block_size} ist größer als `block_size` {block_size}",
+    }
+    too_large(product) {
+        en: "{product} leaves 64 bits",
+        zh: "{product} 超出 64 位",
+        ja: "{product} は 64 ビットに収まりません",
+        de: "{product} übersteigt 64 Bit",
+    }
+
+    /// Between the last two of a list.
+    or() { en: " or ", zh: " 或 ", ja: " または ", de: " oder " }
+    /// Between others.
+    comma() { en: ", ", zh: "、", ja: "、", de: ", " }
+
+    an_int() { en: "an int", zh: "整数", ja: "整数", de: "eine ganze Zahl" }
+    a_float() { en: "a float", zh: "数值", ja: "数値", de: "eine Zahl" }
+    a_bool() { en: "True or False", zh: " True 或 False", ja: " True または False ", de: "True oder False" }
+    a_string() { en: "a string", zh: "字符串", ja: "文字列", de: "eine Zeichenkette" }
+    string_or_none() {
+        en: "a string or None", zh: "字符串或 None", ja: "文字列または None ", de: "eine Zeichenkette oder None",
+    }
+    bool_or_string() {
+        en: "True, False or a string", zh: " True、False 或字符串", ja: " True、False または文字列", de: "True, False oder eine Zeichenkette",
+    }
+    string_or_bytes() {
+        en: "a string or a number of bytes", zh: "字符串或字节数", ja: "文字列またはバイト数", de: "eine Zeichenkette oder eine Anzahl Bytes",
+    }
+
+    anything() { en: "anything", zh: "是任意值", ja: "任意の値", de: "irgendetwas" }
+    whole(min, max) {
+        en: "from {min} to {max}", zh: "在 {min} 到 {max} 之间", ja: " {min} 以上 {max} 以下", de: "von {min} bis {max}",
+    }
+    not_negative() {
+        en: "finite and 0 or more", zh: "是有限值且不小于 0", ja: "有限で 0 以上", de: "endlich und mindestens 0",
+    }
+    below_one() {
+        en: "at least 0 and below 1", zh: "不小于 0 且小于 1", ja: " 0 以上 1 未満", de: "mindestens 0 und kleiner als 1",
+    }
+    share() {
+        en: "above 0 and at most 1", zh: "大于 0 且不大于 1", ja: " 0 より大きく 1 以下", de: "größer als 0 und höchstens 1",
+    }
+    not_empty() {
+        en: "a string with something in it", zh: "是非空字符串", ja: "空でない文字列", de: "eine nicht leere Zeichenkette",
+    }
+}
+
+/// A place as people read it: `train.py:3:1`, or a word where it is no file.
+pub(crate) fn place(place: &Place) -> String {
+    let source = match place.source.as_str() {
+        "command line" => command_line(),
+        "default" => default_value(),
+        "the checkpoint" => checkpoint(),
+        other => match other.strip_prefix("command line, ") {
+            Some(key) => format!("{}, {key}", command_line()),
+            None => other.to_owned(), // a file
+        },
+    };
+    Place { source, ..place.clone() }.to_string()
+}
+
+impl Spoken for ConfigError {
+    /// Without the place, which is shown apart.
+    fn spoken(&self) -> String {
+        match self {
+            Self::Python { reason, .. } => python::reason(reason),
+            Self::UnknownKey { key, nearest: Some(near), .. } => unknown_key_near(key, near),
+            Self::UnknownKey { key, nearest: None, .. } => unknown_key(key),
+            Self::WrongKind { key, value, expected, .. } => wrong_kind(key, kind(*expected), value),
+            Self::OutOfRange { key, value, range, .. } => out_of_range(key, within(*range), value),
+            Self::NotAChoice { key, value, choices, .. } => {
+                not_a_choice(key, one_of(choices), value)
+            }
+            Self::NotASize { key, value, .. } => not_a_size(key, value),
+            Self::HeadsDoNotDivide { n_embd, n_head, heads: divisors, widths, .. } => {
+                heads(n_embd, n_head, one_of(divisors), one_of(widths))
+            }
+            Self::EvalBlockTooLong { eval_block_size, block_size, .. } => {
+                eval_block(eval_block_size, block_size)
+            }
+            Self::TooLarge { product, .. } => {
+                let factors: Vec<_> = product.iter().map(|factor| format!("`{factor}`")).collect();
+                too_large(factors.join(" × "))
+            }
+        }
+    }
+}
+
+fn kind(kind: Kind) -> String {
+    match kind {
+        Kind::Int => an_int(),
+        Kind::Float => a_float(),
+        Kind::Bool => a_bool(),
+        Kind::Text | Kind::Choice(_) | Kind::Device(_) => a_string(),
+        Kind::ChoiceOrNone(_) => string_or_none(),
+        Kind::BoolOr(_) => bool_or_string(),
+        Kind::Size => string_or_bytes(),
+    }
+}
+
+fn within(range: Range) -> String {
+    match range {
+        Range::Any => anything(),
+        Range::Whole { min, max } => whole(min, max),
+        Range::NotNegative => not_negative(),
+        Range::BelowOne => below_one(),
+        Range::Share => share(),
+        Range::NotEmpty => not_empty(),
+    }
+}
+
+/// `a`, `b` or `c`.
+fn one_of(items: &[impl Display]) -> String {
+    let mut text = String::new();
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            text += &if index + 1 == items.len() { or() } else { comma() };
+        }
+        let _ = write!(text, "`{item}`");
+    }
+    text
+}

@@ -1,0 +1,250 @@
+//! What is wrong with a dataset, a vocabulary or a text.
+
+use crate::{
+    data::{DataError, MetaError, PickleError},
+    tokenizer::TokenizerError,
+};
+
+use super::{Spoken, io};
+
+messages! {
+    no_dataset(dataset, folders) {
+        en: "there is no dataset `{dataset}`: no folder {folders}; a dataset is a folder with `train.bin` and `val.bin`, and `fitgpt prepare` makes one",
+        zh: "找不到数据集 `{dataset}`：没有文件夹 {folders}；数据集是一个含有 `train.bin` 和 `val.bin` 的文件夹，可以用 `fitgpt prepare` 生成",
+        ja: "データセット `{dataset}` が見つかりません。フォルダ {folders} がありません。データセットは `train.bin` と `val.bin` を含むフォルダで、`fitgpt prepare` で作成できます",
+        de: "es gibt keinen Datensatz `{dataset}`: kein Ordner {folders}; ein Datensatz ist ein Ordner mit `train.bin` und `val.bin`, und `fitgpt prepare` legt einen an",
+    }
+    /// Between two folders, neither of which is there.
+    nor_folder() { en: ", no folder ", zh: "，也没有文件夹 ", ja: "、", de: ", kein Ordner " }
+    missing(path) {
+        en: "`{path}` does not exist", zh: "`{path}` 不存在", ja: "`{path}` がありません", de: "`{path}` gibt es nicht",
+    }
+    not_a_file(path) {
+        en: "`{path}` is not a file", zh: "`{path}` 不是文件", ja: "`{path}` はファイルではありません", de: "`{path}` ist keine Datei",
+    }
+    empty(path) {
+        en: "`{path}` holds no tokens", zh: "`{path}` 中没有 token", ja: "`{path}` にトークンがありません", de: "`{path}` enthält keine Tokens",
+    }
+    odd_length(path, bytes) {
+        en: "`{path}` has an odd number of bytes, but a token has two: {bytes}",
+        zh: "`{path}` 的字节数是奇数，而每个 token 占两个字节：{bytes}",
+        ja: "`{path}` のバイト数が奇数ですが、トークンは 2 バイトです: {bytes}",
+        de: "`{path}` hat eine ungerade Anzahl Bytes, ein Token hat aber zwei: {bytes}",
+    }
+    wrong_count(path, announced, held) {
+        en: "the header of `{path}` announces {announced} tokens, the file holds {held}",
+        zh: "`{path}` 的文件头声明有 {announced} 个 token，文件实际有 {held} 个",
+        ja: "`{path}` のヘッダには {announced} トークンとありますが、実際には {held} トークンです",
+        de: "der Header von `{path}` kündigt {announced} Tokens an, die Datei enthält {held}",
+    }
+    header_cut(path, bytes) {
+        en: "`{path}` ends inside its header of 1024 bytes, after {bytes}",
+        zh: "`{path}` 在 1024 字节的文件头内就结束了，只有 {bytes} 字节",
+        ja: "`{path}` は 1024 バイトのヘッダの途中、{bytes} バイトで終わっています",
+        de: "`{path}` endet innerhalb des Headers von 1024 Bytes, nach {bytes}",
+    }
+    shard_version(path, magic, version) {
+        en: "`{path}` is a shard with magic {magic} of version {version}; only 20240520 of version 1, with 16-bit tokens, can be read",
+        zh: "`{path}` 是魔数为 {magic}、版本为 {version} 的分片；只能读取魔数 20240520、版本 1 的 16 位 token 分片",
+        ja: "`{path}` はマジックナンバー {magic}、バージョン {version} のシャードです。読めるのは 16 ビットトークンの 20240520、バージョン 1 だけです",
+        de: "`{path}` ist ein Shard mit Magic {magic} in Version {version}; lesbar ist nur 20240520 in Version 1 mit 16-Bit-Tokens",
+    }
+    too_short(path, tokens, block_size, need) {
+        en: "`{path}` holds {tokens} tokens, a sequence of `block_size` {block_size} needs {need}",
+        zh: "`{path}` 只有 {tokens} 个 token，`block_size` 为 {block_size} 的序列需要 {need} 个",
+        ja: "`{path}` は {tokens} トークンしかありません。`block_size` {block_size} の系列には {need} トークン必要です",
+        de: "`{path}` enthält {tokens} Tokens, eine Sequenz mit `block_size` {block_size} braucht {need}",
+    }
+    outside_vocabulary(token, position, path, vocab_size) {
+        en: "token {token} at position {position} of `{path}` is outside the vocabulary of {vocab_size}",
+        zh: "`{path}` 第 {position} 个位置的 token {token} 超出了大小为 {vocab_size} 的词表",
+        ja: "`{path}` の位置 {position} のトークン {token} は、サイズ {vocab_size} の語彙の範囲外です",
+        de: "Token {token} an Position {position} von `{path}` liegt außerhalb des Vokabulars von {vocab_size}",
+    }
+    shrank(path, tokens, end) {
+        en: "`{path}` had {tokens} tokens when it was opened and now ends before token {end}",
+        zh: "`{path}` 打开时有 {tokens} 个 token，现在在第 {end} 个之前就结束了",
+        ja: "`{path}` は開いたときは {tokens} トークンでしたが、今はトークン {end} より前で終わっています",
+        de: "`{path}` hatte beim Öffnen {tokens} Tokens und endet jetzt vor Token {end}",
+    }
+    meta_too_large(path, bytes, limit) {
+        en: "`{path}` has {bytes} bytes, more than the {limit} that a vocabulary can need",
+        zh: "`{path}` 有 {bytes} 字节，超过了词表最多需要的 {limit} 字节",
+        ja: "`{path}` は {bytes} バイトあり、語彙に必要な上限 {limit} バイトを超えています",
+        de: "`{path}` hat {bytes} Bytes, mehr als die {limit}, die ein Vokabular brauchen kann",
+    }
+    unreadable(path, reason) {
+        en: "cannot read `{path}`: {reason}", zh: "无法读取 `{path}`：{reason}", ja: "`{path}` を読めません: {reason}", de: "`{path}` ist nicht lesbar: {reason}",
+    }
+    not_a_vocabulary(path, reason) {
+        en: "`{path}` is not a dataset's vocabulary: {reason}",
+        zh: "`{path}` 不是数据集的词表：{reason}",
+        ja: "`{path}` はデータセットの語彙ではありません: {reason}",
+        de: "`{path}` ist nicht das Vokabular eines Datensatzes: {reason}",
+    }
+
+    code(opcode, offset) {
+        en: "it asks to run code, which is not done (opcode `{opcode}` at byte {offset})",
+        zh: "它要求执行代码，这里不会执行（第 {offset} 字节的操作码 `{opcode}`）",
+        ja: "コードの実行を要求していますが、実行しません（バイト {offset} のオペコード `{opcode}`）",
+        de: "sie will Code ausführen, was hier nicht geschieht (Opcode `{opcode}` bei Byte {offset})",
+    }
+    unknown_opcode(byte, offset) {
+        en: "it is not a pickle that can be read (byte {byte} at {offset} is no opcode)",
+        zh: "它不是可读取的 pickle（位置 {offset} 的字节 {byte} 不是操作码）",
+        ja: "読み取れる pickle ではありません（位置 {offset} のバイト {byte} はオペコードではありません）",
+        de: "sie ist kein lesbares Pickle (Byte {byte} bei {offset} ist kein Opcode)",
+    }
+    cut_off(length) {
+        en: "it is cut off: it ends after {length} bytes, before its end mark",
+        zh: "它不完整：在结束标记之前，{length} 字节处就中断了",
+        ja: "途中で切れています。終端記号の前、{length} バイトで終わっています",
+        de: "sie ist abgeschnitten: sie endet nach {length} Bytes, vor ihrer Endmarke",
+    }
+    no_operand(offset) {
+        en: "it is not a valid pickle (the opcode at byte {offset} lacks its operand)",
+        zh: "它不是有效的 pickle（第 {offset} 字节的操作码缺少操作数）",
+        ja: "有効な pickle ではありません（バイト {offset} のオペコードにオペランドがありません）",
+        de: "sie ist kein gültiges Pickle (dem Opcode bei Byte {offset} fehlt sein Operand)",
+    }
+    bad_value(offset) {
+        en: "it is not a valid pickle (the value at byte {offset} cannot be decoded)",
+        zh: "它不是有效的 pickle（第 {offset} 字节的值无法解码）",
+        ja: "有効な pickle ではありません（バイト {offset} の値をデコードできません）",
+        de: "sie ist kein gültiges Pickle (der Wert bei Byte {offset} ist nicht zu dekodieren)",
+    }
+    trailing(extra) {
+        en: "it goes on for {extra} bytes after its end mark",
+        zh: "结束标记之后还有 {extra} 字节",
+        ja: "終端記号の後にさらに {extra} バイト続いています",
+        de: "nach ihrer Endmarke folgen noch {extra} Bytes",
+    }
+
+    not_a_dict(found) {
+        en: "it is a pickled `{found}`, not a `dict`",
+        zh: "其中存的是 `{found}`，而不是 `dict`",
+        ja: "中身は `dict` ではなく `{found}` です",
+        de: "darin steht ein `{found}`, kein `dict`",
+    }
+    no_key(key) {
+        en: "it has no `{key}`", zh: "缺少 `{key}`", ja: "`{key}` がありません", de: "`{key}` fehlt",
+    }
+    wrong_type(place, expected, found) {
+        en: "`{place}` should be `{expected}`, but holds `{found}`",
+        zh: "`{place}` 应为 `{expected}`，实际是 `{found}`",
+        ja: "`{place}` は `{expected}` のはずですが、`{found}` です",
+        de: "`{place}` sollte `{expected}` sein, enthält aber `{found}`",
+    }
+    vocab_size(vocab_size) {
+        en: "`vocab_size` should be from 1 to 65536, since tokens have 16 bits: {vocab_size}",
+        zh: "token 是 16 位的，所以 `vocab_size` 应在 1 到 65536 之间：{vocab_size}",
+        ja: "トークンは 16 ビットなので、`vocab_size` は 1 以上 65536 以下のはずです: {vocab_size}",
+        de: "`vocab_size` sollte von 1 bis 65536 sein, da Tokens 16 Bit haben: {vocab_size}",
+    }
+    id_outside(place, id, vocab_size) {
+        en: "`{place}` has the id {id}, outside the vocabulary of {vocab_size}",
+        zh: "`{place}` 中的 id {id} 超出了大小为 {vocab_size} 的词表",
+        ja: "`{place}` の id {id} は、サイズ {vocab_size} の語彙の範囲外です",
+        de: "`{place}` enthält die ID {id} außerhalb des Vokabulars von {vocab_size}",
+    }
+    disagree(id, symbol) {
+        en: "`itos` and `stoi` disagree about the id {id} and the symbol `{symbol}`",
+        zh: "`itos` 与 `stoi` 对 id {id} 和符号 `{symbol}` 的记录不一致",
+        ja: "id {id} と記号 `{symbol}` について `itos` と `stoi` が食い違っています",
+        de: "`itos` und `stoi` sind sich über die ID {id} und das Zeichen `{symbol}` nicht einig",
+    }
+
+    unknown_character(character, position) {
+        en: "the vocabulary has no `{character}`, which is character {position} of the text",
+        zh: "词表中没有 `{character}`，它是文本的第 {position} 个字符",
+        ja: "語彙に `{character}` がありません（テキストの {position} 文字目）",
+        de: "das Vokabular hat kein `{character}` (Zeichen {position} des Textes)",
+    }
+    not_an_id(word) {
+        en: "the vocabulary is unknown, so text is given as token ids, and `{word}` is none",
+        zh: "词表未知，因此文本要写成 token id，而 `{word}` 不是 id",
+        ja: "語彙が不明なため、テキストはトークン id で指定しますが、`{word}` は id ではありません",
+        de: "das Vokabular ist unbekannt, Text wird daher als Token-IDs angegeben, und `{word}` ist keine",
+    }
+    not_split(reason) {
+        en: "the text cannot be split into words: {reason}",
+        zh: "无法将文本切分成词：{reason}",
+        ja: "テキストを単語に分割できません: {reason}",
+        de: "der Text lässt sich nicht in Wörter zerlegen: {reason}",
+    }
+}
+
+impl Spoken for DataError {
+    fn spoken(&self) -> String {
+        match self {
+            Self::NoDataset { dataset, looked_at } => {
+                let folder = |path: &std::path::PathBuf| format!("`{}`", path.display());
+                let mut folders: Vec<_> = looked_at.iter().map(folder).collect();
+                folders.dedup();
+                no_dataset(dataset, folders.join(&nor_folder()))
+            }
+            Self::Missing { path } => missing(path.display()),
+            Self::NotAFile { path } => not_a_file(path.display()),
+            Self::Io { action, path, source } => io::failed(*action, path, source),
+            Self::Empty { path } => empty(path.display()),
+            Self::OddLength { path, bytes } => odd_length(path.display(), bytes),
+            Self::WrongCount { path, announced, held } => {
+                wrong_count(path.display(), announced, held)
+            }
+            Self::HeaderCut { path, bytes } => header_cut(path.display(), bytes),
+            Self::ShardVersion { path, magic, version } => {
+                shard_version(path.display(), magic, version)
+            }
+            Self::TooShort { path, tokens, block_size } => {
+                too_short(path.display(), tokens, block_size, block_size + 1)
+            }
+            Self::OutsideVocabulary { path, position, token, vocab_size } => {
+                outside_vocabulary(token, position, path.display(), vocab_size)
+            }
+            Self::Shrank { path, tokens, end } => shrank(path.display(), tokens, end),
+            Self::MetaTooLarge { path, bytes, limit } => {
+                meta_too_large(path.display(), bytes, limit)
+            }
+            Self::Pickle { path, source } => unreadable(path.display(), source.spoken()),
+            Self::Meta { path, source } => not_a_vocabulary(path.display(), source.spoken()),
+        }
+    }
+}
+
+impl Spoken for PickleError {
+    fn spoken(&self) -> String {
+        match self {
+            Self::Code { opcode, offset } => code(opcode, offset),
+            Self::UnknownOpcode { byte, offset } => unknown_opcode(format!("{byte:#04x}"), offset),
+            Self::CutOff { length } => cut_off(length),
+            Self::NoOperand { offset } => no_operand(offset),
+            Self::BadValue { offset } => bad_value(offset),
+            Self::Trailing { extra } => trailing(extra),
+        }
+    }
+}
+
+impl Spoken for MetaError {
+    fn spoken(&self) -> String {
+        match self {
+            Self::NotADict { found } => not_a_dict(found),
+            Self::NoKey { key } => no_key(key),
+            Self::WrongType { place, expected, found } => wrong_type(place, expected, found),
+            Self::VocabSize { vocab_size: size } => vocab_size(size),
+            Self::IdOutside { place, id, vocab_size } => id_outside(place, id, vocab_size),
+            Self::Disagree { id, symbol } => disagree(id, symbol),
+        }
+    }
+}
+
+impl Spoken for TokenizerError {
+    fn spoken(&self) -> String {
+        match self {
+            Self::UnknownCharacter { character, position } => {
+                unknown_character(character.escape_debug(), position)
+            }
+            Self::NotAnId { word } => not_an_id(word),
+            Self::NotSplit { reason } => not_split(reason),
+        }
+    }
+}

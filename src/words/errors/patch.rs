@@ -1,0 +1,44 @@
+//! Why a nanoGPT folder could not be patched.
+
+use super::{Spoken, io};
+use crate::patch::{PatchError, Slip};
+
+messages! {
+    not_python(file, line, what) {
+        en: "`{file}` cannot be read as Python: line {line} has {what}",
+        zh: "`{file}` 无法作为 Python 读取：第 {line} 行有{what}",
+        ja: "`{file}` を Python として読めません: {line} 行目に{what}があります",
+        de: "`{file}` ist nicht als Python lesbar: Zeile {line} hat {what}",
+    }
+    open_bracket() {
+        en: "a bracket that nothing closes", zh: "未闭合的括号", ja: "閉じられていない括弧", de: "eine Klammer, die nichts schließt",
+    }
+    stray_bracket() {
+        en: "a bracket that nothing opened", zh: "多余的右括号", ja: "対応する開き括弧のない括弧", de: "eine Klammer, die nichts geöffnet hat",
+    }
+    open_string() {
+        en: "a string that nothing closes", zh: "未闭合的字符串", ja: "閉じられていない文字列", de: "eine Zeichenkette, die nichts schließt",
+    }
+    no_such_patch(name) {
+        en: "there is no patch `{name}`", zh: "没有名为 `{name}` 的补丁", ja: "`{name}` というパッチはありません", de: "es gibt keinen Patch `{name}`",
+    }
+    /// Before the names of all.
+    there_are(names) { en: "there are {names}", zh: "可用的有 {names}", ja: "使えるのは {names} です", de: "es gibt {names}" }
+}
+
+impl Spoken for PatchError {
+    fn spoken(&self) -> String {
+        match self {
+            Self::NotPython { file, line, what } => {
+                let what = match what {
+                    Slip::OpenBracket => open_bracket(),
+                    Slip::StrayBracket => stray_bracket(),
+                    Slip::OpenString => open_string(),
+                };
+                not_python(file, line, what)
+            }
+            Self::NoSuchPatch { name } => no_such_patch(name),
+            Self::File { doing, path, source } => io::failed(*doing, path, source),
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Why no dataset was written.
+
+use super::{Spoken, io};
+use crate::prepare::{DiskNeed, EXTENSIONS, JsonKind, PrepareError, Share, file_name};
+
+messages! {
+    no_input() {
+        en: "no text was given: name files, folders, or `-` for standard input",
+        zh: "没有指定文本：请给出文件、文件夹，或用 `-` 表示标准输入",
+        ja: "テキストが指定されていません。ファイル、フォルダ、または標準入力を表す `-` を指定してください",
+        de: "kein Text angegeben: Dateien, Ordner oder `-` für die Standardeingabe nennen",
+    }
+    stdin_twice() {
+        en: "standard input is named twice", zh: "标准输入被指定了两次", ja: "標準入力が 2 回指定されています", de: "die Standardeingabe ist zweimal genannt",
+    }
+    no_texts(folder, endings) {
+        en: "`{folder}` holds no files that end in {endings}",
+        zh: "`{folder}` 中没有以 {endings} 结尾的文件",
+        ja: "`{folder}` に {endings} で終わるファイルがありません",
+        de: "`{folder}` enthält keine Dateien mit der Endung {endings}",
+    }
+    share_outside(val_fraction) {
+        en: "the share of text kept aside must lie between 0 and 1: {val_fraction}",
+        zh: "留作验证的比例必须在 0 和 1 之间：{val_fraction}",
+        ja: "検証用に取り分ける割合は 0 と 1 の間でなければなりません: {val_fraction}",
+        de: "der beiseitegelegte Anteil muss zwischen 0 und 1 liegen: {val_fraction}",
+    }
+    exists(path) {
+        en: "`{path}` exists; overwriting it has to be asked for",
+        zh: "`{path}` 已存在；要覆盖须明确指定",
+        ja: "`{path}` は既に存在します。上書きするには明示的な指定が必要です",
+        de: "`{path}` gibt es schon; Überschreiben muss ausdrücklich verlangt werden",
+    }
+    disk_full(path, written_bytes) {
+        en: "the disk is full: `{path}` had got {written_bytes} bytes",
+        zh: "磁盘已满：`{path}` 只写入了 {written_bytes} 字节",
+        ja: "ディスクがいっぱいです: `{path}` は {written_bytes} バイトまで書き込まれました",
+        de: "die Platte ist voll: `{path}` hatte {written_bytes} Bytes erhalten",
+    }
+    too_little_disk(need, free_bytes) {
+        en: "the dataset needs {need}, the disk has {free_bytes} bytes free",
+        zh: "数据集需要 {need}，磁盘只剩 {free_bytes} 字节",
+        ja: "データセットには {need} 必要ですが、ディスクの空きは {free_bytes} バイトです",
+        de: "der Datensatz braucht {need}, auf der Platte sind {free_bytes} Bytes frei",
+    }
+    need_bytes(bytes) { en: "{bytes} bytes", zh: "{bytes} 字节", ja: "{bytes} バイト", de: "{bytes} Bytes" }
+    need_range(usual, most) {
+        en: "about {usual} and at most {most} bytes", zh: "约 {usual}、最多 {most} 字节", ja: "約 {usual}、最大 {most} バイト", de: "etwa {usual} und höchstens {most} Bytes",
+    }
+    not_utf8(path, offset) {
+        en: "`{path}` is not UTF-8 text: byte {offset}", zh: "`{path}` 不是 UTF-8 文本：第 {offset} 字节", ja: "`{path}` は UTF-8 テキストではありません: バイト {offset}", de: "`{path}` ist kein UTF-8-Text: Byte {offset}",
+    }
+    not_json(path, line, reason, column) {
+        en: "`{path}` line {line} is not JSON: {reason}, column {column}",
+        zh: "`{path}` 第 {line} 行不是 JSON：{reason}，第 {column} 列",
+        ja: "`{path}` の {line} 行目は JSON ではありません: {reason}、{column} 列目",
+        de: "`{path}`, Zeile {line} ist kein JSON: {reason}, Spalte {column}",
+    }
+    no_field(path, line, field) {
+        en: "`{path}` line {line} has no field `{field}`",
+        zh: "`{path}` 第 {line} 行没有字段 `{field}`",
+        ja: "`{path}` の {line} 行目にフィールド `{field}` がありません",
+        de: "`{path}`, Zeile {line} hat kein Feld `{field}`",
+    }
+    not_text(path, line, field, found) {
+        en: "`{path}` line {line}: the field `{field}` should be text, but is {found}",
+        zh: "`{path}` 第 {line} 行：字段 `{field}` 应为文本，实际是{found}",
+        ja: "`{path}` の {line} 行目: フィールド `{field}` はテキストのはずですが、{found}です",
+        de: "`{path}`, Zeile {line}: das Feld `{field}` sollte Text sein, ist aber {found}",
+    }
+    a_boolean() { en: "a boolean", zh: "布尔值", ja: "真偽値", de: "ein Wahrheitswert" }
+    a_number() { en: "a number", zh: "数字", ja: "数値", de: "eine Zahl" }
+    null() { en: "null", zh: " null", ja: " null ", de: "null" }
+    an_array() { en: "an array", zh: "数组", ja: "配列", de: "ein Array" }
+    an_object() { en: "an object", zh: "对象", ja: "オブジェクト", de: "ein Objekt" }
+    line_too_long(path, line, limit_bytes) {
+        en: "`{path}` line {line} is longer than {limit_bytes} bytes",
+        zh: "`{path}` 第 {line} 行超过 {limit_bytes} 字节",
+        ja: "`{path}` の {line} 行目は {limit_bytes} バイトを超えています",
+        de: "`{path}`, Zeile {line} ist länger als {limit_bytes} Bytes",
+    }
+    too_many_symbols(symbols, limit) {
+        en: "the text has {symbols} different characters, but a token has 16 bits and can tell {limit} apart; GPT-2's tokens have no such limit",
+        zh: "文本有 {symbols} 种不同字符，而 16 位 token 只能区分 {limit} 种；GPT-2 的 token 没有这个限制",
+        ja: "テキストには {symbols} 種類の文字がありますが、16 ビットのトークンで区別できるのは {limit} 種類です。GPT-2 のトークンならこの制限はありません",
+        de: "der Text hat {symbols} verschiedene Zeichen, ein Token mit 16 Bit kann aber nur {limit} unterscheiden; GPT-2s Tokens kennen diese Grenze nicht",
+    }
+    changed() {
+        en: "the input changed while it was read", zh: "输入在读取过程中发生了变化", ja: "読み取り中に入力が変わりました", de: "die Eingabe hat sich beim Lesen geändert",
+    }
+    empty() { en: "the input holds no text", zh: "输入中没有文本", ja: "入力にテキストがありません", de: "die Eingabe enthält keinen Text" }
+    empty_split(file, val_fraction, documents, characters) {
+        en: "`{file}` would be empty: a share of {val_fraction} of {documents} documents with {characters} characters is kept aside",
+        zh: "`{file}` 会是空的：{documents} 篇文档（{characters} 个字符）中按 {val_fraction} 的比例留作验证",
+        ja: "`{file}` が空になります: {documents} 件の文書（{characters} 文字）のうち {val_fraction} の割合を検証用に取り分けています",
+        de: "`{file}` wäre leer: von {documents} Dokumenten mit {characters} Zeichen wird ein Anteil von {val_fraction} beiseitegelegt",
+    }
+    empty_split_of_one(file, val_fraction, characters) {
+        en: "`{file}` would be empty: a share of {val_fraction} of 1 document with {characters} characters is kept aside",
+        zh: "`{file}` 会是空的：1 篇文档（{characters} 个字符）中按 {val_fraction} 的比例留作验证",
+        ja: "`{file}` が空になります: 1 件の文書（{characters} 文字）のうち {val_fraction} の割合を検証用に取り分けています",
+        de: "`{file}` wäre leer: von 1 Dokument mit {characters} Zeichen wird ein Anteil von {val_fraction} beiseitegelegt",
+    }
+    better_share(val_fraction, documents) {
+        en: "; a share of {val_fraction} keeps {documents} documents aside",
+        zh: "；比例取 {val_fraction} 可留出 {documents} 篇文档",
+        ja: "。割合を {val_fraction} にすると {documents} 件の文書を取り分けられます",
+        de: "; ein Anteil von {val_fraction} legt {documents} Dokumente beiseite",
+    }
+    stopped() {
+        en: "stopped; nothing was written", zh: "已停止；没有写入任何内容", ja: "停止しました。何も書き込まれていません", de: "angehalten; nichts wurde geschrieben",
+    }
+}
+
+impl Spoken for PrepareError {
+    fn spoken(&self) -> String {
+        match self {
+            Self::NoInput => no_input(),
+            Self::StdinTwice => stdin_twice(),
+            Self::NoTexts { folder } => {
+                let endings = format!("`{}`", EXTENSIONS.join("`, `"));
+                no_texts(folder.display(), endings)
+            }
+            Self::ValFraction { val_fraction } => share_outside(val_fraction),
+            Self::Exists { path } => exists(path.display()),
+            Self::Io { action, path, source } => io::failed(*action, path, source),
+            Self::DiskFull { path, written_bytes } => disk_full(path.display(), written_bytes),
+            Self::TooLittleDisk { need: DiskNeed { usual_bytes, most_bytes }, free_bytes } => {
+                let need = if usual_bytes == most_bytes {
+                    need_bytes(most_bytes)
+                } else {
+                    need_range(usual_bytes, most_bytes)
+                };
+                too_little_disk(need, free_bytes)
+            }
+            Self::NotUtf8 { path, offset } => not_utf8(path.display(), offset),
+            Self::NotJson { path, line, column, reason } => {
+                not_json(path.display(), line, reason, column)
+            }
+            Self::NoField { path, line, field } => no_field(path.display(), line, field),
+            Self::NotText { path, line, field, found } => {
+                not_text(path.display(), line, field, kind(*found))
+            }
+            Self::LineTooLong { path, line, limit_bytes } => {
+                line_too_long(path.display(), line, limit_bytes)
+            }
+            Self::TooManySymbols { symbols, limit } => too_many_symbols(symbols, limit),
+            Self::Changed => changed(),
+            Self::Encode { source } => source.spoken(),
+            Self::Empty => empty(),
+            Self::EmptySplit { split, documents, characters, val_fraction, computed } => {
+                let file = file_name(*split);
+                let said = match documents {
+                    1 => empty_split_of_one(file, val_fraction, characters),
+                    _ => empty_split(file, val_fraction, documents, characters),
+                };
+                let better = computed.map_or_else(String::new, |share| {
+                    let Share { val_fraction, documents } = share;
+                    better_share(val_fraction, documents)
+                });
+                said + &better
+            }
+            Self::Stopped => stopped(),
+        }
+    }
+}
+
+fn kind(kind: JsonKind) -> String {
+    match kind {
+        JsonKind::Boolean => a_boolean(),
+        JsonKind::Number => a_number(),
+        JsonKind::Null => null(),
+        JsonKind::Array => an_array(),
+        JsonKind::Object => an_object(),
+    }
+}

@@ -1,0 +1,141 @@
+//! Why nothing can be planned, set up or gone on with.
+
+use fitgpt_exec::BackendError;
+use fitgpt_plan::{device::DeviceError, memory::PlanError};
+
+use super::{Spoken, io};
+use crate::run::{error::RunError, events::EventError, setup::SetupError};
+
+messages! {
+    event(path, source) {
+        en: "an event cannot be written to `{path}`: {source}",
+        zh: "无法把事件写入 `{path}`：{source}",
+        ja: "イベントを `{path}` に書き込めません: {source}",
+        de: "ein Ereignis lässt sich nicht in `{path}` schreiben: {source}",
+    }
+    no_such_device(device) {
+        en: "this build runs on the CPU only, the config asks for `device = '{device}'`",
+        zh: "此版本只能在 CPU 上运行，而配置要求 `device = '{device}'`",
+        ja: "このビルドは CPU でしか動きませんが、設定は `device = '{device}'` を求めています",
+        de: "dieser Build läuft nur auf der CPU, die Konfiguration verlangt `device = '{device}'`",
+    }
+    run_on_cpu() {
+        en: "add `--device=cpu` to run it here",
+        zh: "加上 `--device=cpu` 即可在这里运行",
+        ja: "`--device=cpu` を付けるとここで実行できます",
+        de: "mit `--device=cpu` läuft es hier",
+    }
+    too_large_for_one_piece(tensor, need, have) {
+        en: "`{tensor}` needs {need} in one piece, the device gives {have}",
+        zh: "`{tensor}` 需要一整块 {need}，设备最多给 {have}",
+        ja: "`{tensor}` は連続した {need} を必要としますが、デバイスが一度に確保できるのは {have} です",
+        de: "`{tensor}` braucht {need} am Stück, das Gerät gibt {have}",
+    }
+    ambiguous(name, candidates) {
+        en: "`{name}` may be {candidates}", zh: "`{name}` 可能是 {candidates}", ja: "`{name}` は {candidates} のどれかです", de: "`{name}` kann {candidates} sein",
+    }
+    unknown_device(name, nearest) {
+        en: "no device is called `{name}`; nearest are {nearest}",
+        zh: "没有名为 `{name}` 的设备；最接近的有 {nearest}",
+        ja: "`{name}` というデバイスはありません。近いのは {nearest} です",
+        de: "kein Gerät heißt `{name}`; am nächsten kommen {nearest}",
+    }
+    arena_refused(asked) {
+        en: "the system refused the arena of {asked}",
+        zh: "系统拒绝分配 {asked} 的内存",
+        ja: "システムが {asked} のアリーナの確保を拒否しました",
+        de: "das System hat die Arena von {asked} verweigert",
+    }
+    threads_refused(asked, kind) {
+        en: "the system refused {asked} threads: {kind}",
+        zh: "系统拒绝创建 {asked} 个线程：{kind}",
+        ja: "システムが {asked} 個のスレッドの作成を拒否しました: {kind}",
+        de: "das System hat {asked} Threads verweigert: {kind}",
+    }
+    diverged(step, loss, grad_norm, saved) {
+        en: "step {step} ended with a loss of {loss} and a gradient norm of {grad_norm}; the last checkpoint is of step {saved}",
+        zh: "第 {step} 步结束时损失为 {loss}、梯度范数为 {grad_norm}；最后的检查点是第 {saved} 步的",
+        ja: "ステップ {step} の終わりで損失が {loss}、勾配ノルムが {grad_norm} になりました。最後のチェックポイントはステップ {saved} のものです",
+        de: "Schritt {step} endete mit einem Loss von {loss} und einer Gradientennorm von {grad_norm}; der letzte Checkpoint ist von Schritt {saved}",
+    }
+    diverged_unsaved(step, loss, grad_norm) {
+        en: "step {step} ended with a loss of {loss} and a gradient norm of {grad_norm}; the last checkpoint is of step none",
+        zh: "第 {step} 步结束时损失为 {loss}、梯度范数为 {grad_norm}；还没有检查点",
+        ja: "ステップ {step} の終わりで損失が {loss}、勾配ノルムが {grad_norm} になりました。チェックポイントはまだありません",
+        de: "Schritt {step} endete mit einem Loss von {loss} und einer Gradientennorm von {grad_norm}; es gibt noch keinen Checkpoint",
+    }
+    keep_finite() {
+        en: "a lower `--learning_rate`, a longer `--warmup_iters` or `--dtype=float32` keep a loss finite; `--init_from=resume` goes on from the last checkpoint",
+        zh: "降低 `--learning_rate`、加大 `--warmup_iters` 或使用 `--dtype=float32` 可以让损失保持有限；`--init_from=resume` 从最后的检查点继续",
+        ja: "`--learning_rate` を下げる、`--warmup_iters` を長くする、または `--dtype=float32` にすると損失の発散を防げます。`--init_from=resume` で最後のチェックポイントから再開できます",
+        de: "eine kleinere `--learning_rate`, längere `--warmup_iters` oder `--dtype=float32` halten den Loss endlich; `--init_from=resume` setzt beim letzten Checkpoint fort",
+    }
+}
+
+impl Spoken for EventError {
+    fn spoken(&self) -> String {
+        match self {
+            Self::Io { action, path, source } => io::failed(*action, path, source),
+            Self::Json { path, source } => event(path.display(), source),
+        }
+    }
+}
+
+impl Spoken for SetupError {
+    fn spoken(&self) -> String {
+        match self {
+            Self::NoSuchDevice { device } => no_such_device(device),
+            Self::Plan(error) => error.spoken(),
+        }
+    }
+}
+
+impl Spoken for PlanError {
+    fn spoken(&self) -> String {
+        match self {
+            Self::TooLargeForOnePiece { tensor, need, have } => {
+                too_large_for_one_piece(tensor, need, have)
+            }
+        }
+    }
+}
+
+impl Spoken for DeviceError {
+    fn spoken(&self) -> String {
+        match self {
+            Self::Ambiguous { name, candidates } => ambiguous(name, list(candidates)),
+            Self::Unknown { name, nearest } => unknown_device(name, list(nearest)),
+        }
+    }
+}
+
+impl Spoken for BackendError {
+    fn spoken(&self) -> String {
+        match self {
+            Self::Refused(refused) => arena_refused(refused.asked),
+            Self::Threads { asked, kind } => threads_refused(asked, kind),
+        }
+    }
+}
+
+impl Spoken for RunError {
+    fn spoken(&self) -> String {
+        match self {
+            Self::Data(error) => error.spoken(),
+            Self::Checkpoint(error) => error.spoken(),
+            Self::Event(error) => error.spoken(),
+            Self::Backend(error) => error.spoken(),
+            Self::Diverged { step, loss, grad_norm, saved: Some(saved) } => {
+                diverged(step, loss, grad_norm, saved)
+            }
+            Self::Diverged { step, loss, grad_norm, saved: None } => {
+                diverged_unsaved(step, loss, grad_norm)
+            }
+            Self::Folder { path, source } => io::folder(path.display(), source),
+        }
+    }
+}
+
+fn list(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,350 @@
+//! In English an error says what its own `Display` says: one text, not two that drift apart.
+
+use std::{error::Error, io, path::PathBuf};
+
+use fitgpt_exec::{BackendError, arena::Refused};
+use fitgpt_plan::{
+    config::{
+        ConfigError, Construct, DeviceChoice, Facts, Found, Given, Kind, Noun, Place, Range,
+        Reason, Wanted, Written,
+    },
+    device,
+    memory::PlanError,
+    units::Bytes,
+};
+
+use super::{Spoken, config};
+use crate::{
+    attempt::Attempt,
+    checkpoint::{CheckpointError, Claim},
+    data::{DataError, MetaError, PickleError, Split},
+    patch::{File, PatchError, Slip},
+    prepare::{DiskNeed, JsonKind, PrepareError, Share},
+    run::{error::RunError, events::EventError, setup::SetupError},
+    tokenizer::TokenizerError,
+};
+
+fn same(error: &(impl Spoken + Error)) {
+    assert_eq!(error.spoken(), error.to_string());
+}
+
+fn path() -> PathBuf {
+    PathBuf::from("data/a.bin")
+}
+
+fn refused() -> io::Error {
+    io::ErrorKind::PermissionDenied.into()
+}
+
+fn json() -> serde_json::Error {
+    serde_json::from_str::<u32>("x").unwrap_err()
+}
+
+#[test]
+fn configs() {
+    let place = Place::command_line;
+    let python = |reason| ConfigError::Python { place: place(), reason };
+    let expected = |expected, found| python(Reason::Expected { expected, found });
+    let mut errors = vec![
+        python(Reason::Indented),
+        python(Reason::BadNumber { literal: "012".into() }),
+        python(Reason::UnterminatedString),
+        python(Reason::BadEscape),
+        python(Reason::TextTooLong { limit: 9 }),
+        python(Reason::TooDeep { limit: 9 }),
+        python(Reason::UnknownName { name: "x".into() }),
+        python(Reason::DivisionByZero),
+        python(Reason::Overflow),
+        expected(Wanted::Value, Found::EndOfFile),
+        expected(Wanted::Value, Found::EndOfLine),
+        ConfigError::UnknownKey { key: "x".into(), nearest: None, place: place() },
+        ConfigError::UnknownKey { key: "x".into(), nearest: Some("y"), place: place() },
+        ConfigError::NotAChoice {
+            key: "k",
+            value: "v".into(),
+            choices: &["a", "b", "c"],
+            place: place(),
+        },
+        ConfigError::NotASize { key: "k", value: "v".into(), place: place() },
+        ConfigError::HeadsDoNotDivide {
+            n_embd: 5,
+            n_head: 2,
+            heads: vec![1, 5],
+            widths: vec![4, 6],
+            place: place(),
+        },
+        ConfigError::EvalBlockTooLong { eval_block_size: 2, block_size: 1, place: place() },
+        ConfigError::TooLarge { product: vec!["a", "b"], place: place() },
+    ];
+    let wanted = [
+        Wanted::Expression,
+        Wanted::OneExpression,
+        Wanted::EndOfLine,
+        Wanted::EndAfterBackslash,
+        Wanted::LineAfterBackslash,
+        Wanted::NameBeforeEquals,
+        Wanted::NameAndOperator,
+        Wanted::Operator,
+        Wanted::Name,
+        Wanted::NameAfterDot,
+        Wanted::Text("else"),
+    ];
+    errors.extend(wanted.map(|wanted| expected(wanted, Found::Text("x".into()))));
+    let constructs = [
+        Construct::Statement("for".into()),
+        Construct::Annotation,
+        Construct::TupleAssignment,
+        Construct::Unassigned,
+        Construct::Tuple,
+        Construct::Attribute,
+        Construct::AttributePath("a.b".into()),
+        Construct::Index,
+        Construct::Call,
+        Construct::CallOf("f".into()),
+        Construct::Operator("<<".into()),
+        Construct::Comprehension,
+        Construct::Lambda,
+        Construct::List,
+        Construct::DictOrSet,
+        Construct::Sign("~"),
+        Construct::ArgumentByName,
+        Construct::Bytes,
+        Construct::StringPrefix,
+        Construct::FString,
+        Construct::CharacterByName,
+        Construct::Machine,
+    ];
+    errors.extend(constructs.map(|what| python(Reason::Unsupported { what })));
+    for noun in [Noun::None, Noun::Bool, Noun::Int, Noun::Float, Noun::Str] {
+        errors.push(python(Reason::Operands { operator: "+", left: noun, right: noun }));
+        errors.push(python(Reason::Argument { function: "int", given: Given::One(noun) }));
+    }
+    for given in [Given::Nothing, Given::Several(2), Given::NegativeBase] {
+        errors.push(python(Reason::Argument { function: "int", given }));
+    }
+    let kinds = [
+        Kind::Int,
+        Kind::Float,
+        Kind::Bool,
+        Kind::Text,
+        Kind::ChoiceOrNone(&[]),
+        Kind::BoolOr(&[]),
+        Kind::Size,
+    ];
+    let of_kind =
+        |expected| ConfigError::WrongKind { key: "k", value: "v".into(), expected, place: place() };
+    errors.extend(kinds.map(of_kind));
+    let ranges = [
+        Range::Any,
+        Range::Whole { min: 1, max: 2 },
+        Range::NotNegative,
+        Range::BelowOne,
+        Range::Share,
+        Range::NotEmpty,
+    ];
+    let outside =
+        |range| ConfigError::OutOfRange { key: "k", value: "v".into(), range, place: place() };
+    errors.extend(ranges.map(outside));
+    for error in errors {
+        assert_eq!(error.spoken(), error.message());
+        assert_eq!(config::place(error.place()), "command line");
+    }
+    let error = Written::new().read_python("c.py", "x = [1]", &Facts::default()).unwrap_err();
+    assert_eq!(config::place(error.place()), "c.py:1:5");
+}
+
+#[test]
+fn datasets_and_tokenizers() {
+    let (path, block_size) = (path(), 8);
+    let looked_at = vec!["data/x".into(), "x".into(), "x".into()];
+    same(&DataError::NoDataset { dataset: "x".into(), looked_at });
+    same(&DataError::Missing { path: path.clone() });
+    same(&DataError::NotAFile { path: path.clone() });
+    same(&DataError::Io { action: Attempt::Open, path: path.clone(), source: refused() });
+    same(&DataError::Empty { path: path.clone() });
+    same(&DataError::OddLength { path: path.clone(), bytes: 3 });
+    same(&DataError::WrongCount { path: path.clone(), announced: -1, held: 2 });
+    same(&DataError::HeaderCut { path: path.clone(), bytes: 3 });
+    same(&DataError::ShardVersion { path: path.clone(), magic: 1, version: 2 });
+    same(&DataError::TooShort { path: path.clone(), tokens: 3, block_size });
+    same(&DataError::OutsideVocabulary {
+        path: path.clone(),
+        position: 1,
+        token: 2,
+        vocab_size: 3,
+    });
+    same(&DataError::Shrank { path: path.clone(), tokens: 9, end: 7 });
+    same(&DataError::MetaTooLarge { path: path.clone(), bytes: 9, limit: 7 });
+    for source in [
+        PickleError::Code { opcode: "GLOBAL", offset: 3 },
+        PickleError::UnknownOpcode { byte: 7, offset: 3 },
+        PickleError::CutOff { length: 3 },
+        PickleError::NoOperand { offset: 3 },
+        PickleError::BadValue { offset: 3 },
+        PickleError::Trailing { extra: 3 },
+    ] {
+        same(&DataError::Pickle { path: path.clone(), source });
+    }
+    for source in [
+        MetaError::NotADict { found: "list" },
+        MetaError::NoKey { key: "stoi" },
+        MetaError::WrongType { place: "itos", expected: "dict", found: "list" },
+        MetaError::VocabSize { vocab_size: 0 },
+        MetaError::IdOutside { place: "itos", id: 9, vocab_size: 3 },
+        MetaError::Disagree { id: 9, symbol: "\\n".into() },
+    ] {
+        same(&DataError::Meta { path: path.clone(), source });
+    }
+    same(&TokenizerError::UnknownCharacter { character: '\n', position: 3 });
+    same(&TokenizerError::NotAnId { word: "x".into() });
+    same(&TokenizerError::NotSplit { reason: "x".into() });
+}
+
+#[test]
+fn checkpoints() {
+    let (path, tensor) = (path(), "wte.weight".to_owned());
+    same(&CheckpointError::Io { action: Attempt::Sync, path: path.clone(), source: refused() });
+    same(&CheckpointError::InUse { dir: path.clone(), pid: None });
+    same(&CheckpointError::InUse { dir: path.clone(), pid: Some(3) });
+    same(&CheckpointError::Missing { path: path.clone() });
+    same(&CheckpointError::Header { path: path.clone(), source: json() });
+    same(&CheckpointError::HeaderLength { path: path.clone(), found_bytes: 1, most_bytes: 2 });
+    same(&CheckpointError::Length { path: path.clone(), expected_bytes: 1, found_bytes: 2 });
+    same(&CheckpointError::Damaged { path: path.clone(), expected: 1, found: 2 });
+    same(&CheckpointError::NoSum { path: path.clone() });
+    let (one, two) = (vec![1, 2], vec![2, 3]);
+    same(&CheckpointError::MissingTensor {
+        path: path.clone(),
+        tensor: tensor.clone(),
+        expected: one.clone(),
+    });
+    same(&CheckpointError::UnknownTensor {
+        path: path.clone(),
+        tensor: tensor.clone(),
+        found: one.clone(),
+    });
+    same(&CheckpointError::Shape {
+        path: path.clone(),
+        tensor: tensor.clone(),
+        expected: one,
+        found: two,
+    });
+    same(&CheckpointError::DType {
+        path: path.clone(),
+        tensor: tensor.clone(),
+        found: "I8".into(),
+    });
+    same(&CheckpointError::BiasNotZero { path: path.clone(), tensor: tensor.clone(), found: 0.5 });
+    same(&CheckpointError::Mixed {
+        first: path.clone(),
+        first_id: Some("a".into()),
+        second: path.clone(),
+        second_id: None,
+    });
+    same(&CheckpointError::Json { path: path.clone(), source: json() });
+    for expected in [
+        Claim::Is("true"),
+        Claim::Either("1", "2"),
+        Claim::Within("1", "2"),
+        Claim::DividesWidth,
+        Claim::FourTimesWidth,
+    ] {
+        same(&CheckpointError::Config {
+            path: path.clone(),
+            key: "k",
+            expected,
+            found: "3".into(),
+        });
+    }
+    same(&CheckpointError::Document { source: json() });
+    let (place, written, back) = ("/a".into(), "1".into(), "2".into());
+    same(&CheckpointError::DocumentChanged { place, written, back });
+    let source = BackendError::Refused(Refused { asked: Bytes::new(1 << 20) });
+    same(&CheckpointError::Store { tensor, source: Box::new(source) });
+}
+
+#[test]
+fn runs_and_devices() {
+    let path = path();
+    same(&EventError::Io { action: Attempt::CutBack, path: path.clone(), source: refused() });
+    same(&EventError::Json { path: path.clone(), source: json() });
+    same(&SetupError::NoSuchDevice { device: DeviceChoice::Cpu });
+    let (need, have) = (Bytes::new(9 << 20), Bytes::new(1 << 20));
+    same(&SetupError::Plan(PlanError::TooLargeForOnePiece { tensor: "wte".into(), need, have }));
+    same(&device::find("RTX 9999").unwrap_err());
+    same(&device::DeviceError::Ambiguous { name: "x".into(), candidates: vec!["a", "b"] });
+    same(&BackendError::Threads { asked: 3, kind: io::ErrorKind::WouldBlock });
+    same(&RunError::Backend(BackendError::Refused(Refused { asked: need })));
+    same(&RunError::Diverged { step: 3, loss: f64::NAN, grad_norm: f64::NAN, saved: Some(2) });
+    same(&RunError::Diverged { step: 3, loss: f64::INFINITY, grad_norm: 1e30, saved: None });
+    same(&RunError::Folder { path, source: refused() });
+}
+
+#[test]
+fn every_attempt() {
+    for action in [
+        Attempt::Open,
+        Attempt::Read,
+        Attempt::Write,
+        Attempt::Create,
+        Attempt::List,
+        Attempt::Remove,
+        Attempt::Rename,
+        Attempt::Sync,
+        Attempt::Lock,
+        Attempt::CutBack,
+        Attempt::BackUp,
+    ] {
+        same(&DataError::Io { action, path: path(), source: refused() });
+    }
+}
+
+#[test]
+fn preparing() {
+    let (path, line, field) = (path(), 3, "text".to_owned());
+    same(&PrepareError::NoInput);
+    same(&PrepareError::StdinTwice);
+    same(&PrepareError::NoTexts { folder: path.clone() });
+    same(&PrepareError::ValFraction { val_fraction: 1.5 });
+    same(&PrepareError::Exists { path: path.clone() });
+    same(&PrepareError::Io { action: Attempt::Remove, path: path.clone(), source: refused() });
+    same(&PrepareError::DiskFull { path: path.clone(), written_bytes: 3 });
+    for usual_bytes in [5, 9] {
+        let need = DiskNeed { usual_bytes, most_bytes: 9 };
+        same(&PrepareError::TooLittleDisk { need, free_bytes: 3 });
+    }
+    same(&PrepareError::NotUtf8 { path: path.clone(), offset: 3 });
+    same(&PrepareError::NotJson { path: path.clone(), line, column: 2, reason: "x".into() });
+    same(&PrepareError::NoField { path: path.clone(), line, field: field.clone() });
+    for found in
+        [JsonKind::Boolean, JsonKind::Number, JsonKind::Null, JsonKind::Array, JsonKind::Object]
+    {
+        same(&PrepareError::NotText { path: path.clone(), line, field: field.clone(), found });
+    }
+    same(&PrepareError::LineTooLong { path, line, limit_bytes: 9 });
+    same(&PrepareError::TooManySymbols { symbols: 9, limit: 3 });
+    same(&PrepareError::Changed);
+    same(&PrepareError::Encode { source: TokenizerError::NotAnId { word: "x".into() } });
+    same(&PrepareError::Empty);
+    let share = Share { val_fraction: 0.5, documents: 2 };
+    for (documents, computed) in [(1, None), (2, None), (3, Some(share))] {
+        let split = Split::Val;
+        same(&PrepareError::EmptySplit {
+            split,
+            documents,
+            characters: 9,
+            val_fraction: 0.1,
+            computed,
+        });
+    }
+    same(&PrepareError::Stopped);
+}
+
+#[test]
+fn patching() {
+    for what in [Slip::OpenBracket, Slip::StrayBracket, Slip::OpenString] {
+        same(&PatchError::NotPython { file: File::Train, line: 3, what });
+    }
+    same(&PatchError::NoSuchPatch { name: "x".into() });
+    same(&PatchError::File { doing: Attempt::BackUp, path: path(), source: refused() });
+}

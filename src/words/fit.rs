@@ -1,0 +1,93 @@
+//! What `fit` says: the config as it is, the ways to make it fit, and what was seen beside them.
+
+use fitgpt_plan::fit::{Effect, Note};
+
+messages! {
+    as_it_is(peak, phase, verdict, device, usable) {
+        en: "as it is: {peak} at the peak ({phase}), {verdict} on {device} with {usable}",
+        zh: "保持原样：峰值 {peak}（{phase}），{device}（{usable}）{verdict}",
+        ja: "そのままの場合: ピーク {peak}（{phase}）、{device}（{usable}）には{verdict}",
+        de: "so wie es ist: {peak} an der Spitze ({phase}); {device} mit {usable}: {verdict}",
+    }
+    nothing_fits() {
+        en: "\nnothing makes it fit\n", zh: "\n没有办法让它放得下\n", ja: "\n収める方法はありません\n", de: "\nes lässt sich nicht passend machen\n",
+    }
+    recommended() { en: "recommended", zh: "推荐", ja: "推奨", de: "empfohlen" }
+    safest() { en: "safest", zh: "最稳妥", ja: "最も安全", de: "am sichersten" }
+    unchanged() { en: "as it is", zh: "保持原样", ja: "そのまま", de: "so wie es ist" }
+
+    verdict() { en: "verdict", zh: "结论", ja: "判定", de: "Urteil" }
+    peak() { en: "peak", zh: "峰值", ja: "ピーク", de: "Spitze" }
+    phase() { en: "phase", zh: "阶段", ja: "段階", de: "Phase" }
+    saved() { en: "saved", zh: "节省", ja: "削減", de: "gespart" }
+    work() { en: "work", zh: "计算量", ja: "計算量", de: "Arbeit" }
+    sequences() { en: "sequences", zh: "序列数", ja: "系列数", de: "Sequenzen" }
+    training() { en: "training", zh: "训练", ja: "学習", de: "Training" }
+
+    changes_nothing() { en: "changes nothing", zh: "不改变任何东西", ja: "何も変わらない", de: "ändert nichts" }
+    same_mathematics() { en: "the same mathematics", zh: "数学上等价", ja: "数学的に同じ", de: "dieselbe Mathematik" }
+    micro_batch() {
+        en: "the same training in smaller micro-batches", zh: "训练不变，微批更小", ja: "学習は同じ、マイクロバッチが小さい", de: "dasselbe Training in kleineren Mikro-Batches",
+    }
+    recompute() {
+        en: "the same training, some of it computed twice", zh: "训练不变，部分计算两次", ja: "学習は同じ、一部を再計算", de: "dasselbe Training, manches doppelt gerechnet",
+    }
+    changes_run() { en: "another training", zh: "训练会改变", ja: "学習が変わる", de: "ein anderes Training" }
+
+    patches(names) {
+        en: "nanoGPT needs the patches {names}", zh: "nanoGPT 需要打补丁 {names}", ja: "nanoGPT にパッチ {names} が必要", de: "nanoGPT braucht die Patches {names}",
+    }
+    written_to(path) { en: "\nwritten to {path}", zh: "\n已写入 {path}", ja: "\n{path} に書き込みました", de: "\ngeschrieben nach {path}" }
+
+    no_bf16(instead) {
+        en: "this device has no bfloat16: write `dtype = '{instead}'`",
+        zh: "该设备不支持 bfloat16：请改用 `dtype = '{instead}'`",
+        ja: "このデバイスは bfloat16 に対応していません。`dtype = '{instead}'` としてください",
+        de: "dieses Gerät kann kein bfloat16: `dtype = '{instead}'` schreiben",
+    }
+    static_state(state, usable) {
+        en: "weights, gradients and moments alone need {state}, the device has {usable}: no batch is small enough",
+        zh: "仅权重、梯度和 Adam 矩就需要 {state}，设备只有 {usable}：再小的批也放不下",
+        ja: "重み、勾配、モーメントだけで {state} 必要ですが、デバイスは {usable} です。バッチをどれだけ小さくしても収まりません",
+        de: "Gewichte, Gradienten und Momente allein brauchen {state}, das Gerät hat {usable}: kein Batch ist klein genug",
+    }
+    one_piece(tensor, need, have) {
+        en: "`{tensor}` needs {need} in one piece, the device gives {have}",
+        zh: "`{tensor}` 需要一整块 {need}，设备最多给 {have}",
+        ja: "`{tensor}` は連続した {need} を必要としますが、デバイスが一度に確保できるのは {have} です",
+        de: "`{tensor}` braucht {need} am Stück, das Gerät gibt {have}",
+    }
+    other_split(batch, accumulation, peak) {
+        en: "{batch} × {accumulation} makes the same step too, with a peak of {peak}",
+        zh: "{batch} × {accumulation} 也是同样的一步，峰值为 {peak}",
+        ja: "{batch} × {accumulation} でも同じステップになり、ピークは {peak} です",
+        de: "{batch} × {accumulation} ergibt denselben Schritt, mit einer Spitze von {peak}",
+    }
+}
+
+/// What an option does to the training.
+pub(crate) fn effect(effect: Effect) -> String {
+    match effect {
+        Effect::ChangesNothing => changes_nothing(),
+        Effect::SameMathematics => same_mathematics(),
+        Effect::MicroBatch => micro_batch(),
+        Effect::Recompute => recompute(),
+        Effect::ChangesRun => changes_run(),
+    }
+}
+
+/// What was seen beside the options.
+pub(crate) fn note(note: &Note) -> String {
+    match note {
+        Note::NoBf16 { instead } => no_bf16(instead),
+        Note::StaticStateTooLarge { state_bytes, usable_bytes } => {
+            static_state(state_bytes, usable_bytes)
+        }
+        Note::TooLargeForOnePiece { tensor, need_bytes, have_bytes } => {
+            one_piece(tensor, need_bytes, have_bytes)
+        }
+        Note::OtherSplit { batch_size, gradient_accumulation_steps, peak_bytes } => {
+            other_split(batch_size, gradient_accumulation_steps, peak_bytes)
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! `fitgpt bench`, as programs read it.
+
+use serde_json::Value;
+
+use crate::program::Place;
+
+#[test]
+fn bench_measures_every_program_of_a_job_beside_the_machine() {
+    let place = Place::new();
+    let ran = place.run(&["bench", "--job=shakespeare_char_cpu", "--runs=1", "--json"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let answer: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert!(answer["machine"]["peak_flops_per_s"].as_f64().unwrap() > 1e9);
+    let programs = answer["measured"]["programs"].as_array().unwrap();
+    let names: Vec<_> = programs.iter().map(|p| p["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["train", "update", "evaluate", "prefill", "decode"]);
+    for program in programs {
+        assert!(program["ms"].as_f64().unwrap() > 0.0, "{program}");
+        let ops = program["ops"].as_array().unwrap();
+        let flops: u64 = ops.iter().map(|op| op["flops"].as_u64().unwrap()).sum();
+        assert_eq!(flops, program["flops"].as_u64().unwrap(), "the ops' work is the program's");
+    }
+    // 12 sequences of 64 tokens a micro-batch; the whole block as a prompt; one token.
+    let tokens: Vec<_> = programs.iter().map(|p| p["tokens"].as_u64().unwrap()).collect();
+    assert_eq!((tokens[0], tokens[3], tokens[4]), (768, 64, 1));
+}
+
+#[test]
+fn a_job_that_does_not_fit_is_not_begun() {
+    let place = Place::new();
+    let ran = place.run(&["bench", "--budget=100MB"]);
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("this machine has"), "{}", ran.stderr);
+}

@@ -1,0 +1,190 @@
+//! `devices` and its watch, of real processes; cards by a stand-in for NVIDIA's library.
+
+use std::{
+    io::{BufRead as _, BufReader, Lines},
+    process::{Child, ChildStdout, Stdio},
+};
+
+use serde_json::Value;
+
+use crate::program::{Place, TINY, events, steps_logged, wait_until};
+
+/// A training that goes on until it is dropped.
+struct Training(Child);
+
+impl Training {
+    fn start(place: &Place) -> Self {
+        let args = [&["train"], TINY, &["--max_iters=1000000", "--eval_interval=1000000"]].concat();
+        let mut command = place.command(&[&args[..], &["--out_dir=out"]].concat());
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        wait_until("it has made steps", || steps_logged(&place.path("out")) > 3);
+        Self(child)
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+}
+
+impl Drop for Training {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn devices_name_the_limits_and_the_budget_is_below_the_least() {
+    let place = Place::new();
+    let ran = place.run(&["devices", "--json"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let report = ran.json();
+    let host = &report["host"];
+    let least = &host["least"];
+    let limits = host["limits"].as_array().unwrap();
+    let bytes = limits.iter().map(|limit| limit["bytes"].as_u64().unwrap()).min().unwrap();
+    let deciding = limits.iter().find(|limit| limit["limit"] == *least).unwrap();
+    assert_eq!(deciding["bytes"], bytes);
+    assert_eq!(host["budget_bytes"], bytes - bytes / 64);
+    assert!(report["cpu"]["threads"].as_u64().unwrap() > 0);
+    assert_eq!(report["backends"], serde_json::json!(["cpu"]));
+
+    let ran = place.run(&["devices", "--budget=3GiB", "--threads=3"]);
+    assert!(ran.stdout.contains("3072.0 MiB, as written"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("threads: 3"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("CPU only"), "{}", ran.stdout);
+}
+
+/// A watch of which the first two lines have come.
+fn begun(place: &Place, args: &[&str]) -> (Child, Vec<String>, Lines<BufReader<ChildStdout>>) {
+    let mut watch = place.command(args).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let first = lines.by_ref().take(2).map(Result::unwrap).collect();
+    (watch, first, lines)
+}
+
+#[test]
+fn a_training_that_is_watched_stays_within_its_own_plan_and_the_watch_ends_with_it() {
+    let place = Place::new();
+    let training = Training::start(&place);
+    let pid = training.pid();
+    let args = ["devices", "--watch", &pid, "--every=0.02"];
+    let keys = ["--batch_size=2", "--n_layer=1", "--n_head=2", "--n_embd=64"];
+    let (mut for_programs, mut samples, objects) =
+        begun(&place, &[&args[..], &["--json"]].concat());
+    let (mut for_people, mut lines, more) = begun(&place, &[&args[..], &keys].concat());
+    drop(training);
+    samples.extend(objects.map(Result::unwrap));
+    lines.extend(more.map(Result::unwrap));
+    assert_eq!(for_programs.wait().unwrap().code(), Some(0));
+    assert_eq!(for_people.wait().unwrap().code(), Some(0));
+
+    let mut samples: Vec<Value> =
+        samples.iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let summary = samples.pop().unwrap()["summary"].clone();
+    assert_eq!(summary["samples"], samples.len());
+    assert!(summary["peak_bytes"].as_u64() >= samples[0]["process"]["resident_bytes"].as_u64());
+    // The plan of a run is found where the system lists open files.
+    if cfg!(target_os = "linux") {
+        let arena = &events(&place.path("out"), "plan")[0]["plan"]["arena_bytes"];
+        assert_eq!(samples[0]["process"]["pid"].to_string(), pid);
+        assert_eq!(&samples[0]["plan"]["arena_bytes"], arena);
+        // The arena was touched whole before the first step.
+        assert!(samples[0]["process"]["resident_bytes"].as_u64() > arena.as_u64());
+        assert_eq!(summary["is_within_plan"], true, "{summary}");
+    }
+
+    let [samples @ .., peak, plan, difference] = &lines[..] else { panic!("{lines:?}") };
+    for line in samples {
+        assert!(line.contains(&format!(" s  {pid} fitgpt  █")), "{line}");
+        assert!(line.contains(" resident  plan ┃ "), "{line}");
+    }
+    assert!(peak.starts_with(&format!("{} samples in ", samples.len())), "{peak}");
+    assert!(plan.starts_with("plan: arena "), "{plan}");
+    assert!(difference.starts_with("difference: "), "{difference}");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_watch_that_ctrl_c_ends_is_done() {
+    let place = Place::new();
+    let (mut watch, _, lines) = begun(&place, &["devices", "--watch", "--every=0.02", "--json"]);
+    let pid = rustix::process::Pid::from_child(&watch);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let last = lines.map(Result::unwrap).last().unwrap();
+    assert!(last.starts_with("{\"summary\":"), "{last}");
+    assert_eq!(watch.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_process_that_is_not_there_is_named() {
+    let place = Place::new();
+    let ran = place.run(&["devices", "--watch", "4294967294"]);
+    assert_eq!(ran.code, Some(2));
+    assert_eq!(ran.stderr, "error: there is no process 4294967294\n");
+    let ran = place.run(&["devices", "--watch", "4294967294", "--json"]);
+    assert_eq!((ran.code, &ran.json()["error"]["kind"]), (Some(2), &"process".into()));
+    for wrong in [&["--watch", "me"][..], &["--watch", "--every=0"], &["--every=1"]] {
+        let ran = place.run(&[&["devices"], wrong].concat());
+        assert_eq!(ran.code, Some(2), "{wrong:?}");
+    }
+}
+
+/// Compiles the stand-in into `place` and names the folder that the loader should look into.
+#[cfg(target_os = "linux")]
+fn stand_in(place: &Place) -> std::path::PathBuf {
+    let folder = place.path("driver");
+    std::fs::create_dir(&folder).unwrap();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stand_ins/nvml.rs");
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let made = std::process::Command::new(rustc)
+        .args(["--edition=2024", "--crate-type=cdylib", source, "-o"])
+        .arg(folder.join("libnvidia-ml.so.1"))
+        .output()
+        .unwrap();
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    folder
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_card_is_asked_through_its_driver() {
+    const GIB: u64 = 1 << 30;
+    let place = Place::new();
+    let folder = stand_in(&place);
+    let training = Training::start(&place);
+    let run = |args: &[&str]| {
+        let mut command = place.command(args);
+        command.env("LD_LIBRARY_PATH", &folder).env("STAND_IN_PID", training.pid());
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+
+    let report = serde_json::from_str::<Value>(&run(&["devices", "--json"])).unwrap();
+    assert_eq!(report["driver"], serde_json::json!({ "driver": "550.54.14", "cuda": "12.4" }));
+    assert_eq!(report["no_driver"], Value::Null);
+    let card = &report["cards"][0];
+    assert_eq!(card["name"], "NVIDIA GeForce RTX 4070");
+    assert_eq!(card["compute_capability"], "8.9");
+    assert_eq!(card["has_bf16"], true);
+    assert_eq!(card["memory"]["total_bytes"], 12 * GIB);
+    assert_eq!(card["memory"]["free_bytes"], 12 * GIB - GIB / 4 - 3 * GIB);
+    // Most first; the process that computes and draws is there once, by its file's name.
+    let holders = card["processes"].as_array().unwrap();
+    assert_eq!(holders.len(), 2, "{card}");
+    assert_eq!((&holders[0]["name"], &holders[0]["bytes"]), (&"fitgpt".into(), &(2 * GIB).into()));
+    assert_eq!((&holders[1]["name"], &holders[1]["bytes"]), (&"python3".into(), &GIB.into()));
+
+    let text = run(&["devices"]);
+    assert!(text.contains("driver 550.54.14, CUDA 12.4"), "{text}");
+    assert!(text.contains("4711 python3 1024.0 MiB"), "{text}");
+
+    // PyTorch's plan is compared with what the process holds of the card.
+    let pid = training.pid();
+    let watch = ["devices", "--watch", &pid, "--every=0.1", "--for=0.05", "--engine=torch"];
+    let keys = ["--gpu=RTX 4070", "--batch_size=1", "--gradient_accumulation_steps=1"];
+    let text = run(&[&watch[..], &keys].concat());
+    assert!(text.contains("its own 2048.0 MiB  others: 4711 python3 1024.0 MiB"), "{text}");
+    assert!(text.contains("peak 2048.0 MiB"), "{text}");
+}

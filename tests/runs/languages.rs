@@ -1,0 +1,145 @@
+//! Four languages: people read theirs, programs read the same everywhere.
+
+use std::{fs, process::Output};
+
+use unicode_width::UnicodeWidthStr as _;
+
+use crate::program::Place;
+
+const OTHERS: [&str; 3] = ["zh", "ja", "de"];
+
+/// A log with its config from `examples/`, in the folder of a test.
+fn example(place: &Place, name: &str) {
+    for file in [format!("{name}.log"), format!("{name}.py")] {
+        let from = format!("{}/examples/{file}", env!("CARGO_MANIFEST_DIR"));
+        if let Ok(text) = fs::read(from) {
+            fs::write(place.path(&file), text).unwrap();
+        }
+    }
+}
+
+/// Whether a text is in Chinese or Japanese characters, or in German words.
+fn is_in(lang: &str, text: &str) -> bool {
+    let has = |from: char, to: char| text.chars().any(|c| (from..=to).contains(&c));
+    match lang {
+        "zh" => has('\u{4e00}', '\u{9fff}') && !has('\u{3040}', '\u{30ff}'),
+        "ja" => has('\u{3040}', '\u{30ff}'),
+        "de" => {
+            let german = ["der", "die", "das", "nicht", "passt", "heißt", "Fehler:", "nimmt"];
+            text.split_whitespace().any(|word| german.contains(&word))
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// Commands that people read, with an exit code each.
+const SPOKEN: &[(&[&str], i32)] = &[
+    (&["doctor", "estimate-loss-batch-64.log", "--config", "estimate-loss-batch-64.py"], 0),
+    (&["doctor", "host-killed.log"], 0),
+    (&["doctor", "shared-memory.log"], 0),
+    (&["doctor", "rank-backward-rocm.log"], 0),
+    (&["doctor", "calm.log"], 1),
+    (&["doctor", "--explain", "stale-logits"], 0),
+    (&["doctor", "--explain", "eval_iters"], 0),
+    (&["fit", "--budget=4GB"], 0),
+    (&["fit", "--engine=torch", "--gpu=RTX 4070", "--batch_size=64"], 0),
+    (&["fit", "--budget=100MB"], 1),
+    (&["plan", "--batch_size=much"], 2),
+    (&["plan", "c.py"], 2),
+    (&["plan", "--gpu=RTX 9999"], 2),
+    (&["plan", "no/such.py"], 2),
+    (&["sample", "--out_dir=nothing"], 2),
+    (&["prepare", "no-such-file.txt"], 2),
+    (&["patch", "no-such-folder"], 2),
+];
+
+fn place() -> Place {
+    let place = Place::new();
+    for name in
+        ["estimate-loss-batch-64", "host-killed", "shared-memory", "rank-backward-rocm", "calm"]
+    {
+        example(&place, name);
+    }
+    fs::write(place.path("c.py"), "batch_size = [4]\n").unwrap();
+    place
+}
+
+#[test]
+fn people_read_their_language_and_the_answer_is_the_same() {
+    let place = place();
+    for (args, code) in SPOKEN {
+        let english = place.run(&[args, &["--lang=en"][..]].concat());
+        assert_eq!(english.code, Some(*code), "{args:?}: {}", english.stderr);
+        for lang in OTHERS {
+            let ran = place.run(&[args, &["--lang", lang][..]].concat());
+            let said = format!("{}{}", ran.stdout, ran.stderr);
+            assert_eq!(ran.code, english.code, "{args:?} in {lang}: {said}");
+            assert!(is_in(lang, &said), "{args:?} in {lang}: {said}");
+            assert_ne!(said, format!("{}{}", english.stdout, english.stderr), "{args:?} in {lang}");
+        }
+    }
+}
+
+#[test]
+fn programs_read_the_same_bytes_in_every_language() {
+    let place = place();
+    for (args, code) in SPOKEN.iter().filter(|(args, _)| !args.contains(&"--explain")) {
+        let english = place.run(&[args, &["--json", "--lang=en"][..]].concat());
+        assert_eq!(english.code, Some(*code), "{args:?}: {}", english.stderr);
+        for lang in OTHERS {
+            let ran = place.run(&[args, &["--json", "--lang", lang][..]].concat());
+            assert_eq!((ran.code, &ran.stdout), (english.code, &english.stdout), "{args:?}");
+        }
+        let mut command = place.command(&[args, &["--json"][..]].concat());
+        let Output { stdout, .. } = command.env("LC_ALL", "ja_JP.UTF-8").output().unwrap();
+        assert_eq!(String::from_utf8(stdout).unwrap(), english.stdout, "{args:?}");
+    }
+}
+
+#[test]
+fn the_columns_of_fit_lie_under_each_other_in_every_language() {
+    let place = Place::new();
+    for lang in ["en", "zh", "ja", "de"] {
+        let ran = place.run(&["fit", "--budget=4GB", "--lang", lang]);
+        // Rows of the table have two sizes, of the peak and of what is saved.
+        let rows = ran.stdout.lines().filter(|line| line.matches(" MiB").count() == 2);
+        let rows: Vec<_> = rows.filter(|line| line.contains(" %")).collect();
+        assert!(rows.len() >= 3, "{lang}: {}", ran.stdout);
+        let ends = |row: &str| -> Vec<usize> {
+            let marks = row.match_indices(" MiB").chain(row.match_indices(" %"));
+            marks.map(|(at, mark)| row[..at + mark.len()].width()).collect()
+        };
+        for row in &rows {
+            assert_eq!(ends(row), ends(rows[0]), "{lang}: {}", ran.stdout);
+        }
+    }
+}
+
+#[test]
+fn the_locale_chooses_the_language_where_no_flag_does() {
+    let place = Place::new();
+    let said = |set: &[(&str, &str)]| {
+        let mut command = place.command(&["plan", "--gpu=RTX 9999"]);
+        command.env_remove("LC_ALL").env_remove("LC_MESSAGES").env_remove("LANG");
+        command.envs(set.iter().copied());
+        String::from_utf8(command.output().unwrap().stderr).unwrap()
+    };
+    assert!(is_in("ja", &said(&[("LANG", "ja_JP.UTF-8")])));
+    assert!(is_in("zh", &said(&[("LANG", "C"), ("LC_MESSAGES", "zh_CN.UTF-8")])));
+    assert!(said(&[("LANG", "ja_JP.UTF-8"), ("LC_ALL", "C")]).starts_with("error: no device"));
+    assert!(said(&[("LANG", "fr_FR.UTF-8")]).starts_with("error: no device"));
+    assert!(said(&[]).starts_with("error: no device"));
+}
+
+#[test]
+fn the_doctor_names_what_to_send_where_it_cannot_tell() {
+    let place = Place::new();
+    fs::write(place.path("short.log"), "my run went OOM again\n").unwrap();
+    for lang in ["en", "zh", "ja", "de"] {
+        let ran = place.run(&["doctor", "short.log", "--lang", lang]);
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        for command in ["nvidia-smi", "torch.__version__", "--config", "2>&1 | tee train.log"] {
+            assert!(ran.stdout.contains(command), "{lang}: {}", ran.stdout);
+        }
+    }
+}
