@@ -3,18 +3,12 @@
 use std::{array, fmt::Write as _, fs, path::Path};
 
 use clap::ArgMatches;
-use fitgpt_exec::cpu::{CpuTarget, isa::Isa};
-use fitgpt_plan::fit::{self, Case, Fit, FitOption};
+use fitgpt_plan::fit::{self, Fit, FitOption};
 use serde_json::json;
 
-use super::{
-    Answer, Failure, Reader, args,
-    place::{Engine, Place},
-    plan,
-};
+use super::{Answer, Failure, Reader, args, place::Place, plan, ways};
 use crate::{
     attempt::Attempt,
-    run::setup,
     terminal,
     words::{columns, errors::io, fit as said, left, names, right},
 };
@@ -24,19 +18,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let config = written.resolve()?;
     let place = Place::of(matches, &config)?;
     let vocab = plan::vocab(&config)?;
-    let target = CpuTarget::new(setup::threads(&config), Isa::best());
-    let engine = match place.engine {
-        Engine::Fitgpt => fit::Engine::Fitgpt { target: &target, precision: place.precision },
-        Engine::Torch => fit::Engine::torch(place.precision),
-    };
-    let found = fit::fit(&Case {
-        config: &config,
-        vocab,
-        engine,
-        device: &place.device,
-        overhead: place.overhead,
-        has_bf16: place.has_bf16,
-    });
+    let found = ways::all(&config, vocab, &place);
 
     let best = chosen(&found);
     let file = args::last_file(matches)?;

@@ -21,6 +21,7 @@ use super::{
     ways::{self, Adapted},
 };
 use crate::{
+    attempt::Attempt,
     budget::{HOST_OVERHEAD, HostMemory},
     checkpoint::{self, Lock, Positions},
     data::Dataset,
@@ -36,7 +37,7 @@ use crate::{
         trainer::{Trainer, entries},
     },
     terminal,
-    words::{names, train as words},
+    words::{errors::io, names, train as words},
 };
 
 /// The command without its keys.
@@ -326,7 +327,7 @@ fn check_writable(path: &Path) -> Result<(), Failure> {
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new("file", words::cannot_write(path.display(), error))
+    Failure::new("file", io::failed(Attempt::Write, path, error))
 }
 
 /// Draws what the log holds: of a resumed run all of it.
