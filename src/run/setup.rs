@@ -10,7 +10,7 @@ use fitgpt_plan::{
     config::{Config, DeviceChoice, Precision},
     job::{self, Job},
     memory::{PlanError, VerifiedPlan},
-    report::{Device, Overhead, Phase, PlanReport, Verdict},
+    report::{Course, Device, Overhead, Phase, PlanReport, Verdict},
     units::Bytes,
 };
 
@@ -89,6 +89,12 @@ impl Setup {
         let arena = Some(plan.plan().arena_bytes());
         let report = PlanReport::new("fitgpt", device, overhead, config, phases, arena);
         Ok(Self { job, plan, report, target })
+    }
+
+    /// The live bytes of a step and an evaluation, op by op.
+    pub fn courses(&self) -> Vec<Course> {
+        let programs = self.plan.plan().programs.iter().map(|planned| &planned.program);
+        programs.map(|program| Course::of(program.name(), program, &self.target)).collect()
     }
 
     /// Allocates the arena.

@@ -42,8 +42,7 @@ impl Search<'_> {
         let batch = u64::from(whole.config.eval_batch_size());
         let shares: Vec<_> = divisors(batch).into_iter().rev().skip(1).collect();
         let with = |share: u64| new(Some(share as u32));
-        let fits =
-            |share: u64| with(share).is_some_and(|c| self.counter.live_in_evaluation(&c) <= room);
+        let fits = |share: u64| with(share).is_some_and(|c| self.counter.evaluates_in(&c, room));
         let Some(last) = (shares.len() as u32).checked_sub(1) else { return Some(whole) };
         with(shares[least(last, |index| fits(shares[index as usize])) as usize])
     }
@@ -52,7 +51,7 @@ impl Search<'_> {
     fn may(&self, candidate: &Candidate, wanted: Verdict) -> bool {
         let [low, high] = self.counter.room(&candidate.config);
         let room = if wanted == Verdict::Fits { high } else { low };
-        self.counter.live(candidate) <= room
+        self.counter.lives_in(candidate, room)
     }
 
     /// Plans a candidate. `effect` is what it does beyond its way.
@@ -241,6 +240,9 @@ impl Search<'_> {
                 _ => changes.push(("eval_batch_size", config.eval_batch_size().into())),
             }
             let candidate = self.candidate(Way::default(), &changes)?;
+            if !self.may(&candidate, Verdict::Fits) {
+                return None;
+            }
             let option = self.plan(candidate, Effect::MicroBatch).filter(|o| o.fits)?;
             Some(Note::OtherSplit {
                 batch_size,

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use super::{Adam, Class, Dropout, Life, Moments, Op, Program, Site, Tensor};
 use crate::{
     model::Model,
-    units::{DType, TensorId},
+    units::{Bytes, DType, TensorId},
 };
 
 /// What is computed again in the backward instead of kept. Layers are alike, so a count says
@@ -189,6 +189,13 @@ pub fn update(model: &Model, training: &Training) -> Program {
         b.program.op(Op::AdamW { norm, moments, adam: training.adam });
     }
     b.program
+}
+
+/// What an evaluation holds beside the state at the least: in a block's MLP the residual stream,
+/// its normalised values and the four times wider values between the two products.
+pub(crate) fn least_of_evaluation(model: &Model, training: &Training) -> Bytes {
+    let values = training.eval_batch * training.eval_seq * u64::from(model.channels);
+    Bytes::new(values.saturating_mul(6 * training.activations.size()))
 }
 
 /// The losses of some sequences: forward only.

@@ -21,7 +21,9 @@ mod tests;
 mod update;
 
 pub(crate) use self::report::report_of;
-pub use self::report::{COMPILE_BYTES, CONTEXT_BYTES, WORKSPACE_BYTES, overhead, torch_report};
+pub use self::report::{
+    COMPILE_BYTES, CONTEXT_BYTES, WORKSPACE_BYTES, overhead, torch_courses, torch_report,
+};
 use self::tape::Held;
 use crate::{
     config::{self, Config, GradCheckpoint, InitFrom},
