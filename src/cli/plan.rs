@@ -200,8 +200,20 @@ fn arena(report: &PlanReport) -> String {
     let [low, high] = report.overhead.range();
     let (device, need) = (&report.device, report.arena_bytes);
     match report.engine {
-        "torch" => words::plan::tensors(need, low, high, device.usable_bytes, &device.name),
-        _ => words::plan::arena(need, low, high, device.usable_bytes, &device.name),
+        "torch" => words::plan::tensors(
+            need,
+            low,
+            high,
+            device.usable_bytes,
+            words::names::device(&device.name),
+        ),
+        _ => words::plan::arena(
+            need,
+            low,
+            high,
+            device.usable_bytes,
+            words::names::device(&device.name),
+        ),
     }
 }
 

@@ -66,7 +66,7 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
-    let stop = Stop::on_signals().map_err(|error| Failure::new("signals", error))?;
+    let stop = Stop::on_signals().map_err(|error| Failure::signals(&error))?;
     let written = args::written(matches, Some(args::DEFAULT_PRESET))?;
     let wants_fit = matches.get_flag("fit");
     let split = if wants_fit { Split::AsBefore } else { Split::AsWritten };

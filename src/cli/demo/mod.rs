@@ -66,7 +66,7 @@ const STEPS: [Step; 6] = [
 ];
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
-    let stop = Stop::on_signals().map_err(|error| Failure::new("signals", error))?;
+    let stop = Stop::on_signals().map_err(|error| Failure::signals(&error))?;
     let folder = match matches.get_one::<String>("keep") {
         Some(path) => Folder::kept(Path::new(path))
             .map_err(|error| Failure::new("file", say::file(path, error)))?,
