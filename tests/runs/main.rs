@@ -4,5 +4,6 @@ mod cli;
 #[cfg(target_os = "linux")]
 mod memory;
 mod patch;
+mod pictures;
 mod program;
 mod training;
