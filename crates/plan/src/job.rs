@@ -132,7 +132,7 @@ impl Job {
     /// The floating-point work of recomputation, as a share of a step without it.
     pub fn extra_compute(&self) -> f64 {
         let keeping = Training { recompute: Recompute::default(), ..self.training };
-        let flops = |training| gpt::train(&self.model, training).flops() as f64;
+        let flops = |training| gpt::unnamed_train(&self.model, training).flops() as f64;
         flops(&self.training) / flops(&keeping) - 1.0
     }
 }
@@ -164,7 +164,7 @@ fn cheapest_recompute(
     let layers = model.layers;
     let is_enough = |blocks, cheap| {
         let recompute = Recompute { blocks, cheap };
-        let program = gpt::train(model, &Training { recompute, ..*training });
+        let program = gpt::unnamed_train(model, &Training { recompute, ..*training });
         fits(&program, target, room)
     };
     let blocks = least(layers, |blocks| is_enough(blocks, layers - blocks));
@@ -189,7 +189,7 @@ pub(crate) fn least(most: u32, holds: impl Fn(u32) -> bool) -> u32 {
 /// The most sequences that an evaluation can run at a time without adding to the plan, none
 /// of its tensors larger than the device's largest piece; a divisor of what is asked for, so that the same sequences are covered.
 fn largest_free_eval_batch(model: &Model, training: &Training, target: &impl Target) -> u64 {
-    let free = peak_bytes(&gpt::train(model, training), target)
+    let free = peak_bytes(&gpt::unnamed_train(model, training), target)
         .max(peak_bytes(&gpt::update(model, training), target));
     let state = 4 * model.parameter_count() * DType::F32.size();
     let beside_state = free.saturating_sub(Bytes::new(state));
@@ -201,7 +201,7 @@ fn largest_free_eval_batch(model: &Model, training: &Training, target: &impl Tar
         if gpt::least_of_evaluation(model, &training) > beside_state {
             return false;
         }
-        let program = gpt::evaluate(model, &training);
+        let program = gpt::unnamed_evaluate(model, &training);
         program.tensors().iter().all(|tensor| tensor.bytes() <= piece)
             && peak_bytes(&program, target) <= free
     };

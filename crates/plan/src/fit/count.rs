@@ -136,7 +136,7 @@ impl<'a> Counter<'a> {
         let Training { batch, seq, activations: dtype, recompute, .. } = training;
         let rows = training.loss_chunk_rows;
         let train = Counted::Train { model, shape: [batch, seq], dtype, recompute, rows };
-        if self.once(train, || peak_bytes(&gpt::train(&model, &training), target)) > room {
+        if self.once(train, || peak_bytes(&gpt::unnamed_train(&model, &training), target)) > room {
             return false;
         }
         let update = Counted::Update { model };
@@ -147,7 +147,8 @@ impl<'a> Counter<'a> {
         training.eval_batch = 1;
         let rows = rows.min(training.eval_seq);
         let evaluate = Counted::Evaluate { model, seq: training.eval_seq, dtype, rows };
-        self.once(evaluate, || peak_bytes(&gpt::evaluate(&model, &training), target)) <= room
+        self.once(evaluate, || peak_bytes(&gpt::unnamed_evaluate(&model, &training), target))
+            <= room
     }
 
     fn torch_options(&self, candidate: &Candidate) -> TorchOptions {
@@ -158,7 +159,8 @@ impl<'a> Counter<'a> {
     fn torch_peak(&self, model: &Model, phase: torch::Phase, options: &TorchOptions) -> Bytes {
         let options = options.read_by(phase);
         let key = Counted::Torch { model: *model, phase, options };
-        self.once(key, || peak_bytes(&torch::program(phase, model, &options), &CachingAllocator))
+        let program = || torch::unnamed_program(phase, model, &options);
+        self.once(key, || peak_bytes(&program(), &CachingAllocator))
     }
 
     /// The case as it is, and why nothing could be placed where that is so.
@@ -273,7 +275,7 @@ impl<'a> Counter<'a> {
             return *flops;
         }
         let training = Training { batch: 1, recompute, ..job.training };
-        let flops = gpt::train(&job.model, &training).flops() as f64 / seq as f64;
+        let flops = gpt::unnamed_train(&job.model, &training).flops() as f64 / seq as f64;
         self.flops.borrow_mut().insert(key, flops);
         flops
     }
