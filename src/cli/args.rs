@@ -37,17 +37,20 @@ pub fn command() -> Command {
                 .help("The language of what people read [default: the locale's]"),
         )
         .subcommand(with_keys(
-            with_place(Command::new("plan"))
+            super::plan::with_pictures(with_place(Command::new("plan"), &["fitgpt", "torch", "both"]))
                 .about("The memory of every phase, before anything is allocated")
                 .after_help(
                     "Examples:\n  fitgpt plan config/train_gpt2.py\n  \
                      fitgpt plan --batch_size=4 --gradient_accumulation_steps=128 --budget 12GB\n  \
                      fitgpt plan config/train_gpt2.py --engine torch --gpu \"RTX 4070\"\n  \
-                     fitgpt plan config/train_gpt2.py --json",
+                     fitgpt plan config/train_gpt2.py --engine both --gpu 4070 --html plan.html\n  \
+                     fitgpt plan config/train_gpt2.py --json\n\n\
+                     With `--engine both` the answer (exit code, `fits` and `verdict` of the JSON's\n\
+                     top level) is FitGPT's; `fitgpt` and `torch` hold each engine's own document.",
                 ),
         ))
         .subcommand(with_keys(
-            with_place(Command::new("fit"))
+            with_place(Command::new("fit"), &["fitgpt", "torch"])
                 .about("The ways to make a config fit, ranked, each a plan that was made")
                 .arg(
                     Arg::new("write")
@@ -110,14 +113,18 @@ pub fn command() -> Command {
 }
 
 /// Who runs it, and where.
-pub(super) fn with_place(command: Command) -> Command {
+pub(super) fn with_place(command: Command, engines: &'static [&'static str]) -> Command {
+    let help = match engines {
+        [.., "both"] => "Who runs it: this program, nanoGPT under PyTorch, or both side by side",
+        _ => "Who runs it: this program, or nanoGPT under PyTorch",
+    };
     command
         .arg(
             Arg::new("engine")
                 .long("engine")
-                .value_parser(["fitgpt", "torch"])
+                .value_parser(clap::builder::PossibleValuesParser::new(engines))
                 .default_value("fitgpt")
-                .help("Who runs it: this program, or nanoGPT under PyTorch"),
+                .help(help),
         )
         .arg(gpu())
 }

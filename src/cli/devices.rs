@@ -45,7 +45,7 @@ pub(super) fn command() -> Command {
              fitgpt devices config/train_gpt2.py --engine torch --gpu \"RTX 4070\" --watch\n  \
              fitgpt devices --watch --every 0.5 --for 60 --json >> memory.jsonl",
         );
-    args::with_keys(args::with_place(command))
+    args::with_keys(args::with_place(command, &["fitgpt", "torch"]))
 }
 
 /// A time that can be waited for: more than nothing, less than a year.

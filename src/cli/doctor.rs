@@ -9,7 +9,7 @@ use std::{
 
 use clap::ArgMatches;
 use fitgpt_doctor::{
-    Case, Certainty, Diagnosis, Finding, Fix, Kind, Language, diagnose, explain,
+    Case, Certainty, Diagnosis, Finding, Fix, Kind, Language, Want, diagnose, explain,
     parse::Reader as LogReader, size, topics,
 };
 use fitgpt_plan::{
@@ -170,8 +170,8 @@ fn told(diagnosis: &Diagnosis) -> String {
     for name in &diagnosis.notes {
         let _ = writeln!(text, "{}  {}", said::harmless(), said::note(name));
     }
-    if diagnosis.abstains() {
-        text += &wanted();
+    if !diagnosis.wants.is_empty() {
+        text += &wanted(&diagnosis.wants);
     }
     if !diagnosis.fixes.is_empty() {
         text += &said::ways_out();
@@ -189,16 +189,10 @@ fn told(diagnosis: &Diagnosis) -> String {
 }
 
 /// What would let it say more, with the commands that show it.
-fn wanted() -> String {
-    let things = [
-        (said::send_gpu(), "nvidia-smi --query-gpu=name,memory.total,memory.used --format=csv"),
-        (said::send_version(), "python -c \"import torch; print(torch.__version__)\""),
-        (said::send_config(), "fitgpt doctor train.log --config CONFIG.py --gpu NAME --key=value"),
-        (said::send_log(), "python train.py CONFIG.py 2>&1 | tee train.log"),
-    ];
+fn wanted(wants: &[Want]) -> String {
     let mut text = said::abstains();
-    for (thing, command) in things {
-        let _ = write!(text, "  {thing}\n      {command}\n");
+    for want in wants {
+        let _ = write!(text, "  {}\n      {}\n", said::want(want.what), want.command);
     }
     text
 }

@@ -68,6 +68,13 @@ impl Failure {
         Self::new(kind, error.spoken())
     }
 
+    /// A file that cannot be written.
+    pub fn unwritable(path: &std::path::Path, error: &std::io::Error) -> Self {
+        let path = path.display().to_string();
+        let message = format!("cannot write `{path}`: {error}");
+        Self { place: Some(path), ..Self::new("file", message) }
+    }
+
     pub(super) fn to_json(&self) -> Value {
         json!({ "error": { "kind": self.kind, "message": self.message, "place": self.place } })
     }

@@ -3,14 +3,10 @@
 use std::{array, fmt::Write as _, fs, path::Path};
 
 use clap::ArgMatches;
-use fitgpt_plan::fit::{self, Case, Fit, FitOption};
+use fitgpt_plan::fit::{self, Fit, FitOption};
 use serde_json::json;
 
-use super::{
-    Answer, Failure, Reader, args,
-    place::{Engine, Place},
-    plan,
-};
+use super::{Answer, Failure, Reader, args, place::Place, plan, ways};
 use crate::{
     attempt::Attempt,
     terminal,
@@ -22,19 +18,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let config = written.resolve()?;
     let place = Place::of(matches, &config)?;
     let vocab = plan::vocab(&config)?;
-    let target = place.runner.target();
-    let engine = match place.engine {
-        Engine::Fitgpt => fit::Engine::Fitgpt { target: &target, precision: place.precision },
-        Engine::Torch => fit::Engine::torch(place.precision),
-    };
-    let found = fit::fit(&Case {
-        config: &config,
-        vocab,
-        engine,
-        device: &place.device,
-        overhead: place.overhead,
-        has_bf16: place.has_bf16,
-    });
+    let found = ways::all(&config, vocab, &place);
 
     let best = chosen(&found);
     let file = args::last_file(matches)?;

@@ -82,9 +82,6 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     if let Some(code) = matches.get_one::<String>("lang").filter(|_| !wants_json) {
         words::speak(Lang::of(code).expect("clap lets only ours through"));
     }
-    if wants_json {
-        words::speak(Lang::English); // programs read the same everywhere
-    }
     let reader = if wants_json { Reader::Programs } else { Reader::People };
     match dispatch(&matches, reader) {
         Ok(Answer::Yes) => ExitCode::SUCCESS,

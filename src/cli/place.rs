@@ -19,6 +19,17 @@ pub(super) enum Engine {
     Torch,
 }
 
+impl Engine {
+    /// The engines that `--engine` names, PyTorch's first where it names both.
+    pub(super) fn of(matches: &ArgMatches) -> &'static [Self] {
+        match matches.get_one::<String>("engine").map(String::as_str) {
+            Some("both") => &[Self::Torch, Self::Fitgpt],
+            Some("torch") => &[Self::Torch],
+            _ => &[Self::Fitgpt],
+        }
+    }
+}
+
 /// The device that a plan is judged by.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
@@ -36,11 +47,18 @@ pub(super) struct Place {
 }
 
 impl Place {
+    /// Where the one engine of a command line runs `config`.
     pub(super) fn of(matches: &ArgMatches, config: &Config) -> Result<Self, Failure> {
-        let engine = match matches.get_one::<String>("engine").map(String::as_str) {
-            Some("torch") => Engine::Torch,
-            _ => Engine::Fitgpt,
-        };
+        let [engine, ..] = Engine::of(matches) else { unreachable!("there is always an engine") };
+        Self::of_engine(*engine, matches, config)
+    }
+
+    /// Where `engine` runs `config`.
+    pub(super) fn of_engine(
+        engine: Engine,
+        matches: &ArgMatches,
+        config: &Config,
+    ) -> Result<Self, Failure> {
         let budget = config.memory_budget().map(Bytes::new);
         let mut has_bf16 = true;
         let mut runner = Runner::cpu(config);

@@ -1,53 +1,155 @@
 //! `fitgpt plan`: the memory of every phase.
 
-use clap::ArgMatches;
+use std::{fs, path::Path};
+
+use clap::{Arg, ArgMatches, Command};
 use fitgpt_plan::{
     config::{Config, Precision},
     report::{PlanReport, Verdict},
     torch,
 };
+use serde::Serialize;
 
 use super::{
     Answer, Failure, Reader, args,
     place::{Engine, Place},
     ways,
 };
-use crate::{data::Dataset, picture::bars, run::setup::Setup, terminal, words};
+pub(super) use crate::words::grouped;
+use crate::{
+    data::Dataset,
+    picture::{
+        bars,
+        chart::{Chart, Panel},
+        html, svg,
+    },
+    run::setup::Setup,
+    terminal, words,
+};
+
+/// The flags that are this command's own.
+pub(super) fn with_pictures(command: Command) -> Command {
+    let file = |name, help| Arg::new(name).long(name).value_name("FILE").help(help);
+    command
+        .arg(file("svg", "Draw the live bytes of a step and an evaluation, op by op"))
+        .arg(file("html", "The same as a page that shows the op under the pointer"))
+}
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     let config = args::written(matches, None)?.resolve()?;
-    let place = Place::of(matches, &config)?;
     let vocab = vocab(&config)?;
-    let report = &report(&config, vocab, &place)?;
-    match reader {
-        Reader::Programs => {
-            let json = serde_json::to_string_pretty(report).expect("a report is plain data");
-            terminal::line(&json);
+    let places = Engine::of(matches).iter().map(|e| Place::of_engine(*e, matches, &config));
+    let places: Vec<_> = places.collect::<Result<_, _>>()?;
+    // PyTorch's first, our own last: the answer is about the last.
+    let place = places.last().expect("somebody runs it");
+    if place.precision == Precision::Bfloat16 && !place.has_bf16 {
+        terminal::note(&words::plan::no_bfloat16(&place.device.name));
+    }
+    let panel = |place: &Place| panel(&config, vocab, place, wants_picture(matches));
+    let chart = Chart { panels: places.iter().map(panel).collect::<Result<_, _>>()? };
+    let drawn = draw(matches, &chart)?;
+
+    let answer = match &chart.panels[..] {
+        [torch, fitgpt] => tell_both(&torch.report, &fitgpt.report, reader),
+        panels => tell(&panels[0].report, reader),
+    };
+    if reader == Reader::People {
+        if answer == Answer::No {
+            let found = ways::all(&config, vocab, place);
+            terminal::err(&ways::hints(&found, place.engine));
         }
+        for path in drawn {
+            terminal::line(&words::plan::drawn(path));
+        }
+    }
+    Ok(answer)
+}
+
+/// Plans for `place`.
+fn panel(
+    config: &Config,
+    vocab: u32,
+    place: &Place,
+    wants_picture: bool,
+) -> Result<Panel, Failure> {
+    let Place { engine, device, overhead, precision, runner, .. } = place.clone();
+    let (report, courses) = match engine {
+        Engine::Torch => {
+            let report = torch::torch_report(config, vocab, precision, device, overhead);
+            let courses = wants_picture.then(|| torch::torch_courses(config, vocab, precision));
+            (report, courses)
+        }
+        Engine::Fitgpt => {
+            let setup = Setup::new(config, vocab, precision, &runner, device, overhead)?;
+            let courses = wants_picture.then(|| setup.courses());
+            (setup.report, courses)
+        }
+    };
+    Ok(Panel { report, courses: courses.unwrap_or_default(), precision, vocab })
+}
+
+/// What `plan` would answer.
+pub(super) fn report(config: &Config, vocab: u32, place: &Place) -> Result<PlanReport, Failure> {
+    Ok(panel(config, vocab, place, false)?.report)
+}
+
+fn wants_picture(matches: &ArgMatches) -> bool {
+    ["svg", "html"].into_iter().any(|kind| matches.contains_id(kind))
+}
+
+/// Writes the pictures that were asked for, and says where they are.
+fn draw<'a>(matches: &'a ArgMatches, chart: &Chart) -> Result<Vec<&'a str>, Failure> {
+    let mut drawn = Vec::new();
+    for kind in ["svg", "html"] {
+        let Some(path) = matches.get_one::<String>(kind) else { continue };
+        let picture = if kind == "svg" { svg::draw(chart) } else { html::draw(chart) };
+        fs::write(path, picture).map_err(|error| Failure::unwritable(Path::new(path), &error))?;
+        drawn.push(path.as_str());
+    }
+    Ok(drawn)
+}
+
+/// Says what one engine needs.
+fn tell(report: &PlanReport, reader: Reader) -> Answer {
+    match reader {
+        Reader::Programs => print_json(report),
         Reader::People => {
             terminal::out(&text(report));
             if !report.fits {
                 terminal::err(&refusal(report));
-                let found = ways::all(&config, vocab, &place);
-                terminal::err(&ways::hints(&found, place.engine));
             }
         }
     }
-    Ok(if report.fits { Answer::Yes } else { Answer::No })
+    if report.fits { Answer::Yes } else { Answer::No }
 }
 
-/// Plans for `place`.
-pub(super) fn report(config: &Config, vocab: u32, place: &Place) -> Result<PlanReport, Failure> {
-    let Place { device, overhead, precision, has_bf16, runner, .. } = place.clone();
-    if precision == Precision::Bfloat16 && !has_bf16 {
-        terminal::note(&words::plan::no_bfloat16(&device.name));
-    }
-    match place.engine {
-        Engine::Torch => Ok(torch::torch_report(config, vocab, precision, device, overhead)),
-        Engine::Fitgpt => {
-            Ok(Setup::new(config, vocab, precision, &runner, device, overhead)?.report)
+/// What `--engine both --json` prints: the verdict is on our own plan.
+#[derive(Serialize)]
+struct Both<'a> {
+    engine: &'static str,
+    fits: bool,
+    verdict: Verdict,
+    fitgpt: &'a PlanReport,
+    torch: &'a PlanReport,
+}
+
+/// Says what both engines need. The answer is our own plan's: PyTorch's is there to compare.
+fn tell_both(torch: &PlanReport, fitgpt: &PlanReport, reader: Reader) -> Answer {
+    let PlanReport { fits, verdict, .. } = *fitgpt;
+    match reader {
+        Reader::Programs => print_json(&Both { engine: "both", fits, verdict, fitgpt, torch }),
+        Reader::People => {
+            terminal::out(&text_of_both(torch, fitgpt));
+            if !fits {
+                terminal::err(&refusal(fitgpt));
+            }
         }
     }
+    if fits { Answer::Yes } else { Answer::No }
+}
+
+fn print_json(document: &impl Serialize) {
+    terminal::line(&serde_json::to_string_pretty(document).expect("a report is plain data"));
 }
 
 /// The vocabulary: the config's, else what the data says, else GPT-2's. A plan needs no data,
@@ -62,19 +164,57 @@ pub(super) fn vocab(config: &Config) -> Result<u32, Failure> {
 
 /// The plan as people read it.
 pub(super) fn text(report: &PlanReport) -> String {
-    let batch = report.effective_batch;
-    let config = &report.config;
-    let [low, high] = report.overhead.range();
-    let split = words::plan::split(
+    format!("{}\n\n{}\n{}\n", split(report), bars::plan(report), arena(report))
+}
+
+/// Two plans as people read them.
+fn text_of_both(torch: &PlanReport, fitgpt: &PlanReport) -> String {
+    let line = |name, report: &PlanReport| {
+        words::plan::engine(name, words::names::verdict(report.verdict), arena(report))
+    };
+    let (theirs, ours) = (torch.peak_bytes, fitgpt.arena_bytes);
+    let ratio = format!("{:.2}", theirs.get() as f64 / ours.get().max(1) as f64);
+    format!(
+        "{}\n\n{}\n{}\n{}\n{}\n",
+        split(fitgpt),
+        bars::both(torch, fitgpt),
+        line("PyTorch", torch),
+        line("FitGPT", fitgpt),
+        words::plan::ratio(theirs, ours, ratio),
+    )
+}
+
+/// How a step is split.
+fn split(report: &PlanReport) -> String {
+    let (batch, config) = (report.effective_batch, &report.config);
+    words::plan::split(
         config.batch_size(),
         config.gradient_accumulation_steps(),
         grouped(batch.sequences),
         grouped(batch.tokens),
-    );
-    let device = &report.device;
-    let arena =
-        words::plan::arena(report.arena_bytes, low, high, device.usable_bytes, &device.name);
-    format!("{split}\n\n{}\n{arena}\n", bars::plan(report))
+    )
+}
+
+/// The sum, and what it is judged by.
+fn arena(report: &PlanReport) -> String {
+    let [low, high] = report.overhead.range();
+    let (device, need) = (&report.device, report.arena_bytes);
+    match report.engine {
+        "torch" => words::plan::tensors(
+            need,
+            low,
+            high,
+            device.usable_bytes,
+            words::names::device(&device.name),
+        ),
+        _ => words::plan::arena(
+            need,
+            low,
+            high,
+            device.usable_bytes,
+            words::names::device(&device.name),
+        ),
+    }
 }
 
 /// Why a plan cannot be run, with its largest terms.
@@ -92,30 +232,4 @@ pub(super) fn refusal(report: &PlanReport) -> String {
         words::plan::refused(need, high, budget)
     };
     format!("{}{said}\n{terms}", words::names::error())
-}
-
-/// `524,288`.
-pub(super) fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn digits_are_grouped_by_three() {
-        assert_eq!(grouped(0), "0");
-        assert_eq!(grouped(999), "999");
-        assert_eq!(grouped(524_288), "524,288");
-        assert_eq!(grouped(1_000_000), "1,000,000");
-    }
 }

@@ -21,6 +21,7 @@ use super::{
     ways::{self, Adapted},
 };
 use crate::{
+    attempt::Attempt,
     checkpoint::{self, Lock, Positions},
     data::Dataset,
     os,
@@ -36,7 +37,7 @@ use crate::{
         trainer::{Trainer, entries},
     },
     terminal,
-    words::{names, train as words},
+    words::{errors::io, names, train as words},
 };
 
 /// The command without its keys.
@@ -65,7 +66,7 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
-    let stop = Stop::on_signals().map_err(|error| Failure::new("signals", error))?;
+    let stop = Stop::on_signals().map_err(|error| Failure::signals(&error))?;
     let written = args::written(matches, Some(args::DEFAULT_PRESET))?;
     let wants_fit = matches.get_flag("fit");
     let split = if wants_fit { Split::AsBefore } else { Split::AsWritten };
@@ -347,7 +348,7 @@ fn check_writable(path: &Path) -> Result<(), Failure> {
 }
 
 fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new("file", words::cannot_write(path.display(), error))
+    Failure::new("file", io::failed(Attempt::Write, path, error))
 }
 
 /// Draws what the log holds: of a resumed run all of it.

@@ -27,7 +27,7 @@ use crate::{
 const PATIENCE: Duration = Duration::from_millis(50);
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
-    let stop = Stop::on_signals().map_err(|error| Failure::new("signals", error))?;
+    let stop = Stop::on_signals().map_err(|error| Failure::signals(&error))?;
     let pid = matches.get_one::<u32>("watch").copied();
     let every = matches.get_one("every").copied().unwrap_or(Duration::from_secs(1));
     let until = matches.get_one::<Duration>("for").map(|time| Instant::now() + *time);

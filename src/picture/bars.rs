@@ -2,7 +2,11 @@
 
 use std::fmt::Write as _;
 
-use fitgpt_plan::{program::Class, report::PlanReport, units::Bytes};
+use fitgpt_plan::{
+    program::Class,
+    report::{Phase, PlanReport},
+    units::Bytes,
+};
 
 use crate::words;
 
@@ -24,34 +28,73 @@ const fn fill(class: Class) -> char {
 
 /// Bars for every phase, with the figures by class below each.
 pub fn plan(report: &PlanReport) -> String {
+    let scale = Scale::of(&[report]);
     let mut text = String::new();
-    let longest = report.phases.iter().map(|p| p.peak_bytes).max().unwrap_or(Bytes::ZERO);
-    let whole = report.device.usable_bytes.max(longest).get().max(1);
-    // A small plan on a large machine would be one column: then the bar is the plan itself.
-    let is_zoomed = longest.get() * 8 < whole;
-    let whole = if is_zoomed { longest.get().max(1) } else { whole };
     for phase in &report.phases {
+        let name = words::left(&words::names::phase(phase.name), 14);
+        let _ = writeln!(text, "  {name} {}", scale.row(phase));
+    }
+    let _ = writeln!(text, "  {:<14} {}", "", scale.legend());
+    text
+}
+
+/// Two bars a phase on one scale: PyTorch's above ours.
+pub fn both(torch: &PlanReport, fitgpt: &PlanReport) -> String {
+    let scale = Scale::of(&[torch, fitgpt]);
+    let mut text = String::new();
+    for theirs in &torch.phases {
+        let name = words::left(&words::names::phase(theirs.name), 14);
+        let _ = writeln!(text, "  {name} PyTorch {}", scale.row(theirs));
+        if let Some(ours) = fitgpt.phases.iter().find(|phase| phase.name == theirs.name) {
+            let _ = writeln!(text, "  {:<14} FitGPT  {}", "", scale.row(ours));
+        }
+    }
+    let _ = writeln!(text, "  {:<22} {}", "", scale.legend());
+    text
+}
+
+/// What a whole bar stands for.
+struct Scale {
+    whole: u64,
+    is_zoomed: bool,
+}
+
+impl Scale {
+    /// The budget, or the longest bar where that is more.
+    fn of(reports: &[&PlanReport]) -> Self {
+        let phases = reports.iter().flat_map(|report| &report.phases);
+        let longest = phases.map(|phase| phase.peak_bytes).max().unwrap_or(Bytes::ZERO);
+        let budgets = reports.iter().map(|report| report.device.usable_bytes);
+        let whole = budgets.fold(longest, Bytes::max).get().max(1);
+        // A small plan on a large machine would be one column: then the bar is the plan itself.
+        let is_zoomed = longest.get() * 8 < whole;
+        Self { whole: if is_zoomed { longest.get().max(1) } else { whole }, is_zoomed }
+    }
+
+    /// A bar with its figure and its op.
+    fn row(&self, phase: &Phase) -> String {
         let mut bar = String::new();
         let mut drawn = 0;
         let mut sum = 0;
         for (class, bytes) in Class::ALL.into_iter().zip(phase.classes) {
             sum += bytes.get();
-            let until = column(sum, whole);
+            let until = column(sum, self.whole);
             bar.extend(std::iter::repeat_n(fill(class), until - drawn));
             drawn = until;
         }
         bar.extend(std::iter::repeat_n('·', WIDTH - drawn));
-        let name = words::left(&words::names::phase(phase.name), 14);
         let (peak, at) = (phase.peak_bytes, words::plan::at_op(phase.at.index, &phase.at.op));
-        let _ = writeln!(text, "  {name} {bar} {peak:>12}  {at}");
+        format!("{bar} {peak:>12}  {at}")
     }
-    let mut legend: Vec<_> =
-        Class::ALL.map(|c| format!("{} {}", fill(c), words::names::class(c))).into();
-    if !is_zoomed {
-        legend.push(format!("· {}", words::names::free()));
+
+    fn legend(&self) -> String {
+        let mut legend: Vec<_> =
+            Class::ALL.map(|c| format!("{} {}", fill(c), words::names::class(c))).into();
+        if !self.is_zoomed {
+            legend.push(format!("· {}", words::names::free()));
+        }
+        legend.join("  ")
     }
-    let _ = writeln!(text, "  {:<14} {}", "", legend.join("  "));
-    text
 }
 
 fn column(bytes: u64, whole: u64) -> usize {

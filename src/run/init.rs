@@ -1,7 +1,10 @@
 //! First weights, from counters: a function of (seed, parameter, element), so that they do not
 //! depend on who fills them or in which pieces.
 
-use std::f64::consts::TAU;
+use std::{
+    f64::consts::TAU,
+    sync::{Mutex, PoisonError},
+};
 
 use fitgpt_exec::{Backend, BackendError};
 use fitgpt_plan::{
@@ -29,14 +32,7 @@ pub fn weights(
         let mut start = 0;
         while start < parameter.count() {
             let count = (parameter.count() - start).min(PIECE as u64) as usize;
-            let part = count.div_ceil(workers).next_multiple_of(2);
-            std::thread::scope(|scope| {
-                for (n, values) in (0..).zip(values[..count].chunks_mut(part)) {
-                    let first = start + n * part as u64;
-                    let init = parameter.init;
-                    scope.spawn(move || fill(init, seed, index, first, values));
-                }
-            });
+            fill_together(parameter.init, seed, index, start, &mut values[..count], workers);
             let bytes = bytemuck::cast_slice(&values[..count]);
             let tensor = TensorId(index as u32);
             backend.write(program, tensor, Bytes::new(4 * start), bytes)?;
@@ -44,6 +40,41 @@ pub fn weights(
         }
     }
     Ok(())
+}
+
+/// [`fill`] on as many threads as the system gives. The arena stands already, and a limit just
+/// above the plan may refuse a thread: then fewer do the work.
+fn fill_together(
+    init: Init,
+    seed: u64,
+    index: u64,
+    start: u64,
+    values: &mut [f32],
+    workers: usize,
+) {
+    /// Of a thread; the loop needs hardly any.
+    const STACK_BYTES: usize = 128 << 10;
+    let part = values.len().div_ceil(workers).next_multiple_of(2);
+    let parts: Vec<_> = (0..)
+        .zip(values.chunks_mut(part))
+        .map(|(n, values)| (start + n * part as u64, values))
+        .collect();
+    let parts = Mutex::new(parts);
+    let next = || parts.lock().unwrap_or_else(PoisonError::into_inner).pop();
+    let work = || {
+        while let Some((first, values)) = next() {
+            fill(init, seed, index, first, values);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..workers {
+            let builder = std::thread::Builder::new().stack_size(STACK_BYTES);
+            if builder.spawn_scoped(scope, work).is_err() {
+                break;
+            }
+        }
+        work();
+    });
 }
 
 /// Fills `values`, which are the elements from `start` on of parameter `index`; `start` is even.

@@ -14,7 +14,7 @@ const A100_FLOPS: f64 = 312e12;
 const REFRESH: Duration = Duration::from_millis(200);
 
 /// A run that takes longer than this is worth a word at the start.
-const LONG: Duration = Duration::from_secs(24 * 3600);
+const LONG: Duration = Duration::from_hours(24);
 
 /// What one thread does, for the word before the first step; an assumption, so it is printed
 /// beside the estimate. A Zen 3 core did 60 in steps of the 124M model.
@@ -215,6 +215,6 @@ mod tests {
     fn durations_read_as_clocks_and_long_ones_as_days() {
         assert_eq!(human(Duration::from_secs(65)), "1:05");
         assert_eq!(human(Duration::from_secs(3 * 3600 + 4)), "3:00:04");
-        assert_eq!(human(Duration::from_secs(36 * 86400)), "36.0 days");
+        assert_eq!(human(Duration::from_hours(36 * 24)), "36.0 days");
     }
 }

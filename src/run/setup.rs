@@ -7,7 +7,7 @@ use fitgpt_plan::{
     config::{Config, Precision},
     job::{self, Job},
     memory::{PlanError, VerifiedPlan},
-    report::{Device, Overhead, Phase, PlanReport, Verdict},
+    report::{Course, Device, Overhead, Phase, PlanReport, Verdict},
     units::Bytes,
 };
 
@@ -75,6 +75,13 @@ impl Setup {
         let arena = Some(plan.plan().arena_bytes());
         let report = PlanReport::new("fitgpt", device, overhead, config, phases, arena);
         Ok(Self { job, plan, report, runner: runner.clone() })
+    }
+
+    /// The live bytes of a step and an evaluation, op by op.
+    pub fn courses(&self) -> Vec<Course> {
+        let programs = self.plan.plan().programs.iter().map(|planned| &planned.program);
+        let target = self.runner.target();
+        programs.map(|program| Course::of(program.name(), program, &target)).collect()
     }
 
     /// Allocates the arena.

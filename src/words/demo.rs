@@ -50,11 +50,11 @@ messages! {
         ja: "ログだけでフェーズ、テンソル、原因が分かる（`{rule}`）",
         de: "aus dem Protokoll allein folgen Phase, Tensor und Ursache (`{rule}`)",
     }
-    fit_passed() {
-        en: "as it was it does not fit, as it was fitted it does, with the same effective batch",
-        zh: "原配置放不下，调整后放得下，有效批大小不变",
-        ja: "元の設定は収まらず、調整後は収まる。実効バッチサイズは同じ",
-        de: "vorher passt sie nicht, angepasst passt sie, mit demselben effektiven Batch",
+    fit_passed(sequences) {
+        en: "as it was it does not fit, as it was fitted it does, both with {sequences} sequences a step",
+        zh: "原配置放不下，调整后放得下，每步同为 {sequences} 条序列",
+        ja: "元の設定は収まらず、調整後は収まる。1 ステップはどちらも {sequences} 系列",
+        de: "vorher passt sie nicht, angepasst passt sie, beide Male mit {sequences} Sequenzen je Schritt",
     }
     plan_passed(arena) {
         en: "the arena will be {arena}",
@@ -134,6 +134,12 @@ messages! {
         zh: "无法使用 `{path}`：{error}",
         ja: "`{path}` を使えません: {error}",
         de: "`{path}` lässt sich nicht verwenden: {error}",
+    }
+    other_batch(before, after) {
+        en: "a step had {before} sequences and has {after} now",
+        zh: "每步原有 {before} 条序列，现在为 {after} 条",
+        ja: "1 ステップの系列数が {before} から {after} に変わりました",
+        de: "ein Schritt hatte {before} Sequenzen und hat jetzt {after}",
     }
     other_steps(a, b) {
         en: "one run has {a} steps, the other {b}",

@@ -47,6 +47,7 @@ macro_rules! messages {
 }
 
 mod lang;
+mod number;
 mod width;
 
 pub(crate) mod bench;
@@ -65,6 +66,7 @@ pub(crate) mod train;
 
 pub(crate) use self::{
     lang::{Lang, lang, speak},
+    number::grouped,
     width::{columns, left, right},
 };
 

@@ -15,6 +15,13 @@ messages! {
         ja: "アリーナ {arena} · そのほかに {low} 〜 {high} · 予算 {budget}（{device}）",
         de: "Arena {arena} · daneben {low} bis {high} · Budget {budget} auf {device}",
     }
+    /// The same of an engine that allocates as it goes.
+    tensors(peak, low, high, budget, device) {
+        en: "tensors {peak} · beside them {low} to {high} · budget {budget} of {device}",
+        zh: "张量 {peak} · 此外还需 {low} 至 {high} · 预算 {budget}（{device}）",
+        ja: "テンソル {peak} · そのほかに {low} 〜 {high} · 予算 {budget}（{device}）",
+        de: "Tensoren {peak} · daneben {low} bis {high} · Budget {budget} auf {device}",
+    }
     /// The op of a phase's peak.
     at_op(index, op) {
         en: "at op {index} {op}",
@@ -50,4 +57,91 @@ messages! {
         ja: "ピークは `{phase}` の演算 {index}、`{op}`",
         de: "Spitze bei Op {index} von `{phase}`, `{op}`",
     }
+
+    /// PyTorch beside us.
+    ratio(torch, fitgpt, ratio) {
+        en: "at the peak PyTorch holds {torch}, FitGPT {fitgpt}: {ratio} × as much",
+        zh: "峰值：PyTorch {torch}，FitGPT {fitgpt}，前者是后者的 {ratio} 倍",
+        ja: "ピークは PyTorch が {torch}、FitGPT が {fitgpt} で、{ratio} 倍",
+        de: "an der Spitze hält PyTorch {torch}, FitGPT {fitgpt}: das {ratio}-fache",
+    }
+    /// One engine's answer of two.
+    engine(engine, verdict, arena) {
+        en: "{engine}: {verdict} · {arena}",
+        zh: "{engine}：{verdict} · {arena}",
+        ja: "{engine}: {verdict} · {arena}",
+        de: "{engine}: {verdict} · {arena}",
+    }
+    /// A picture was written.
+    drawn(path) {
+        en: "drawn in {path}",
+        zh: "图已写入 {path}",
+        ja: "図を {path} に書き出しました",
+        de: "gezeichnet in {path}",
+    }
+
+    /// The title of a picture.
+    model(parameters, layers, channels, heads, block) {
+        en: "GPT with {parameters} parameters: {layers} layers, {channels} channels, {heads} heads, {block} tokens",
+        zh: "{parameters} 参数的 GPT：{layers} 层、{channels} 通道、{heads} 头、{block} token",
+        ja: "パラメータ数 {parameters} の GPT: {layers} 層、{channels} チャネル、{heads} ヘッド、{block} トークン",
+        de: "GPT mit {parameters} Parametern: {layers} Schichten, {channels} Kanäle, {heads} Köpfe, {block} Tokens",
+    }
+    torch_compiled() {
+        en: "PyTorch, compiled",
+        zh: "PyTorch（torch.compile 编译）",
+        ja: "PyTorch（torch.compile）",
+        de: "PyTorch, kompiliert",
+    }
+    torch_eager() {
+        en: "PyTorch, eager",
+        zh: "PyTorch（eager 模式）",
+        ja: "PyTorch（eager 実行）",
+        de: "PyTorch, eager-Modus",
+    }
+    /// Beside the line.
+    budget(bytes) { en: "budget {bytes}", zh: "预算 {bytes}", ja: "予算 {bytes}", de: "Budget {bytes}" }
+    peak(bytes) { en: "peak {bytes}", zh: "峰值 {bytes}", ja: "ピーク {bytes}", de: "Spitze {bytes}" }
+    /// An op of a phase.
+    op_of(phase, index, op) {
+        en: "{phase}, op {index}: {op}",
+        zh: "{phase}，第 {index} 个算子：{op}",
+        ja: "{phase}、演算 {index}: {op}",
+        de: "{phase}, Op {index}: {op}",
+    }
+    ops(count) { en: "{count} ops", zh: "{count} 个算子", ja: "演算 {count} 個", de: "{count} Ops" }
+    /// The sum of a legend.
+    at_the_peak() {
+        en: "at the peak",
+        zh: "峰值合计",
+        ja: "ピーク時の合計",
+        de: "an der Spitze",
+    }
+    /// The hatched strip below the budget.
+    beside(low, high) {
+        en: "beside the tensors: {low} to {high}",
+        zh: "张量之外：{low} 至 {high}",
+        ja: "テンソル以外: {low} 〜 {high}",
+        de: "neben den Tensoren: {low} bis {high}",
+    }
+    /// Below a picture.
+    how_drawn() {
+        en: "Bytes of the tensors alive at each op; of ops that share a column, the one with most.",
+        zh: "每个算子执行时存活张量的字节数；多个算子共用一列时取最大者。",
+        ja: "各演算の実行時に生存しているテンソルのバイト数。1 列に複数の演算が重なるときは最大のものを描く。",
+        de: "Bytes der Tensoren, die bei jeder Op leben; teilen sich Ops eine Spalte, die mit den meisten.",
+    }
+    /// Above a picture that answers to a pointer.
+    how_to_point() {
+        en: "Point at the picture, or use ← and →, to see an op.",
+        zh: "将指针移到图上，或按 ← → 键，即可查看各算子。",
+        ja: "図にポインタを合わせるか ← → キーで、各演算の内訳を表示します。",
+        de: "Auf das Bild zeigen oder ← und → drücken, um eine Op zu sehen.",
+    }
+    /// Of all classes.
+    sum() { en: "together", zh: "合计", ja: "合計", de: "zusammen" }
+    /// Heads of a table.
+    phase() { en: "phase", zh: "阶段", ja: "フェーズ", de: "Phase" }
+    peak_bytes() { en: "peak", zh: "峰值", ja: "ピーク", de: "Spitze" }
+    peak_op() { en: "op at the peak", zh: "峰值处的算子", ja: "ピークの演算", de: "Op an der Spitze" }
 }

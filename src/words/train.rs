@@ -145,13 +145,6 @@ messages! {
         ja: "空きを作るか、`--out_dir` を別のディスクにしてください",
         de: "Platz schaffen oder `--out_dir` auf eine andere Platte legen",
     }
-    /// A file that a flag names.
-    cannot_write(path, error) {
-        en: "cannot write `{path}`: {error}",
-        zh: "无法写入 `{path}`：{error}",
-        ja: "`{path}` に書き込めません: {error}",
-        de: "`{path}` lässt sich nicht schreiben: {error}",
-    }
 
     /// Before the first step, from the work alone.
     long_before(time, flops, threads, rate) {

@@ -10,6 +10,7 @@ mod languages;
 #[cfg(target_os = "linux")]
 mod memory;
 mod patch;
+mod pictures;
 mod presets;
 mod program;
 mod training;

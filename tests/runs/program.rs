@@ -104,7 +104,7 @@ impl Ran {
 pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
-        assert!(started.elapsed() < Duration::from_secs(120), "waited in vain until {what}");
+        assert!(started.elapsed() < Duration::from_mins(2), "waited in vain until {what}");
         thread::sleep(Duration::from_micros(200));
     }
 }

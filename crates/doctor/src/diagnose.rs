@@ -8,9 +8,9 @@ use fitgpt_plan::{
 };
 
 use crate::{
-    diagnosis::{Diagnosis, Fix, Kind},
+    diagnosis::{Certainty, Diagnosis, Finding, Fix, Kind, Want},
     parse::{Log, Memory},
-    reason::{Run, Scene, facts, next},
+    reason::{Run, Scene, Source, facts, next},
     rules,
 };
 
@@ -83,17 +83,42 @@ pub fn diagnose(log: &Log, case: &Case, fixes: Fixes<'_>) -> Diagnosis {
     if log.has_triton_beside {
         notes.push("kernel-choice-skipped");
     }
+    let wants = wants(kind, &scene, &findings);
     Diagnosis {
         kind,
         facts: scene.facts,
         phase: scene.phase,
+        supposing: scene.run.as_ref().and_then(Run::supposition),
         tensors: scene.tensors(),
         findings,
         next: if is_gpu { next(&scene, freed_bytes) } else { None },
         fixes,
         notes,
         refused: scene.config_error,
+        wants,
     }
+}
+
+/// What to ask for where no cause is better than a guess.
+fn wants(kind: Kind, scene: &Scene<'_>, findings: &[Finding]) -> Vec<Want> {
+    let is_open = matches!(kind, Kind::GpuMemory | Kind::Unknown);
+    let is_sure = |finding: &Finding| finding.is_cause && finding.certainty > Certainty::Unknown;
+    if !is_open || findings.iter().any(is_sure) {
+        return Vec::new();
+    }
+    let is_run_known = scene.run.as_ref().is_some_and(|run| run.source != Source::Defaults);
+    let all = [
+        (scene.log.frames.is_empty(), "log", "python train.py 2>&1 | tee train.log"),
+        (!is_run_known, "config", "cat config/train_gpt2.py"),
+        (
+            scene.facts.total.is_none(),
+            "gpu",
+            "nvidia-smi --query-gpu=name,memory.total,memory.used --format=csv",
+        ),
+        (true, "torch-version", "python -c 'import torch; print(torch.__version__)'"),
+    ];
+    let missing = all.into_iter().filter(|(is_missing, ..)| *is_missing);
+    missing.map(|(_, what, command)| Want { what, command }).collect()
 }
 
 fn kind(log: &Log) -> Kind {

@@ -302,6 +302,9 @@ pub struct Diagnosis {
     pub facts: Facts,
     /// When.
     pub phase: Phase,
+    /// The run that is supposed, where the log says nothing of its config.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub supposing: Option<Supposition>,
     /// What was asked for: every candidate, best first.
     pub tensors: Vec<Tensor>,
     /// Why, causes first.
@@ -315,14 +318,15 @@ pub struct Diagnosis {
     /// Why the config cannot run. In JSON it is evidence of a finding.
     #[serde(skip)]
     pub refused: Option<ConfigError>,
+    /// What would tell more, where this is not enough.
+    pub wants: Vec<Want>,
 }
 
-impl Diagnosis {
-    /// Whether memory ran out and nothing that was found explains it with any weight. Then the
-    /// honest answer is what else one would have to know.
-    pub fn abstains(&self) -> bool {
-        let is_sure = |f: &Finding| f.is_cause && f.certainty > Certainty::Unknown;
-        let is_open = matches!(self.kind, Kind::GpuMemory | Kind::Unknown);
-        is_open && !self.findings.iter().any(is_sure)
-    }
+/// Something that the doctor does not know, and how its owner finds out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Want {
+    /// `log`, `config`, `gpu` or `torch-version`.
+    pub what: &'static str,
+    /// A command that prints or keeps it.
+    pub command: &'static str,
 }

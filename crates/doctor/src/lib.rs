@@ -22,7 +22,7 @@ pub use self::{
     diagnose::{Case, Fixes, diagnose, no_fixes},
     diagnosis::{
         Certainty, Datum, Diagnosis, Evidence, Facts, Finding, Fix, Kind, Next, Part, Phase,
-        PhaseName, Supposition, Tensor,
+        PhaseName, Supposition, Tensor, Want,
     },
     explain::{Language, explain, rules, topics},
     size::size,

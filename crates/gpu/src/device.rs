@@ -309,3 +309,23 @@ fn words(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "the device's thread ended without a word".to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_wrong_on_a_device_is_an_error_and_stays_one() {
+        let adapter = adapters().into_iter().find(|adapter| adapter.kind == Kind::Software);
+        let adapter = adapter.expect("a software Vulkan driver (Debian: mesa-vulkan-drivers)");
+        let device = Device::open(&adapter).unwrap();
+        assert_eq!(device.guard(|| Ok(3)), Ok(3));
+        let lost = device.guard(|| -> Result<(), String> { panic!("the card fell off the bus") });
+        let fault =
+            DeviceFault { device: adapter.name, said: "the card fell off the bus".to_owned() };
+        assert_eq!(lost, Err(BackendError::Device(fault.clone())));
+        // Nothing is asked of it again, and nothing read.
+        let later = device.guard(|| -> Result<(), String> { unreachable!("it is lost") });
+        assert_eq!(later, Err(BackendError::Device(fault)));
+    }
+}

@@ -4,8 +4,8 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
     config::{Config, EffectiveBatch},
-    memory::{Target, profile},
-    program::{Class, Program},
+    memory::{Peak, Profile, Target, profile},
+    program::{Class, Op, Program},
     units::Bytes,
 };
 
@@ -110,6 +110,30 @@ impl Phase {
         });
         // The first of several as high, as inside a program.
         peaks.reduce(|a, b| if b.peak_bytes > a.peak_bytes { b } else { a }).expect("ops to run")
+    }
+}
+
+/// The live bytes of one phase op by op: what its picture is drawn from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Course {
+    /// As [`Phase::name`].
+    pub name: &'static str,
+    /// The names of its ops, first to last.
+    pub ops: Vec<&'static str>,
+    /// Their live bytes.
+    pub profile: Profile,
+}
+
+impl Course {
+    /// Counts the phase that runs `program`.
+    pub fn of(name: &'static str, program: &Program, target: &impl Target) -> Self {
+        let ops = program.ops().iter().map(Op::name).collect();
+        Self { name, ops, profile: profile(program, target) }
+    }
+
+    /// Where most is alive: the same as [`Phase::of`] says of the same program.
+    pub fn peak(&self) -> Option<Peak> {
+        self.profile.peak()
     }
 }
 

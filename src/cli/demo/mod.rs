@@ -66,7 +66,7 @@ const STEPS: [Step; 6] = [
 ];
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
-    let stop = Stop::on_signals().map_err(|error| Failure::new("signals", error))?;
+    let stop = Stop::on_signals().map_err(|error| Failure::signals(&error))?;
     let folder = match matches.get_one::<String>("keep") {
         Some(path) => Folder::kept(Path::new(path))
             .map_err(|error| Failure::new("file", say::file(path, error)))?,
@@ -127,20 +127,32 @@ fn fit(stage: &Stage) -> Result<Shown, Halt> {
     stage.fitgpt(&fit)?.ended_with(0)?;
     stage.say("");
     stage.fitgpt(&[&["plan", "fitted.py"], &there[..]].concat())?.ended_with(0)?;
-    Ok(Shown::Passed(say::fit_passed()))
+    stage.keep_json(&[&["plan", "oom.py"], &there[..]].concat(), 1, "oom.json")?;
+    stage.keep_json(&[&["plan", "fitted.py"], &there[..]].concat(), 0, "fitted.json")?;
+    let sequences = |file| stage.kept_number(file, "/effective_batch/sequences");
+    let (before, after) = (sequences("oom.json")?, sequences("fitted.json")?);
+    if before != after {
+        return Err(Halt::Failed(say::other_batch(before, after)));
+    }
+    Ok(Shown::Passed(say::fit_passed(after)))
 }
 
 /// Every byte of a run, before it is there.
 fn plan(stage: &Stage) -> Result<Shown, Halt> {
     stage.write("wide.py", WIDE)?;
     stage.fitgpt(&["plan", "wide.py"])?.ended_with(0)?;
-    stage.keep_json(&["plan", "wide.py"], "plan.json")?;
-    Ok(Shown::Passed(say::plan_passed(stage.kept_bytes("plan.json", "arena_bytes")?)))
+    stage.keep_json(&["plan", "wide.py"], 0, "plan.json")?;
+    Ok(Shown::Passed(say::plan_passed(arena(stage)?)))
+}
+
+/// As the step before kept it.
+fn arena(stage: &Stage) -> Result<Bytes, Halt> {
+    stage.kept_number("plan.json", "/arena_bytes").map(Bytes::new)
 }
 
 /// A limit of the system just above the plan is enough, and one below is refused in time.
 fn limit(stage: &Stage) -> Result<Shown, Halt> {
-    let arena = stage.kept_bytes("plan.json", "arena_bytes")?;
+    let arena = arena(stage)?;
     let [_, beside] = HOST_OVERHEAD.range();
     let Some(refused) = stage.limited(&["train", "wide.py", "--out_dir=refused"], arena) else {
         return Ok(Shown::LeftOut(say::no_limit_here()));
@@ -213,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_with_something_in_it_is_refused_and_a_temporary_one_is_removed() {
+    fn a_folder_with_something_in_it_is_refused_and_a_new_one_is_kept() {
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join("mine"), "").unwrap();
         assert!(Folder::kept(place.path()).is_err());

@@ -96,26 +96,27 @@ impl Stage {
         self.run(Command::new(&self.program), args, &typed, Course::KillAt(line))
     }
 
-    /// Runs `fitgpt … --json`; the answer goes to a file and not to the screen.
-    pub(super) fn keep_json(&self, args: &[&str], file: &str) -> Result<(), Halt> {
+    /// Runs `fitgpt … --json`, which must end with `code`; the answer goes to a file and not to
+    /// the screen.
+    pub(super) fn keep_json(&self, args: &[&str], code: i32, file: &str) -> Result<(), Halt> {
         let args = [args, &["--json"]].concat();
         let typed = format!("{} > {file}", self.typed(&args));
         self.say(&format!("$ {typed}"));
         let failed = |error: io::Error| Halt::Failed(say::cannot_run(&typed, error));
         let output = self.prepared(Command::new(&self.program), &args).output().map_err(failed)?;
         let ran = Ran { text: String::new(), command: typed.clone(), status: output.status };
-        ran.ended_with(0)?;
+        ran.ended_with(code)?;
         self.write(file, &String::from_utf8_lossy(&output.stdout))
     }
 
-    /// A size in the answer that [`keep_json`](Self::keep_json) kept.
-    pub(super) fn kept_bytes(&self, file: &str, name: &str) -> Result<Bytes, Halt> {
+    /// A number in the answer that [`keep_json`](Self::keep_json) kept, by its JSON pointer.
+    pub(super) fn kept_number(&self, file: &str, pointer: &str) -> Result<u64, Halt> {
         let path = self.path(file);
         let failed = |error: io::Error| Halt::Failed(say::file(path.display(), error));
         let answer: Value = serde_json::from_slice(&fs::read(&path).map_err(failed)?)
             .map_err(|error| failed(error.into()))?;
-        let bytes = answer[name].as_u64().map(Bytes::new);
-        bytes.ok_or_else(|| Halt::Failed(say::not_found(name)))
+        let number = answer.pointer(pointer).and_then(Value::as_u64);
+        number.ok_or_else(|| Halt::Failed(say::not_found(pointer)))
     }
 
     /// How a user would type it.

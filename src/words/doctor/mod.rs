@@ -132,6 +132,17 @@ messages! {
 #[cfg(test)]
 pub(super) const FILES: [&[(&str, [&str; 4])]; 3] = [ALL, findings::ALL, notes::ALL];
 
+/// Something that the doctor would have to know.
+pub(crate) fn want(name: &str) -> String {
+    match name {
+        "log" => send_log(),
+        "config" => send_config(),
+        "gpu" => send_gpu(),
+        "torch-version" => send_version(),
+        other => other.to_owned(),
+    }
+}
+
 /// Which memory.
 pub(crate) fn kind(kind: Kind) -> String {
     match kind {

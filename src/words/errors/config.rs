@@ -112,7 +112,10 @@ pub(crate) fn place(place: &Place) -> String {
         "command line" => command_line(),
         "default" => default_value(),
         "the checkpoint" => checkpoint(),
-        file => file.to_owned(),
+        other => match other.strip_prefix("command line, ") {
+            Some(key) => format!("{}, {key}", command_line()),
+            None => other.to_owned(), // a file
+        },
     };
     Place { source, ..place.clone() }.to_string()
 }

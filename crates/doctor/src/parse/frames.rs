@@ -57,9 +57,7 @@ impl Frames {
                 None => {}
             }
         }
-        if line.starts_with("Traceback (most")
-            || line.starts_with("╭") && line.contains("Traceback")
-        {
+        if is_start(line) {
             self.starts.push_back((at, rank));
             if self.starts.len() > MOST {
                 self.starts.pop_front();
@@ -71,6 +69,7 @@ impl Frames {
             self.open = Some((line.to_owned(), 0));
         } else if let Some(parts) = ipython(line).or_else(|| boxed(line)) {
             self.add(parts, at, rank);
+            self.wants_code = false; // several lines around follow, an arrow marks the one
         } else if let Some(code) = arrow(line) {
             let has_room = self.list.back().is_some_and(|frame| frame.code.is_empty());
             if !has_room {
@@ -101,13 +100,36 @@ impl Frames {
         self.wants_code = true;
     }
 
-    /// The frames of the last traceback before `at`, of the worker that wrote there.
-    pub(super) fn before(&self, at: Offset, rank: Option<u32>) -> Vec<Frame> {
+    /// The frames of the last traceback before `at`, of the worker that wrote there. Where there
+    /// is none, people have put the message first: then those of the next one.
+    pub(super) fn around(&self, at: Offset, rank: Option<u32>) -> Vec<Frame> {
         let start = self.starts.iter().rev().find(|(start, r)| *start <= at && *r == rank);
         let from = start.map_or(0, |(start, _)| *start);
         let is_own = |f: &&Frame| f.at >= from && f.at <= at && f.rank == rank;
-        self.list.iter().filter(is_own).cloned().collect()
+        let own: Vec<Frame> = self.list.iter().filter(is_own).cloned().collect();
+        if own.is_empty() { self.after(at) } else { own }
     }
+
+    /// Workers write over one another: what a second traceback cuts off at once goes on in it.
+    fn after(&self, at: Offset) -> Vec<Frame> {
+        const CUT: usize = 3;
+        let Some(first) = self.list.iter().find(|f| f.at > at) else { return Vec::new() };
+        let own = |end: Offset| {
+            let is_own = move |f: &&Frame| f.at > at && f.at < end && f.rank == first.rank;
+            self.list.iter().filter(is_own)
+        };
+        let later = self.starts.iter().filter(|(start, r)| *start > first.at && *r == first.rank);
+        let ends = later.map(|(start, _)| *start).chain([Offset::MAX]);
+        let end = ends.take(CUT).find(|end| own(*end).nth(CUT - 1).is_some());
+        own(end.unwrap_or(Offset::MAX)).cloned().collect()
+    }
+}
+
+/// A traceback's first line. The "original" one of a loader or a replica goes on from the one
+/// around it.
+fn is_start(line: &str) -> bool {
+    line.contains("Traceback (most recent call last)") && !line.starts_with("Original")
+        || line.starts_with("Traceback (most")
 }
 
 type Parts = (String, u32, String);
@@ -137,13 +159,16 @@ fn ipython(line: &str) -> Option<Parts> {
     Some((format!("In{}]", cell.trim_start()), number, String::new()))
 }
 
-/// `/home/me/train.py:264 in <module>`, out of a box.
+/// `/home/me/train.py:264 in <module>`, out of a box, and what older notebooks print:
+/// `/home/me/train.py in step(self)` and `<ipython-input-5-d3b07384d113> in <module>`.
 fn boxed(line: &str) -> Option<Parts> {
     let (place, function) = line.split_once(" in ")?;
-    let (file, number) = place.rsplit_once(':')?;
-    let is_path = file.rsplit_once('.').is_some_and(|(_, end)| end == "py") && !file.contains(' ');
-    let parts = (file.to_owned(), number.parse().ok()?, function.trim().to_owned());
-    is_path.then_some(parts)
+    let numbered = place.rsplit_once(':').and_then(|(file, n)| Some((file, n.parse().ok()?)));
+    let (file, number) = numbered.unwrap_or((place, 0));
+    let is_script = file.rsplit_once('.').is_some_and(|(_, end)| end == "py");
+    let is_path = is_script || file.starts_with("<ipython-input");
+    let function = function.split('(').next().unwrap_or_default().trim();
+    (is_path && !file.contains(' ')).then(|| (file.to_owned(), number, function.to_owned()))
 }
 
 /// `---> 12 loss.backward()` and `❱ 264 │   losses = estimate_loss()`.
@@ -168,7 +193,7 @@ mod tests {
         for (at, line) in (0..).zip(lines) {
             frames.push(line, at, None);
         }
-        let list = frames.before(u64::MAX, None).into_iter();
+        let list = frames.around(u64::MAX, None).into_iter();
         list.map(|f| (f.file, f.line, f.function, f.code)).collect()
     }
 
@@ -223,7 +248,67 @@ mod tests {
         }
         list.push("File \"b.py\", line 2, in b", 3, None);
         list.push("File \"c.py\", line 2, in c", 4, Some(1));
-        let names: Vec<_> = list.before(9, None).into_iter().map(|f| f.file).collect();
+        let names: Vec<_> = list.around(9, None).into_iter().map(|f| f.file).collect();
         assert_eq!(names, ["b.py"]);
+    }
+
+    #[test]
+    fn a_message_above_its_traceback_has_the_frames_below_it() {
+        let mut list = Frames::default();
+        let lines = ["Traceback (most", "File \"a.py\", line 1, in a", "Traceback (most"];
+        for (at, line) in (5..).zip(lines) {
+            list.push(line, at, Some(2));
+        }
+        list.push("File \"b.py\", line 2, in b", 9, Some(2));
+        let names: Vec<_> = list.around(3, None).into_iter().map(|f| f.file).collect();
+        assert_eq!(names, ["a.py", "b.py"]); // one frame is less than a traceback
+        for at in 20..23 {
+            list.push("File \"c.py\", line 2, in c", at, Some(2));
+        }
+        list.push("Traceback (most", 23, Some(2));
+        list.push("File \"d.py\", line 2, in d", 24, Some(2));
+        assert_eq!(list.around(3, None).len(), 5);
+        assert!(list.around(25, None).is_empty());
+    }
+
+    #[test]
+    fn a_progress_bar_before_a_traceback_and_an_original_one_inside_it_are_seen() {
+        let lines = [
+            "File \"old.py\", line 1, in old",
+            "0%|          | 0/21 [00:00<?, ?it/s]Traceback (most recent call last):",
+            "File \"a.py\", line 1, in train",
+            "loss = model(x)",
+            "Original Traceback (most recent call last):",
+            "File \"b.py\", line 2, in _worker",
+            "output = module(*input)",
+        ];
+        let expected = [
+            frame("a.py", 1, "train", "loss = model(x)"),
+            frame("b.py", 2, "_worker", "output = module(*input)"),
+        ];
+        assert_eq!(frames(&lines), expected);
+    }
+
+    #[test]
+    fn older_notebooks_are_read() {
+        let lines = [
+            "<ipython-input-7-0f0f0f> in train(model, data)",
+            "     11     model.train()",
+            "---> 12     loss.backward()",
+            "     13 ",
+            "~/lib/python3.7/site-packages/torch/tensor.py in backward(self, gradient)",
+            "    219         \"\"\"",
+            "--> 221         torch.autograd.backward(self, gradient)",
+        ];
+        let expected = [
+            frame("<ipython-input-7-0f0f0f>", 0, "train", "loss.backward()"),
+            frame(
+                "~/lib/python3.7/site-packages/torch/tensor.py",
+                0,
+                "backward",
+                "torch.autograd.backward(self, gradient)",
+            ),
+        ];
+        assert_eq!(frames(&lines), expected);
     }
 }

@@ -3,6 +3,7 @@
 use fitgpt_plan::units::DType;
 
 use super::{
+    bare,
     size::Size,
     squeezed::{Found, Offset, Passage},
 };
@@ -102,7 +103,7 @@ impl Shape {
 }
 
 impl Message {
-    fn new(at: Offset, wording: Wording, memory: Memory) -> Self {
+    pub(super) fn new(at: Offset, wording: Wording, memory: Memory) -> Self {
         Self {
             at,
             wording,
@@ -153,21 +154,29 @@ impl Message {
 /// Every message that begins in `passage`.
 pub(super) fn messages(passage: Passage<'_>, mut found: impl FnMut(Message)) {
     // Every wording holds one of these; most of a log holds none.
-    let words = ["alloc", "memory", "oom", "resource"];
+    let words = ["alloc", "memory", "oom", "resource", "paging", "ram", "存", "文件"];
     if words.iter().all(|word| !passage.holds(word)) {
         return;
     }
     for place in passage.find("triedtoallocate") {
-        found(tried(&place));
+        if let Some(message) = tried(&place) {
+            found(message);
+        }
     }
     for place in passage.find("memoryallocationfailedwithoomondevice") {
         found(exact(&place));
     }
-    for place in passage.find("resource_exhausted:") {
-        found(exhausted(&place));
+    for words in ["resource_exhausted:", "resourceexhausted:", "resourceexhaustederror:"] {
+        for place in passage.find(words) {
+            if let Some(message) = exhausted(&place) {
+                found(message);
+            }
+        }
     }
-    for place in passage.find("oomwhenallocatingtensorwithshape[") {
-        found(tensor_flow(&place));
+    for words in ["oomwhenallocatingtensorwithshape[", "oomwhenallocatingtensorofshape["] {
+        for place in passage.find(words) {
+            found(tensor_flow(&place));
+        }
     }
     for place in passage.find("allocationfailedforsize::") {
         let mut message = Message::new(place.at, Wording::Habana, Memory::Gpu);
@@ -177,46 +186,31 @@ pub(super) fn messages(passage: Passage<'_>, mut found: impl FnMut(Message)) {
     for place in passage.find("outofresource:") {
         found(triton(&place));
     }
-    for place in passage.find("outofmemory") {
-        if let Some(message) = out_of_memory(&place) {
+    for place in passage.find("unabletoallocate") {
+        if let Some(message) = numpy(&place) {
             found(message);
         }
     }
-    for (words, wording, memory) in PLAIN {
-        for place in passage.find(words) {
-            found(Message::new(place.at, *wording, *memory));
-        }
-    }
+    bare::messages(passage, found);
 }
 
-/// Wordings that hold no number.
-const PLAIN: &[(&str, Wording, Memory)] = &[
-    ("cublas_status_alloc_failed", Wording::Cublas, Memory::Gpu),
-    ("cudnn_status_alloc_failed", Wording::Cublas, Memory::Gpu),
-    ("cuda_error_out_of_memory", Wording::NoNumbers, Memory::Gpu),
-    ("cudaerrormemoryallocation", Wording::NoNumbers, Memory::Gpu),
-    ("hiperroroutofmemory", Wording::NoNumbers, Memory::Gpu),
-    ("rocblas_status_memory_error", Wording::Cublas, Memory::Gpu),
-    ("defaultcpuallocator:", Wording::CpuAllocator, Memory::Host),
-    ("std::bad_alloc", Wording::HostOther, Memory::Host),
-    ("_arraymemoryerror", Wording::HostOther, Memory::Host),
-    ("cannotallocatememory", Wording::HostOther, Memory::Host),
-    ("unabletomapmemory", Wording::HostOther, Memory::Host),
-    ("cudahostalloc", Wording::HostOther, Memory::Host),
-    ("oom-kill", Wording::HostOther, Memory::Host),
-    ("oomkilled", Wording::HostOther, Memory::Host),
-    ("insufficientsharedmemory(shm)", Wording::HostOther, Memory::Host),
-];
-
 /// PyTorch's message, of any era and device.
-fn tried(place: &Found<'_>) -> Message {
+fn tried(place: &Found<'_>) -> Option<Message> {
     let own = own_part(place.after);
     let mut message = Message::new(place.at, Wording::TorchBare, Memory::Gpu);
     message.requested = Size::at_start(own).map(|(size, _)| size);
-    if last_of(place.before, 400).contains("defaultcpuallocator") {
+    // The host's allocator says "you tried to", the card's never does.
+    let is_host =
+        place.before.ends_with("you") || last_of(place.before, 400).contains("defaultcpuallocator");
+    if is_host {
         message.wording = Wording::CpuAllocator;
         message.memory = Memory::Host;
-        return message;
+        return message.requested.is_some().then_some(message);
+    }
+    if message.requested.is_none() {
+        // Cut off before its number, or somebody's own sentence.
+        message.wording = Wording::NoNumbers;
+        return place.before.ends_with("outofmemory.").then_some(message);
     }
     let head = last_of(place.before, 250);
     if let Some(at) = head.rfind("mpsbackendoutofmemory") {
@@ -229,7 +223,7 @@ fn tried(place: &Found<'_>) -> Message {
             let held = other.map_or(held, |other| held.plus(other));
             message.free = Some(total.minus(held));
         }
-        return message;
+        return Some(message);
     }
     if own.contains("totalcapacity;") {
         message.wording = Wording::Torch1;
@@ -239,7 +233,7 @@ fn tried(place: &Found<'_>) -> Message {
         message.reserved =
             size_before(own, "reservedintotal").or_else(|| cached(own, message.allocated));
         message.allowed = size_before(own, "allowed");
-        return message;
+        return Some(message);
     }
     // The typo is PyTorch 2.1's.
     let total = ["totalcapacityof", "totalcapactyof"].iter().find_map(|w| size_after(own, w));
@@ -258,7 +252,7 @@ fn tried(place: &Found<'_>) -> Message {
             _ => None,
         };
     }
-    message
+    Some(message)
 }
 
 /// To PyTorch 1.3 the cache is what no tensor held.
@@ -288,10 +282,15 @@ fn exact(place: &Found<'_>) -> Message {
     message
 }
 
-fn exhausted(place: &Found<'_>) -> Message {
+/// XLA's words. Quotas of web services are exhausted in the same ones, without memory in them.
+fn exhausted(place: &Found<'_>) -> Option<Message> {
     let own = first_of(place.after, 300);
+    let sentence = first_of(own, 120);
+    if ["memory", "allocat", "oom"].iter().all(|word| !sentence.contains(word)) {
+        return None;
+    }
     let mut message = Message::new(place.at, Wording::Jax, Memory::Gpu);
-    for words in ["tryingtoallocate", "memoryallocating"] {
+    for words in ["tryingtoallocate", "memoryallocating", "memorywhenallocating", "requestfor"] {
         let size = size_after(own, words);
         let number = number_after(own, words).map(Size::exact);
         message.requested = message.requested.or(size).or(number);
@@ -299,7 +298,7 @@ fn exhausted(place: &Found<'_>) -> Message {
     if own.starts_with("oomwhenallocatingtensor") {
         message.wording = Wording::Word; // TensorFlow's own words follow
     }
-    message
+    Some(message)
 }
 
 fn tensor_flow(place: &Found<'_>) -> Message {
@@ -316,43 +315,20 @@ fn tensor_flow(place: &Found<'_>) -> Message {
     message
 }
 
+/// `Unable to allocate 17.6 GiB for an array with shape …`.
+fn numpy(place: &Found<'_>) -> Option<Message> {
+    let (size, rest) = Size::at_start(place.after)?;
+    let mut message = Message::new(place.at, Wording::HostOther, Memory::Host);
+    message.requested = Some(size);
+    rest.starts_with("foranarray").then_some(message)
+}
+
 fn triton(place: &Found<'_>) -> Message {
     let own = first_of(place.after, 300);
     let mut message = Message::new(place.at, Wording::Triton, Memory::Shared);
     let numbers = (number_after(own, "required:"), number_after(own, "hardwarelimit:"));
     message.shared = numbers.0.zip(numbers.1).map(|(required, limit)| [required, limit]);
     message
-}
-
-/// `out of memory` wherever no other reading begins with it.
-fn out_of_memory(place: &Found<'_>) -> Option<Message> {
-    let before = last_of(place.before, 120);
-    let after = first_of(place.after, 40);
-    let is_told_elsewhere = after.starts_with(".triedtoallocate")
-        || after.starts_with("(mpsallocated")
-        || after.starts_with("whiletryingtoallocate")
-        || after.starts_with("error:outofresource")
-        || before.ends_with("resource_exhausted:")
-        || before.ends_with("hiperror"); // in the table
-    if is_told_elsewhere {
-        return None;
-    }
-    if after.starts_with(":killprocess") || after.starts_with(":killedprocess") {
-        return Some(Message::new(place.at, Wording::HostOther, Memory::Host));
-    }
-    let is_gpu = ["cuda", "hip", "xpu", "mpsbackend", "nvrtc", "torch."]
-        .iter()
-        .any(|name| before.ends_with(name))
-        || ["cudaerror:", "hiperror:", "cudaruntimeerror(2):", "torch.cuda.", "cudaerror(2):"]
-            .iter()
-            .any(|name| before.ends_with(name))
-        // llm.c names the file and the line between both.
-        || before.rfind("[cudaerror]atfile").is_some()
-        || before.rfind("[cudaerror]").is_some();
-    // One error can say both: the class's name, then what it says.
-    let (wording, memory) =
-        if is_gpu { (Wording::NoNumbers, Memory::Gpu) } else { (Wording::Word, Memory::Unknown) };
-    Some(Message::new(place.at, wording, memory))
 }
 
 /// What belongs to this message: up to the next one.
@@ -364,18 +340,18 @@ fn own_part(after: &str) -> &str {
     &own[..end.unwrap_or(own.len())]
 }
 
-fn first_of(text: &str, length: usize) -> &str {
+pub(super) fn first_of(text: &str, length: usize) -> &str {
     let end = (0..=length.min(text.len())).rev().find(|i| text.is_char_boundary(*i));
     &text[..end.unwrap_or(0)]
 }
 
-fn last_of(text: &str, length: usize) -> &str {
+pub(super) fn last_of(text: &str, length: usize) -> &str {
     let start =
         (text.len().saturating_sub(length)..=text.len()).find(|i| text.is_char_boundary(*i));
     &text[start.unwrap_or(text.len())..]
 }
 
-fn size_after(text: &str, words: &str) -> Option<Size> {
+pub(super) fn size_after(text: &str, words: &str) -> Option<Size> {
     let (_, rest) = text.split_once(words)?;
     Size::at_start(rest).map(|(size, _)| size)
 }
@@ -433,58 +409,5 @@ pub(super) fn made(passage: Passage<'_>, mut found: impl FnMut(Offset, Shape)) {
         if let Some(shape) = shape {
             found(place.at, shape);
         }
-    }
-}
-
-/// Words that mean something only where they fill a line or stand apart in it.
-pub(super) fn of_line(line: &str, at: Offset) -> Option<Message> {
-    let lower = line.to_ascii_lowercase();
-    let signs = ["kill", "137", "-9", "signal", "memoryerror", "oom"];
-    if signs.iter().all(|sign| !lower.contains(sign)) {
-        return None;
-    }
-    let words: Vec<&str> = lower.split_whitespace().take(64).collect();
-    let is_killed = words.iter().enumerate().any(|(index, word)| {
-        let before = index.checked_sub(1).map(|i| words[i]);
-        let is_shells = |b: &str| b.bytes().all(|c| c.is_ascii_digit()) || b.ends_with("sh:");
-        match before {
-            None => (*word == "killed" && words.len() == 1) || lower == "killed: 9",
-            Some(before) => *word == "killed" && is_shells(before),
-        }
-    });
-    let squeezed: String = words.concat();
-    let has_code = |codes: &[&str]| {
-        codes.iter().any(|code| {
-            squeezed
-                .split_once(code)
-                .is_some_and(|(_, rest)| !rest.starts_with(|c: char| c.is_ascii_digit()))
-        })
-    };
-    let codes = [
-        "exitcode137",
-        "exitcode:137",
-        "exitcode=137",
-        "exitedwithcode137",
-        "exitstatus137",
-        "exitedwithexitcode137",
-        "exitcode:-9",
-        "exitcode-9",
-        "exitcode=-9",
-        "returncode-9",
-        "returncode=-9",
-        "signal9",
-        "signal:9",
-        "signals.sigkill",
-        "signalsigkill",
-        "bysignal:killed",
-    ];
-    let of = |wording, memory| Some(Message::new(at, wording, memory));
-    if is_killed || has_code(&codes) {
-        of(Wording::Killed, Memory::Host)
-    } else if lower == "memoryerror" || lower.starts_with("memoryerror:") {
-        of(Wording::HostOther, Memory::Host)
-    } else {
-        let is_oom = |w: &str| w.trim_matches(|c: char| !c.is_ascii_alphanumeric()) == "oom";
-        words.iter().any(|w| is_oom(w)).then(|| Message::new(at, Wording::Word, Memory::Unknown))
     }
 }

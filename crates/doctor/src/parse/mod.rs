@@ -6,6 +6,7 @@
 //!
 //! Promise: no input whatsoever panics, and memory does not grow with the log.
 
+mod bare;
 mod frames;
 mod lines;
 mod message;
@@ -13,6 +14,7 @@ mod notes;
 mod progress;
 mod size;
 mod squeezed;
+mod subject;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +27,7 @@ pub use self::{
     notes::{NOTES, Note},
     progress::Progress,
     size::{Size, allocator_request},
+    subject::Subject,
 };
 use self::{
     frames::Frames,
@@ -60,6 +63,7 @@ struct Finds {
     messages: VecDeque<Message>,
     shapes: VecDeque<(Offset, Shape)>,
     notes: Vec<&'static Note>,
+    subject: Subject,
     has_compiler_error: bool,
 }
 
@@ -80,6 +84,8 @@ pub struct Log {
     pub notes: Vec<&'static Note>,
     /// Workers that wrote into this log; 0 where no line says so.
     pub workers: u32,
+    /// Which model the log speaks of.
+    pub subject: Subject,
     /// A compiler's error wraps another one.
     pub(crate) has_compiler_error: bool,
 }
@@ -126,7 +132,7 @@ impl Body {
         if !is_continued {
             self.frames.push(text, at, rank);
             self.progress.push(text, at);
-            if let Some(message) = message::of_line(text, at) {
+            if let Some(message) = bare::of_line(text, at) {
                 self.found.message(message);
             }
         }
@@ -137,11 +143,11 @@ impl Body {
     fn finish(self) -> Log {
         let Self { squeezed, frames, progress, mut found, ranks, workers } = self;
         squeezed.finish(|passage| found.search(passage));
-        let Finds { messages, shapes, notes, has_compiler_error } = found;
+        let Finds { messages, shapes, notes, subject, has_compiler_error } = found;
         let mut message = failure(&messages);
         let at = message.as_ref().map_or(Offset::MAX, |m| m.at);
         let rank = ranks.iter().rev().find(|(start, _)| *start <= at).and_then(|(_, rank)| *rank);
-        let frames = frames.before(at, rank);
+        let frames = frames.around(at, rank);
         // A page-locked copy of the host fails in the card's words.
         let is_pinned = frames.last().is_some_and(|f| f.squeezed().contains("pin_memory"));
         if let Some(message) = message.as_mut().filter(|m| is_pinned && m.requested.is_none()) {
@@ -167,6 +173,7 @@ impl Body {
             progress,
             notes,
             workers,
+            subject,
             has_compiler_error,
         }
     }
@@ -186,6 +193,7 @@ impl Finds {
                 self.notes.push(note);
             }
         }
+        self.subject.look(passage);
         let wrappers = ["backendcompilerfailed", "inductorerror:", "_dynamo.exc."];
         self.has_compiler_error |= wrappers.iter().any(|w| passage.find(w).next().is_some());
     }
@@ -207,6 +215,14 @@ fn failure(messages: &VecDeque<Message>) -> Option<Message> {
         |m: &&Message| (m.weight(), m.requested.is_some(), m.wording != Wording::TorchExact, m.at);
     let best = messages.iter().max_by_key(telling)?;
     let mut message = best.clone();
+    // The same failure is often told again in fewer words, behind its traceback.
+    let is_fuller = |m: &&Message| m.requested == message.requested && m.total.is_some();
+    if message.total.is_none()
+        && message.requested.is_some()
+        && let Some(fuller) = messages.iter().rev().find(is_fuller)
+    {
+        message = Message { at: message.at, ..fuller.clone() };
+    }
     if matches!(message.wording, Wording::Torch2 | Wording::Torch1 | Wording::TorchBare) {
         let exact = messages.iter().rev().find(|m| {
             let requested = m.requested.map_or(0, |size| size.bytes);

@@ -42,6 +42,32 @@ pub struct Progress {
     in_config: bool, // the lines of a config file are being printed
 }
 
+/// What the configs that come with nanoGPT say of memory, for logs that begin with the command
+/// and end before the echo.
+const SHIPPED: &[(&str, &[(&str, &str)])] = &[
+    (
+        "config/finetune_shakespeare.py",
+        &[("init_from", "gpt2-xl"), ("batch_size", "1"), ("gradient_accumulation_steps", "32")],
+    ),
+    (
+        "config/train_shakespeare_char.py",
+        &[
+            ("batch_size", "64"),
+            ("block_size", "256"),
+            ("gradient_accumulation_steps", "1"),
+            ("n_layer", "6"),
+            ("n_head", "6"),
+            ("n_embd", "384"),
+            ("dropout", "0.2"),
+            ("vocab_size", "65"),
+        ],
+    ),
+    (
+        "config/train_gpt2.py",
+        &[("batch_size", "12"), ("block_size", "1024"), ("gradient_accumulation_steps", "40")],
+    ),
+];
+
 impl Progress {
     pub(super) fn push(&mut self, line: &str, at: Offset) {
         if self.own_line(line, at) {
@@ -110,11 +136,30 @@ impl Progress {
         true
     }
 
-    /// `python train.py config/a.py --batch_size=32 --compile=False`.
+    /// `python train.py config/a.py --batch_size=32 --compile=False`. Half of all projects have a
+    /// `train.py`: it is nanoGPT's where a key or a config of nanoGPT's stands behind it, and
+    /// nothing that nanoGPT would refuse.
     fn command(&mut self, line: &str) {
         let (before, after) = line.split_once("train.py").unwrap_or((line, ""));
         let is_command = ["python", "torchrun", "$", "./"].iter().any(|word| before.contains(word));
         if !is_command {
+            return;
+        }
+        let trimmed = |word: &'_ str| word.trim_matches(['`', '"', '\'', ',', '.', ')']).to_owned();
+        let mut keys: Vec<(String, String)> = Vec::new();
+        let mut shipped = None;
+        for word in after.split_whitespace() {
+            let config = trimmed(word);
+            shipped = shipped.or_else(|| SHIPPED.iter().find(|(name, _)| config.ends_with(name)));
+            let Some(pair) = word.strip_prefix("--") else { continue };
+            match pair.split_once('=') {
+                Some((key, value)) if Key::find(key).is_some() => {
+                    keys.push((key.to_owned(), trimmed(value)));
+                }
+                _ => return, // another script's
+            }
+        }
+        if keys.is_empty() && shipped.is_none() {
             return;
         }
         self.is_nanogpt = true;
@@ -123,11 +168,13 @@ impl Progress {
                 word.strip_prefix("--nproc_per_node=").or(word.strip_prefix("--nproc-per-node="));
             self.workers = count.and_then(|n| n.parse().ok()).unwrap_or(self.workers).min(1024);
         }
-        for word in after.split_whitespace() {
-            let Some((key, value)) = word.strip_prefix("--").and_then(|w| w.split_once('=')) else {
-                continue;
-            };
-            self.set(key, value.trim_matches(['`', '"', '\'', ',', '.', ')']));
+        for (key, value) in shipped.map_or(&[][..], |(_, pairs)| pairs) {
+            if !self.overrides.iter().any(|(other, _)| other == key) {
+                self.set(key, value);
+            }
+        }
+        for (key, value) in keys {
+            self.set(&key, &value);
         }
     }
 
@@ -198,6 +245,22 @@ mod tests {
         assert_eq!(progress.overrides, [("batch_size", "32".into()), ("compile", "False".into())]);
         assert!(!read("File \"train.py\", line 3, in <module>").is_nanogpt);
         assert!(!read("I changed train.py --batch_size=3").is_nanogpt);
+    }
+
+    #[test]
+    fn a_train_py_is_nanogpts_only_with_its_keys_or_its_configs() {
+        for other in [
+            "$ python train.py",
+            "python train.py --epochs=3 --batch_size=8",
+            "python train.py --batch_size 8",
+        ] {
+            assert!(!read(other).is_nanogpt, "{other}");
+        }
+        let progress = read("$ python train.py config/finetune_shakespeare.py --batch_size=2");
+        let pairs: Vec<_> = progress.overrides.iter().map(|(k, v)| (*k, v.as_str())).collect();
+        let expected =
+            [("init_from", "gpt2-xl"), ("gradient_accumulation_steps", "32"), ("batch_size", "2")];
+        assert_eq!(pairs, expected);
     }
 
     #[test]

@@ -208,6 +208,91 @@ fn other_wordings_have_their_kind() {
             Memory::Shared,
         ),
         ("it says OOM", Wording::Word, Memory::Unknown),
+        ("a CUDA OOM again", Wording::Word, Memory::Gpu),
+        (
+            "E client.cc:1981] Execution failed: Resource exhausted: Failed to allocate request for 48.00MiB (50331648B) on device ordinal 0",
+            Wording::Jax,
+            Memory::Gpu,
+        ),
+        (
+            "ResourceExhaustedError: failed to allocate memory\n\t [[{{node model/h3/add}}]]",
+            Wording::Jax,
+            Memory::Gpu,
+        ),
+        (
+            "Executor failed. Resource exhausted: OOM when allocating tensor of shape [] and type float",
+            Wording::TensorFlow,
+            Memory::Gpu,
+        ),
+        (
+            "W bfc_allocator.cc:501] Allocator (GPU_0_bfc) ran out of memory trying to allocate 510.50MiB",
+            Wording::NoNumbers,
+            Memory::Gpu,
+        ),
+        (
+            "RuntimeError: $ Torch: not enough memory: you tried to allocate 3GB. Buy new RAM!",
+            Wording::CpuAllocator,
+            Memory::Host,
+        ),
+        (
+            "node7:12:34 [0] alloc.h:9 NCCL WARN Cuda failure 'out of memory'",
+            Wording::NoNumbers,
+            Memory::Gpu,
+        ),
+        (
+            "ggml: allocating 900.00 MiB on device 0: cudaMalloc failed: out of memory",
+            Wording::NoNumbers,
+            Memory::Gpu,
+        ),
+        (
+            "pycuda._driver.MemoryError: cuMemAlloc failed: out of memory",
+            Wording::NoNumbers,
+            Memory::Gpu,
+        ),
+        (
+            "ResourceExhaustedError           Traceback (most recent call last)",
+            Wording::NoNumbers,
+            Memory::Gpu,
+        ),
+        (
+            "OutOfMemoryError                 Traceback (most recent call last)",
+            Wording::NoNumbers,
+            Memory::Gpu,
+        ),
+        (
+            "Out of memory error on GPU 0. Cannot allocate 1.1GB memory",
+            Wording::NoNumbers,
+            Memory::Gpu,
+        ),
+        ("CUDA out of memory. Tried to allocate", Wording::NoNumbers, Memory::Gpu),
+        ("训练时报错：显存不足", Wording::Word, Memory::Gpu),
+        ("java.lang.OutOfMemoryError: Java heap space", Wording::HostOther, Memory::Host),
+        (
+            "numpy.core._exceptions.MemoryError: Unable to allocate 3.1 GiB",
+            Wording::HostOther,
+            Memory::Host,
+        ),
+        (
+            "slurmstepd: error: Detected 1 oom_kill event in StepId=3.0",
+            Wording::HostOther,
+            Memory::Host,
+        ),
+        (
+            "OSError: [WinError 1455] The paging file is too small for this operation",
+            Wording::HostOther,
+            Memory::Host,
+        ),
+        (
+            "It is possible that dataloader's workers are out of shared memory. Please try to raise your limit",
+            Wording::HostOther,
+            Memory::Host,
+        ),
+        ("Your session crashed after using all available RAM.", Wording::HostOther, Memory::Host),
+        (
+            "Your notebook tried to allocate more memory than is available. It has restarted.",
+            Wording::HostOther,
+            Memory::Host,
+        ),
     ];
     for (log, wording, memory) in table {
         let message = message(log);
@@ -220,6 +305,8 @@ fn numbers_of_other_frameworks_are_exact() {
     let jax =
         message("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 6593445888 bytes.");
     assert_eq!(jax.requested, Some(Size::exact(6_593_445_888)));
+    let words = "ResourceExhaustedError: Ran out of GPU memory when allocating 1294336000 bytes";
+    assert_eq!(message(words).requested, Some(Size::exact(1_294_336_000)));
     let shaped =
         Log::read(b"OOM when allocating tensor with shape[3,16,1024,1024] and type float on");
     assert_eq!(shaped.shape.unwrap().axes, [3, 16, 1024, 1024]);
@@ -236,6 +323,11 @@ fn calm_logs_hold_no_message() {
         "exitcode : 1 (pid: 4711)\nexit code 1370",
         "I killed the process myself, room for improvement",
         "UserWarning: `torch.cuda.amp.GradScaler(args...)` is deprecated.",
+        "[CUDA ERROR] at file train.cu:7:\nan illegal memory access was encountered",
+        "google.api_core: 429 RESOURCE_EXHAUSTED: Quota exceeded for requests per minute",
+        "RuntimeError: DataLoader worker (pid 7) is killed by signal: Segmentation fault.",
+        "Allocator (GPU_0_bfc) ran out of memory trying to allocate 2.00GiB with freed_by_count=0. The caller \
+         indicates that this is not a failure, but may mean that there could be performance gains",
     ];
     for log in logs {
         assert_eq!(Log::read(log.as_bytes()).message, None, "{log}");
@@ -261,6 +353,22 @@ fn the_shape_in_generated_code_belongs_to_the_message_only_if_sizes_agree() {
     let old =
         "buf3 = empty_strided((65536, 50304), (50304, 1), device='cuda', dtype=torch.float16)";
     assert!(Log::read(format!("{old}\n{TORCH_2_6}").as_bytes()).shape.is_some());
+}
+
+#[test]
+fn a_message_that_is_told_again_in_fewer_words_keeps_its_numbers() {
+    let log = format!("{TORCH_2_6}\nStack:\nCUDA out of memory. Tried to allocate 6.14 GiB.\n");
+    let told = message(&log);
+    assert_eq!(gib(told.total).unwrap(), "11.69");
+    assert!(told.at > message(TORCH_2_6).at);
+}
+
+#[test]
+fn the_model_is_known_by_its_words_only() {
+    let of = |log: &str| Log::read(log.as_bytes()).subject;
+    assert_eq!(of("fine-tuning GPT-2 small"), Subject { is_gpt2: true, is_other: false });
+    assert_eq!(of("Stable Diffusion, 768 x 768"), Subject { is_gpt2: false, is_other: true });
+    assert_eq!(of("CUDA out of memory."), Subject::default());
 }
 
 #[test]

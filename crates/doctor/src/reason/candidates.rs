@@ -49,6 +49,40 @@ pub(crate) struct Candidate {
     pub(crate) is_printed: bool,
 }
 
+impl Candidate {
+    /// A shape that the log prints, where its run is not known.
+    pub(super) fn printed(shape: &Shape) -> Self {
+        // GPT-2's vocabulary, as published and as nanoGPT pads it.
+        let (name, group) = match shape.axes.as_slice() {
+            [.., 50257 | 50304] => ("logits", Group::Logits),
+            [_, _, rows, columns] if rows == columns => ("attention scores", Group::Attention),
+            _ => ("unnamed", Group::Other),
+        };
+        Self::unexplained(name, group, shape)
+    }
+
+    fn unexplained(name: &str, group: Group, shape: &Shape) -> Self {
+        Self {
+            group,
+            tensor: diagnosis::Tensor {
+                name: name.to_owned(),
+                shape: shape.axes.clone(),
+                dtype: shape.dtype.name(),
+                bytes: shape.bytes().unwrap_or(0),
+                phase: PhaseName::Unknown,
+                supposing: None,
+            },
+            held: None,
+            distance: f64::INFINITY,
+            agrees: false,
+            agrees_without_stale: false,
+            is_of_config: false,
+            is_named: false,
+            is_printed: true,
+        }
+    }
+}
+
 /// One way in which the run may stand when it asks.
 #[derive(Clone, Copy, Debug)]
 struct Variant {
@@ -316,28 +350,9 @@ impl Search<'_> {
 
     /// A shape that the log prints and no program of ours makes.
     fn unnamed(&self, shape: &Shape) -> Candidate {
-        Candidate {
-            group: if shape.axes.last() == Some(&self.run.model.vocab.into()) {
-                Group::Logits
-            } else {
-                Group::Other
-            },
-            tensor: diagnosis::Tensor {
-                name: "generated code's own".to_owned(),
-                shape: shape.axes.clone(),
-                dtype: shape.dtype.name(),
-                bytes: shape.bytes().unwrap_or(self.requested.bytes),
-                phase: PhaseName::Unknown,
-                supposing: None,
-            },
-            held: None,
-            distance: f64::INFINITY,
-            agrees: false,
-            agrees_without_stale: false,
-            is_of_config: false,
-            is_named: false,
-            is_printed: true,
-        }
+        let is_logits = shape.axes.last() == Some(&self.run.model.vocab.into());
+        let group = if is_logits { Group::Logits } else { Group::Other };
+        Candidate::unexplained("generated code's own", group, shape)
     }
 
     fn group(&self, tensor: &Tensor) -> Group {

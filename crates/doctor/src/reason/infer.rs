@@ -22,22 +22,34 @@ pub(super) fn carries_shape(requested: Size) -> bool {
     requested.bytes != 0 && requested.bytes != 2 << 20 && requested.bytes != 20 << 20
 }
 
+/// Batches that people write. Among all of them, some would print any number.
+fn is_common(batch: u64) -> bool {
+    batch.is_power_of_two() || matches!(batch, 3 | 5 | 6 | 10 | 12 | 20 | 24 | 40 | 48)
+}
+
 /// Runs that would print `requested`, likeliest first: logits before other tensors, common
 /// batches before odd ones, the smallest model before larger ones.
+///
+/// Where nothing says that this is a GPT-2, only its logits are looked for, at common batches: a
+/// vocabulary is a fingerprint, while products of powers of two are everybody's.
 pub(super) fn suppose(log: &Log, requested: Option<Size>) -> Vec<(Tensor, Supposition)> {
     let Some(requested) = requested else { return Vec::new() };
     let is_rounded = log.message.as_ref().is_some_and(crate::parse::Message::is_rounded);
     let prints_alike =
         |bytes: u64| requested.admits(if is_rounded { allocator_request(bytes) } else { bytes });
+    let is_gpt2 = log.subject.is_gpt2 || log.progress.is_nanogpt;
     let mut found: Vec<(u64, Tensor, Supposition)> = Vec::new();
     for (index, (model, heads, channels)) in MODELS.into_iter().enumerate() {
-        let is_another = |n: u64| n.abs_diff(PARAMETERS[index]) * 100 > PARAMETERS[index];
+        let is_another = |n: u64| n.abs_diff(PARAMETERS[index]) > PARAMETERS[index] / 100;
         if log.progress.parameters_hundredth_millions.is_some_and(is_another) {
             continue;
         }
         for vocab in VOCABS {
             for (rank, seq) in (0_u64..).zip(SEQS) {
                 for batch in 1..=64 {
+                    if !is_gpt2 && !is_common(batch) {
+                        continue;
+                    }
                     let divides = |tokens: u64| tokens.is_multiple_of(batch * seq);
                     if !log.progress.tokens_per_iteration.is_none_or(divides) {
                         continue;
@@ -57,7 +69,7 @@ pub(super) fn suppose(log: &Log, requested: Option<Size>) -> Vec<(Tensor, Suppos
                         ("residual stream", vec![batch, seq, channels], 30),
                     ];
                     for (name, shape, kind) in shapes {
-                        if kind > 0 && vocab != VOCABS[0] {
+                        if kind > 0 && (vocab != VOCABS[0] || !is_gpt2) {
                             continue; // no word of it is in the shape
                         }
                         for dtype in [DType::Bf16, DType::F32] {
@@ -86,7 +98,7 @@ pub(super) fn suppose(log: &Log, requested: Option<Size>) -> Vec<(Tensor, Suppos
             phase: PhaseName::Unknown,
             supposing: None,
         };
-        if prints_alike(weight.bytes) {
+        if is_gpt2 && prints_alike(weight.bytes) {
             let supposing =
                 Supposition { model, batch_size: 1, block_size: SEQS[0], vocab_size: VOCABS[0] };
             found.push((15, Tensor { supposing: Some(supposing), ..weight }, supposing));

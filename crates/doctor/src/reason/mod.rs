@@ -22,8 +22,15 @@ use fitgpt_plan::{config::ConfigError, torch};
 
 use crate::{
     diagnosis::{Facts, Phase, PhaseName, Supposition, Tensor},
-    parse::Log,
+    parse::{Log, Memory},
 };
+
+/// Whether the number may be compared with GPT-2's tensors at all. A traceback or a text of
+/// another model has tensors of which nothing is known here, and some of a thousand shapes fits
+/// any number.
+fn may_be_gpt2(log: &Log) -> bool {
+    log.subject.is_gpt2 || (!log.subject.is_other && log.frames.is_empty())
+}
 
 /// The least that a context and its libraries take.
 const LEAST_OVERHEAD: u64 = (1 << 30) / 4;
@@ -61,9 +68,20 @@ impl<'a> Scene<'a> {
             Some(_) => phase::decide(by_frames, by_lines, &candidates),
             None => Phase::UNKNOWN, // nothing failed
         };
+        if run.is_none()
+            && let Some(shape) = &log.shape
+        {
+            candidates.push(Candidate::printed(shape));
+        }
         candidates::rank(&mut candidates, phase);
+        if let Some(supposing) = run.as_ref().and_then(Run::supposition) {
+            for candidate in &mut candidates {
+                candidate.tensor.supposing = Some(supposing);
+            }
+        }
+        let is_card = log.message.as_ref().is_some_and(|m| m.memory == Memory::Gpu);
         let mut supposed = Vec::new();
-        if candidates.is_empty() && has_shape {
+        if candidates.is_empty() && has_shape && is_card && may_be_gpt2(log) {
             supposed = infer::suppose(log, facts.requested);
         }
         Self { log, facts: *facts, run, config_error, phase, candidates, supposed }

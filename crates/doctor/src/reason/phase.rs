@@ -15,49 +15,165 @@ pub(super) enum Hint {
     Resume,
 }
 
-/// The phase that the traceback names.
-pub(super) fn by_frames(log: &Log) -> Option<PhaseName> {
-    let frames = &log.frames;
-    let has = |words: &[&str]| {
-        frames.iter().map(Frame::squeezed).any(|text| words.iter().any(|word| text.contains(word)))
-    };
-    let is_in = |paths: &[&str]| frames.iter().any(|f| paths.iter().any(|path| f.is_in(path)));
-    // What inductor wrote runs in every phase; a compiler that is still at work is its own.
-    let runs_generated_code = frames.last().is_some_and(|frame| {
-        frame.file.contains("torchinductor") || frame.code.contains("empty_strided")
-    });
-    let compiles =
-        is_in(&["select_algorithm.py", "_dynamo/convert_frame.py", "triton/compiler.py"])
-            || has(&[
-                "fx_codegen_and_compile",
-                "codegen_and_compile",
-                "call_user_compiler",
-                "benchmark_in_",
-            ]);
-    if frames.is_empty() {
-        None
-    } else if compiles && !runs_generated_code {
-        Some(PhaseName::Compile)
-    } else if has(&["estimate_loss"]) {
-        Some(PhaseName::Evaluate)
-    } else if has(&[".backward(", "run_backward"]) {
-        Some(PhaseName::TrainBackward)
-    } else if is_in(&["optim/adamw.py", "optim/adam.py", "optim/optimizer.py", "clip_grad.py"])
-        || has(&["optimizer.step(", "scaler.step(", "_foreach_", "clip_grad_norm_", "exp_avg"])
-    {
+/// The phase that the traceback names, and how plainly.
+pub(super) fn by_frames(log: &Log) -> Option<Phase> {
+    let trace = Trace::new(log);
+    if trace.texts.is_empty() {
+        return None;
+    }
+    let certain = |name| Some(Phase { name, certainty: Certainty::Certain });
+    let likely = |name| Some(Phase { name, certainty: Certainty::Likely });
+    let forward = trace.last(|frame, text| is_forward(frame) || has(text, &STEPS));
+    if trace.compiles() {
+        certain(PhaseName::Compile)
+    } else if trace.has(&["estimate_loss"]) {
+        certain(PhaseName::Evaluate)
+    } else if trace.has(&[".backward(", "run_backward"]) {
+        certain(PhaseName::TrainBackward)
+    } else if trace.has(&LOADS) || trace.is_loading() {
+        // Before a checkpoint's reader: a published model is read by the same one.
+        certain(PhaseName::Load)
+    } else if trace.update() > forward {
         // A checkpoint's moments are also called so.
-        let loads = has(&["load_state_dict(", "torch.load("]);
-        Some(if loads { PhaseName::Resume } else { PhaseName::Update })
-    } else if is_in(&["torch/serialization.py"]) || has(&["torch.load(", "load_state_dict("]) {
-        Some(PhaseName::Resume)
-    } else if has(&["model.to(", ".cuda()", "from_pretrained("]) {
-        Some(PhaseName::Load)
-    } else if is_in(&["prepare.py"]) {
-        Some(PhaseName::Prepare)
-    } else if frames.iter().any(is_training_loop) {
-        Some(PhaseName::TrainForward)
+        let loads = trace.has(&["load_state_dict(", "torch.load("]);
+        certain(if loads { PhaseName::Resume } else { PhaseName::Update })
+    } else if trace.is_in(&["torch/serialization.py"])
+        || trace.has(&["torch.load(", "load_state_dict(", "load_checkpoint("])
+    {
+        certain(PhaseName::Resume)
+    } else if trace.has(&["model.to(", "model.cuda("]) || trace.moves_a_module() {
+        certain(PhaseName::Load)
+    } else if trace.is_in(&["prepare.py"]) {
+        certain(PhaseName::Prepare)
+    } else if trace.frames.iter().any(is_training_loop) {
+        certain(PhaseName::TrainForward)
+    } else if trace.evaluates() {
+        likely(PhaseName::Evaluate)
+    } else if trace.generates() {
+        Some(Phase::UNKNOWN) // no phase of a training, whatever the script's lines say
+    } else if forward.is_some() && trace.trains() {
+        likely(PhaseName::TrainForward)
     } else {
         None
+    }
+}
+
+/// Calls that put a model on the card, in other scripts than nanoGPT's.
+const LOADS: [&str; 6] = [
+    "from_pretrained(",
+    "load_model(",
+    "DistributedDataParallel(",
+    "DDP(model",
+    "FullyShardedDataParallel(",
+    "deepspeed.initialize(",
+];
+
+/// What trainers call the forward of a step.
+const STEPS: [&str; 4] = ["training_step", "train_step", "compute_loss", "fit_batch"];
+
+/// A model's own forward, or PyTorch's call of it.
+fn is_forward(frame: &Frame) -> bool {
+    frame.function == "forward" || frame.function.ends_with("_call_impl")
+}
+
+/// A traceback, outermost frame first.
+struct Trace<'a> {
+    frames: &'a [Frame],
+    texts: Vec<String>, // of each frame, without white space
+}
+
+fn has(text: &str, words: &[&str]) -> bool {
+    words.iter().any(|word| text.contains(word))
+}
+
+impl<'a> Trace<'a> {
+    fn new(log: &'a Log) -> Self {
+        Self { frames: &log.frames, texts: log.frames.iter().map(Frame::squeezed).collect() }
+    }
+
+    fn has(&self, words: &[&str]) -> bool {
+        self.texts.iter().any(|text| has(text, words))
+    }
+
+    fn is_in(&self, paths: &[&str]) -> bool {
+        self.frames.iter().any(|frame| paths.iter().any(|path| frame.is_in(path)))
+    }
+
+    fn calls(&self, functions: &[&str]) -> bool {
+        self.frames.iter().any(|frame| functions.contains(&frame.function.as_str()))
+    }
+
+    fn last(&self, is: impl Fn(&Frame, &str) -> bool) -> Option<usize> {
+        self.frames.iter().zip(&self.texts).rposition(|(frame, text)| is(frame, text))
+    }
+
+    /// What inductor wrote runs in every phase; a compiler that is still at work is its own.
+    fn compiles(&self) -> bool {
+        let runs_generated_code = self.frames.last().is_some_and(|frame| {
+            frame.file.contains("torchinductor") || frame.code.contains("empty_strided")
+        });
+        let is_compiling =
+            self.is_in(&["select_algorithm.py", "_dynamo/convert_frame.py", "triton/compiler.py"])
+                || self.has(&[
+                    "fx_codegen_and_compile",
+                    "codegen_and_compile",
+                    "call_user_compiler",
+                    "benchmark_in_",
+                ]);
+        is_compiling && !runs_generated_code
+    }
+
+    /// The innermost frame of an optimizer. Some trainers run a whole step inside of one, as its
+    /// closure: what lies deeper counts.
+    fn update(&self) -> Option<usize> {
+        let files = ["optim/adamw.py", "optim/adam.py", "optim/optimizer.py", "clip_grad.py"];
+        let calls = [
+            "optimizer.step(",
+            "optim.step(",
+            "scaler.step(",
+            "_foreach_",
+            "clip_grad_norm_",
+            "exp_avg",
+        ];
+        self.last(|frame, text| files.iter().any(|file| frame.is_in(file)) || has(text, &calls))
+    }
+
+    fn evaluates(&self) -> bool {
+        let is_evaluation = |frame: &Frame| {
+            let name = frame.function.to_ascii_lowercase();
+            name.starts_with("eval")
+                || ["evaluat", "validat", "prediction_"].iter().any(|word| name.contains(word))
+                || name == "test"
+        };
+        self.frames.iter().any(is_evaluation) || self.has(&["trainer.evaluate(", "self.evaluate("])
+    }
+
+    fn is_loading(&self) -> bool {
+        let names = ["load_model", "from_pretrained", "load_pretrained", "_load_state_dict_into"];
+        self.frames.iter().any(|frame| names.iter().any(|name| frame.function.contains(name)))
+    }
+
+    /// PyTorch's own frames of `model.to(device)`, whatever the model's name is.
+    fn moves_a_module(&self) -> bool {
+        self.frames.iter().any(|frame| {
+            frame.is_in("nn/modules/module.py")
+                && matches!(frame.function.as_str(), "to" | "cuda" | "_apply")
+        })
+    }
+
+    /// Whether somebody's own training calls this.
+    fn trains(&self) -> bool {
+        self.frames.iter().zip(&self.texts).any(|(frame, text)| {
+            let file = frame.file.rsplit(['/', '\\']).next().unwrap_or_default();
+            let is_trainers = |name: &str| name.contains("train") || name.contains("finetun");
+            is_trainers(&file.to_ascii_lowercase())
+                || is_trainers(&frame.function.to_ascii_lowercase())
+                || text.contains(".train()")
+        })
+    }
+
+    fn generates(&self) -> bool {
+        self.calls(&["generate", "sample", "predict", "inference"]) || self.has(&[".generate("])
     }
 }
 
@@ -101,13 +217,13 @@ pub(super) fn by_lines(log: &Log, run: Option<&Run>) -> Option<Hint> {
 
 /// The phase, from the surest witness.
 pub(super) fn decide(
-    by_frames: Option<PhaseName>,
+    by_frames: Option<Phase>,
     by_lines: Option<Hint>,
     candidates: &[Candidate],
 ) -> Phase {
     let likely = |name| Phase { name, certainty: Certainty::Likely };
-    if let Some(name) = by_frames {
-        return Phase { name, certainty: Certainty::Certain };
+    if let Some(phase) = by_frames {
+        return phase;
     }
     match by_lines {
         Some(Hint::Evaluate) => return likely(PhaseName::Evaluate),
@@ -137,5 +253,76 @@ pub(super) fn decide(
             }
             likely(best.tensor.phase)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Frames of one traceback: file, function and code of each.
+    fn phase(frames: &[(&str, &str, &str)]) -> Option<(PhaseName, Certainty)> {
+        let mut log = "Traceback (most recent call last):\n".to_owned();
+        for (file, function, code) in frames {
+            log.extend(["  File \"", file, "\", line 7, in ", function, "\n    ", code, "\n"]);
+        }
+        log += "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 64.00 MiB.\n";
+        by_frames(&Log::read(log.as_bytes())).map(|phase| (phase.name, phase.certainty))
+    }
+
+    const CALL: (&str, &str, &str) =
+        ("/lib/torch/nn/modules/module.py", "_call_impl", "return forward_call(*args)");
+    const FORWARD: (&str, &str, &str) = ("/w/net.py", "forward", "x = self.proj(x)");
+
+    #[test]
+    fn a_forward_is_trainings_only_where_something_trains() {
+        let trainer = ("/lib/transformers/trainer.py", "training_step", "loss = self.run(model)");
+        let likely = Some((PhaseName::TrainForward, Certainty::Likely));
+        assert_eq!(phase(&[trainer, CALL, FORWARD]), likely);
+        let script = ("finetune.py", "main", "out = net(ids)");
+        assert_eq!(phase(&[script, CALL, FORWARD]), likely);
+        assert_eq!(phase(&[script, CALL]), likely);
+        assert_eq!(phase(&[("serve.py", "answer", "out = net(ids)"), CALL, FORWARD]), None);
+        assert_eq!(phase(&[("train.py", "<module>", "data = torch.zeros(n)")]), None);
+    }
+
+    #[test]
+    fn generating_is_no_phase_of_a_training() {
+        let frames = [("sample.py", "<module>", "y = model.generate(x, 500)"), CALL, FORWARD];
+        assert_eq!(phase(&frames), Some((PhaseName::Unknown, Certainty::Unknown)));
+    }
+
+    #[test]
+    fn somebodys_own_evaluation_is_one() {
+        let frames = [("train.py", "main", "check(net)"), ("train.py", "evaluate_all", "net(x)")];
+        assert_eq!(phase(&frames), Some((PhaseName::Evaluate, Certainty::Likely)));
+        let frames = [("train.py", "validation_step", "y = self(x)"), CALL, FORWARD];
+        assert_eq!(phase(&frames), Some((PhaseName::Evaluate, Certainty::Likely)));
+    }
+
+    #[test]
+    fn a_step_inside_of_an_optimizers_closure_is_a_step() {
+        let step = ("/lib/torch/optim/adam.py", "step", "loss = closure()");
+        let inner = ("model.py", "training_step", "loss = self.net(x)");
+        assert_eq!(phase(&[step, inner, FORWARD]).unwrap().0, PhaseName::TrainForward);
+        assert_eq!(phase(&[inner, step]).unwrap().0, PhaseName::Update);
+    }
+
+    #[test]
+    fn a_model_that_goes_to_the_card_is_loaded_whatever_its_name_is() {
+        let to = ("/lib/torch/nn/modules/module.py", "to", "return self._apply(convert)");
+        assert_eq!(
+            phase(&[("run.py", "setup", "encoder.to(dev)"), to]).unwrap().0,
+            PhaseName::Load
+        );
+        let load = ("ui.py", "load_model", "warm_up()");
+        assert_eq!(phase(&[load, FORWARD]).unwrap().0, PhaseName::Load);
+        // A published model is read by the reader of checkpoints.
+        let published = ("/lib/hub.py", "from_pretrained", "state = torch.load(path)");
+        assert_eq!(phase(&[published]).unwrap().0, PhaseName::Load);
+        let into = ("/lib/modeling_utils.py", "_load_state_dict_into_meta", "param = param[...]");
+        assert_eq!(phase(&[into]).unwrap().0, PhaseName::Load);
+        let own = ("train.py", "<module>", "checkpoint = torch.load(path)");
+        assert_eq!(phase(&[own]).unwrap().0, PhaseName::Resume);
     }
 }

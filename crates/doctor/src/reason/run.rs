@@ -7,7 +7,10 @@ use fitgpt_plan::{
     torch::TorchOptions,
 };
 
-use crate::parse::{Log, Wording};
+use crate::{
+    diagnosis::Supposition,
+    parse::{Log, Wording},
+};
 
 /// Where the config comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +19,8 @@ pub(crate) enum Source {
     Given,
     /// The log shows it, or shows that nothing was changed.
     Log,
+    /// The log is nanoGPT's and shows nothing of its config: its defaults are supposed.
+    Defaults,
 }
 
 /// A run.
@@ -43,7 +48,9 @@ impl Run {
         gpu: Option<&Gpu>,
     ) -> Result<Option<Self>, ConfigError> {
         let progress = &log.progress;
-        if given.is_none() && !progress.is_nanogpt && progress.overrides.is_empty() {
+        let is_another = log.subject.is_other && !log.subject.is_gpt2;
+        let says_nothing = !progress.is_nanogpt && progress.overrides.is_empty();
+        if given.is_none() && (says_nothing || is_another) {
             return Ok(None);
         }
         let mut written = Written::new();
@@ -75,21 +82,61 @@ impl Run {
             (written, _) => written,
         };
         let model = Model::new(&config, vocab.max(1));
-        if !is_countable(&config, &model) {
+        if !is_countable(&config, &model) || (given.is_none() && is_refuted(log, &config, &model)) {
             return Ok(None);
         }
         let may_be_unfused = progress.slow_attention
             || log.message.as_ref().is_some_and(|m| m.wording == Wording::Torch1);
         let options = options(log, &config, gpu);
-        let source = if given.is_some() { Source::Given } else { Source::Log };
+        let source = match given {
+            Some(_) => Source::Given,
+            None if is_told(log) => Source::Log,
+            None => Source::Defaults,
+        };
         let is_dtype_written = written.get("dtype").is_some_and(|value| *value != Value::None);
         Ok(Some(Self { config, model, options, source, is_dtype_written, may_be_unfused }))
+    }
+
+    /// What is supposed, where the log says nothing of its config.
+    pub(crate) fn supposition(&self) -> Option<Supposition> {
+        (self.source == Source::Defaults).then(|| Supposition {
+            model: "nanoGPT's defaults",
+            batch_size: self.options.batch,
+            block_size: self.options.seq,
+            vocab_size: self.model.vocab.into(),
+        })
     }
 
     /// Weights, gradients and Adam's moments: what a step needs before its first activation.
     pub(crate) fn static_bytes(&self) -> u64 {
         16 * self.model.parameter_count()
     }
+}
+
+/// Whether the log shows what was set, or that nothing was: nanoGPT prints its tokens an
+/// iteration and its parameters, and they have been compared.
+fn is_told(log: &Log) -> bool {
+    let progress = &log.progress;
+    !progress.overrides.is_empty()
+        || progress.pretrained.is_some()
+        || progress.tokens_per_iteration.is_some()
+            && progress.parameters_hundredth_millions.is_some()
+}
+
+/// Whether nanoGPT's own lines say that this is not the config: somebody changed the script.
+fn is_refuted(log: &Log, config: &Config, model: &Model) -> bool {
+    let progress = &log.progress;
+    let positions = u64::from(model.block) * u64::from(model.channels); // it leaves them out
+    let count = model.parameter_count().saturating_sub(positions);
+    let is_larger = |hundredths: u64| {
+        let printed = hundredths.saturating_mul(10_000);
+        printed.abs_diff(count) > count / 100 + 10_000
+    };
+    let sequences = u64::from(config.batch_size()) * u64::from(config.block_size());
+    // Other versions of the script count workers' accumulation otherwise.
+    let is_odd = |tokens: u64| !tokens.is_multiple_of(sequences.max(1));
+    progress.parameters_hundredth_millions.is_some_and(is_larger)
+        || progress.tokens_per_iteration.is_some_and(is_odd)
 }
 
 /// Whether its programs can be written and their bytes added up. A log is a stranger's text: four

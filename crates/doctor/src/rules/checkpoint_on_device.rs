@@ -27,6 +27,8 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
         return None;
     }
     let mut evidence = Evidence::new().is("while_loading", is_loading);
+    // Where neither a number nor a phase is known, a checkpoint on the card is the best guess.
+    let is_guess = scene.facts.requested.is_none() && scene.phase.name == PhaseName::Unknown;
     let mut would_fit = false;
     if let Some(run) = &scene.run {
         let copy = 4 * run.model.parameter_count();
@@ -35,6 +37,10 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
             would_fit = free.bytes + copy >= requested.bytes;
         }
     }
-    let certainty = if is_loading { scene.phase.certainty } else { Certainty::Likely };
-    Some(Answer { certainty, is_cause: is_loading || would_fit, evidence })
+    let certainty = match (is_loading, is_guess) {
+        (true, _) => scene.phase.certainty,
+        (false, true) => Certainty::Unknown,
+        (false, false) => Certainty::Likely,
+    };
+    Some(Answer { certainty, is_cause: is_loading || would_fit || is_guess, evidence })
 }

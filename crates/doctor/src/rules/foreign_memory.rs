@@ -12,9 +12,10 @@
 //! ## What helps
 //! End the other process (`nvidia-smi` lists them). It is the cause only if free and foreign
 //! memory together would have held the request and this phase fits an empty card;
-//! else the run does not fit an empty card either.
+//! else the run does not fit an empty card either. Where it is only inferred, it is not blamed if
+//! PyTorch itself had more than that reserved and unused.
 
-use super::Answer;
+use super::{Answer, LAST_PAGES};
 use crate::{
     diagnosis::{Certainty, Evidence},
     reason::Scene,
@@ -27,16 +28,22 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
     let foreign = scene.facts.foreign.filter(|size| size.bytes >= WORTH_SAYING)?;
     let (free, requested) = (scene.facts.free?, scene.facts.requested?);
     // Where enough was free already, nobody else is to blame.
-    let was_short = free.low < requested.high;
+    let was_short = free.low <= requested.high.saturating_add(LAST_PAGES);
     let would_hold = free.plus(foreign).bytes >= requested.bytes;
     // A step that is larger than the whole card fails without company, too.
     let fits_alone = scene.fits_an_empty_card();
-    let is_cause = was_short && would_hold && fits_alone != Some(false);
+    let is_certain = scene.facts.process.is_some();
+    // Where others' memory is only inferred, PyTorch's own unused memory may explain more.
+    let unused = match (scene.facts.reserved, scene.facts.allocated) {
+        (Some(reserved), Some(allocated)) => reserved.minus(allocated).bytes,
+        _ => 0,
+    };
+    let is_most = is_certain || unused < foreign.bytes;
+    let is_cause = was_short && would_hold && is_most && fits_alone != Some(false);
     let evidence = Evidence::new()
         .number("foreign_bytes", foreign.bytes)
         .number("free_bytes", free.bytes)
         .number("requested_bytes", requested.bytes);
-    let certainty =
-        if scene.facts.process.is_some() { Certainty::Certain } else { Certainty::Likely };
+    let certainty = if is_certain { Certainty::Certain } else { Certainty::Likely };
     Some(Answer { certainty, is_cause, evidence })
 }

@@ -26,11 +26,13 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
         (None, Some(reserved), Some(allocated)) => reserved.minus(allocated),
         _ => return None,
     };
-    // A request of the least size is filled from any piece.
+    // A request of the least size is filled from any piece: where even that failed, the card was
+    // full, and what seems unused is what rounding wastes.
     let evidence = Evidence::new()
         .number("unallocated_bytes", unallocated.bytes)
         .number("requested_bytes", requested.bytes)
         .size("allocated_bytes", facts.allocated);
     let is_enough = requested.bytes > 0 && unallocated.bytes >= requested.bytes;
-    is_enough.then_some(Answer { certainty: Certainty::Likely, is_cause: true, evidence })
+    let is_cause = scene.has_shape();
+    is_enough.then_some(Answer { certainty: Certainty::Likely, is_cause, evidence })
 }

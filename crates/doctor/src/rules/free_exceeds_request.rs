@@ -1,7 +1,8 @@
 //! # `free-exceeds-request`
 //!
 //! ## What it sees
-//! More memory was free than was asked for, and the request failed all the same.
+//! Clearly more memory was free than was asked for, and the request failed all the same. A
+//! driver never gives its last pages away: a few dozen MiB more are not meant.
 //!
 //! ## Why it happens
 //! A limit of the process (`set_per_process_memory_fraction`), another process that gave
@@ -11,7 +12,7 @@
 //! ## What helps
 //! Look for the limit and for other processes on the card. A smaller batch treats no cause here.
 
-use super::Answer;
+use super::{Answer, LAST_PAGES};
 use crate::{
     diagnosis::{Certainty, Evidence},
     reason::Scene,
@@ -23,6 +24,6 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
         .number("free_bytes", free.bytes)
         .number("requested_bytes", requested.bytes)
         .size("allowed_bytes", scene.facts.allowed);
-    let is_more = free.low > requested.high;
+    let is_more = free.low > requested.high.saturating_add(LAST_PAGES);
     is_more.then_some(Answer { certainty: Certainty::Certain, is_cause: true, evidence })
 }

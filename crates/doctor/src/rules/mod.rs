@@ -26,7 +26,7 @@ mod tests;
 mod weight_shaped;
 
 use crate::{
-    diagnosis::{Certainty, Evidence, Finding},
+    diagnosis::{Certainty, Evidence, Finding, Tensor},
     reason::{Candidate, Group, Scene},
 };
 
@@ -38,9 +38,21 @@ pub(crate) struct Rule {
     /// The page in Chinese, Japanese and German.
     pub(crate) translated: [&'static str; 3],
     check: fn(&Scene<'_>) -> Option<Answer>,
-    /// Where this is the cause, what was asked for is not.
-    settles: bool,
+    settles: Settles,
 }
+
+/// Whether a rule that names the cause ends the search for others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Settles {
+    No,
+    /// Unless the log only lets it be inferred.
+    IfCertain,
+    Yes,
+}
+
+/// What a driver reports as free and does not give: its last pages. Requests of 20 MiB fail where
+/// 25 are free.
+const LAST_PAGES: u64 = 64 << 20;
 
 /// What a rule says where it fires.
 struct Answer {
@@ -50,7 +62,7 @@ struct Answer {
 }
 
 macro_rules! rule {
-    ($name:literal, $module:ident, $settles:literal) => {
+    ($name:literal, $module:ident, $settles:ident) => {
         Rule {
             name: $name,
             source: include_str!(concat!(stringify!($module), ".rs")),
@@ -60,32 +72,32 @@ macro_rules! rule {
                 include_str!(concat!("../pages/de/", stringify!($module), ".md")),
             ],
             check: $module::check,
-            settles: $settles,
+            settles: Settles::$settles,
         }
     };
 }
 
 /// All of them, in the order in which they are asked.
 pub(crate) static RULES: [Rule; 19] = [
-    rule!("host-memory", host_memory, true),
-    rule!("shared-memory", shared_memory, true),
-    rule!("invalid-config", invalid_config, true),
-    rule!("hidden-by-compiler", hidden_by_compiler, false),
-    rule!("static-state-too-large", static_state_too_large, true),
-    rule!("foreign-memory", foreign_memory, true),
-    rule!("free-exceeds-request", free_exceeds_request, true),
-    rule!("request-larger-than-card", request_larger_than_card, false),
-    rule!("fragmentation", fragmentation, false),
-    rule!("checkpoint-on-device", checkpoint_on_device, false),
-    rule!("optimizer-temporaries", optimizer_temporaries, false),
-    rule!("stale-logits", stale_logits, false),
-    rule!("logits-at-the-peak", logits_at_the_peak, false),
-    rule!("evaluation-uses-training-batch", evaluation_uses_training_batch, false),
-    rule!("attention-scores", attention_scores, false),
-    rule!("mlp-activation", mlp_activation, false),
-    rule!("weight-shaped", weight_shaped, false),
-    rule!("no-shape-in-request", no_shape_in_request, false),
-    rule!("no-match", no_match, false),
+    rule!("host-memory", host_memory, Yes),
+    rule!("shared-memory", shared_memory, Yes),
+    rule!("invalid-config", invalid_config, Yes),
+    rule!("hidden-by-compiler", hidden_by_compiler, No),
+    rule!("static-state-too-large", static_state_too_large, Yes),
+    rule!("foreign-memory", foreign_memory, IfCertain),
+    rule!("free-exceeds-request", free_exceeds_request, Yes),
+    rule!("request-larger-than-card", request_larger_than_card, No),
+    rule!("fragmentation", fragmentation, No),
+    rule!("checkpoint-on-device", checkpoint_on_device, No),
+    rule!("optimizer-temporaries", optimizer_temporaries, No),
+    rule!("stale-logits", stale_logits, No),
+    rule!("logits-at-the-peak", logits_at_the_peak, No),
+    rule!("evaluation-uses-training-batch", evaluation_uses_training_batch, No),
+    rule!("attention-scores", attention_scores, No),
+    rule!("mlp-activation", mlp_activation, No),
+    rule!("weight-shaped", weight_shaped, No),
+    rule!("no-shape-in-request", no_shape_in_request, No),
+    rule!("no-match", no_match, No),
 ];
 
 /// What the rules find: causes first, then what was seen beside them.
@@ -95,7 +107,12 @@ pub(crate) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
     for rule in &RULES {
         let Some(Answer { certainty, is_cause, evidence }) = (rule.check)(scene) else { continue };
         let is_cause = is_cause && !is_settled;
-        is_settled |= rule.settles && is_cause;
+        let settles = match rule.settles {
+            Settles::No => false,
+            Settles::IfCertain => certainty == Certainty::Certain,
+            Settles::Yes => true,
+        };
+        is_settled |= settles && is_cause;
         list.push(Finding { rule: rule.name, certainty, is_cause, evidence });
     }
     list.sort_by_key(|finding| !finding.is_cause);
@@ -104,23 +121,49 @@ pub(crate) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
 
 /// The answer of a rule about what was asked for, by the kind of tensor.
 fn asked_for(scene: &Scene<'_>, group: Group) -> Option<Answer> {
-    let (candidate, is_best) = scene.best_of(group)?;
+    let Some((candidate, is_best)) = scene.best_of(group) else {
+        return supposed_for(scene, group);
+    };
     let certainty = match candidate {
         Candidate { is_printed: true, .. } => Certainty::Certain,
+        Candidate { tensor: Tensor { supposing: Some(_), .. }, .. } => Certainty::Unknown,
         Candidate { is_of_config: true, .. } if is_best => Certainty::Likely,
         _ => Certainty::Unknown,
     };
-    let evidence = tensor_evidence(candidate).size("requested_bytes", scene.facts.requested);
+    let evidence = tensor_evidence(scene, &candidate.tensor);
     Some(Answer { certainty, is_cause: is_best, evidence })
 }
 
-fn tensor_evidence(candidate: &Candidate) -> Evidence {
-    let tensor = &candidate.tensor;
-    Evidence::new()
+/// Without a config the number alone can say it, and then it says what it supposes.
+fn supposed_for(scene: &Scene<'_>, group: Group) -> Option<Answer> {
+    let name = match group {
+        Group::Logits => "logits",
+        Group::Attention => "attention scores",
+        Group::Mlp => "mlp activation",
+        Group::Weight => "wte.weight",
+        Group::Other => return None,
+    };
+    let (tensor, _) = scene.supposed.first().filter(|(tensor, _)| tensor.name == name)?;
+    if scene.run.is_some() {
+        return None; // a config that does not match: `no-match` says which would
+    }
+    let evidence = tensor_evidence(scene, tensor);
+    Some(Answer { certainty: Certainty::Unknown, is_cause: true, evidence })
+}
+
+fn tensor_evidence(scene: &Scene<'_>, tensor: &Tensor) -> Evidence {
+    let mut evidence = Evidence::new()
         .text("tensor", &tensor.name)
         .text("shape", shape(&tensor.shape))
         .text("dtype", tensor.dtype)
-        .number("tensor_bytes", tensor.bytes)
+        .number("tensor_bytes", tensor.bytes);
+    if let Some(supposing) = tensor.supposing {
+        evidence = evidence
+            .text("supposing_model", supposing.model)
+            .number("supposing_batch_size", supposing.batch_size)
+            .number("supposing_block_size", supposing.block_size);
+    }
+    evidence.size("requested_bytes", scene.facts.requested)
 }
 
 /// `(65536, 50304)`, as PyTorch prints it.

@@ -185,6 +185,143 @@ fn without_a_config_a_common_run_is_supposed_and_said_so() {
     assert_eq!(diagnosis.findings[0].certainty, crate::Certainty::Unknown);
 }
 
+#[test]
+fn other_models_have_tensors_of_which_nothing_is_known() {
+    let listed = |log: &str| !diagnosis(log, "").tensors.is_empty();
+    let asked = full("6.14 GiB");
+    assert!(listed(&asked));
+    assert!(!listed(&format!("Stable Diffusion on my laptop\n{asked}")));
+    // A traceback of a stranger's code.
+    let stranger = at("y = net(x)", &asked);
+    assert!(!listed(&stranger));
+    assert!(listed(&format!("GPT-2\n{stranger}")));
+    let diagnosis = diagnosis(&stranger, "");
+    assert_eq!(diagnosis.findings.last().unwrap().rule, "no-match");
+    // Powers of two are everybody's: without a word of GPT-2 they name nothing.
+    assert!(!listed(&full("384.00 MiB")));
+    assert!(listed(&format!("gpt2\n{}", full("384.00 MiB"))));
+}
+
+#[test]
+fn other_tensors_than_logits_are_supposed_by_their_own_rule() {
+    let diagnosis = diagnosis(&format!("fine-tuning gpt2\n{}", full("384.00 MiB")), "");
+    let finding = &diagnosis.findings[0];
+    assert_eq!((finding.rule, finding.is_cause), ("attention-scores", true));
+    assert_eq!(finding.certainty, crate::Certainty::Unknown);
+    assert_eq!(finding.evidence.get_text("supposing_model"), Some("gpt2"));
+}
+
+#[test]
+fn the_hosts_request_is_no_tensor_of_a_card() {
+    let log =
+        "gpt2: DefaultCPUAllocator: can't allocate memory: you tried to allocate 268435456 bytes.";
+    assert_eq!(diagnosis(log, "").tensors, []);
+}
+
+#[test]
+fn a_shape_that_the_message_prints_needs_no_config() {
+    let of = |shape: &str| {
+        diagnosis(
+            &format!(
+                "OOM when allocating tensor with shape[{shape}] and type float on device:GPU:0"
+            ),
+            "",
+        )
+    };
+    let scores = of("2,16,1024,1024");
+    assert_eq!(scores.tensors[0].shape, [2, 16, 1024, 1024]);
+    assert_eq!(scores.findings[0].rule, "attention-scores");
+    assert_eq!(scores.findings[0].certainty, crate::Certainty::Certain);
+    assert_eq!(of("2048,50257").findings[0].rule, "logits-at-the-peak");
+    assert_eq!(of("77,13").findings, []);
+}
+
+#[test]
+fn defaults_that_are_only_supposed_are_said_to_be() {
+    let forward = at(FORWARD, &full("2.30 GiB")); // 12 x 1024 x 50304 float32
+    let silent = diagnosis(&format!("step 0: train loss 10.9, val loss 10.9\n{forward}"), "");
+    let supposing = silent.supposing.unwrap();
+    assert_eq!((supposing.model, supposing.batch_size), ("nanoGPT's defaults", 12));
+    assert!(silent.tensors.iter().all(|tensor| tensor.supposing.is_some()));
+    assert_eq!(silent.findings[0].certainty, crate::Certainty::Unknown);
+    let wanted: Vec<_> = silent.wants.iter().map(|want| want.what).collect();
+    assert_eq!(wanted, ["config", "torch-version"]);
+
+    let lines = "tokens per iteration will be: 491,520\nnumber of parameters: 123.59M\n";
+    let told = diagnosis(&format!("{lines}{forward}"), "");
+    assert_eq!(told.supposing, None);
+    assert!(told.tensors.iter().all(|tensor| tensor.supposing.is_none()));
+
+    // The script's own lines say that these were not its numbers.
+    let other = diagnosis(&format!("number of parameters: 10.65M\n{forward}"), "");
+    assert_eq!(other.supposing, None);
+    assert!(other.tensors.iter().all(|tensor| tensor.supposing.is_some()));
+}
+
+#[test]
+fn what_is_missing_is_asked_for_and_only_then() {
+    let wanted = |log: &str, config: &str| -> Vec<_> {
+        diagnosis(log, config).wants.iter().map(|want| want.what).collect()
+    };
+    assert_eq!(wanted("CUDA out of memory.", ""), ["log", "config", "gpu", "torch-version"]);
+    assert_eq!(wanted(&at(FORWARD, &full("786.00 MiB")), SMALL), [""; 0]);
+    assert_eq!(wanted("Killed", ""), [""; 0]);
+}
+
+#[test]
+fn a_full_card_is_not_fragmented_where_the_least_request_failed() {
+    let log = |asked| message(asked, "7.79 GiB", "10.00 MiB", "7.60 GiB", "7.10 GiB", "120.00 MiB");
+    let cause = |asked| {
+        let found = diagnosis(&log(asked), "").findings.into_iter();
+        found.filter(|f| f.rule == "fragmentation").map(|f| f.is_cause).next()
+    };
+    assert_eq!(cause("20.00 MiB"), Some(false));
+    assert_eq!(cause("58.00 MiB"), Some(true));
+}
+
+#[test]
+fn numbers_that_no_script_prints_overflow_nothing() {
+    for lines in [
+        "number of parameters: 18446744073709551.61M",
+        "number of parameters: 184467440737095516.15M",
+        "tokens per iteration will be: 18446744073709551615",
+        "iter 18446744073709551615: loss 1.0\nstep 18446744073709551615: train loss 1.0",
+        "found vocab_size = 4294967295",
+    ] {
+        let diagnosis = diagnosis(&format!("gpt2\n{lines}\n{}", full("6.14 GiB")), "");
+        assert_eq!(diagnosis.kind, crate::Kind::GpuMemory, "{lines}");
+    }
+}
+
+#[test]
+fn the_last_free_pages_are_nobodys() {
+    let log = |free: &str| {
+        format!(
+            "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.75 GiB total capacity; 2.40 GiB already \
+             allocated; {free} MiB free; 2.75 GiB reserved in total by PyTorch)"
+        )
+    };
+    let first = |free: &str| diagnosis(&log(free), "").findings[0].rule;
+    assert_eq!(first("26.00"), "foreign-memory");
+    assert_eq!(first("126.00"), "free-exceeds-request");
+}
+
+#[test]
+fn inferred_company_is_not_blamed_where_unused_memory_explains_more() {
+    let log = |reserved: &str| {
+        format!(
+            "CUDA out of memory. Tried to allocate 144.00 MiB (GPU 0; 23.69 GiB total capacity; 20.01 GiB already \
+             allocated; 77.00 MiB free; {reserved} GiB reserved in total by PyTorch)"
+        )
+    };
+    let causes = |log: &str| -> Vec<_> {
+        let found = diagnosis(log, "").findings.into_iter();
+        found.filter(|f| f.is_cause && f.rule != "logits-at-the-peak").map(|f| f.rule).collect()
+    };
+    assert_eq!(causes(&log("22.03")), ["fragmentation"]);
+    assert_eq!(causes(&log("20.03")), ["foreign-memory"]);
+}
+
 proptest! {
     /// Numbers that no card has and configs that no machine runs: an answer all the same.
     #[test]

@@ -11,7 +11,10 @@ use crate::{
     job::{self, Job, peak_bytes},
     memory::{PlanError, Target},
     model::Model,
-    program::gpt::{self, Recompute, Training},
+    program::{
+        Program,
+        gpt::{self, Recompute, Training},
+    },
     report::{Overhead, Phase, PlanReport, Verdict},
     torch::{self, CachingAllocator, TorchOptions},
     units::{Bytes, DType},
@@ -87,13 +90,19 @@ impl<'a> Counter<'a> {
         bytes
     }
 
-    /// Most live bytes. Where the budget decides on recomputation, with all of it.
-    pub(super) fn live(&self, candidate: &Candidate) -> Bytes {
+    /// Whether no phase has more live bytes than `room`; where the budget decides on
+    /// recomputation, with all of it. Phases are counted until one has.
+    pub(super) fn lives_in(&self, candidate: &Candidate, room: Bytes) -> bool {
         match self.case.engine {
-            Engine::Fitgpt { target, .. } => self.live_here(&candidate.config, &target),
+            Engine::Fitgpt { target, .. } => self.lives_here(&candidate.config, &target, room),
             Engine::Torch { .. } => {
-                let (bytes, _) = self.torch_peak_of_run(candidate);
-                bytes
+                use torch::Phase::{Evaluate, EvaluateFirst, Resume, Train, Update};
+                let options = self.torch_options(candidate);
+                let model = Model::new(&candidate.config, self.case.vocab);
+                let resume = options.resumed.then_some(Resume);
+                // The highest ones first.
+                let mut phases = [Train, Evaluate, EvaluateFirst, Update].into_iter().chain(resume);
+                phases.all(|phase| self.torch_peak(&model, phase, &options) <= room)
             }
         }
     }
@@ -108,15 +117,17 @@ impl<'a> Counter<'a> {
         peaks.reduce(|a, b| if b.0 > a.0 { b } else { a }).expect("a run has phases")
     }
 
-    /// Most live bytes of the two evaluations; only PyTorch has a batch to choose there.
-    pub(super) fn live_in_evaluation(&self, candidate: &Candidate) -> Bytes {
+    /// Whether neither evaluation has more live bytes than `room`; only PyTorch has a batch to
+    /// choose there.
+    pub(super) fn evaluates_in(&self, candidate: &Candidate, room: Bytes) -> bool {
+        use torch::Phase::{Evaluate, EvaluateFirst};
         let options = self.torch_options(candidate);
         let model = Model::new(&candidate.config, self.case.vocab);
-        let peak = |phase| self.torch_peak(&model, phase, &options);
-        peak(torch::Phase::EvaluateFirst).max(peak(torch::Phase::Evaluate))
+        let mut phases = [Evaluate, EvaluateFirst].into_iter();
+        phases.all(|phase| self.torch_peak(&model, phase, &options) <= room)
     }
 
-    fn live_here(&self, config: &Config, target: &impl Target) -> Bytes {
+    fn lives_here(&self, config: &Config, target: &impl Target, room: Bytes) -> bool {
         let Job { model, mut training, .. } =
             Job::asked(config, self.case.vocab, self.precision(config));
         if config.grad_checkpoint() != GradCheckpoint::Off {
@@ -125,16 +136,19 @@ impl<'a> Counter<'a> {
         let Training { batch, seq, activations: dtype, recompute, .. } = training;
         let rows = training.loss_chunk_rows;
         let train = Counted::Train { model, shape: [batch, seq], dtype, recompute, rows };
-        let train = self.once(train, || peak_bytes(&gpt::train(&model, &training), target));
+        if self.once(train, || peak_bytes(&gpt::unnamed_train(&model, &training), target)) > room {
+            return false;
+        }
         let update = Counted::Update { model };
-        let update = self.once(update, || peak_bytes(&gpt::update(&model, &training), target));
+        if self.once(update, || peak_bytes(&gpt::update(&model, &training), target)) > room {
+            return false;
+        }
         // An evaluation runs as few sequences at a time as it must.
         training.eval_batch = 1;
         let rows = rows.min(training.eval_seq);
         let evaluate = Counted::Evaluate { model, seq: training.eval_seq, dtype, rows };
-        let evaluate =
-            self.once(evaluate, || peak_bytes(&gpt::evaluate(&model, &training), target));
-        train.max(update).max(evaluate)
+        self.once(evaluate, || peak_bytes(&gpt::unnamed_evaluate(&model, &training), target))
+            <= room
     }
 
     fn torch_options(&self, candidate: &Candidate) -> TorchOptions {
@@ -145,7 +159,8 @@ impl<'a> Counter<'a> {
     fn torch_peak(&self, model: &Model, phase: torch::Phase, options: &TorchOptions) -> Bytes {
         let options = options.read_by(phase);
         let key = Counted::Torch { model: *model, phase, options };
-        self.once(key, || peak_bytes(&torch::program(phase, model, &options), &CachingAllocator))
+        let program = || torch::unnamed_program(phase, model, &options);
+        self.once(key, || peak_bytes(&program(), &CachingAllocator))
     }
 
     /// The case as it is, and why nothing could be placed where that is so.
@@ -161,7 +176,7 @@ impl<'a> Counter<'a> {
                 let (mut report, refusal) = match self.report_here(config, &job, &target) {
                     Ok(report) => (report, None),
                     Err(error) => {
-                        let phases = phases(&job, &target);
+                        let phases = phases(&job.training_programs(), &target);
                         let device = (*device).clone();
                         let mut report =
                             PlanReport::new("fitgpt", device, *overhead, config, phases, None);
@@ -186,8 +201,9 @@ impl<'a> Counter<'a> {
         job: &Job,
         target: &impl Target,
     ) -> Result<PlanReport, PlanError> {
-        let phases = phases(job, target);
-        let plan = job::plan(job.training_programs(), target)?;
+        let programs = job.training_programs();
+        let phases = phases(&programs, target);
+        let plan = job::plan(programs, target)?;
         let arena = Some(plan.plan().arena_bytes());
         let (device, overhead) = (self.case.device.clone(), self.overhead(config));
         Ok(PlanReport::new("fitgpt", device, overhead, config, phases, arena))
@@ -259,13 +275,12 @@ impl<'a> Counter<'a> {
             return *flops;
         }
         let training = Training { batch: 1, recompute, ..job.training };
-        let flops = gpt::train(&job.model, &training).flops() as f64 / seq as f64;
+        let flops = gpt::unnamed_train(&job.model, &training).flops() as f64 / seq as f64;
         self.flops.borrow_mut().insert(key, flops);
         flops
     }
 }
 
-fn phases(job: &Job, target: &impl Target) -> Vec<Phase> {
-    let programs = job.training_programs();
+fn phases(programs: &[Program], target: &impl Target) -> Vec<Phase> {
     programs.iter().map(|program| Phase::of(program.name(), [program], target)).collect()
 }

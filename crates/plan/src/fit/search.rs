@@ -42,8 +42,7 @@ impl Search<'_> {
         let batch = u64::from(whole.config.eval_batch_size());
         let shares: Vec<_> = divisors(batch).into_iter().rev().skip(1).collect();
         let with = |share: u64| new(Some(share as u32));
-        let fits =
-            |share: u64| with(share).is_some_and(|c| self.counter.live_in_evaluation(&c) <= room);
+        let fits = |share: u64| with(share).is_some_and(|c| self.counter.evaluates_in(&c, room));
         let Some(last) = (shares.len() as u32).checked_sub(1) else { return Some(whole) };
         with(shares[least(last, |index| fits(shares[index as usize])) as usize])
     }
@@ -52,7 +51,7 @@ impl Search<'_> {
     fn may(&self, candidate: &Candidate, wanted: Verdict) -> bool {
         let [low, high] = self.counter.room(&candidate.config);
         let room = if wanted == Verdict::Fits { high } else { low };
-        self.counter.live(candidate) <= room
+        self.counter.lives_in(candidate, room)
     }
 
     /// Plans a candidate. `effect` is what it does beyond its way.
@@ -169,13 +168,17 @@ impl Search<'_> {
             options.extend(option);
         };
         let nothing = Way::default();
-        let fits = |split: &usize| {
-            let candidate = self.candidate(nothing.with(Move::Split, *split), &[]);
+        let fits = |split: usize| {
+            let candidate = self.candidate(nothing.with(Move::Split, split), &[]);
             candidate.is_some_and(|c| self.may(&c, Verdict::Fits))
         };
-        let first = (1..self.menu.splits.len()).find(fits);
-        if let Some(next) = first.map(|split| split + 1).filter(|s| *s < self.menu.splits.len()) {
-            add(nothing.with(Move::Split, next));
+        // A smaller micro-batch never needs more, so the first that fits is found by halving; the
+        // one after the last that there is would be no way.
+        if let Some(last) = self.menu.splits.len().checked_sub(2) {
+            let next = 2 + least(last as u32, |split| fits(split as usize + 1)) as usize;
+            if next < self.menu.splits.len() {
+                add(nothing.with(Move::Split, next));
+            }
         }
         if self.menu.most(Move::Recompute) == 2 {
             add(nothing.with(Move::Recompute, 2));
@@ -197,13 +200,11 @@ impl Search<'_> {
         let little = Bytes::new(self.original.peak_bytes.get() / 20);
         let singles = Move::ALL.into_iter().map(|of| nothing.with(of, self.menu.most(of)));
         for way in singles.chain([self.menu.strongest()]) {
-            let option = self.candidate(way, &[]);
-            let option = option.and_then(|c| self.plan(c, Effect::ChangesNothing));
-            options.extend(option.filter(|o| {
-                o.verdict == Verdict::No
-                    && o.saved_bytes > little
-                    && options.iter().all(|listed| listed.changes != o.changes)
-            }));
+            let is_listed =
+                |c: &Candidate| options.iter().any(|listed| listed.changes == c.changes);
+            let candidate = self.candidate(way, &[]).filter(|c| !is_listed(c));
+            let option = candidate.and_then(|c| self.plan(c, Effect::ChangesNothing));
+            options.extend(option.filter(|o| o.verdict == Verdict::No && o.saved_bytes > little));
         }
     }
 
@@ -241,6 +242,9 @@ impl Search<'_> {
                 _ => changes.push(("eval_batch_size", config.eval_batch_size().into())),
             }
             let candidate = self.candidate(Way::default(), &changes)?;
+            if !self.may(&candidate, Verdict::Fits) {
+                return None;
+            }
             let option = self.plan(candidate, Effect::MicroBatch).filter(|o| o.fits)?;
             Some(Note::OtherSplit {
                 batch_size,

@@ -16,10 +16,10 @@ pub fn lifetimes(program: &Program) -> Vec<Lifetime> {
     let end = (program.ops().len() as u32).saturating_sub(1);
     let mut spans: Vec<Lifetime> = vec![None; program.tensors().len()];
     for (at, op) in (0..).zip(program.ops()) {
-        for operand in op.operands() {
+        op.visit(|operand| {
             let span = &mut spans[operand.tensor.index()];
             *span = Some(span.as_ref().map_or(at, |s| *s.start())..=at);
-        }
+        });
     }
     for (tensor, span) in program.tensors().iter().zip(&mut spans) {
         *span = match (tensor.life, span.take()) {

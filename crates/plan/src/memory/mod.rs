@@ -16,7 +16,7 @@ use serde::Serialize;
 
 pub use self::{
     liveness::{Lifetime, Peak, Profile, lifetimes, profile},
-    place::{PlanError, place},
+    place::{PlanError, fits, place},
     verify::{Fault, Located, VerifiedPlan, verify},
 };
 use crate::{

@@ -45,15 +45,8 @@ pub fn place(programs: Vec<Program>, target: &impl Target) -> Result<Plan, PlanE
         }
     }
 
-    let mut state = Vec::new();
-    let mut end = 0;
-    for tensor in programs.first().map_or(&[][..], Program::state) {
-        let bytes = padded(tensor.bytes(), &limits);
-        let start = inside_one_chunk(end, bytes, &limits);
-        state.push((start, tensor.bytes().get()));
-        end = start + bytes;
-    }
-
+    let (state, end) =
+        programs.first().map_or((Vec::new(), 0), |program| state_slots(program, &limits));
     let mut top = end;
     let mut planned = Vec::with_capacity(programs.len());
     for program in programs {
@@ -104,54 +97,145 @@ fn items(program: &Program, target: &impl Target) -> (Vec<Item>, Vec<Owner>) {
     (items, owners)
 }
 
-/// The starts of the order that ends lowest.
-fn best_starts(items: &[Item], base: u64, limits: &Limits) -> Vec<u64> {
-    let length = |i: &usize| items[*i].life.end() - items[*i].life.start();
-    let mut by_size: Vec<_> = (0..items.len()).collect();
-    by_size.sort_by_key(|i| (Reverse(items[*i].bytes), *items[*i].life.start(), *i));
-    let mut by_length = by_size.clone();
-    by_length.sort_by_key(|i| Reverse(length(i)));
-    let mut by_area = by_size.clone();
-    by_area.sort_by_key(|i| Reverse(u128::from(items[*i].bytes) * u128::from(length(i) + 1)));
-
-    [by_size, by_length, by_area]
-        .iter()
-        .map(|order| starts_in(order, items, base, limits))
-        .min_by_key(|starts| starts.iter().zip(items).map(|(s, i)| s + i.bytes).max())
-        .expect("three orders were tried")
+/// In which order items look for their places.
+#[derive(Clone, Copy)]
+enum Order {
+    Size,
+    Length,
+    Area,
 }
 
-/// Each item of `order` at the lowest start where it touches nothing that lives with it.
-fn starts_in(order: &[usize], items: &[Item], base: u64, limits: &Limits) -> Vec<u64> {
+impl Order {
+    const ALL: [Self; 3] = [Self::Size, Self::Length, Self::Area];
+
+    /// Largest first; among equals by size, then by birth.
+    fn of(self, items: &[Item]) -> Vec<usize> {
+        let mut order: Vec<_> = (0..items.len()).collect();
+        order.sort_unstable_by_key(|i| {
+            let Item { bytes, life } = &items[*i];
+            let length = u64::from(life.end() - life.start());
+            let rank = match self {
+                Self::Size => 0,
+                Self::Length => u128::from(length),
+                Self::Area => u128::from(*bytes) * u128::from(length + 1),
+            };
+            (Reverse(rank), Reverse(*bytes), *life.start(), *i)
+        });
+        order
+    }
+}
+
+/// The starts of the order that ends lowest; the first of several as low.
+fn best_starts(items: &[Item], base: u64, limits: &Limits) -> Vec<u64> {
+    let bound = base + live_bytes(items);
+    let mut best: Option<(u64, Vec<u64>)> = None;
+    for order in Order::ALL {
+        // Only what ends lower than the best so far is of use, and nothing ends below the bound.
+        let most = match best {
+            Some((top, _)) if top <= bound => break,
+            Some((top, _)) => top - 1,
+            None => u64::MAX,
+        };
+        best = starts_in(&order.of(items), items, base, limits, most).or(best);
+    }
+    best.map_or(Vec::new(), |(_, starts)| starts)
+}
+
+/// Whether `program` alone can be placed in `room`: [`place`]'s answer without its slots.
+pub fn fits(program: &Program, target: &impl Target, room: Bytes) -> bool {
+    let (limits, room) = (target.limits(), room.get());
+    let piece = limits.max_chunk.min(limits.max_binding);
+    if program.tensors().iter().any(|tensor| tensor.bytes() > piece) {
+        return false;
+    }
+    let (_, base) = state_slots(program, &limits);
+    let (items, _) = items(program, target);
+    let fits = |order: Order| starts_in(&order.of(&items), &items, base, &limits, room).is_some();
+    base + live_bytes(&items) <= room && Order::ALL.into_iter().any(fits)
+}
+
+/// Starts and sizes of the state, packed in table order, and where it ends.
+fn state_slots(program: &Program, limits: &Limits) -> (Vec<(u64, u64)>, u64) {
+    let mut end = 0;
+    let slots = program.state().iter().map(|tensor| {
+        let bytes = padded(tensor.bytes(), limits);
+        let start = inside_one_chunk(end, bytes, limits);
+        end = start + bytes;
+        (start, tensor.bytes().get())
+    });
+    (slots.collect(), end)
+}
+
+/// Most bytes of `items` that live at the same op: no order ends lower.
+fn live_bytes(items: &[Item]) -> u64 {
+    let ops = items.iter().map(|item| *item.life.end() as usize + 1).max().unwrap_or(0);
+    let (mut begins, mut ends) = (vec![0; ops + 1], vec![0; ops + 1]);
+    for item in items {
+        begins[*item.life.start() as usize] += item.bytes;
+        ends[*item.life.end() as usize + 1] += item.bytes;
+    }
+    let alive = begins.iter().zip(&ends).scan(0, |alive, (begin, end)| {
+        *alive = *alive + begin - end;
+        Some(*alive)
+    });
+    alive.max().unwrap_or(0)
+}
+
+/// An item that has its place: its bytes and its life, side by side for the search.
+#[derive(Clone, Copy)]
+struct Placed {
+    start: u64,
+    end: u64,
+    first: u32,
+    last: u32,
+}
+
+/// Each item of `order` at the lowest start where it touches nothing that lives with it, and
+/// where the last of them ends; `None` where that is beyond `most`.
+fn starts_in(
+    order: &[usize],
+    items: &[Item],
+    base: u64,
+    limits: &Limits,
+    most: u64,
+) -> Option<(u64, Vec<u64>)> {
     let mut starts = vec![0; items.len()];
-    let mut placed: Vec<usize> = Vec::with_capacity(items.len()); // by start
+    let mut placed: Vec<Placed> = Vec::with_capacity(items.len()); // by start
+    let mut top = base;
     for &index in order {
-        let item = &items[index];
-        let mut start = inside_one_chunk(base, item.bytes, limits);
-        for &other in &placed {
-            let lives_apart = items[other].life.end() < item.life.start()
-                || item.life.end() < items[other].life.start();
+        let bytes = items[index].bytes;
+        let (first, last) = (*items[index].life.start(), *items[index].life.end());
+        let mut start = inside_one_chunk(base, bytes, limits);
+        for other in &placed {
+            let lives_apart = other.last < first || last < other.first;
             if lives_apart {
                 continue;
             }
-            if start + item.bytes <= starts[other] {
+            if start + bytes <= other.start {
                 break; // the gap before `other` is large enough, and the rest lies behind it
             }
-            start =
-                inside_one_chunk(start.max(starts[other] + items[other].bytes), item.bytes, limits);
+            if other.end > start {
+                start = inside_one_chunk(other.end, bytes, limits);
+            }
         }
+        let end = start + bytes;
+        if end > most {
+            return None;
+        }
+        top = top.max(end);
         starts[index] = start;
-        let rank = placed.partition_point(|&other| starts[other] <= start);
-        placed.insert(rank, index);
+        let rank = placed.partition_point(|other| other.start <= start);
+        placed.insert(rank, Placed { start, end, first, last });
     }
-    starts
+    Some((top, starts))
 }
 
 /// Chunks are seen as one address space cut at multiples of the largest chunk: whatever would
 /// straddle a cut moves behind it.
 fn inside_one_chunk(start: u64, bytes: u64, limits: &Limits) -> u64 {
     let chunk = limits.max_chunk.get();
-    if bytes == 0 || start / chunk == (start + bytes - 1) / chunk {
+    let is_in_the_first = start + bytes <= chunk; // no division: almost always
+    if is_in_the_first || bytes == 0 || start / chunk == (start + bytes - 1) / chunk {
         start
     } else {
         start.next_multiple_of(chunk)

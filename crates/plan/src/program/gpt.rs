@@ -3,12 +3,12 @@
 //! Each is written down op by op, backward included. What may be chosen without changing the
 //! training (recomputation, rows of logits at a time) is an argument here, not a rewrite.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, fmt};
 
-use super::{Adam, Class, Dropout, Life, Moments, Op, Program, Site, Tensor};
+use super::{Adam, Class, Dropout, Life, Moments, Names, Op, Program, Site, Tensor};
 use crate::{
-    model::Model,
-    units::{DType, TensorId},
+    model::{Model, Parameter},
+    units::{Bytes, DType, TensorId},
 };
 
 /// What is computed again in the backward instead of kept. Layers are alike, so a count says
@@ -56,7 +56,10 @@ pub fn default_loss_chunk_rows(vocab: u64, rows: u64) -> u64 {
 
 /// The state of a training run: weights, gradients, moments, and the step's loss.
 pub fn training_state(model: &Model) -> Vec<Tensor> {
-    let parameters = model.parameters();
+    state_of(&model.parameters(), Names::Kept)
+}
+
+fn state_of(parameters: &[Parameter], names: Names) -> Vec<Tensor> {
     let mut state = Vec::with_capacity(4 * parameters.len() + 1);
     for (prefix, class) in [
         ("", Class::Parameter),
@@ -65,7 +68,7 @@ pub fn training_state(model: &Model) -> Vec<Tensor> {
         ("exp_avg_sq.", Class::Optimizer),
     ] {
         state.extend(parameters.iter().map(|p| Tensor {
-            name: format!("{prefix}{}", p.name),
+            name: names.of(format_args!("{prefix}{}", p.name)),
             shape: p.shape.clone(),
             dtype: DType::F32,
             class,
@@ -73,7 +76,7 @@ pub fn training_state(model: &Model) -> Vec<Tensor> {
         }));
     }
     state.push(Tensor {
-        name: "loss".into(),
+        name: names.of("loss"),
         shape: vec![1],
         dtype: DType::F32,
         class: Class::Scratch,
@@ -102,7 +105,16 @@ pub fn sampling_state(model: &Model, batch: u64, activations: DType) -> Vec<Tens
 
 /// One micro-batch: forward, loss, backward; gradients and the loss are added to.
 pub fn train(model: &Model, training: &Training) -> Program {
-    let mut b = Builder::new("train", model, training_state(model), training.activations);
+    write_train(model, training, Names::Kept)
+}
+
+/// The same to be counted and forgotten: its tensors have no names.
+pub(crate) fn unnamed_train(model: &Model, training: &Training) -> Program {
+    write_train(model, training, Names::Left)
+}
+
+fn write_train(model: &Model, training: &Training, names: Names) -> Program {
+    let mut b = Builder::of_training("train", model, training, names);
     b.shape = (training.batch, training.seq);
     b.dropout = training.dropout;
     let tokens = b.input("tokens");
@@ -166,7 +178,7 @@ pub fn train(model: &Model, training: &Training) -> Program {
 
 /// The optimizer's step, after the last micro-batch.
 pub fn update(model: &Model, training: &Training) -> Program {
-    let mut b = Builder::new("update", model, training_state(model), training.activations);
+    let mut b = Builder::of_training("update", model, training, Names::Kept);
     let parameters = model.parameters();
     let count = parameters.len() as u32;
     let gradients = (count..2 * count).map(TensorId).collect();
@@ -191,9 +203,25 @@ pub fn update(model: &Model, training: &Training) -> Program {
     b.program
 }
 
+/// What an evaluation holds beside the state at the least: in a block's MLP the residual stream,
+/// its normalised values and the four times wider values between the two products.
+pub(crate) fn least_of_evaluation(model: &Model, training: &Training) -> Bytes {
+    let values = training.eval_batch * training.eval_seq * u64::from(model.channels);
+    Bytes::new(values.saturating_mul(6 * training.activations.size()))
+}
+
 /// The losses of some sequences: forward only.
 pub fn evaluate(model: &Model, training: &Training) -> Program {
-    let mut b = Builder::new("evaluate", model, training_state(model), training.activations);
+    write_evaluate(model, training, Names::Kept)
+}
+
+/// The same to be counted and forgotten: its tensors have no names.
+pub(crate) fn unnamed_evaluate(model: &Model, training: &Training) -> Program {
+    write_evaluate(model, training, Names::Left)
+}
+
+fn write_evaluate(model: &Model, training: &Training, names: Names) -> Program {
+    let mut b = Builder::of_training("evaluate", model, training, names);
     b.shape = (training.eval_batch, training.eval_seq);
     let tokens = b.input("tokens");
     let targets = b.input("targets");
@@ -223,8 +251,7 @@ pub fn evaluate(model: &Model, training: &Training) -> Program {
 
 /// A prompt of one sequence, up to a whole block: fills its cache, gives the last row's logits.
 pub fn prefill(model: &Model, batch: u64, activations: DType) -> Program {
-    let state = sampling_state(model, batch, activations);
-    let mut b = Builder::new("prefill", model, state, activations);
+    let mut b = Builder::of_sampling("prefill", model, batch, activations);
     b.shape = (1, model.block.into());
     let tokens = b.input("tokens");
     let mut x = b.embed(tokens);
@@ -240,8 +267,7 @@ pub fn prefill(model: &Model, batch: u64, activations: DType) -> Program {
 
 /// One token more of every sequence.
 pub fn decode(model: &Model, batch: u64, activations: DType) -> Program {
-    let state = sampling_state(model, batch, activations);
-    let mut b = Builder::new("decode", model, state, activations);
+    let mut b = Builder::of_sampling("decode", model, batch, activations);
     b.shape = (batch, 1);
     let tokens = b.input("tokens");
     let mut x = b.embed(tokens);
@@ -295,19 +321,66 @@ struct Builder<'a> {
     activations: DType,
     shape: (u64, u64), // sequences, tokens of each
     dropout: f32,
-    names: HashMap<String, TensorId>, // of the state
+    names: Names,
+    ids: HashMap<String, TensorId>, // of the parameters and of the state that is none's
+    parameters: u32,                // how many
 }
 
 impl<'a> Builder<'a> {
-    fn new(name: &'static str, model: &'a Model, state: Vec<Tensor>, activations: DType) -> Self {
-        let ids = (0..).map(TensorId);
-        let names = state.iter().map(|t| t.name.clone()).zip(ids).collect();
-        let program = Program::new(name, state);
-        Self { program, model, activations, shape: (1, 1), dropout: 0.0, names }
+    fn of_training(
+        name: &'static str,
+        model: &'a Model,
+        training: &Training,
+        names: Names,
+    ) -> Self {
+        let parameters = model.parameters();
+        let state = state_of(&parameters, names);
+        let loss = TensorId(state.len() as u32 - 1);
+        let mut b = Self::new(name, model, parameters, state, training.activations);
+        b.ids.insert("loss".into(), loss);
+        b.names = names;
+        b
     }
 
+    fn of_sampling(name: &'static str, model: &'a Model, batch: u64, activations: DType) -> Self {
+        let parameters = model.parameters();
+        let state = sampling_state(model, batch, activations);
+        let caches: Vec<_> =
+            state.iter().map(|t| t.name.clone()).zip((0..).map(TensorId)).collect();
+        let mut b = Self::new(name, model, parameters, state, activations);
+        b.ids.extend(caches);
+        b
+    }
+
+    fn new(
+        name: &'static str,
+        model: &'a Model,
+        parameters: Vec<Parameter>,
+        state: Vec<Tensor>,
+        activations: DType,
+    ) -> Self {
+        let count = parameters.len() as u32;
+        let ids = parameters.into_iter().map(|p| p.name).zip((0..).map(TensorId)).collect();
+        let program = Program::new(name, state);
+        let names = Names::Kept;
+        Self {
+            program,
+            model,
+            activations,
+            shape: (1, 1),
+            dropout: 0.0,
+            names,
+            ids,
+            parameters: count,
+        }
+    }
+
+    /// A parameter, its gradient (`d_…`), or other state by its name.
     fn state(&self, name: &str) -> TensorId {
-        self.names[name]
+        match name.strip_prefix("d_") {
+            Some(parameter) => TensorId(self.ids[parameter].0 + self.parameters),
+            None => self.ids[name],
+        }
     }
 
     fn bias(&self, owner: &str) -> Option<TensorId> {
@@ -318,13 +391,13 @@ impl<'a> Builder<'a> {
         (self.dropout > 0.0).then_some(Dropout { rate: self.dropout, layer, site })
     }
 
-    fn inner(&mut self, name: &str, shape: Vec<u64>, dtype: DType) -> TensorId {
-        let class = Class::Activation;
-        self.program.tensor(Tensor { name: name.into(), shape, dtype, class, life: Life::Inner })
+    fn inner(&mut self, name: impl fmt::Display, shape: Vec<u64>, dtype: DType) -> TensorId {
+        let (name, class) = (self.names.of(name), Class::Activation);
+        self.program.tensor(Tensor { name, shape, dtype, class, life: Life::Inner })
     }
 
     /// (B, T, columns) in the activations' type.
-    fn activation(&mut self, name: &str, columns: u64) -> TensorId {
+    fn activation(&mut self, name: impl fmt::Display, columns: u64) -> TensorId {
         let (batch, seq) = self.shape;
         self.inner(name, vec![batch, seq, columns], self.activations)
     }
@@ -365,9 +438,9 @@ impl<'a> Builder<'a> {
 
     fn norm(&mut self, name: &str, x: TensorId, suffix: &str) -> Norm {
         let (batch, seq) = self.shape;
-        let out = self.activation(&format!("{name}{suffix}"), self.model.channels.into());
-        let mean = self.inner(&format!("{name}.mean{suffix}"), vec![batch, seq], DType::F32);
-        let rstd = self.inner(&format!("{name}.rstd{suffix}"), vec![batch, seq], DType::F32);
+        let out = self.activation(format_args!("{name}{suffix}"), self.model.channels.into());
+        let mean = self.inner(format_args!("{name}.mean{suffix}"), vec![batch, seq], DType::F32);
+        let rstd = self.inner(format_args!("{name}.rstd{suffix}"), vec![batch, seq], DType::F32);
         let weight = self.state(&format!("{name}.weight"));
         let bias = self.bias(name);
         self.program.op(Op::LayerNorm { x, weight, bias, out, mean, rstd });
@@ -383,15 +456,15 @@ impl<'a> Builder<'a> {
 
         let norm_1 = self.norm(&format!("{h}.ln_1"), x, suffix); //                    (B, T, C)
         let qkv = self.linear(&format!("{h}.attn.c_attn"), norm_1.out, "qkv", suffix); // 3C
-        let attended = self.activation(&format!("{h}.attn{suffix}"), channels);
+        let attended = self.activation(format_args!("{h}.attn{suffix}"), channels);
         let lse_shape = vec![batch, heads.into(), seq];
-        let lse = self.inner(&format!("{h}.attn.lse{suffix}"), lse_shape, DType::F32);
+        let lse = self.inner(format_args!("{h}.attn.lse{suffix}"), lse_shape, DType::F32);
         let dropout = self.dropout_at(layer, Site::Attention);
         self.program.op(Op::Attention { qkv, out: attended, lse, heads, dropout });
         let middle = self.attention_out(layer, attended, x, suffix);
 
         let norm_2 = self.norm(&format!("{h}.ln_2"), middle, suffix); //               (B, T, C)
-        let pre = self.activation(&format!("{h}.mlp.pre{suffix}"), 4 * channels);
+        let pre = self.activation(format_args!("{h}.mlp.pre{suffix}"), 4 * channels);
         let activated = self.mlp_in(layer, norm_2.out, Some(pre), suffix);
         Block { x, norm_1, qkv, attended, lse, middle, norm_2, pre, activated }
     }
@@ -399,14 +472,14 @@ impl<'a> Builder<'a> {
     fn linear(&mut self, owner: &str, x: TensorId, name: &str, suffix: &str) -> TensorId {
         let weight = self.state(&format!("{owner}.weight"));
         let columns = self.program.get(weight).shape[0];
-        let out = self.activation(&format!("{owner}.{name}{suffix}"), columns);
+        let out = self.activation(format_args!("{owner}.{name}{suffix}"), columns);
         let bias = self.bias(owner);
         self.program.op(Op::Linear { x, weight, bias, out });
         out
     }
 
     fn attention_out(&mut self, layer: u32, x: TensorId, residual: TensorId, s: &str) -> TensorId {
-        let out = self.activation(&format!("h.{layer}.middle{s}"), self.model.channels.into());
+        let out = self.activation(format_args!("h.{layer}.middle{s}"), self.model.channels.into());
         self.residual(&format!("h.{layer}.attn.c_proj"), x, residual, out, {
             self.dropout_at(layer, Site::AttentionOut)
         });
@@ -416,7 +489,7 @@ impl<'a> Builder<'a> {
     fn mlp_in(&mut self, layer: u32, x: TensorId, pre: Option<TensorId>, s: &str) -> TensorId {
         let owner = format!("h.{layer}.mlp.c_fc");
         let columns = 4 * u64::from(self.model.channels);
-        let out = self.activation(&format!("h.{layer}.mlp.activated{s}"), columns);
+        let out = self.activation(format_args!("h.{layer}.mlp.activated{s}"), columns);
         let weight = self.state(&format!("{owner}.weight"));
         let bias = self.bias(&owner);
         let gelu = self.model.gelu;
@@ -430,7 +503,7 @@ impl<'a> Builder<'a> {
     }
 
     fn mlp_residual(&mut self, layer: u32, x: TensorId, residual: TensorId) -> TensorId {
-        let out = self.activation(&format!("h.{layer}"), self.model.channels.into());
+        let out = self.activation(format_args!("h.{layer}"), self.model.channels.into());
         let dropout = self.dropout_at(layer, Site::MlpOut);
         self.residual(&format!("h.{layer}.mlp.c_proj"), x, residual, out, dropout);
         out
@@ -455,7 +528,7 @@ impl<'a> Builder<'a> {
         let (batch, seq) = self.shape;
         let norm_1 = self.norm(&format!("{h}.ln_1"), x, "");
         let qkv = self.linear(&format!("{h}.attn.c_attn"), norm_1.out, "qkv", "");
-        let attended = self.activation(&format!("{h}.attn"), self.model.channels.into());
+        let attended = self.activation(format_args!("{h}.attn"), self.model.channels.into());
         if mixer != Mixer::Attention {
             let keys = self.state(&format!("{h}.keys"));
             let values = self.state(&format!("{h}.values"));
@@ -466,7 +539,7 @@ impl<'a> Builder<'a> {
         }
         if mixer != Mixer::Cache {
             let lse_shape = vec![batch, heads.into(), seq];
-            let lse = self.inner(&format!("{h}.attn.lse"), lse_shape, DType::F32);
+            let lse = self.inner(format_args!("{h}.attn.lse"), lse_shape, DType::F32);
             self.program.op(Op::Attention { qkv, out: attended, lse, heads, dropout: None });
         }
         let middle = self.attention_out(layer, attended, x, "");
@@ -503,12 +576,12 @@ impl<'a> Builder<'a> {
         let d_branch = self.undrop(layer, Site::MlpOut, d_x, "mlp");
         let mut activated = block.activated;
         if level == Level::Cheap {
-            activated = self.activation(&format!("{h}.mlp.activated again"), 4 * channels);
+            activated = self.activation(format_args!("{h}.mlp.activated again"), 4 * channels);
             let gelu = self.model.gelu;
             self.program.op(Op::Gelu { x: block.pre, out: activated, gelu });
         }
         self.weight_gradient(&format!("{h}.mlp.c_proj"), d_branch, activated);
-        let d_pre = self.activation(&format!("d_{h}.mlp.pre"), 4 * channels);
+        let d_pre = self.activation(format_args!("d_{h}.mlp.pre"), 4 * channels);
         self.program.op(Op::LinearBackwardGelu {
             d_out: d_branch,
             weight: self.state(&format!("{h}.mlp.c_proj.weight")),
@@ -525,7 +598,7 @@ impl<'a> Builder<'a> {
         let d_branch = self.undrop(layer, Site::AttentionOut, d_x, "attn");
         self.weight_gradient(&format!("{h}.attn.c_proj"), d_branch, block.attended);
         let d_attn = self.input_gradient(&format!("{h}.attn.c_proj"), d_branch, "attn", layer);
-        let d_qkv = self.activation(&format!("d_{h}.qkv"), 3 * channels);
+        let d_qkv = self.activation(format_args!("d_{h}.qkv"), 3 * channels);
         self.program.op(Op::AttentionBackward {
             qkv: block.qkv,
             out: block.attended,
@@ -545,7 +618,7 @@ impl<'a> Builder<'a> {
     fn undrop(&mut self, layer: u32, site: Site, d_out: TensorId, part: &str) -> TensorId {
         let Some(dropout) = self.dropout_at(layer, site) else { return d_out };
         let channels = self.model.channels.into();
-        let out = self.activation(&format!("d_h.{layer}.{part}.dropped"), channels);
+        let out = self.activation(format_args!("d_h.{layer}.{part}.dropped"), channels);
         self.program.op(Op::Dropout { x: d_out, out, dropout });
         out
     }
@@ -555,7 +628,7 @@ impl<'a> Builder<'a> {
         if level == Level::Keep {
             return norm.out;
         }
-        let out = self.activation(&format!("{name} again"), self.model.channels.into());
+        let out = self.activation(format_args!("{name} again"), self.model.channels.into());
         let weight = self.state(&format!("{name}.weight"));
         let bias = self.bias(name);
         let Norm { mean, rstd, .. } = norm;
@@ -570,7 +643,7 @@ impl<'a> Builder<'a> {
     }
 
     fn input_gradient(&mut self, owner: &str, d_out: TensorId, of: &str, layer: u32) -> TensorId {
-        let d_x = self.activation(&format!("d_h.{layer}.{of}"), self.model.channels.into());
+        let d_x = self.activation(format_args!("d_h.{layer}.{of}"), self.model.channels.into());
         let weight = self.state(&format!("{owner}.weight"));
         self.program.op(Op::LinearBackwardInput { d_out, weight, d_x });
         d_x

@@ -107,6 +107,23 @@ impl Tensor {
     }
 }
 
+/// Whether tensors are given their names. Building a name takes longer than counting its tensor,
+/// so programs that are only counted do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Names {
+    Kept,
+    Left,
+}
+
+impl Names {
+    pub(crate) fn of(self, name: impl fmt::Display) -> String {
+        match self {
+            Self::Kept => name.to_string(),
+            Self::Left => String::new(),
+        }
+    }
+}
+
 /// Ops in order, with their tensors.
 ///
 /// Tensors that live always come first in the table, in the same order in every program of

@@ -256,11 +256,27 @@ pub enum Op {
     Named { name: &'static str, operands: Vec<Operand> },
 }
 
+/// A list that keeps nothing: what is added is shown.
+struct Seen<F>(F);
+
+impl<F: FnMut(Operand)> Seen<F> {
+    fn extend(&mut self, operands: impl IntoIterator<Item = Operand>) {
+        operands.into_iter().for_each(&mut self.0);
+    }
+}
+
 impl Op {
     /// Everything this op touches. Liveness is built from this alone, so an operand missing
     /// here is memory reused too early at run time.
     pub fn operands(&self) -> Vec<Operand> {
         let mut list = Vec::with_capacity(8);
+        self.visit(|operand| list.push(operand));
+        list
+    }
+
+    /// Shows every operand to `see`, in the same order and without a list.
+    pub fn visit(&self, see: impl FnMut(Operand)) {
+        let mut list = Seen(see);
         match *self {
             Self::Embed { tokens, wte, wpe, out, .. } => {
                 list.extend([reads(tokens), reads(wte), reads(wpe), writes(out)]);
@@ -338,10 +354,10 @@ impl Op {
             }
             Self::GradientNorm { ref gradients, norm } => {
                 list.extend(gradients.iter().copied().map(reads));
-                list.push(writes(norm));
+                list.extend([writes(norm)]);
             }
             Self::AdamW { norm, moments: m, .. } => {
-                list.push(reads(norm));
+                list.extend([reads(norm)]);
                 list.extend([m.parameter, m.gradient, m.exp_avg, m.exp_avg_sq].map(updates));
             }
             Self::StoreCache { qkv, keys, values } => {
@@ -350,9 +366,8 @@ impl Op {
             Self::CachedAttention { qkv, keys, values, out, .. } => {
                 list.extend([reads(qkv), updates(keys), updates(values), writes(out)]);
             }
-            Self::Named { ref operands, .. } => list.extend(operands),
+            Self::Named { ref operands, .. } => list.extend(operands.iter().copied()),
         }
-        list
     }
 
     /// The op's name in reports and profiles.

@@ -1,6 +1,8 @@
 //! The backward of eager mode, in the order in which autograd runs it: nodes that were made last
 //! come first, and a parameter's gradient is added as soon as it is there.
 
+use std::fmt;
+
 use super::{
     attention,
     eager::{Block, Embedded, Factors, Norm},
@@ -13,7 +15,7 @@ use crate::{
 
 impl Pass<'_> {
     pub(super) fn norm_backward(&mut self, name: &str, norm: Norm, d_out: TensorId) -> TensorId {
-        let d_x = self.residual(&format!("d_{name}, of its input"));
+        let d_x = self.residual(format_args!("d_{name}, of its input"));
         let weight = format!("{name}.weight");
         let d_weight = self.tape.new_gradient(&weight);
         let bias = self.tape.model.has_bias.then(|| format!("{name}.bias"));
@@ -35,7 +37,7 @@ impl Pass<'_> {
         owner: &str,
         factors: &Factors,
         d_out: TensorId,
-        d_x: &str,
+        d_x: impl fmt::Display,
     ) -> TensorId {
         let Factors { input, weight, bias, .. } = *factors;
         let parameter = format!("{owner}.weight");
@@ -80,16 +82,16 @@ impl Pass<'_> {
             return self.tape.new_gradient(parameter);
         }
         let shape = self.tape.shape_of(self.tape.state(parameter));
-        let name = format!("half d_{parameter}");
+        let name = format_args!("half d_{parameter}");
         self.tape.tensor(name, &shape, self.compute(), (Class::Gradient, Life::Inner))
     }
 
     /// The gradient of a branch: that of the residual stream in the branch's type.
-    fn branch_gradient(&mut self, name: &str, d_x: TensorId) -> TensorId {
+    fn branch_gradient(&mut self, name: impl fmt::Display, d_x: TensorId) -> TensorId {
         if !self.is_autocast() {
             return d_x;
         }
-        let d_branch = self.value(&format!("d_{name}"), self.channels());
+        let d_branch = self.value(format_args!("d_{name}"), self.channels());
         self.tape.run("_to_copy", &[d_x], &[d_branch]);
         d_branch
     }
@@ -97,13 +99,13 @@ impl Pass<'_> {
     /// The gradient before a dropout; `d_out` itself where there is none.
     pub(super) fn undrop(
         &mut self,
-        name: &str,
+        name: impl fmt::Display,
         d_out: TensorId,
         mask: Option<TensorId>,
     ) -> TensorId {
         let Some(mask) = mask else { return d_out };
         let (shape, dtype) = (self.tape.shape_of(d_out), self.tape.dtype_of(d_out));
-        let d = self.tape.value(format!("d_{name} undropped"), &shape, dtype);
+        let d = self.tape.value(format_args!("d_{name} undropped"), &shape, dtype);
         self.tape.run("native_dropout_backward", &[d_out, mask], &[d]);
         d
     }
@@ -120,31 +122,31 @@ impl Pass<'_> {
         let channels = self.channels();
 
         // The MLP. A checkpointed block is run again when its first saved value is asked for.
-        let mlp = format!("{h}.mlp");
+        let mlp = fmt::from_fn(|f| write!(f, "{h}.mlp"));
         let d_branch = self.branch_gradient(&mlp, d_x);
         let block = kept.unwrap_or_else(|| self.block_again(layer, x));
         let d_branch = self.undrop(&mlp, d_branch, block.mlp_mask);
-        let name = format!("d_{h}.mlp.activated");
-        let d = self.linear_backward(&format!("{h}.mlp.c_proj"), &block.mlp, d_branch, &name);
-        let d_fc = self.value(&format!("d_{h}.mlp.fc"), 4 * channels);
+        let name = format_args!("d_{h}.mlp.activated");
+        let d = self.linear_backward(&format!("{h}.mlp.c_proj"), &block.mlp, d_branch, name);
+        let d_fc = self.value(format_args!("d_{h}.mlp.fc"), 4 * channels);
         self.tape.run("gelu_backward", &[d, block.fc], &[d_fc]);
-        let name = format!("d_{h}.ln_2");
-        let d = self.linear_backward(&format!("{h}.mlp.c_fc"), &block.c_fc, d_fc, &name);
+        let name = format_args!("d_{h}.ln_2");
+        let d = self.linear_backward(&format!("{h}.mlp.c_fc"), &block.c_fc, d_fc, name);
         let d = self.norm_backward(&format!("{h}.ln_2"), block.norm_2, d);
-        let d_middle = self.residual(&format!("d_{h}.middle"));
+        let d_middle = self.residual(format_args!("d_{h}.middle"));
         self.tape.run("add", &[d_x, d], &[d_middle]);
 
         // The attention.
-        let attn = format!("{h}.attn");
+        let attn = fmt::from_fn(|f| write!(f, "{h}.attn"));
         let d_branch = self.branch_gradient(&attn, d_middle);
         let d_branch = self.undrop(&attn, d_branch, block.attention_mask);
-        let name = format!("d_{h}.attn.out");
-        let d = self.linear_backward(&format!("{h}.attn.c_proj"), &block.c_proj, d_branch, &name);
+        let name = format_args!("d_{h}.attn.out");
+        let d = self.linear_backward(&format!("{h}.attn.c_proj"), &block.c_proj, d_branch, name);
         let d_qkv = attention::backward(self, &h, &block.attention, d);
-        let name = format!("d_{h}.ln_1");
-        let d = self.linear_backward(&format!("{h}.attn.c_attn"), &block.c_attn, d_qkv, &name);
+        let name = format_args!("d_{h}.ln_1");
+        let d = self.linear_backward(&format!("{h}.attn.c_attn"), &block.c_attn, d_qkv, name);
         let d = self.norm_backward(&format!("{h}.ln_1"), block.norm_1, d);
-        let d_in = self.residual(&format!("d_{h}"));
+        let d_in = self.residual(format_args!("d_{h}"));
         self.tape.run("add", &[d_middle, d], &[d_in]);
         d_in
     }

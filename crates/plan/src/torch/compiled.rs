@@ -9,9 +9,10 @@
 //!
 //! Read off the code that inductor (PyTorch 2.15) generates. Attention is always fused here.
 
-use super::{Phase, TorchOptions, pass::Pass, tape::Held};
+use std::fmt;
+
+use super::{Phase, Sheet, pass::Pass, tape::Held};
 use crate::{
-    model::Model,
     program::{Class, Life, Program},
     units::{DType, TensorId},
 };
@@ -41,10 +42,11 @@ struct Block {
 const LAYERS: [&str; 4] = ["attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"];
 
 /// One micro-batch, the last of a step.
-pub(super) fn train(model: &Model, options: &TorchOptions) -> Program {
+pub(super) fn train(sheet: &Sheet<'_>) -> Program {
+    let Sheet { model, options, .. } = *sheet;
     let held = Held { gradients: options.accumulation > 1, ..Held::later(options) };
     let shape = (options.batch, options.seq);
-    let mut p = Pass::new(Phase::Train, model, options, held, shape);
+    let mut p = Pass::new(Phase::Train, sheet, held, shape);
     p.dropout = options.dropout;
     let (tokens, targets) = p.inputs("", Life::Input);
     let stale = p.stale("micro-batch");
@@ -54,7 +56,7 @@ pub(super) fn train(model: &Model, options: &TorchOptions) -> Program {
     let mut blocks = Vec::new();
     for layer in 0..model.layers {
         if options.checkpoint_blocks {
-            let input = p.residual(&format!("h.{layer}.input"));
+            let input = p.residual(format_args!("h.{layer}.input"));
             p.tape.run("fused_add", &[x], &[input]);
             inputs.push(input);
         }
@@ -70,7 +72,7 @@ pub(super) fn train(model: &Model, options: &TorchOptions) -> Program {
     let residual = gradients.residual;
     for layer in (0..model.layers).rev() {
         let block = blocks.pop().flatten().unwrap_or_else(|| {
-            let x = p.residual(&format!("h.{layer} again"));
+            let x = p.residual(format_args!("h.{layer} again"));
             p.tape.run("fused_add", &[inputs[layer as usize]], &[x]);
             p.fused_block(layer, x, " again")
         });
@@ -84,9 +86,10 @@ pub(super) fn train(model: &Model, options: &TorchOptions) -> Program {
 }
 
 /// One batch of `estimate_loss`, not the first.
-pub(super) fn evaluate(phase: Phase, model: &Model, options: &TorchOptions, held: Held) -> Program {
+pub(super) fn evaluate(phase: Phase, sheet: &Sheet<'_>, held: Held) -> Program {
+    let Sheet { model, options, .. } = *sheet;
     let shape = (options.eval_batch, options.eval_seq);
-    let mut p = Pass::new(phase, model, options, held, shape);
+    let mut p = Pass::new(phase, sheet, held, shape);
     p.names_of_training(phase);
     let (tokens, targets) = p.inputs("", Life::Input);
     let stale = p.stale("batch");
@@ -99,11 +102,11 @@ pub(super) fn evaluate(phase: Phase, model: &Model, options: &TorchOptions, held
     let mut weights = None;
     for layer in 0..model.layers {
         let h = format!("h.{layer}");
-        let normed = p.value(&format!("{h}.ln_1"), channels);
+        let normed = p.value(format_args!("{h}.ln_1"), channels);
         p.tape.run("fused_layer_norm", &[x], &[normed]);
         let [c_attn, c_proj, c_fc] = *weights.get_or_insert_with(|| p.weights_of_one_layer(layer));
         p.tape.run("mm", &[normed, c_attn], &[qkv]);
-        let attended = p.value(&format!("{h}.attn.out"), channels);
+        let attended = p.value(format_args!("{h}.attn.out"), channels);
         p.tape.run("_scaled_dot_product_flash_attention", &[qkv], &[attended]);
         p.tape.run_in_place("mm", &[attended, c_proj], &[normed]);
         p.tape.run_in_place("fused_layer_norm", &[normed, x], &[attended]);
@@ -163,7 +166,7 @@ impl Pass<'_> {
     }
 
     /// Which elements a dropout keeps, where there is one.
-    fn fused_mask(&mut self, name: &str) -> Option<TensorId> {
+    fn fused_mask(&mut self, name: impl fmt::Display) -> Option<TensorId> {
         let shape = [self.batch, self.seq, self.channels()];
         self.dropout.then(|| self.tape.value(name, &shape, DType::U8))
     }
@@ -182,10 +185,10 @@ impl Pass<'_> {
 
     fn fused_norm(&mut self, name: &str, x: TensorId, again: &str) -> Norm {
         let channels = self.channels();
-        let normalised = self.residual(&format!("{name} normalised{again}"));
+        let normalised = self.residual(format_args!("{name} normalised{again}"));
         let rows = [self.batch, self.seq, 1];
-        let rstd = self.tape.value(format!("{name}.rstd{again}"), &rows, DType::F32);
-        let out = self.value(&format!("{name}{again}"), channels);
+        let rstd = self.tape.value(format_args!("{name}.rstd{again}"), &rows, DType::F32);
+        let out = self.value(format_args!("{name}{again}"), channels);
         let weight = self.tape.state(&format!("{name}.weight"));
         self.tape.run("fused_layer_norm", &[x, weight], &[normalised, rstd, out]);
         Norm { normalised, rstd, out }
@@ -195,29 +198,32 @@ impl Pass<'_> {
     fn fused_block(&mut self, layer: u32, x: TensorId, again: &str) -> Block {
         let channels = self.channels();
         let h = format!("h.{layer}");
-        let named = |part: &str| format!("{h}.{part}{again}");
+        let named = |part: &'static str| {
+            let h = &h;
+            fmt::from_fn(move |f| write!(f, "{h}.{part}{again}"))
+        };
 
         let norm_1 = self.fused_norm(&format!("{h}.ln_1"), x, again);
         let weights = LAYERS.map(|owner| self.fused_cast(&format!("{h}.{owner}.weight")));
         let [c_attn, c_proj, c_fc, mlp] = weights;
-        let qkv = self.value(&named("attn.qkv"), 3 * channels);
+        let qkv = self.value(named("attn.qkv"), 3 * channels);
         self.tape.run("mm", &[norm_1.out, c_attn], &[qkv]);
-        let attended = self.value(&named("attn.out"), channels);
+        let attended = self.value(named("attn.out"), channels);
         let rows = [self.batch, self.tape.model.heads.into(), self.seq];
         let lse = self.tape.value(named("attn.lse"), &rows, DType::F32);
         self.tape.run("_scaled_dot_product_flash_attention", &[qkv], &[attended, lse]);
-        let projected = self.value(&named("attn.projected"), channels);
+        let projected = self.value(named("attn.projected"), channels);
         self.tape.run("mm", &[attended, c_proj], &[projected]);
-        let attention_mask = self.fused_add(&named("attn mask"), projected, x);
+        let attention_mask = self.fused_add(named("attn mask"), projected, x);
 
         let norm_2 = self.fused_norm(&format!("{h}.ln_2"), x, again);
-        let fc = self.value(&named("mlp.fc"), 4 * channels);
+        let fc = self.value(named("mlp.fc"), 4 * channels);
         self.tape.run("mm", &[norm_2.out, c_fc], &[fc]);
-        let activated = self.value(&named("mlp.activated"), 4 * channels);
+        let activated = self.value(named("mlp.activated"), 4 * channels);
         self.tape.run("fused_gelu", &[fc], &[activated]);
-        let projected = self.value(&named("mlp.projected"), channels);
+        let projected = self.value(named("mlp.projected"), channels);
         self.tape.run("mm", &[activated, mlp], &[projected]);
-        let mlp_mask = self.fused_add(&named("mlp mask"), projected, x);
+        let mlp_mask = self.fused_add(named("mlp mask"), projected, x);
         Block {
             norm_1,
             qkv,
@@ -233,7 +239,12 @@ impl Pass<'_> {
     }
 
     /// Drops out a branch and adds it to the residual stream.
-    fn fused_add(&mut self, mask: &str, branch: TensorId, x: TensorId) -> Option<TensorId> {
+    fn fused_add(
+        &mut self,
+        mask: impl fmt::Display,
+        branch: TensorId,
+        x: TensorId,
+    ) -> Option<TensorId> {
         let mask = self.fused_mask(mask);
         if let Some(mask) = mask {
             self.tape.run("fused_dropout", &[branch], &[mask]);
@@ -328,7 +339,7 @@ impl Pass<'_> {
         let gradient = self.tape.new_gradient(&parameter);
         if self.is_autocast() {
             let shape = self.tape.shape_of(weight);
-            let name = format!("half d_{parameter}");
+            let name = format_args!("half d_{parameter}");
             let half =
                 self.tape.tensor(name, &shape, self.compute(), (Class::Gradient, Life::Inner));
             self.tape.run("mm", &[d_out, input], &[half]);
@@ -359,32 +370,33 @@ impl Pass<'_> {
         let h = format!("h.{layer}");
         let [c_attn, c_proj, c_fc, mlp] = block.weights;
 
-        let d_branch = self.value(&format!("d_{h}.mlp"), channels);
+        let d_branch = self.value(format_args!("d_{h}.mlp"), channels);
         self.tape.run("fused_to_copy", &[d_x], &[d_branch]);
         self.tape.hold(block.mlp_mask.as_slice());
-        let d_fc = self.value(&format!("d_{h}.mlp.fc"), 4 * channels);
+        let d_fc = self.value(format_args!("d_{h}.mlp.fc"), 4 * channels);
         let owner = format!("{h}.mlp.c_proj");
         self.product_backward(&owner, (block.activated, mlp), (d_branch, d_fc), list);
         self.tape.run_in_place("fused_gelu_backward", &[block.fc], &[d_fc]);
-        let d_norm = self.value(&format!("d_{h}.ln_2"), channels);
+        let d_norm = self.value(format_args!("d_{h}.ln_2"), channels);
         let owner = format!("{h}.mlp.c_fc");
         self.product_backward(&owner, (block.norm_2.out, c_fc), (d_fc, d_norm), list);
         self.norm_gradients(&format!("{h}.ln_2"), block.norm_2, d_norm, list);
         let from = [d_norm, block.norm_2.normalised, block.norm_2.rstd];
         self.tape.run_in_place("fused_layer_norm_backward", &from, &[d_x]);
 
-        let d_branch = self.value(&format!("d_{h}.attn"), channels);
+        let d_branch = self.value(format_args!("d_{h}.attn"), channels);
         self.tape.run("fused_to_copy", &[d_x], &[d_branch]);
         self.tape.hold(block.attention_mask.as_slice());
-        let d_attended = self.value(&format!("d_{h}.attn.out"), channels);
+        let d_attended = self.value(format_args!("d_{h}.attn.out"), channels);
         let owner = format!("{h}.attn.c_proj");
         self.product_backward(&owner, (block.attended, c_proj), (d_branch, d_attended), list);
-        let parts = ["q", "k", "v"].map(|part| self.value(&format!("d_{h}.attn.{part}"), channels));
+        let parts =
+            ["q", "k", "v"].map(|part| self.value(format_args!("d_{h}.attn.{part}"), channels));
         let from = [d_attended, block.qkv, block.attended, block.lse];
         self.tape.run("_scaled_dot_product_flash_attention_backward", &from, &parts);
-        let d_qkv = self.value(&format!("d_{h}.attn.qkv"), 3 * channels);
+        let d_qkv = self.value(format_args!("d_{h}.attn.qkv"), 3 * channels);
         self.tape.run("fused_cat", &parts, &[d_qkv]);
-        let d_norm = self.value(&format!("d_{h}.ln_1"), channels);
+        let d_norm = self.value(format_args!("d_{h}.ln_1"), channels);
         let owner = format!("{h}.attn.c_attn");
         self.product_backward(&owner, (block.norm_1.out, c_attn), (d_qkv, d_norm), list);
         self.norm_gradients(&format!("{h}.ln_1"), block.norm_1, d_norm, list);

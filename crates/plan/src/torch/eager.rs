@@ -3,14 +3,15 @@
 //! Shapes in comments: B sequences, T tokens each, C channels, V vocabulary, H heads.
 //! Ops are called as PyTorch calls them, so that a report can be searched in a profile.
 
+use std::fmt;
+
 use super::{
-    Phase, TorchOptions,
+    Phase, Sheet,
     attention::{self, Attention},
     pass::Pass,
     tape::Held,
 };
 use crate::{
-    model::Model,
     program::{Class, Life, Program},
     units::{DType, TensorId},
 };
@@ -71,10 +72,11 @@ pub(super) struct Embedded {
 }
 
 /// One micro-batch, the last of a step: what earlier ones left is there.
-pub(super) fn train(model: &Model, options: &TorchOptions) -> Program {
+pub(super) fn train(sheet: &Sheet<'_>) -> Program {
+    let Sheet { model, options, .. } = *sheet;
     let held = Held { gradients: options.accumulation > 1, ..Held::later(options) };
     let shape = (options.batch, options.seq);
-    let mut p = Pass::new(Phase::Train, model, options, held, shape);
+    let mut p = Pass::new(Phase::Train, sheet, held, shape);
     p.dropout = options.dropout;
     let inputs = p.inputs("", Life::Input);
     let stale = p.stale("micro-batch");
@@ -107,9 +109,10 @@ pub(super) fn train(model: &Model, options: &TorchOptions) -> Program {
 }
 
 /// One batch of `estimate_loss`, not the first: the names of the one before are still held.
-pub(super) fn evaluate(phase: Phase, model: &Model, options: &TorchOptions, held: Held) -> Program {
+pub(super) fn evaluate(phase: Phase, sheet: &Sheet<'_>, held: Held) -> Program {
+    let Sheet { model, options, .. } = *sheet;
     let shape = (options.eval_batch, options.eval_seq);
-    let mut p = Pass::new(phase, model, options, held, shape);
+    let mut p = Pass::new(phase, sheet, held, shape);
     p.names_of_training(phase);
     let inputs = p.inputs("", Life::Input);
     let stale = p.stale("batch");
@@ -128,10 +131,11 @@ pub(super) fn evaluate(phase: Phase, model: &Model, options: &TorchOptions, held
 }
 
 /// One token of `sample.py` at the end of a block: no cache, the whole prefix again.
-pub(super) fn sample(model: &Model, options: &TorchOptions) -> Program {
+pub(super) fn sample(sheet: &Sheet<'_>) -> Program {
+    let Sheet { model, options, .. } = *sheet;
     let held = Held { masks: !options.fused_attention, ..Held::default() };
     let shape = (1, u64::from(model.block));
-    let mut p = Pass::new(Phase::Sample, model, options, held, shape);
+    let mut p = Pass::new(Phase::Sample, sheet, held, shape);
     let (tokens, _) = p.inputs("", Life::Input);
     let embedded = p.embed(tokens);
     let mut x = embedded.x;
@@ -177,22 +181,22 @@ impl Pass<'_> {
         Embedded { x, mask, position, tokens_out, positions_out }
     }
 
-    pub(super) fn drop(&mut self, name: &str, x: TensorId) -> Dropped {
+    pub(super) fn drop(&mut self, name: impl fmt::Display, x: TensorId) -> Dropped {
         if !self.dropout {
             return Dropped { out: x, mask: None };
         }
         let (shape, dtype) = (self.tape.shape_of(x), self.tape.dtype_of(x));
-        let out = self.tape.value(format!("{name} dropped"), &shape, dtype);
-        let mask = self.tape.value(format!("{name} mask"), &shape, DType::U8);
+        let out = self.tape.value(format_args!("{name} dropped"), &shape, dtype);
+        let mask = self.tape.value(format_args!("{name} mask"), &shape, DType::U8);
         self.tape.run("native_dropout", &[x], &[out, mask]);
         Dropped { out, mask: Some(mask) }
     }
 
     pub(super) fn norm(&mut self, name: &str, x: TensorId, again: &str) -> Norm {
-        let out = self.residual(&format!("{name}{again}"));
+        let out = self.residual(format_args!("{name}{again}"));
         let rows = [self.batch, self.seq, 1];
-        let mean = self.tape.value(format!("{name}.mean{again}"), &rows, DType::F32);
-        let rstd = self.tape.value(format!("{name}.rstd{again}"), &rows, DType::F32);
+        let mean = self.tape.value(format_args!("{name}.mean{again}"), &rows, DType::F32);
+        let rstd = self.tape.value(format_args!("{name}.rstd{again}"), &rows, DType::F32);
         let weight = self.tape.state(&format!("{name}.weight"));
         self.tape.run("native_layer_norm", &[x, weight], &[out, mean, rstd]);
         Norm { x, out, mean, rstd }
@@ -230,7 +234,7 @@ impl Pass<'_> {
     fn block(&mut self, layer: u32, x: TensorId) -> (TensorId, Block) {
         let mut block = self.block_before_its_last_product(layer, x, "");
         let projected = self.last_product(layer, &mut block, "");
-        let out = self.residual(&format!("h.{layer}"));
+        let out = self.residual(format_args!("h.{layer}"));
         self.tape.run("add", &[block.middle, projected], &[out]);
         self.tape.hold(&[x]); // still the caller's `x`
         (out, block)
@@ -253,7 +257,7 @@ impl Pass<'_> {
 
         let norm_1 = self.norm(&format!("{h}.ln_1"), x, again); //               (B, T, C)
         let c_attn = self.factors(&format!("{h}.attn.c_attn"), norm_1.out);
-        let qkv = self.value(&format!("{h}.attn.qkv{again}"), 3 * channels);
+        let qkv = self.value(format_args!("{h}.attn.qkv{again}"), 3 * channels);
         self.multiply(&c_attn, qkv);
         let attention = if self.options.fused_attention {
             attention::fused(self, layer, again, qkv)
@@ -261,21 +265,21 @@ impl Pass<'_> {
             attention::plain(self, layer, again, qkv)
         };
         let c_proj = self.factors(&format!("{h}.attn.c_proj"), attention.out);
-        let name = format!("{h}.attn.projected{again}");
+        let name = fmt::from_fn(|f| write!(f, "{h}.attn.projected{again}"));
         let projected = self.value(&name, channels);
         self.multiply(&c_proj, projected);
         let dropped = self.drop(&name, projected);
         // The attention's own names, and its argument, which the caller holds.
         self.tape.hold(&[projected, qkv, attention.out, norm_1.out]);
         self.tape.hold(&attention.names);
-        let middle = self.residual(&format!("{h}.middle{again}"));
+        let middle = self.residual(format_args!("{h}.middle{again}"));
         self.tape.run("add", &[x, dropped.out], &[middle]);
 
         let norm_2 = self.norm(&format!("{h}.ln_2"), middle, again);
         let c_fc = self.factors(&format!("{h}.mlp.c_fc"), norm_2.out);
-        let fc = self.value(&format!("{h}.mlp.fc{again}"), 4 * channels);
+        let fc = self.value(format_args!("{h}.mlp.fc{again}"), 4 * channels);
         self.multiply(&c_fc, fc);
-        let activated = self.value(&format!("{h}.mlp.activated{again}"), 4 * channels);
+        let activated = self.value(format_args!("{h}.mlp.activated{again}"), 4 * channels);
         self.tape.run("gelu", &[fc], &[activated]);
         let mlp = self.factors(&format!("{h}.mlp.c_proj"), activated);
         self.tape.hold(&[norm_2.out, x]);
@@ -296,7 +300,7 @@ impl Pass<'_> {
     }
 
     fn last_product(&mut self, layer: u32, block: &mut Block, again: &str) -> TensorId {
-        let name = format!("h.{layer}.mlp.projected{again}");
+        let name = fmt::from_fn(|f| write!(f, "h.{layer}.mlp.projected{again}"));
         let projected = self.value(&name, self.channels());
         self.multiply(&block.mlp, projected);
         let dropped = self.drop(&name, projected);

@@ -4,6 +4,8 @@
 //! gradient (4V), that of the logits (4V), and a half copy of that (2V). At GPT-2's sizes this
 //! outweighs everything else.
 
+use std::fmt;
+
 use super::{Loss, eager::Factors, pass::Pass};
 use crate::{
     program::{Class, Life},
@@ -22,7 +24,7 @@ struct Scores {
 
 impl Pass<'_> {
     /// (rows, V).
-    pub(super) fn scores(&mut self, name: impl Into<String>, rows: u64, dtype: DType) -> TensorId {
+    pub(super) fn scores(&mut self, name: impl fmt::Display, rows: u64, dtype: DType) -> TensorId {
         let shape = [rows, self.tape.model.vocab.into()];
         self.tape.tensor(name, &shape, dtype, (Class::Logits, Life::Inner))
     }
@@ -34,7 +36,7 @@ impl Pass<'_> {
         let input = if self.is_autocast() { self.tape.cast(x, self.compute()) } else { x };
         let shape = [rows, self.tape.model.vocab.into()];
         let life = if self.options.names_logits() { Life::Output } else { Life::Inner };
-        let name = format!("logits{suffix}");
+        let name = format_args!("logits{suffix}");
         let logits = self.tape.tensor(name, &shape, self.compute(), (Class::Logits, life));
         self.tape.run("mm", &[input, weight], &[logits]);
         (Factors { x, input, weight, bias: None }, logits)
@@ -42,7 +44,7 @@ impl Pass<'_> {
 
     fn loss(&mut self, x: TensorId, targets: TensorId, rows: u64, suffix: &str) -> Scores {
         let (head, logits) = self.head(x, rows, suffix);
-        let name = format!("log_softmax{suffix}");
+        let name = format_args!("log_softmax{suffix}");
         let (wide, log_softmax) = match (self.is_autocast(), self.options.loss) {
             (false, _) => {
                 let log_softmax = self.scores(name, rows, DType::F32);
@@ -61,8 +63,8 @@ impl Pass<'_> {
                 (Some(self.tape.cast(log_softmax, DType::F32)), log_softmax)
             }
         };
-        let loss = self.tape.scalar(format!("loss{suffix}"));
-        let total_weight = self.tape.scalar(format!("total weight{suffix}"));
+        let loss = self.tape.scalar(format_args!("loss{suffix}"));
+        let total_weight = self.tape.scalar(format_args!("total weight{suffix}"));
         let from = [log_softmax, targets, logits];
         self.tape.run("nll_loss_forward", &from, &[loss, total_weight]);
         self.tape.hold(wide.as_slice());
@@ -110,7 +112,7 @@ impl Pass<'_> {
         self.tape.run("zeros", &[], &[sum]);
         for (index, rows) in chunks(all, rows) {
             let scores = self.loss(x, targets, rows, &self.suffix(index));
-            let next = self.tape.scalar(format!("loss up to chunk {index}"));
+            let next = self.tape.scalar(format_args!("loss up to chunk {index}"));
             self.tape.run("add", &[sum, scores.loss], &[next]);
             sum = next;
         }
@@ -131,7 +133,7 @@ impl Pass<'_> {
                 None => d_weight,
                 Some(before) => {
                     let shape = self.tape.shape_of(d_weight);
-                    let name = format!("d_lm_head.weight up to chunk {index}");
+                    let name = format_args!("d_lm_head.weight up to chunk {index}");
                     let gradient = (Class::Gradient, Life::Inner);
                     let sum = self.tape.tensor(name, &shape, DType::F32, gradient);
                     self.tape.run("add", &[before, d_weight], &[sum]);
@@ -174,32 +176,32 @@ impl Pass<'_> {
         rows: u64,
         suffix: &str,
     ) -> (TensorId, TensorId) {
-        let d_loss = self.tape.scalar(format!("d_loss{suffix}"));
+        let d_loss = self.tape.scalar(format_args!("d_loss{suffix}"));
         self.tape.run("div", &[], &[d_loss]);
         let is_half = self.tape.dtype_of(scores.log_softmax) != DType::F32;
         let chosen_from = match scores.wide {
             Some(wide) if is_half => wide,
             _ => scores.log_softmax,
         };
-        let mut d = self.scores(format!("d_log_softmax{suffix}"), rows, DType::F32);
+        let mut d = self.scores(format_args!("d_log_softmax{suffix}"), rows, DType::F32);
         let from = [d_loss, chosen_from, targets, scores.total_weight, scores.log_softmax];
         self.tape.run("nll_loss_backward", &from, &[d]);
         if is_half {
             d = self.tape.cast(d, self.compute());
         }
-        let d_logits = self.scores(format!("d_logits{suffix}"), rows, self.tape.dtype_of(d));
+        let d_logits = self.scores(format_args!("d_logits{suffix}"), rows, self.tape.dtype_of(d));
         self.tape.run("_log_softmax_backward_data", &[d, scores.log_softmax], &[d_logits]);
         let is_cast = self.tape.dtype_of(d_logits) != self.compute();
         let d_logits = if is_cast { self.tape.cast(d_logits, self.compute()) } else { d_logits };
 
         let Factors { input, weight, .. } = scores.head;
         let shape = self.tape.shape_of(weight);
-        let name = format!("d_lm_head.weight{suffix}");
+        let name = format_args!("d_lm_head.weight{suffix}");
         let gradient = (Class::Gradient, Life::Inner);
         let d_weight = self.tape.tensor(name, &shape, self.compute(), gradient);
         self.tape.run("mm", &[d_logits, input], &[d_weight]);
         let shape = [rows, self.channels()];
-        let d_x = self.tape.value(format!("d_ln_f{suffix}"), &shape, self.compute());
+        let d_x = self.tape.value(format_args!("d_ln_f{suffix}"), &shape, self.compute());
         self.tape.run("mm", &[d_logits, weight], &[d_x]);
         self.tape.hold(&[input]);
         (d_x, d_weight)

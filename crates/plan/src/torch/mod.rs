@@ -21,13 +21,15 @@ mod tests;
 mod update;
 
 pub(crate) use self::report::report_of;
-pub use self::report::{COMPILE_BYTES, CONTEXT_BYTES, WORKSPACE_BYTES, overhead, torch_report};
+pub use self::report::{
+    COMPILE_BYTES, CONTEXT_BYTES, WORKSPACE_BYTES, overhead, torch_courses, torch_report,
+};
 use self::tape::Held;
 use crate::{
     config::{self, Config, GradCheckpoint, InitFrom},
     memory::{Limits, Target},
     model::Model,
-    program::{Op, Program},
+    program::{Names, Op, Program},
     units::{Bytes, DType},
 };
 
@@ -238,16 +240,34 @@ pub fn phases(model: &Model, options: &TorchOptions) -> Vec<(Phase, Program)> {
 
 /// The program of one phase.
 pub fn program(phase: Phase, model: &Model, options: &TorchOptions) -> Program {
+    write(phase, &Sheet { model, options, names: Names::Kept })
+}
+
+/// The same to be counted and forgotten: its tensors have no names.
+pub(crate) fn unnamed_program(phase: Phase, model: &Model, options: &TorchOptions) -> Program {
+    write(phase, &Sheet { model, options, names: Names::Left })
+}
+
+/// What a program is written from.
+#[derive(Clone, Copy)]
+struct Sheet<'a> {
+    model: &'a Model,
+    options: &'a TorchOptions,
+    names: Names,
+}
+
+fn write(phase: Phase, sheet: &Sheet<'_>) -> Program {
+    let options = sheet.options;
     let evaluate = if options.compile { compiled::evaluate } else { eager::evaluate };
     match phase {
-        Phase::Resume => resume::resume(model),
-        Phase::EvaluateFirst => evaluate(phase, model, options, Held::first(options)),
-        Phase::Train if options.compile => compiled::train(model, options),
-        Phase::Train => eager::train(model, options),
-        Phase::Update => update::update(model, options),
-        Phase::Evaluate => evaluate(phase, model, options, Held::later(options)),
+        Phase::Resume => resume::resume(sheet),
+        Phase::EvaluateFirst => evaluate(phase, sheet, Held::first(options)),
+        Phase::Train if options.compile => compiled::train(sheet),
+        Phase::Train => eager::train(sheet),
+        Phase::Update => update::update(sheet),
+        Phase::Evaluate => evaluate(phase, sheet, Held::later(options)),
         // `sample.py` is compiled only on demand.
-        Phase::Sample => eager::sample(model, options),
+        Phase::Sample => eager::sample(sheet),
     }
 }
 

@@ -1,11 +1,12 @@
 //! One pass through the model in one phase: its shapes, its types, and what Python names hold.
 
+use std::fmt;
+
 use super::{
-    Phase, TorchOptions,
+    Phase, Sheet, TorchOptions,
     tape::{Held, Tape},
 };
 use crate::{
-    model::Model,
     program::{Class, Life},
     units::{DType, TensorId},
 };
@@ -24,13 +25,12 @@ pub(super) struct Pass<'a> {
 impl<'a> Pass<'a> {
     pub(super) fn new(
         phase: Phase,
-        model: &'a Model,
-        options: &'a TorchOptions,
+        sheet: &Sheet<'a>,
         held: Held,
         (batch, seq): (u64, u64),
     ) -> Self {
-        let tape = Tape::new(phase.name(), model, held);
-        Self { tape, options, batch, seq, dropout: false, cast_weights: Vec::new() }
+        let tape = Tape::new(phase.name(), sheet, held);
+        Self { tape, options: sheet.options, batch, seq, dropout: false, cast_weights: Vec::new() }
     }
 
     /// The type of matrix products.
@@ -48,13 +48,13 @@ impl<'a> Pass<'a> {
     }
 
     /// (B, T, columns) in the type of matrix products.
-    pub(super) fn value(&mut self, name: &str, columns: u64) -> TensorId {
+    pub(super) fn value(&mut self, name: impl fmt::Display, columns: u64) -> TensorId {
         let shape = [self.batch, self.seq, columns];
         self.tape.value(name, &shape, self.compute())
     }
 
     /// (B, T, C) in float32: the residual stream.
-    pub(super) fn residual(&mut self, name: &str) -> TensorId {
+    pub(super) fn residual(&mut self, name: impl fmt::Display) -> TensorId {
         let shape = [self.batch, self.seq, self.channels()];
         self.tape.value(name, &shape, DType::F32)
     }
@@ -63,7 +63,7 @@ impl<'a> Pass<'a> {
     pub(super) fn inputs(&mut self, prefix: &str, life: Life) -> (TensorId, TensorId) {
         let shape = [self.batch, self.seq];
         let mut input = |name: &str| {
-            let name = format!("{prefix}{name}");
+            let name = format_args!("{prefix}{name}");
             self.tape.tensor(name, &shape, DType::I64, (Class::Input, life))
         };
         (input("tokens"), input("targets"))
@@ -73,11 +73,16 @@ impl<'a> Pass<'a> {
     pub(super) fn stale(&mut self, pass: &str) -> Vec<TensorId> {
         let mut stale = Vec::new();
         let loss = (Class::Scratch, Life::Input);
-        stale.push(self.tape.tensor(format!("loss of the last {pass}"), &[], DType::F32, loss));
+        stale.push(self.tape.tensor(
+            format_args!("loss of the last {pass}"),
+            &[],
+            DType::F32,
+            loss,
+        ));
         if self.options.names_logits() {
             let shape = [self.batch * self.seq, self.tape.model.vocab.into()];
             let logits = (Class::Logits, Life::Input);
-            let name = format!("logits of the last {pass}");
+            let name = format_args!("logits of the last {pass}");
             stale.push(self.tape.tensor(name, &shape, self.compute(), logits));
         }
         stale

@@ -1,10 +1,10 @@
 //! What `plan` says of nanoGPT under PyTorch.
 
-use super::{CachingAllocator, TorchOptions, phases};
+use super::{CachingAllocator, Phase as Part, TorchOptions, phases};
 use crate::{
     config::{Config, Precision},
     model::Model,
-    report::{Device, Overhead, Phase, PlanReport},
+    report::{Course, Device, Overhead, Phase, PlanReport},
     units::Bytes,
 };
 
@@ -40,7 +40,18 @@ pub fn torch_report(
     report_of(config, vocab, &options, device, overhead)
 }
 
-/// The same with options of the caller's own.
+/// The live bytes of a step and an evaluation, op by op, and of the resume before them where there
+/// is one. The evaluation at iteration 0 is a later one without Adam's state.
+pub fn torch_courses(config: &Config, vocab: u32, precision: Precision) -> Vec<Course> {
+    let options = TorchOptions::from_config(config, precision);
+    let drawn = |(phase, _): &(Part, _)| !matches!(phase, Part::EvaluateFirst | Part::Sample);
+    let programs = phases(&Model::new(config, vocab), &options).into_iter().filter(drawn);
+    let course =
+        |(phase, program): (Part, _)| Course::of(phase.name(), &program, &CachingAllocator);
+    programs.map(course).collect()
+}
+
+/// The memory of every phase with options of the caller's own.
 pub(crate) fn report_of(
     config: &Config,
     vocab: u32,

@@ -1,25 +1,25 @@
 //! Beginning from a checkpoint.
 
 use super::{
-    Phase,
+    Phase, Sheet,
     tape::{Held, Tape},
 };
-use crate::{model::Model, program::Program};
+use crate::program::Program;
 
 /// `torch.load` puts weights and moments onto the device, then the model follows; the optimizer
 /// takes the loaded moments as they are (since PyTorch 2.1), and the weights stay as `state_dict`.
-pub(super) fn resume(model: &Model) -> Program {
+pub(super) fn resume(sheet: &Sheet<'_>) -> Program {
     let held = Held { moments: true, loaded_weights: true, ..Held::default() };
     // Everything but the model itself comes from the file.
-    let mut tape = Tape::new(Phase::Resume.name(), model, held);
+    let mut tape = Tape::new(Phase::Resume.name(), sheet, held);
     let mut loaded = Vec::new();
-    for parameter in model.parameters() {
+    for parameter in sheet.model.parameters() {
         for prefix in ["state_dict.", "exp_avg.", "exp_avg_sq.", "step."] {
             loaded.push(tape.state(&format!("{prefix}{}", parameter.name)));
         }
     }
     tape.run_in_place("load", &[], &loaded);
-    for parameter in model.parameters() {
+    for parameter in sheet.model.parameters() {
         let weight = tape.state(&parameter.name);
         tape.run_in_place("to", &[], &[weight]);
     }

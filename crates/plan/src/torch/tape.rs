@@ -4,12 +4,12 @@
 //! that saved it for the backward holds one, and so does every Python name: [`Tape::hold`]
 //! writes down the last kind, and the program's lifetimes are then PyTorch's.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, fmt};
 
-use super::TorchOptions;
+use super::{Sheet, TorchOptions};
 use crate::{
     model::{Model, Parameter},
-    program::{Class, Life, Op, Operand, Program, Tensor, reads, updates, writes},
+    program::{Class, Life, Names, Op, Operand, Program, Tensor, reads, updates, writes},
     units::{DType, TensorId},
 };
 
@@ -51,17 +51,25 @@ pub(super) struct Tape<'a> {
     pub(super) model: &'a Model,
     program: Program, // its tensors; the ops follow when all is held
     ops: Vec<(&'static str, Vec<Operand>)>,
-    names: HashMap<String, TensorId>,
+    names: Names,
+    table: Table,
     has_gradients: bool,
 }
 
+/// Where the state stands.
+struct Table {
+    /// A parameter or a mask by its name.
+    ids: HashMap<String, u32>,
+    /// How far what belongs to a parameter stands behind it, by the prefix of its name.
+    offsets: Vec<(&'static str, u32)>,
+}
+
 impl<'a> Tape<'a> {
-    pub(super) fn new(name: &'static str, model: &'a Model, held: Held) -> Self {
-        let state = state(model, held);
-        let ids = (0..).map(TensorId);
-        let names = state.iter().map(|t| t.name.clone()).zip(ids).collect();
+    pub(super) fn new(name: &'static str, sheet: &Sheet<'a>, held: Held) -> Self {
+        let Sheet { model, names, .. } = *sheet;
+        let (state, table) = state(model, held, names);
         let program = Program::new(name, state);
-        Self { model, program, ops: Vec::new(), names, has_gradients: held.gradients }
+        Self { model, program, ops: Vec::new(), names, table, has_gradients: held.gradients }
     }
 
     pub(super) fn finish(mut self) -> Program {
@@ -72,7 +80,12 @@ impl<'a> Tape<'a> {
     }
 
     pub(super) fn state(&self, name: &str) -> TensorId {
-        self.names[name]
+        let Table { ids, offsets } = &self.table;
+        let of = offsets.iter().find_map(|(prefix, offset)| {
+            let parameter = name.strip_prefix(prefix)?;
+            Some(ids[parameter] + offset)
+        });
+        TensorId(of.unwrap_or_else(|| ids[name]))
     }
 
     pub(super) fn shape_of(&self, tensor: TensorId) -> Vec<u64> {
@@ -85,19 +98,19 @@ impl<'a> Tape<'a> {
 
     pub(super) fn tensor(
         &mut self,
-        name: impl Into<String>,
+        name: impl fmt::Display,
         shape: &[u64],
         dtype: DType,
         (class, life): (Class, Life),
     ) -> TensorId {
-        let (name, shape) = (name.into(), shape.to_vec());
+        let (name, shape) = (self.names.of(name), shape.to_vec());
         self.program.tensor(Tensor { name, shape, dtype, class, life })
     }
 
     /// A value between two ops.
     pub(super) fn value(
         &mut self,
-        name: impl Into<String>,
+        name: impl fmt::Display,
         shape: &[u64],
         dtype: DType,
     ) -> TensorId {
@@ -105,7 +118,7 @@ impl<'a> Tape<'a> {
     }
 
     /// One element, such as a loss or a norm. It, too, takes 512 bytes.
-    pub(super) fn scalar(&mut self, name: impl Into<String>) -> TensorId {
+    pub(super) fn scalar(&mut self, name: impl fmt::Display) -> TensorId {
         self.tensor(name, &[], DType::F32, (Class::Scratch, Life::Inner))
     }
 
@@ -141,11 +154,11 @@ impl<'a> Tape<'a> {
     /// A copy in another type, as `Tensor.to` makes it.
     pub(super) fn cast(&mut self, tensor: TensorId, dtype: DType) -> TensorId {
         let source = self.program.get(tensor);
-        let name = format!("{} ({dtype})", source.name);
+        let name = self.names.of(format_args!("{} ({dtype})", source.name));
         let (shape, class) = (source.shape.clone(), source.class);
         // A half copy of a weight is not a weight: it comes and goes with the forward.
         let class = if class == Class::Parameter { Class::Activation } else { class };
-        let copy = self.tensor(name, &shape, dtype, (class, Life::Inner));
+        let copy = self.program.tensor(Tensor { name, shape, dtype, class, life: Life::Inner });
         self.run("_to_copy", &[tensor], &[copy]);
         copy
     }
@@ -153,11 +166,9 @@ impl<'a> Tape<'a> {
     /// Room for a float32 gradient of `parameter`: the gradient itself where there was none.
     pub(super) fn new_gradient(&mut self, parameter: &str) -> TensorId {
         let shape = self.shape_of(self.state(parameter));
-        let (name, life) = if self.has_gradients {
-            (format!("new d_{parameter}"), Life::Inner)
-        } else {
-            (format!("d_{parameter}"), Life::Output)
-        };
+        let (new, life) =
+            if self.has_gradients { ("new ", Life::Inner) } else { ("", Life::Output) };
+        let name = format_args!("{new}d_{parameter}");
         self.tensor(name, &shape, DType::F32, (Class::Gradient, life))
     }
 
@@ -181,7 +192,7 @@ pub(super) fn mask_name(layer: u32) -> String {
     format!("h.{layer}.attn.bias, the causal mask")
 }
 
-fn state(model: &Model, held: Held) -> Vec<Tensor> {
+fn state(model: &Model, held: Held, names: Names) -> (Vec<Tensor>, Table) {
     let parameters = model.parameters();
     let mut groups = vec![("", Class::Parameter)];
     if held.gradients {
@@ -202,25 +213,39 @@ fn state(model: &Model, held: Held) -> Vec<Tensor> {
         life: Life::Always,
     };
     let mut state = Vec::new();
+    let mut offsets = Vec::new();
     for (prefix, class) in groups {
-        let named = |p: &Parameter| always(format!("{prefix}{}", p.name), p.shape.clone(), class);
+        if !prefix.is_empty() {
+            offsets.push((prefix, state.len() as u32));
+        }
+        let named = |p: &Parameter| {
+            always(names.of(format_args!("{prefix}{}", p.name)), p.shape.clone(), class)
+        };
         state.extend(parameters.iter().map(named));
     }
     if held.moments {
         // Adam counts the steps of each parameter in a tensor of its own.
-        let step = |p: &Parameter| always(format!("step.{}", p.name), vec![], Class::Optimizer);
+        offsets.push(("step.", state.len() as u32));
+        let step = |p: &Parameter| {
+            always(names.of(format_args!("step.{}", p.name)), vec![], Class::Optimizer)
+        };
         state.extend(parameters.iter().map(step));
     }
+    let mut ids: HashMap<_, _> = parameters.iter().map(|p| p.name.clone()).zip(0..).collect();
     if held.masks {
         let block = u64::from(model.block);
-        let mask = |layer| always(mask_name(layer), vec![block, block], Class::Parameter);
-        state.extend((0..model.layers).map(mask));
+        for layer in 0..model.layers {
+            ids.insert(mask_name(layer), state.len() as u32);
+            let name = names.of(mask_name(layer));
+            state.push(always(name, vec![block, block], Class::Parameter));
+        }
     }
     if held.buckets {
-        let bucket = |(i, count)| always(format!("bucket {i}"), vec![count], Class::Gradient);
+        let bucket =
+            |(i, count)| always(names.of(format_args!("bucket {i}")), vec![count], Class::Gradient);
         state.extend(buckets(&parameters).into_iter().enumerate().map(bucket));
     }
-    state
+    (state, Table { ids, offsets })
 }
 
 /// Elements of the flat pieces in which data-parallel workers sum their gradients: parameters

@@ -1,22 +1,22 @@
 //! Clipping and AdamW.
 
 use super::{
-    Phase, TorchOptions,
+    Phase, Sheet,
     pass::Pass,
     tape::{Held, Tape},
 };
 use crate::{
-    model::Model,
     program::{Class, Life, Program},
     units::{DType, TensorId},
 };
 
 /// After the last micro-batch: gradients and moments are there, and `logits` still names the
 /// last micro-batch's.
-pub(super) fn update(model: &Model, options: &TorchOptions) -> Program {
+pub(super) fn update(sheet: &Sheet<'_>) -> Program {
+    let options = sheet.options;
     let held = Held { gradients: true, ..Held::later(options) };
     let shape = (options.batch, options.seq);
-    let mut pass = Pass::new(Phase::Update, model, options, held, shape);
+    let mut pass = Pass::new(Phase::Update, sheet, held, shape);
     pass.names_of_training(Phase::Update);
     let mut tape = pass.tape;
     clip(&mut tape);
@@ -37,7 +37,7 @@ fn clip(tape: &mut Tape<'_>) {
     let parameters = tape.model.parameters();
     let mut norms = Vec::with_capacity(parameters.len());
     for parameter in &parameters {
-        let norm = tape.scalar(format!("norm of d_{}", parameter.name));
+        let norm = tape.scalar(format_args!("norm of d_{}", parameter.name));
         let gradient = tape.state(&format!("d_{}", parameter.name));
         tape.run("linalg_vector_norm", &[gradient], &[norm]);
         norms.push(norm);
@@ -74,7 +74,7 @@ fn foreach(tape: &mut Tape<'_>, decays: bool) {
     let mut roots = Vec::new();
     let mut moments = Vec::new();
     for parameter in tape.model.parameters().iter().filter(|p| p.decays() == decays) {
-        let name = format!("square root of exp_avg_sq.{}", parameter.name);
+        let name = format_args!("square root of exp_avg_sq.{}", parameter.name);
         let optimizer = (Class::Optimizer, Life::Inner);
         roots.push(tape.tensor(name, &parameter.shape, DType::F32, optimizer));
         moments.push(tape.state(&format!("exp_avg_sq.{}", parameter.name)));

@@ -1,0 +1,167 @@
+//! Wordings without numbers: what says that memory ran out, and at best whose.
+
+use super::{
+    message::{Memory, Message, Wording, first_of, last_of, size_after},
+    squeezed::{Found, Offset, Passage},
+};
+
+/// Words that say it wherever they stand, squeezed.
+const PLAIN: &[(&str, Wording, Memory)] = &[
+    ("cublas_status_alloc_failed", Wording::Cublas, Memory::Gpu),
+    ("cudnn_status_alloc_failed", Wording::Cublas, Memory::Gpu),
+    ("cuda_error_out_of_memory", Wording::NoNumbers, Memory::Gpu),
+    ("cudaerrormemoryallocation", Wording::NoNumbers, Memory::Gpu),
+    ("hiperroroutofmemory", Wording::NoNumbers, Memory::Gpu),
+    ("rocblas_status_memory_error", Wording::Cublas, Memory::Gpu),
+    // A notebook heads a traceback with the error's name alone.
+    ("resourceexhaustederrortraceback(mostrecent", Wording::NoNumbers, Memory::Gpu),
+    ("显存不足", Wording::Word, Memory::Gpu),
+    ("显存溢出", Wording::Word, Memory::Gpu),
+    ("defaultcpuallocator:", Wording::CpuAllocator, Memory::Host),
+    ("std::bad_alloc", Wording::HostOther, Memory::Host),
+    ("_arraymemoryerror", Wording::HostOther, Memory::Host),
+    ("cannotallocatememory", Wording::HostOther, Memory::Host),
+    ("unabletomapmemory", Wording::HostOther, Memory::Host),
+    ("cudahostalloc", Wording::HostOther, Memory::Host),
+    ("oom-kill", Wording::HostOther, Memory::Host),
+    ("oom_kill", Wording::HostOther, Memory::Host),
+    ("oomkilled", Wording::HostOther, Memory::Host),
+    ("exceededjobmemorylimit", Wording::HostOther, Memory::Host),
+    ("exceededstepmemorylimit", Wording::HostOther, Memory::Host),
+    // The files through which loaders' workers hand batches over, not a multiprocessor's.
+    ("insufficientsharedmemory(shm)", Wording::HostOther, Memory::Host),
+    ("workersareoutofsharedmemory", Wording::HostOther, Memory::Host),
+    // Windows, in two of its languages.
+    ("pagingfileistoosmall", Wording::HostOther, Memory::Host),
+    ("页面文件太小", Wording::HostOther, Memory::Host),
+    // Notebooks in a browser.
+    ("crashedafterusingallavailableram", Wording::HostOther, Memory::Host),
+    ("triedtoallocatemorememorythanisavailable", Wording::HostOther, Memory::Host),
+];
+
+/// Every one of them that begins in `passage`.
+pub(super) fn messages(passage: Passage<'_>, mut found: impl FnMut(Message)) {
+    for place in passage.find("outofmemory") {
+        if let Some(message) = out_of_memory(&place) {
+            found(message);
+        }
+    }
+    for (words, wording, memory) in PLAIN {
+        for place in passage.find(words) {
+            found(Message::new(place.at, *wording, *memory));
+        }
+    }
+}
+
+/// Names of a card's software; where one stands near, the memory is the card's.
+const CARDS: [&str; 14] = [
+    "cuda",
+    "cublas",
+    "cudnn",
+    "nccl",
+    "cumem",
+    "gpu",
+    "vram",
+    "rocm",
+    "hiperror",
+    "xpu",
+    "mpsbackend",
+    "nvrtc",
+    "torch.",
+    "vulkan",
+];
+
+/// `out of memory` wherever no other reading begins with it.
+fn out_of_memory(place: &Found<'_>) -> Option<Message> {
+    let before = last_of(place.before, 120);
+    let after = first_of(place.after, 40);
+    let is_told_elsewhere = after.starts_with(".triedtoallocate")
+        || after.starts_with("(mpsallocated")
+        || after.starts_with("whiletryingtoallocate")
+        || after.starts_with("error:outofresource")
+        || before.ends_with("resource_exhausted:")
+        || before.ends_with("resourceexhausted:")
+        || before.ends_with("hiperror"); // in the table
+    if is_told_elsewhere {
+        return None;
+    }
+    let is_kernels = after.starts_with(":killprocess") || after.starts_with(":killedprocess");
+    if is_kernels || before.ends_with("java.lang.") {
+        return Some(Message::new(place.at, Wording::HostOther, Memory::Host));
+    }
+    if first_of(place.after, 600).contains("thisisnotafailure") {
+        return None; // TensorFlow tries a larger workspace first
+    }
+    let near = last_of(before, 40);
+    let is_gpu = CARDS.iter().any(|name| near.contains(name) || after.contains(name))
+        || before.ends_with("hip")
+        // llm.c names the file and the line between both.
+        || before.contains("[cudaerror]")
+        // A notebook heads a traceback with the error's name alone.
+        || after.starts_with("errortraceback(mostrecent");
+    let (wording, memory) =
+        if is_gpu { (Wording::NoNumbers, Memory::Gpu) } else { (Wording::Word, Memory::Unknown) };
+    let mut message = Message::new(place.at, wording, memory);
+    if after.starts_with("tryingtoallocate") {
+        message.requested = size_after(place.after, "tryingtoallocate");
+    }
+    Some(message)
+}
+
+/// Words that mean something only where they fill a line or stand apart in it.
+pub(super) fn of_line(line: &str, at: Offset) -> Option<Message> {
+    let lower = line.to_ascii_lowercase();
+    let signs = ["kill", "137", "-9", "signal", "memoryerror", "oom"];
+    if signs.iter().all(|sign| !lower.contains(sign)) {
+        return None;
+    }
+    let words: Vec<&str> = lower.split_whitespace().take(64).collect();
+    let is_killed = words.iter().enumerate().any(|(index, word)| {
+        let before = index.checked_sub(1).map(|i| words[i]);
+        let is_shells = |b: &str| b.bytes().all(|c| c.is_ascii_digit()) || b.ends_with("sh:");
+        match before {
+            None => (*word == "killed" && words.len() == 1) || lower == "killed: 9",
+            Some(before) => *word == "killed" && is_shells(before),
+        }
+    });
+    let squeezed: String = words.concat();
+    let has_code = |codes: &[&str]| {
+        codes.iter().any(|code| {
+            squeezed
+                .split_once(code)
+                .is_some_and(|(_, rest)| !rest.starts_with(|c: char| c.is_ascii_digit()))
+        })
+    };
+    let codes = [
+        "exitcode137",
+        "exitcode:137",
+        "exitcode=137",
+        "exitedwithcode137",
+        "exitstatus137",
+        "exitedwithexitcode137",
+        "exitcode:-9",
+        "exitcode-9",
+        "exitcode=-9",
+        "returncode-9",
+        "returncode=-9",
+        "signal9",
+        "signal:9",
+        "signals.sigkill",
+        "signalsigkill",
+        "bysignal:killed",
+    ];
+    let of = |wording, memory| Some(Message::new(at, wording, memory));
+    let error = words.first().map_or("", |word| word.trim_end_matches(':'));
+    let is_pythons = error == "memoryerror" || error.ends_with(".memoryerror");
+    if is_killed || has_code(&codes) {
+        return of(Wording::Killed, Memory::Host);
+    }
+    if is_pythons && (words.len() == 1 || words[0].ends_with(':')) {
+        return of(Wording::HostOther, Memory::Host);
+    }
+    let bare = |w: &str| w.trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned();
+    let index = words.iter().position(|word| bare(word) == "oom")?;
+    let before = index.checked_sub(1).map(|i| bare(words[i])).unwrap_or_default();
+    let is_gpu = ["cuda", "gpu", "vram", "hip", "rocm"].contains(&before.as_str());
+    of(Wording::Word, if is_gpu { Memory::Gpu } else { Memory::Unknown })
+}

@@ -1,0 +1,165 @@
+//! What a picture of a plan shows, before anybody draws it: panels, phases, columns, words.
+
+use fitgpt_plan::{
+    config::{GradCheckpoint, Precision},
+    memory::Peak,
+    model::Model,
+    program::Class,
+    report::{Course, PlanReport, Verdict},
+    units::Bytes,
+};
+
+use super::scale::figure;
+use crate::words::{self, grouped};
+
+/// The plan of one engine with its live bytes op by op.
+#[derive(Clone, Debug)]
+pub(crate) struct Panel {
+    /// What `plan` says.
+    pub(crate) report: PlanReport,
+    /// The phases that are drawn, in the order in which they happen.
+    pub(crate) courses: Vec<Course>,
+    /// How activations are stored.
+    pub(crate) precision: Precision,
+    /// Rows of the embedding.
+    pub(crate) vocab: u32,
+}
+
+/// One engine's panel or several, side by side on one scale.
+#[derive(Clone, Debug)]
+pub(crate) struct Chart {
+    pub(crate) panels: Vec<Panel>,
+}
+
+impl Chart {
+    /// What the axis must reach: every peak, and the budget where it is not far above them.
+    pub(super) fn highest(&self) -> Bytes {
+        let peak = self.panels.iter().map(Panel::highest).max().unwrap_or(Bytes::ZERO);
+        let budgets = self.panels.iter().map(|panel| panel.report.device.usable_bytes);
+        let budget = budgets.max().unwrap_or(Bytes::ZERO);
+        // A small plan on a large machine would be a line at the bottom.
+        if peak.get().saturating_mul(8) < budget.get() { peak } else { peak.max(budget) }
+    }
+
+    /// The model.
+    pub(super) fn title(&self) -> String {
+        let Some(Panel { report, vocab, .. }) = self.panels.first() else { return String::new() };
+        let config = &report.config;
+        words::plan::model(
+            count_of_parameters(Model::new(config, *vocab).parameter_count()),
+            config.n_layer(),
+            config.n_embd(),
+            config.n_head(),
+            grouped(config.block_size().into()),
+        )
+    }
+
+    /// How a step is split, and where.
+    pub(super) fn subtitle(&self) -> String {
+        let Some(Panel { report, .. }) = self.panels.first() else { return String::new() };
+        let batch = report.effective_batch;
+        let split = words::plan::split(
+            report.config.batch_size(),
+            report.config.gradient_accumulation_steps(),
+            grouped(batch.sequences),
+            grouped(batch.tokens),
+        );
+        format!("{split} · {}", report.device.name)
+    }
+
+    /// The classes that hold anything at any op, in the order of reports.
+    pub(super) fn classes(&self) -> Vec<Class> {
+        let courses = self.panels.iter().flat_map(|panel| &panel.courses);
+        let ops: Vec<_> = courses.flat_map(|course| &course.profile.by_op).collect();
+        let holds = |class: &Class| ops.iter().any(|op| op[*class as usize] > Bytes::ZERO);
+        Class::ALL.into_iter().filter(holds).collect()
+    }
+}
+
+/// The highest op of a panel.
+pub(super) struct Summit {
+    /// Which of the panel's courses.
+    pub(super) course: usize,
+    pub(super) peak: Peak,
+}
+
+impl Panel {
+    /// The first of several as high, as in a report.
+    pub(super) fn summit(&self) -> Option<Summit> {
+        let peaks = self.courses.iter().enumerate().filter_map(|(course, of)| {
+            let peak = of.peak()?;
+            Some(Summit { course, peak })
+        });
+        peaks.reduce(|a, b| if b.peak.bytes > a.peak.bytes { b } else { a })
+    }
+
+    fn highest(&self) -> Bytes {
+        self.summit().map_or(Bytes::ZERO, |summit| summit.peak.bytes)
+    }
+
+    /// Who runs it.
+    pub(super) fn name(&self) -> String {
+        match (self.report.engine, self.report.config.compile()) {
+            ("torch", true) => words::plan::torch_compiled(),
+            ("torch", false) => words::plan::torch_eager(),
+            _ => "FitGPT".to_owned(),
+        }
+    }
+
+    /// The verdict and what it rests on.
+    pub(super) fn verdict(&self) -> String {
+        let mark = match self.report.verdict {
+            Verdict::Fits => '✓',
+            Verdict::Tight => '!',
+            Verdict::No => '✗',
+        };
+        let verdict = words::names::verdict(self.report.verdict);
+        let mut text = format!("{mark} {verdict} · {}", self.precision.name());
+        match self.report.config.grad_checkpoint() {
+            GradCheckpoint::Off => {}
+            GradCheckpoint::Every => text.push_str(" · grad_checkpoint=True"),
+            // PyTorch knows all or nothing.
+            GradCheckpoint::Auto if self.report.engine == "torch" => {}
+            GradCheckpoint::Auto => text.push_str(" · grad_checkpoint=auto"),
+        }
+        text
+    }
+
+    /// A phase below the axis, with how often a step runs it.
+    pub(super) fn phase(&self, name: &str) -> String {
+        let times = self.report.config.gradient_accumulation_steps();
+        match words::names::phase(name) {
+            phase if name == "train" && times > 1 => format!("{phase} × {times}"),
+            phase => phase,
+        }
+    }
+
+    /// What stands beside the tensors.
+    pub(super) fn beside(&self) -> String {
+        let [low, high] = self.report.overhead.range().map(figure);
+        words::plan::beside(low, high)
+    }
+}
+
+/// For each of `columns` the op that it shows: of those that share it the highest.
+pub(super) fn columns(course: &Course, columns: u64) -> Vec<usize> {
+    let by_op = &course.profile.by_op;
+    let ops = by_op.len() as u64;
+    let total = |op: &usize| by_op[*op].iter().copied().sum::<Bytes>();
+    let highest = |column: u64| {
+        let first = (column * ops / columns) as usize;
+        let end = ((column + 1) * ops).div_ceil(columns) as usize;
+        (first..end).rev().max_by_key(total).unwrap_or(first) // the first of several as high
+    };
+    if ops == 0 { Vec::new() } else { (0..columns).map(highest).collect() }
+}
+
+/// `124M`, `1.6B`, `30K`.
+fn count_of_parameters(count: u64) -> String {
+    match count {
+        1_000_000_000.. => format!("{:.1}B", count as f64 / 1e9),
+        1_000_000.. => format!("{:.0}M", count as f64 / 1e6),
+        1_000.. => format!("{:.0}K", count as f64 / 1e3),
+        _ => count.to_string(),
+    }
+}
