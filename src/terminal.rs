@@ -36,6 +36,21 @@ pub(crate) fn is_watched() -> bool {
     io::stderr().is_terminal()
 }
 
+/// Whether stdout goes to a terminal whose owner takes colour.
+pub(crate) fn out_takes_colour() -> bool {
+    io::stdout().is_terminal() && !is_colour_refused()
+}
+
+/// Whether stderr does.
+pub(crate) fn err_takes_colour() -> bool {
+    io::stderr().is_terminal() && !is_colour_refused()
+}
+
+/// As <https://no-color.org> asks.
+fn is_colour_refused() -> bool {
+    std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty())
+}
+
 /// Writes `text` over the progress line.
 pub(crate) fn progress(text: &str) {
     err(&format!("\r\x1b[K{text}"));

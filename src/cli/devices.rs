@@ -13,7 +13,7 @@ use crate::{
     cards::{Card, Driver, Holder, NoDriver},
     os,
     picture::meter::Meter,
-    run::setup,
+    run::{device::here, setup},
     terminal,
     words::{self, devices as say},
 };
@@ -104,6 +104,7 @@ fn document(config: &Config, memory: &HostMemory, driver: &Result<Driver, NoDriv
             Some(json!({ "kind": reason.kind(), "message": reason.to_string() })),
         ),
     };
+    let gpus = here();
     json!({
         "host": {
             "total_bytes": memory.total,
@@ -113,7 +114,8 @@ fn document(config: &Config, memory: &HostMemory, driver: &Result<Driver, NoDriv
             "budget_bytes": device.usable_bytes,
         },
         "cpu": { "threads": setup::threads(config), "simd": Isa::best().name() },
-        "backends": ["cpu"],
+        "backends": if gpus.is_some() { &["cpu", "gpu"][..] } else { &["cpu"] },
+        "gpus": gpus.unwrap_or_default(),
         "driver": version,
         "no_driver": absent,
         "cards": cards,
@@ -165,7 +167,19 @@ fn text(config: &Config, memory: &HostMemory, driver: &Result<Driver, NoDriver>)
     if driver.is_err() && on_the_bus > 0 {
         line(String::new(), &say::on_the_bus(on_the_bus));
     }
-    line(String::new(), &say::cpu_only());
+    let Some(gpus) = here() else {
+        line(String::new(), &say::cpu_only());
+        return text;
+    };
+    for (index, gpu) in gpus.iter().enumerate() {
+        line(say::label_gpu(index), &format!("{} · {} · {}", gpu.name, gpu.interface, gpu.driver));
+        if let (Some(total), Some(free)) = (gpu.total_bytes, gpu.free_bytes) {
+            line(String::new(), &say::memory(total, free));
+        }
+        if gpu.is_software {
+            line(String::new(), &say::software());
+        }
+    }
     text
 }
 

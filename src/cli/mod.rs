@@ -70,12 +70,16 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             if wants_json {
                 return fail(&Failure::usage(&error), Reader::Programs);
             }
-            terminal::err(&error.render().ansi().to_string());
+            let text = error.render();
+            let styled = text.ansi().to_string();
+            terminal::err(&if terminal::err_takes_colour() { styled } else { text.to_string() });
             return ExitCode::from(2);
         }
         // `--help` and `--version` arrive as errors that are none.
         Err(help) => {
-            terminal::out(&help.render().ansi().to_string());
+            let text = help.render();
+            let styled = text.ansi().to_string();
+            terminal::out(&if terminal::out_takes_colour() { styled } else { text.to_string() });
             return ExitCode::SUCCESS;
         }
     };

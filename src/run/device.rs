@@ -14,6 +14,7 @@ use fitgpt_plan::{
     report::{self, Overhead},
     units::Bytes,
 };
+use serde::Serialize;
 
 use crate::{budget::HOST_OVERHEAD, os, run::setup::threads};
 
@@ -64,6 +65,28 @@ pub enum Unavailable {
 /// Names for people.
 pub(crate) fn list(found: &[String]) -> String {
     if found.is_empty() { "no GPU".to_owned() } else { found.join(", ") }
+}
+
+/// A GPU that a driver offers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Here {
+    /// As its driver calls it.
+    pub name: String,
+    /// Through which it is reached.
+    pub interface: &'static str,
+    /// Name and version.
+    pub driver: String,
+    /// Whether its kernels run on the CPU; such a device is used only when asked for by name.
+    pub is_software: bool,
+    /// All of its memory, where the driver tells.
+    pub total_bytes: Option<Bytes>,
+    /// What of it this process would get now.
+    pub free_bytes: Option<Bytes>,
+}
+
+/// Every GPU that this build could run on; `None` where it was built without them.
+pub fn here() -> Option<Vec<Here>> {
+    gpus::here()
 }
 
 /// A device that was chosen for a run.
@@ -179,7 +202,7 @@ mod gpus {
     use fitgpt_plan::units::DType;
 
     use super::{
-        Backend, BackendError, Bytes, DeviceChoice, Overhead, Precision, Program, Target,
+        Backend, BackendError, Bytes, DeviceChoice, Here, Overhead, Precision, Program, Target,
         Unavailable, VerifiedPlan, Watch, os, report,
     };
 
@@ -214,6 +237,19 @@ mod gpus {
         let names = || here.iter().map(described).collect();
         let missing = || Unavailable::NoSuchDevice { device: choice, found: names() };
         Opened::new(found.ok_or_else(missing)?)
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "a build without GPUs has no list")]
+    pub(super) fn here() -> Option<Vec<Here>> {
+        let list = adapters().into_iter().map(|adapter| Here {
+            interface: adapter.api.name(),
+            is_software: !is_real(&adapter),
+            total_bytes: adapter.memory.map(|memory| memory.total),
+            free_bytes: adapter.memory.map(|memory| memory.free),
+            name: adapter.name,
+            driver: adapter.driver,
+        });
+        Some(list.collect())
     }
 
     /// Real GPUs, each once: Windows shows a card through two interfaces.
@@ -311,7 +347,7 @@ mod gpus {
 #[cfg(not(feature = "gpu"))]
 mod gpus {
     use super::{
-        Backend, BackendError, Bytes, DeviceChoice, Overhead, Precision, Program, Target,
+        Backend, BackendError, Bytes, DeviceChoice, Here, Overhead, Precision, Program, Target,
         Unavailable, VerifiedPlan, report,
     };
 
@@ -322,6 +358,10 @@ mod gpus {
     #[expect(clippy::unnecessary_wraps, reason = "a build with GPUs can fail to open one")]
     pub(super) fn best() -> Result<Option<Opened>, Unavailable> {
         Ok(None)
+    }
+
+    pub(super) fn here() -> Option<Vec<Here>> {
+        None
     }
 
     pub(super) fn named(device: DeviceChoice) -> Result<Opened, Unavailable> {

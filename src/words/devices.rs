@@ -11,6 +11,9 @@ messages! {
     label_card(index) {
         en: "card {index}", zh: "显卡 {index}", ja: "GPU {index}", de: "Karte {index}",
     }
+    label_gpu(index) {
+        en: "GPU {index}", zh: "GPU {index}", ja: "GPU {index}", de: "GPU {index}",
+    }
     label_machine() { en: "this machine", zh: "本机", ja: "このマシン", de: "dieser Rechner" }
 
     memory(total, available) {
@@ -62,10 +65,17 @@ messages! {
     }
     /// This build has no GPU backend.
     cpu_only() {
-        en: "this build trains on the CPU only; it plans for cards, here or not: `fitgpt plan --gpu \"RTX 4070\"`",
-        zh: "此版本只在 CPU 上训练；但可为任何显卡做规划，不论本机有无：`fitgpt plan --gpu \"RTX 4070\"`",
-        ja: "このビルドの学習は CPU のみです。GPU 向けの計画は、その GPU がなくても作れます: `fitgpt plan --gpu \"RTX 4070\"`",
-        de: "diese Version trainiert nur auf der CPU; sie plant für Karten, ob vorhanden oder nicht: `fitgpt plan --gpu \"RTX 4070\"`",
+        en: "this build trains on the CPU only, one of `cargo build --release --features gpu` on GPUs; it plans for cards, here or not: `fitgpt plan --gpu \"RTX 4070\"`",
+        zh: "此版本只在 CPU 上训练，用 `cargo build --release --features gpu` 编译的版本可用 GPU；但可为任何显卡做规划，不论本机有无：`fitgpt plan --gpu \"RTX 4070\"`",
+        ja: "このビルドの学習は CPU のみです（GPU で学習するには `cargo build --release --features gpu`）。GPU 向けの計画は、その GPU がなくても作れます: `fitgpt plan --gpu \"RTX 4070\"`",
+        de: "diese Version trainiert nur auf der CPU, eine mit `cargo build --release --features gpu` gebaute auf GPUs; sie plant für Karten, ob vorhanden oder nicht: `fitgpt plan --gpu \"RTX 4070\"`",
+    }
+    /// Of a driver that runs kernels on the CPU.
+    software() {
+        en: "a software driver: used only when asked for, as in `--device=vulkan`",
+        zh: "软件驱动：只有明确指定时才使用，例如 `--device=vulkan`",
+        ja: "ソフトウェアドライバ: `--device=vulkan` のように指定したときだけ使います",
+        de: "ein Software-Treiber: nur auf Verlangen, etwa mit `--device=vulkan`",
     }
     no_library(library) {
         en: "none: the library of NVIDIA's driver, `{library}`, was not found",

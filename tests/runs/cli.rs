@@ -203,3 +203,14 @@ fn samples_are_told_as_nanogpt_tells_them_and_do_not_depend_on_the_batch() {
     let exact = sample(&[&short[..], &["--exact"]].concat()).json()["samples"].clone();
     assert_eq!(cached, exact);
 }
+
+#[test]
+fn help_and_usage_errors_that_are_piped_have_no_colour() {
+    let place = Place::new();
+    let help = place.run(&["train", "--help"]);
+    assert_eq!(help.code, Some(0));
+    assert!(help.stdout.contains("--fit") && !help.stdout.contains('\u{1b}'), "{}", help.stdout);
+    let wrong = place.run(&["train", "--no-such-flag"]);
+    assert_eq!(wrong.code, Some(2));
+    assert!(!wrong.stderr.contains('\u{1b}'), "{}", wrong.stderr);
+}
