@@ -129,7 +129,7 @@ pub(super) fn with_place(command: Command, engines: &'static [&'static str]) -> 
         .arg(gpu())
 }
 
-fn gpu() -> Arg {
+pub(super) fn gpu() -> Arg {
     Arg::new("gpu")
         .long("gpu")
         .value_name("NAME")

@@ -2,11 +2,15 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use fitgpt_plan::config::{Config, Precision, Written};
 use serde_json::json;
 
-use super::{Answer, Failure, Reader, args, plan};
+use super::{
+    Answer, Failure, Reader, args,
+    estimate::{self, Bounds, Card},
+    plan,
+};
 use crate::{
     run::{
         bench::{self, Effort, Kind, Machine, Measured, Timed},
@@ -63,15 +67,27 @@ pub(super) fn command() -> Command {
                 .default_value("3")
                 .help("Runs of every program at least; the quickest counts"),
         )
+        .arg(
+            Arg::new("estimate")
+                .long("estimate")
+                .action(ArgAction::SetTrue)
+                .help("Run nothing: bounds of every op on a card by the card's figures"),
+        )
+        .arg(args::gpu().requires("estimate"))
         .after_help(
             "Examples:\n  fitgpt bench\n  fitgpt bench --job shakespeare_char --runs 10\n  \
              fitgpt bench config/train_shakespeare_char.py --dtype=bfloat16\n  \
-             fitgpt bench --batch_size=2 --grad_checkpoint=True --json",
+             fitgpt bench --batch_size=2 --grad_checkpoint=True --json\n  \
+             fitgpt bench --device=gpu\n  \
+             fitgpt bench --device=cuda --estimate --gpu \"RTX 4070\"",
         )
 }
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     let (name, config) = job(matches)?;
+    if matches.get_flag("estimate") {
+        return estimate::run(matches, reader, &name, &config);
+    }
     let runs = matches.get_one::<u32>("runs").copied().unwrap_or(3);
     let effort = Effort { runs, at_least: Duration::from_millis(500) };
     let vocab = plan::vocab(&config)?;
@@ -95,19 +111,44 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     if let Some((sampling, _)) = Sampling::new(&one, vocab, &runner)? {
         measured.programs.extend(bench::sampling(&sampling, &one, effort)?);
     }
-    let machine = Machine::measure(&config)?;
+    let yardstick = match runner.gpu() {
+        None => Yardstick::Host(Machine::measure(&config)?),
+        Some((driver_name, interface)) => {
+            let sampling = estimate::one_sample(&planned.job);
+            let bounds = Card::known_as(driver_name)
+                .map(|card| (card, Bounds::new(&planned.job, &sampling, precision, &card)));
+            Yardstick::Gpu { name: driver_name.to_owned(), interface, bounds }
+        }
+    };
     if terminal::is_watched() {
         terminal::clear_progress();
     }
     match reader {
         Reader::Programs => {
-            let answer = json!({ "job": name, "config": config, "machine": machine,
-                "measured": measured });
+            let mut answer = json!({ "job": name, "config": config, "measured": measured });
+            match yardstick {
+                Yardstick::Host(machine) => answer["machine"] = json!(machine),
+                Yardstick::Gpu { name, interface, bounds } => {
+                    answer["gpu"] = json!({ "name": name, "interface": interface });
+                    if let Some((card, bounds)) = bounds {
+                        answer["card"] = json!(card);
+                        answer["estimated"] = json!(bounds);
+                    }
+                }
+            }
             terminal::line(&answer.to_string());
         }
-        Reader::People => terminal::out(&text(&name, &config, &machine, &measured)),
+        Reader::People => terminal::out(&text(&name, &config, &yardstick, &measured)),
     }
     Ok(Answer::Yes)
+}
+
+/// What a measurement is held against.
+enum Yardstick {
+    /// What this machine can do, measured as well.
+    Host(Machine),
+    /// What the card's figures say it can, where they are known.
+    Gpu { name: String, interface: &'static str, bounds: Option<(Card, Bounds)> },
 }
 
 fn progress(name: &str) {
@@ -135,84 +176,102 @@ fn job(matches: &ArgMatches) -> Result<(String, Config), Failure> {
     Ok((name, written.resolve()?))
 }
 
-fn text(name: &str, config: &Config, machine: &Machine, measured: &Measured) -> String {
-    let rate = |per_s: f64| format!("{:.0}", per_s / 1e9);
-    let bytes_rate = format!("{:.1}", machine.peak_bytes_per_s / 1e9);
-    let mut text = format!(
-        "{}\n{}\n",
-        said::job(
-            name,
-            format!("{:.1}", measured.parameters as f64 / 1e6),
-            config.batch_size(),
-            config.block_size(),
-            config.precision_or(Precision::Float32).name()
-        ),
-        said::machine(machine.threads, machine.isa, rate(machine.peak_flops_per_s), bytes_rate)
+fn text(name: &str, config: &Config, yardstick: &Yardstick, measured: &Measured) -> String {
+    let job = said::job(
+        name,
+        format!("{:.1}", measured.parameters as f64 / 1e6),
+        config.batch_size(),
+        config.block_size(),
+        config.precision_or(Precision::Float32).name(),
     );
     let planned = measured.arena_bytes;
-    let memory = match measured.resident_bytes {
-        Some(resident) => said::resident(planned, resident),
-        None => said::arena(planned),
-    };
-    let _ = writeln!(text, "{memory}");
-    for program in &measured.programs {
-        table(&mut text, program, machine);
+    let resident = measured.resident_bytes;
+    match yardstick {
+        Yardstick::Host(machine) => {
+            let gflops = format!("{:.0}", machine.peak_flops_per_s / 1e9);
+            let gbytes = format!("{:.1}", machine.peak_bytes_per_s / 1e9);
+            let about = said::machine(machine.threads, machine.isa, gflops, gbytes);
+            let memory = resident
+                .map_or_else(|| said::arena(planned), |resident| said::resident(planned, resident));
+            let mut text = format!("{job}\n{about}\n{memory}\n");
+            for program in &measured.programs {
+                table(&mut text, program, Some(machine));
+            }
+            text
+        }
+        Yardstick::Gpu { name, interface, bounds } => {
+            let mut text =
+                format!("{job}\n{}\n{}\n", said::gpu(name, interface), said::arena(planned));
+            if let Some((card, bounds)) = bounds {
+                return text + &estimate::text(card, bounds, Some(measured));
+            }
+            let _ = writeln!(text, "{}", said::no_figures(name));
+            for program in &measured.programs {
+                table(&mut text, program, None);
+            }
+            text
+        }
     }
-    text
 }
 
 /// One program with its ops.
-fn table(text: &mut String, program: &Timed, machine: &Machine) {
+fn table(text: &mut String, program: &Timed, machine: Option<&Machine>) {
     let ms = format!("{:.2}", program.ms);
     let name = program.name;
     let head = if program.tokens == 0 {
         said::program_without_tokens(name, ms, program.runs)
     } else {
-        said::program(
-            name,
-            ms,
-            plan::grouped(program.tokens_per_s() as u64),
-            format!("{:.0}", program.flops_per_s() / 1e9),
-            percent(program.flops_per_s() / machine.peak_flops_per_s),
-            program.runs,
-        )
+        let tokens = plan::grouped(program.tokens_per_s() as u64);
+        let gflops = format!("{:.0}", program.flops_per_s() / 1e9);
+        match machine {
+            Some(machine) => {
+                let share = percent(program.flops_per_s() / machine.peak_flops_per_s);
+                said::program(name, ms, tokens, gflops, share, program.runs)
+            }
+            None => said::program_alone(name, ms, tokens, gflops, program.runs),
+        }
     };
-    let columns = [
+    let mut columns = vec![
         words::left(&said::op(), 26),
         words::right(&said::count(), 6),
         words::right(&said::time(), 13),
         words::right(&said::share(), 8),
         words::right(&said::rate(), 16),
-        words::right(&said::of_machine(), 16),
     ];
+    if machine.is_some() {
+        columns.push(words::right(&said::of_machine(), 16));
+    }
     let _ = writeln!(text, "\n{head}\n  {}", columns.concat());
     let whole: f64 = program.ops.iter().map(|kind| kind.ms).sum();
     for kind in &program.ops {
-        let (rate, share) = rates(kind, machine);
+        let (rate, of_machine) = rates(kind, machine);
         let _ = writeln!(
             text,
-            "  {:<26}{:>6}{:>10.2} ms{:>8}{rate:>16}{:>16}",
+            "  {:<26}{:>6}{:>10.2} ms{:>8}{rate:>16}{of_machine}",
             kind.op,
             kind.count,
             kind.ms,
             percent(kind.ms / whole),
-            percent(share),
         );
     }
 }
 
-/// A kind's rate, and its share of the machine's: products by work, the rest by bytes.
-fn rates(kind: &Kind, machine: &Machine) -> (String, f64) {
+/// A kind's rate, and the column of its share of the machine's: products by work, the rest by
+/// bytes.
+fn rates(kind: &Kind, machine: Option<&Machine>) -> (String, String) {
     let seconds = kind.ms / 1e3;
+    let share = |share: f64| format!("{:>16}", percent(share));
     if kind.flops > 0 {
         let rate = kind.flops as f64 / seconds;
-        (format!("{:.1} GFLOP/s", rate / 1e9), rate / machine.peak_flops_per_s)
+        let of = machine.map_or_else(String::new, |m| share(rate / m.peak_flops_per_s));
+        (format!("{:.1} GFLOP/s", rate / 1e9), of)
     } else {
         let rate = kind.bytes as f64 / seconds;
-        (format!("{:.1} GB/s", rate / 1e9), rate / machine.peak_bytes_per_s)
+        let of = machine.map_or_else(String::new, |m| share(rate / m.peak_bytes_per_s));
+        (format!("{:.1} GB/s", rate / 1e9), of)
     }
 }
 
-fn percent(share: f64) -> String {
+pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }

@@ -9,6 +9,7 @@ mod completions;
 mod demo;
 mod devices;
 mod doctor;
+mod estimate;
 mod failure;
 mod fit;
 mod patch;

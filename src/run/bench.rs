@@ -93,7 +93,7 @@ pub struct Kind {
     pub ms: f64,
     /// Their floating-point work.
     pub flops: u64,
-    /// Bytes of their operands, each read or written once.
+    /// The least bytes that they move.
     pub bytes: u64,
 }
 
@@ -237,8 +237,7 @@ fn kinds(program: &Program, times: &[Duration]) -> Vec<Kind> {
         kind.count += 1;
         kind.ms += time.as_secs_f64() * 1e3;
         kind.flops += op.flops(program);
-        let bytes = |operand: fitgpt_plan::program::Operand| program.get(operand.tensor).bytes();
-        kind.bytes += op.operands().into_iter().map(|o| bytes(o).get()).sum::<u64>();
+        kind.bytes += op.moved_bytes(program).get();
     }
     kinds.sort_by(|a, b| b.ms.total_cmp(&a.ms));
     kinds

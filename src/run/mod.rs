@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod device;
 pub mod error;
+pub mod estimate;
 pub mod events;
 pub mod init;
 pub mod pretrained;

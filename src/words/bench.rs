@@ -69,4 +69,74 @@ messages! {
         ja: "このジョブには {need} が必要ですが、このマシンには {have} しかありません",
         de: "der Auftrag braucht {need}, diese Maschine hat {have}",
     }
+    /// The job does not fit the card of an estimate.
+    too_large_for_card(need, card, have) {
+        en: "the job needs {need}, the {card} has {have}",
+        zh: "此任务需要 {need}，{card} 只有 {have}",
+        ja: "このジョブには {need} が必要ですが、{card} には {have} しかありません",
+        de: "der Auftrag braucht {need}, die {card} hat {have}",
+    }
+    /// A GPU that was measured, and how it was reached.
+    gpu(name, interface) {
+        en: "on {name} through {interface}",
+        zh: "运行于 {name}（{interface}）",
+        ja: "{name}（{interface} 経由）で実行",
+        de: "auf {name} über {interface}",
+    }
+    /// A GPU that is in no table.
+    no_figures(name) {
+        en: "the rates of {name} are not in our table: no bounds",
+        zh: "我们的表中没有 {name} 的速率数据，因此不列出下限",
+        ja: "{name} の速度は表にないため、下限は示しません",
+        de: "die Raten von {name} stehen nicht in unserer Tabelle: keine Schranken",
+    }
+    /// What a card can do by its maker's figures.
+    card(name, gbytes, tflops, half) {
+        en: "bounds of the {name}: {gbytes} GB/s; {tflops} TFLOP/s in float32 (attention too), {half} TFLOP/s for half types on tensor cores with float32 sums",
+        zh: "{name} 的理论上限：{gbytes} GB/s；float32 为 {tflops} TFLOP/s（注意力也按此计），半精度在张量核心上以 float32 累加为 {half} TFLOP/s",
+        ja: "{name} の理論上限: {gbytes} GB/s、float32 で {tflops} TFLOP/s（アテンションも同じ）、半精度は Tensor コア（float32 で累算）で {half} TFLOP/s",
+        de: "Schranken der {name}: {gbytes} GB/s; {tflops} TFLOP/s in float32 (auch Attention), {half} TFLOP/s für halbe Typen auf Tensorkernen mit Summen in float32",
+    }
+    /// The bound of a program.
+    at_least(name, ms) {
+        en: "{name}: at least {ms} ms",
+        zh: "{name}：至少 {ms} ms",
+        ja: "{name}: 最短でも {ms} ms",
+        de: "{name}: mindestens {ms} ms",
+    }
+    /// The bound of a program, and what was measured.
+    at_least_and_measured(name, ms, measured, share, runs) {
+        en: "{name}: at least {ms} ms, measured {measured} ms ({share} of the card); best of {runs}",
+        zh: "{name}：至少 {ms} ms，实测 {measured} ms（达到显卡上限的 {share}）；{runs} 次中最快",
+        ja: "{name}: 最短でも {ms} ms、実測 {measured} ms（カード上限の {share}）。{runs} 回中の最速",
+        de: "{name}: mindestens {ms} ms, gemessen {measured} ms ({share} der Karte); das beste von {runs}",
+    }
+    /// The bound of a whole step.
+    step(ms, tokens) {
+        en: "a step with all its micro-batches: at least {ms} ms, at most {tokens} tokens/s",
+        zh: "含全部微批的一步：至少 {ms} ms，至多 {tokens} token/s",
+        ja: "全マイクロバッチを含む 1 ステップ: 最短でも {ms} ms、最大 {tokens} トークン/s",
+        de: "ein Schritt mit allen Mikro-Batches: mindestens {ms} ms, höchstens {tokens} Tokens/s",
+    }
+    /// One program that takes tokens, on a GPU whose rates are not known.
+    program_alone(name, ms, tokens, gflops, runs) {
+        en: "{name}: {ms} ms, {tokens} tokens/s, {gflops} GFLOP/s; best of {runs}",
+        zh: "{name}：{ms} ms，{tokens} token/s，{gflops} GFLOP/s；{runs} 次中最快",
+        ja: "{name}: {ms} ms、{tokens} トークン/s、{gflops} GFLOP/s。{runs} 回中の最速",
+        de: "{name}: {ms} ms, {tokens} Tokens/s, {gflops} GFLOP/s; das beste von {runs}",
+    }
+    /// A column: the least time by the work.
+    by_flops() { en: "by work", zh: "按计算量", ja: "演算量から", de: "nach Arbeit" }
+    /// A column: the least time by the bytes.
+    by_bytes() { en: "by bytes", zh: "按数据量", ja: "転送量から", de: "nach Bytes" }
+    /// A column: which one holds.
+    bound() { en: "bound", zh: "瓶颈", ja: "律速", de: "Schranke" }
+    /// The card computes as fast as it can.
+    flops() { en: "work", zh: "计算", ja: "演算", de: "Arbeit" }
+    /// Its memory moves as fast as it can.
+    bytes() { en: "bytes", zh: "带宽", ja: "帯域", de: "Bandbreite" }
+    /// A column.
+    measured() { en: "measured", zh: "实测", ja: "実測", de: "gemessen" }
+    /// A column: how near to the bound.
+    of_bound() { en: "of the card", zh: "占显卡上限", ja: "カード上限比", de: "der Karte" }
 }

@@ -32,3 +32,44 @@ fn a_job_that_does_not_fit_is_not_begun() {
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(ran.stderr.contains("this machine has"), "{}", ran.stderr);
 }
+
+#[test]
+fn an_estimate_counts_the_ops_that_are_measured_and_runs_none() {
+    let place = Place::new();
+    let ran = place.run(&["bench", "--device=cuda", "--estimate", "--json"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let answer: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(answer["job"], "gpt2");
+    assert_eq!(answer["card"]["name"], "GeForce RTX 4070");
+    assert_eq!(answer["card"]["bytes_per_s"], 504e9);
+    let estimated = &answer["estimated"];
+    assert_eq!(estimated["precision"], "bfloat16");
+    let programs = estimated["programs"].as_array().unwrap();
+    let names: Vec<_> = programs.iter().map(|p| p["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["train", "update", "evaluate", "prefill", "decode"]);
+    let of = |program: &Value, op: &str| {
+        let ops = program["ops"].as_array().unwrap();
+        ops.iter().find(|bound| bound["op"] == op).unwrap().clone()
+    };
+    // 124M: the four weights of 12 layers, 4 × 1024 tokens, once forward and twice backward.
+    let products = [
+        "linear",
+        "linear_gelu",
+        "linear_residual",
+        "linear_backward_input",
+        "linear_backward_gelu",
+        "linear_backward_weight",
+    ];
+    let flops: u64 =
+        products.iter().map(|op| of(&programs[0], op)["flops"].as_u64().unwrap()).sum();
+    assert_eq!(flops, 6 * 4096 * 12 * 12 * 768 * 768);
+    let adamw = of(&programs[1], "adamw");
+    assert_eq!(adamw["limit"], "bytes");
+    assert!(adamw["ms"].as_f64().unwrap() > 124e6 * 32.0 / 504e6, "{adamw}");
+
+    let unknown = place.run(&["bench", "--estimate", "--gpu", "T4"]);
+    assert_eq!(unknown.code, Some(2), "{}", unknown.stderr);
+    assert!(unknown.stderr.contains("GeForce RTX 4090"), "{}", unknown.stderr);
+    let small = place.run(&["bench", "--estimate", "--batch_size=64"]);
+    assert_eq!(small.code, Some(1), "{}", small.stderr);
+}

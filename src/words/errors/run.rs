@@ -93,6 +93,12 @@ messages! {
     ambiguous(name, candidates) {
         en: "`{name}` may be {candidates}", zh: "`{name}` 可能是 {candidates}", ja: "`{name}` は {candidates} のどれかです", de: "`{name}` kann {candidates} sein",
     }
+    no_rates(name, known) {
+        en: "the rates of `{name}` are not known; those of {known} are",
+        zh: "尚无 `{name}` 的速率数据；已有数据的显卡：{known}",
+        ja: "`{name}` の速度の数値はわかっていません。わかっているもの: {known}",
+        de: "die Raten von `{name}` sind nicht bekannt; bekannt sind die von {known}",
+    }
     unknown_device(name, nearest) {
         en: "no device is called `{name}`; nearest are {nearest}",
         zh: "没有名为 `{name}` 的设备；最接近的有 {nearest}",
@@ -177,6 +183,7 @@ impl Spoken for DeviceError {
         match self {
             Self::Ambiguous { name, candidates } => ambiguous(name, list(candidates)),
             Self::Unknown { name, nearest } => unknown_device(name, list(nearest)),
+            Self::NoRates { name, known } => no_rates(name, list(known)),
         }
     }
 }

@@ -281,6 +281,7 @@ fn runs_and_devices() {
     let (need, have) = (Bytes::new(9 << 20), Bytes::new(1 << 20));
     same(&SetupError::Plan(PlanError::TooLargeForOnePiece { tensor: "wte".into(), need, have }));
     same(&device::find("RTX 9999").unwrap_err());
+    same(&device::find("T4").unwrap().rates().unwrap_err());
     same(&device::DeviceError::Ambiguous { name: "x".into(), candidates: vec!["a", "b"] });
     same(&BackendError::Threads { asked: 3, kind: io::ErrorKind::WouldBlock });
     same(&RunError::Backend(BackendError::Refused(Refused { asked: need })));

@@ -27,6 +27,14 @@ pub enum DeviceError {
         /// Names that share most with it, best first.
         nearest: Vec<&'static str>,
     },
+    /// The card is known, its speed is not.
+    #[error("the rates of `{name}` are not known; those of {} are", list(.known))]
+    NoRates {
+        /// The card's own name.
+        name: &'static str,
+        /// Cards whose rates are known.
+        known: Vec<&'static str>,
+    },
 }
 
 fn list(names: &[&str]) -> String {

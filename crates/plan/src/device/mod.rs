@@ -6,12 +6,14 @@
 
 mod catalogue;
 mod find;
+mod rates;
 #[cfg(test)]
 mod tests;
 
 pub use self::{
     catalogue::GPUS,
     find::{DeviceError, find},
+    rates::Rates,
 };
 use crate::units::Bytes;
 

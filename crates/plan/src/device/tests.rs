@@ -162,3 +162,33 @@ fn tensor_cores_are_not_in_the_gtx_series() {
     assert!(find("T4").unwrap().has_tensor_cores());
     assert!(find("V100 32GB").unwrap().has_tensor_cores());
 }
+
+#[test]
+fn rates_are_those_of_the_makers_tables() {
+    // TFLOP/s in float32, TFLOP/s of half types with sums in float32, GB/s: white papers.
+    let table = [
+        ("RTX 3090", "35.6 71.2 936"),
+        ("RTX 4070", "29.1 58.3 504"),
+        ("RTX 4080", "48.7 97.5 717"),
+        ("RTX 4090", "82.6 165.2 1008"),
+        ("RTX 5080", "56.3 112.6 960"),
+        ("RTX 5090", "104.8 209.5 1792"),
+    ];
+    for (name, rates) in table {
+        let found = find(name).unwrap().rates().unwrap();
+        let tera = |rate: f64| format!("{:.1}", rate / 1e12);
+        let (float32, half) = (tera(found.float32_flops_per_s), tera(found.half_flops_per_s));
+        assert_eq!(format!("{float32} {half} {}", found.bytes_per_s / 1e9), rates, "{name}");
+    }
+}
+
+#[test]
+fn a_card_without_figures_is_answered_with_those_that_have_them() {
+    let Err(DeviceError::NoRates { name, known }) = find("T4").unwrap().rates() else {
+        panic!("the T4 has rates");
+    };
+    assert_eq!(name, "Tesla T4");
+    assert!(known.contains(&"GeForce RTX 4070"));
+    // Every row of the rates belongs to a card, and to one whose bandwidth is known.
+    assert_eq!(known.len(), 25);
+}

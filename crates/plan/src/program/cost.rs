@@ -1,9 +1,10 @@
-//! What an op costs: floating-point operations, as people count them (a multiply-add is two).
+//! What an op costs: floating-point operations, as people count them (a multiply-add is two),
+//! and bytes between memory and the chip.
 //!
 //! Causal attention is counted by the half it computes.
 
-use super::{Op, Program};
-use crate::units::TensorId;
+use super::{Access, Op, Program};
+use crate::units::{Bytes, DType, TensorId};
 
 impl Op {
     /// Floating-point operations of the matrix products inside; the rest is small beside them.
@@ -28,6 +29,54 @@ impl Op {
             Self::CachedAttention { out, keys, .. } => 4 * count(out) * program.get(keys).shape[1],
             _ => 0,
         }
+    }
+
+    /// The least bytes that move: each operand once for a read and once for a write, as though
+    /// caches held whatever an op reads twice. Of a table only the rows that tokens name. The
+    /// chunked loss passes over its logits and over the vocabulary's table chunk by chunk, and
+    /// neither stays in a cache.
+    pub fn moved_bytes(&self, program: &Program) -> Bytes {
+        let get = |id: TensorId| program.get(id);
+        let bytes = |id: TensorId| get(id).bytes().get();
+        let chunks = |x: TensorId, logits| get(x).rows().div_ceil(get(logits).rows());
+        // All rows of logits, which are never there at once.
+        let passes = |x: TensorId, logits: TensorId| {
+            get(x).rows() * get(logits).columns() * get(logits).dtype.size()
+        };
+        let rows_of_table = |of: TensorId| get(of).count() * DType::F32.size();
+        Bytes::new(match *self {
+            Self::Embed { tokens, wpe, out, .. } => {
+                bytes(tokens) + rows_of_table(out) + bytes(wpe) + bytes(out)
+            }
+            Self::EmbedBackward { tokens, d_x, d_wpe, .. } => {
+                bytes(tokens) + bytes(d_x) + 2 * rows_of_table(d_x) + 2 * bytes(d_wpe)
+            }
+            // Made and read.
+            Self::CrossEntropy { x, weight, targets, logits, losses } => {
+                let table = chunks(x, logits) * bytes(weight);
+                bytes(x) + bytes(targets) + bytes(losses) + table + 2 * passes(x, logits)
+            }
+            // Made, read, overwritten by their gradient, and that read twice.
+            Self::CrossEntropyBackward { x, weight, targets, logits, d_x, d_weight, .. } => {
+                let tables = chunks(x, logits) * (2 * bytes(weight) + 2 * bytes(d_weight));
+                2 * bytes(x) + bytes(targets) + bytes(d_x) + tables + 5 * passes(x, logits)
+            }
+            // Keys and values out of three columns, into the cache.
+            Self::StoreCache { qkv, .. } => bytes(qkv) / 3 * 4,
+            // The whole cache, and one row more of each.
+            Self::CachedAttention { qkv, keys, values, out, .. } => {
+                bytes(qkv) + bytes(keys) + bytes(values) + 3 * bytes(out)
+            }
+            Self::LastRow { out, .. } => 2 * bytes(out),
+            _ => {
+                let mut sum = 0;
+                self.visit(|operand| {
+                    let times = if operand.access == Access::Updates { 2 } else { 1 };
+                    sum += times * bytes(operand.tensor);
+                });
+                sum
+            }
+        })
     }
 }
 

@@ -1,0 +1,223 @@
+//! `fitgpt bench --estimate`: how fast a card could be at best; and the same table with what
+//! was measured on one.
+
+use std::fmt::Write as _;
+
+use clap::ArgMatches;
+use fitgpt_plan::{
+    config::{Config, Precision},
+    device::{self, Gpu, Rates},
+    job::{EVALUATE, Job, TRAIN, UPDATE},
+    program::Program,
+    report::{Device, Overhead},
+    torch,
+    units::Bytes,
+};
+use serde::Serialize;
+use serde_json::json;
+
+use super::{Answer, Failure, Reader, plan};
+use crate::{
+    run::{
+        bench::{Measured, Timed},
+        device::Runner,
+        estimate::{Estimated, Limit, estimate},
+        setup::Setup,
+    },
+    terminal,
+    words::{self, bench as said},
+};
+
+/// What is estimated where no card is named and none is here.
+const DEFAULT: &str = "GeForce RTX 4070";
+
+/// A card with its bounds.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct Card {
+    name: &'static str,
+    #[serde(flatten)]
+    rates: Rates,
+}
+
+impl Card {
+    /// The card that a driver calls `name`, where its bounds are known.
+    pub(super) fn known_as(name: &str) -> Option<Self> {
+        device::find(name).ok().and_then(|gpu| Self::of(gpu).ok())
+    }
+
+    fn of(gpu: &Gpu) -> Result<Self, device::DeviceError> {
+        Ok(Self { name: gpu.name, rates: gpu.rates()? })
+    }
+}
+
+/// The bounds of a job's programs on a card.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Bounds {
+    precision: &'static str,
+    /// Of one step of the optimizer: as many micro-batches as the config says, and the update.
+    step_ms: f64,
+    tokens_per_s: f64,
+    programs: Vec<Estimated>,
+}
+
+impl Bounds {
+    /// Of the programs of `job`, and of `sampling`.
+    pub(super) fn new(job: &Job, sampling: &Job, precision: Precision, card: &Card) -> Self {
+        let training = job.training;
+        let of = |program: &Program, tokens| estimate(program, tokens, precision, &card.rates);
+        let mut programs = Vec::new();
+        let tokens = training.batch * training.seq;
+        let lists = job.training_programs();
+        programs.push(of(&lists[TRAIN], tokens));
+        programs.push(of(&lists[UPDATE], 0));
+        programs.push(of(&lists[EVALUATE], training.eval_batch * training.eval_seq));
+        let [prefill, decode] = <[Program; 2]>::try_from(sampling.sampling_programs())
+            .expect("sampling is a prompt and a token");
+        programs.push(of(&prefill, sampling.model.block.into()));
+        programs.push(of(&decode, sampling.samples));
+        let micro_batches = training.accumulation;
+        let step_ms = micro_batches as f64 * programs[TRAIN].ms + programs[UPDATE].ms;
+        let tokens_per_s = (micro_batches * tokens) as f64 / step_ms * 1e3;
+        Self { precision: precision.name(), step_ms, tokens_per_s, programs }
+    }
+}
+
+/// Answers `--estimate`.
+pub(super) fn run(
+    matches: &ArgMatches,
+    reader: Reader,
+    job_name: &str,
+    config: &Config,
+) -> Result<Answer, Failure> {
+    let gpu = match matches.get_one::<String>("gpu") {
+        Some(name) => device::find(name)?,
+        None => card_here(config).unwrap_or(device::find(DEFAULT)?),
+    };
+    let card = Card::of(gpu)?;
+    let precision =
+        config.precision_or(if gpu.has_bf16() { Precision::Bfloat16 } else { Precision::Float16 });
+    let config = config.with("bench", [("dtype", precision.name().into())])?;
+    let vocab = plan::vocab(&config)?;
+
+    // A card's context and libraries are there whoever runs on it; nothing compiles.
+    let overhead = Overhead { compile_bytes: [Bytes::ZERO; 2], ..torch::overhead(&config) };
+    let total_bytes = gpu.total_bytes();
+    let budget = config.memory_budget().map_or(total_bytes, Bytes::new);
+    let usable_bytes = budget.min(total_bytes);
+    let place = Device { name: gpu.name.to_owned(), total_bytes, usable_bytes };
+    let planned = Setup::new(&config, vocab, precision, &Runner::cpu(&config), place, overhead)?;
+    if !planned.report.fits {
+        let message = said::too_large_for_card(planned.report.arena_bytes, gpu.name, usable_bytes);
+        terminal::err(&format!("{}{message}\n", words::names::error()));
+        return Ok(Answer::No);
+    }
+    let bounds = Bounds::new(&planned.job, &one_sample(&planned.job), precision, &card);
+    match reader {
+        Reader::Programs => {
+            let answer = json!({ "job": job_name, "config": config, "card": card,
+                "estimated": bounds });
+            terminal::line(&answer.to_string());
+        }
+        Reader::People => {
+            let job = said::job(
+                job_name,
+                format!("{:.1}", planned.job.model.parameter_count() as f64 / 1e6),
+                config.batch_size(),
+                config.block_size(),
+                precision.name(),
+            );
+            let memory = said::arena(planned.report.arena_bytes);
+            terminal::out(&format!("{job}\n{memory}\n{}", text(&card, &bounds, None)));
+        }
+    }
+    Ok(Answer::Yes)
+}
+
+/// One text at a time, as it is measured.
+pub(super) fn one_sample(job: &Job) -> Job {
+    Job { samples: 1, ..*job }
+}
+
+/// The card that `config` would run on, where it is here and its figures are known.
+fn card_here(config: &Config) -> Option<&'static Gpu> {
+    let runner = Runner::for_a_plan(config).ok()?;
+    let (name, _) = runner.gpu()?;
+    device::find(name).ok().filter(|gpu| gpu.rates().is_ok())
+}
+
+/// The bounds as people read them, beside what was measured where something was.
+pub(super) fn text(card: &Card, bounds: &Bounds, measured: Option<&Measured>) -> String {
+    let rates = &card.rates;
+    let tera = |rate: f64| format!("{:.1}", rate / 1e12);
+    let mut text = format!(
+        "{}\n",
+        said::card(
+            card.name,
+            format!("{:.0}", rates.bytes_per_s / 1e9),
+            tera(rates.float32_flops_per_s),
+            tera(rates.half_flops_per_s),
+        )
+    );
+    for (at, program) in bounds.programs.iter().enumerate() {
+        table(&mut text, program, measured.and_then(|measured| measured.programs.get(at)));
+    }
+    let tokens = plan::grouped(bounds.tokens_per_s as u64);
+    let _ = writeln!(text, "\n{}", said::step(format!("{:.1}", bounds.step_ms), tokens));
+    text
+}
+
+/// One program with its ops.
+fn table(text: &mut String, program: &Estimated, timed: Option<&Timed>) {
+    let ms = |ms: f64| format!("{ms:.2}");
+    let head = match timed {
+        None => said::at_least(program.name, ms(program.ms)),
+        Some(timed) => said::at_least_and_measured(
+            program.name,
+            ms(program.ms),
+            ms(timed.ms),
+            share(program.ms, timed.ms),
+            timed.runs,
+        ),
+    };
+    let mut columns = vec![
+        words::left(&said::op(), 26),
+        words::right(&said::count(), 6),
+        words::right("GFLOP", 10),
+        words::right("MB", 10),
+        words::right(&said::by_flops(), 13),
+        words::right(&said::by_bytes(), 13),
+        words::right(&said::bound(), 10),
+    ];
+    if timed.is_some() {
+        columns.push(words::right(&said::measured(), 13));
+        columns.push(words::right(&said::of_bound(), 16));
+    }
+    let _ = writeln!(text, "\n{head}\n  {}", columns.concat());
+    for bound in &program.ops {
+        let limit = match bound.limit {
+            Limit::Flops => said::flops(),
+            Limit::Bytes => said::bytes(),
+        };
+        let _ = write!(
+            text,
+            "  {:<26}{:>6}{:>10.1}{:>10.1}{:>10.3} ms{:>10.3} ms{}",
+            bound.op,
+            bound.count,
+            bound.flops as f64 / 1e9,
+            bound.bytes as f64 / 1e6,
+            bound.flops_ms,
+            bound.bytes_ms,
+            words::right(&limit, 10),
+        );
+        if let Some(timed) = timed {
+            let measured = bound.measured_ms(timed);
+            let _ = write!(text, "{measured:>10.3} ms{:>16}", share(bound.ms, measured));
+        }
+        text.push('\n');
+    }
+}
+
+/// How near to its bound something came.
+fn share(bound_ms: f64, measured_ms: f64) -> String {
+    super::bench::percent(bound_ms / measured_ms)
+}
