@@ -23,7 +23,7 @@ use cubecl::{
 use fitgpt_exec::{BackendError, DeviceFault};
 use fitgpt_plan::units::{Bytes, DType};
 
-use crate::target::ALIGNMENT;
+use crate::{kernels::product::Core, target::ALIGNMENT};
 
 /// Through which interface a device is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -174,9 +174,16 @@ pub struct Properties {
     pub has_f16: bool,
     /// Whether kernels can load and store bfloat16.
     pub has_bf16: bool,
+    /// What multiplies matrices of half types.
+    pub(crate) core: Core,
 }
 
 impl Properties {
+    /// Whether matrices of half types are multiplied in units of their own.
+    pub fn has_tensor_cores(&self) -> bool {
+        self.core != Core::Units
+    }
+
     /// Whether activations can be stored so.
     pub fn stores(&self, dtype: DType) -> bool {
         match dtype {
@@ -235,6 +242,7 @@ impl Device {
                 shared_bytes: of.hardware.max_shared_memory_size,
                 has_f16: has(FloatKind::F16),
                 has_bf16: has(FloatKind::BF16),
+                core: Core::of(of),
             };
             let said = Arc::new(OnceLock::new());
             // CubeCL's own callback panics on a thread of its own. Ours remembers.
@@ -257,6 +265,12 @@ impl Device {
     pub fn with_bindings_of(mut self, max_binding: Bytes) -> Self {
         self.properties.max_binding = max_binding.min(self.properties.max_binding);
         self
+    }
+
+    /// The same device, as if it could do this.
+    #[cfg(test)]
+    pub(crate) fn as_if(&self, properties: Properties) -> Self {
+        Self { properties, ..self.clone() }
     }
 
     /// What it can do.

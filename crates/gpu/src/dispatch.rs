@@ -36,15 +36,26 @@ use crate::{
     target::{ALIGNMENT, Scratch},
 };
 
-/// Launches a kernel. The one place where a device is trusted with our sizes.
+/// Launches a kernel. The one place where a device is trusted with our sizes, and where the
+/// test that compiles every kernel for CUDA takes it instead.
 macro_rules! launch {
     ($call:expr, $module:ident::$kernel:ident, $count:expr, $dim:expr, $($argument:expr),* $(,)?) => {
-        // SAFETY: every kernel keeps to the counts that it is given, and these were taken from
-        // the shapes of the tensors whose slots are bound; slots come from a verified plan.
-        unsafe {
-            $module::$kernel::launch_unchecked(
-                $call.client(), $count, $dim, $($argument),*
-            )
+        match () {
+            #[cfg(test)]
+            () if crate::gate::is_recording() => crate::gate::record(
+                concat!(stringify!($module), "::", stringify!($kernel)),
+                &$module::$kernel::create_dummy_kernel(
+                    crate::gate::properties(), crate::gate::target(), $count, $dim, $($argument),*
+                ),
+            ),
+            // SAFETY: every kernel keeps to the counts that it is given, and these were taken
+            // from the shapes of the tensors whose slots are bound; slots come from a verified
+            // plan.
+            () => unsafe {
+                $module::$kernel::launch_unchecked(
+                    $call.client(), $count, $dim, $($argument),*
+                )
+            },
         }
     };
 }
@@ -194,12 +205,7 @@ impl<'c> Call<'c> {
 
     /// How a tensor's elements are stored.
     fn stored(&self, id: TensorId) -> ElemType {
-        match self.listing.get(id).dtype {
-            DType::F16 => ElemType::Float(FloatKind::F16),
-            DType::Bf16 => ElemType::Float(FloatKind::BF16),
-            DType::U32 => ElemType::UInt(UIntKind::U32),
-            _ => F32,
-        }
+        elem_type(self.listing.get(id).dtype)
     }
 
     /// A whole tensor.
@@ -288,6 +294,15 @@ impl<'c> Call<'c> {
 }
 
 const F32: ElemType = ElemType::Float(FloatKind::F32);
+
+fn elem_type(dtype: DType) -> ElemType {
+    match dtype {
+        DType::F16 => ElemType::Float(FloatKind::F16),
+        DType::Bf16 => ElemType::Float(FloatKind::BF16),
+        DType::U32 => ElemType::UInt(UIntKind::U32),
+        _ => F32,
+    }
+}
 
 /// Cubes that a device takes along one axis.
 const MOST_CUBES: usize = 65_535;

@@ -11,6 +11,8 @@ mod arena;
 mod backend;
 mod device;
 mod dispatch;
+#[cfg(test)]
+mod gate;
 mod kernels;
 mod memory;
 mod target;

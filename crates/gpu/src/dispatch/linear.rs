@@ -6,10 +6,16 @@ use cubecl::{
     ir::ElemType,
     prelude::{BufferArg, CubeCount, CubeDim},
 };
-use fitgpt_plan::{program::Op, units::TensorId};
+use fitgpt_plan::{
+    program::{Op, Tensor},
+    units::{DType, TensorId},
+};
 
-use super::{Call, F32, OptionalMask, kind, launch, misplaced, optional};
-use crate::kernels::linear::{self, CornerLaunch, FactorLaunch, Layout, SIDE, TILE};
+use super::{Call, F32, OptionalMask, elem_type, kind, launch, misplaced, optional};
+use crate::kernels::{
+    linear::{self, CornerLaunch},
+    product::{Core, FactorLaunch, Layout, SIDE},
+};
 
 /// A factor of a product, or the product itself: a matrix in a bound buffer.
 pub(super) struct Matrix {
@@ -38,6 +44,7 @@ pub(super) enum To {
 
 impl Call<'_> {
     pub(super) fn linear(&self) {
+        let (core, factors) = self.core();
         match *self.op {
             Op::Linear { x, weight, bias, out } => {
                 let inner = self.columns(x);
@@ -60,7 +67,7 @@ impl Call<'_> {
                     launch!(
                         self,
                         linear::activate,
-                        tiles(extents),
+                        tiles(extents, core),
                         square(),
                         self.rows_of(x, &rows),
                         self.whole(weight),
@@ -71,7 +78,9 @@ impl Call<'_> {
                         factor(0, extents.inner, extents.right),
                         extents.inner,
                         kind(gelu),
+                        core,
                         self.stored(x),
+                        factors,
                     );
                 }
             }
@@ -82,7 +91,7 @@ impl Call<'_> {
                     launch!(
                         self,
                         linear::onto_residual,
-                        tiles(extents),
+                        tiles(extents, core),
                         square(),
                         self.rows_of(x, &rows),
                         self.whole(weight),
@@ -95,7 +104,9 @@ impl Call<'_> {
                         extents.inner,
                         rows.start,
                         self.seq(out),
+                        core,
                         self.stored(x),
+                        factors,
                     );
                 }
             }
@@ -122,7 +133,7 @@ impl Call<'_> {
                     launch!(
                         self,
                         linear::through_gelu,
-                        tiles(extents),
+                        tiles(extents, core),
                         square(),
                         self.rows_of(d_out, &rows),
                         self.whole(weight),
@@ -132,7 +143,9 @@ impl Call<'_> {
                         factor(0, right, right),
                         inner,
                         kind(gelu),
+                        core,
                         self.stored(d_out),
+                        factors,
                     );
                 }
             }
@@ -188,10 +201,11 @@ impl Call<'_> {
         layouts: (Layout, Layout),
         to: To,
     ) {
+        let (core, factors) = self.core();
         launch!(
             self,
             linear::multiply,
-            tiles(extents),
+            tiles(extents, core),
             square(),
             left.buffer,
             right.buffer,
@@ -203,10 +217,25 @@ impl Call<'_> {
             CornerLaunch::new(product.first, product.stride),
             layouts,
             to == To::Add,
+            core,
             left.stored,
             right.stored,
             product.stored,
+            factors,
         );
+    }
+
+    /// What multiplies, and the type that both factors take for it: tensor cores where the
+    /// device has them and the activations are half, else the ordinary units in float32. A
+    /// function of the device and of the program, never of a shape: what is recomputed or split
+    /// is multiplied by the same.
+    fn core(&self) -> (Core, ElemType) {
+        let is_half = |tensor: &&Tensor| matches!(tensor.dtype, DType::F16 | DType::Bf16);
+        match (self.properties().core, self.listing.tensors().iter().find(is_half)) {
+            (Core::Tensor, Some(tensor)) => (Core::Tensor, elem_type(tensor.dtype)),
+            (Core::Tensor, None) => (Core::Units, F32),
+            (core @ (Core::Units | Core::Imitated), _) => (core, F32),
+        }
     }
 
     /// Of `rows` rows through a weight (outputs, inputs).
@@ -224,11 +253,94 @@ fn factor(first: usize, stride: usize, outer: usize) -> FactorLaunch {
     FactorLaunch::new(first, stride, outer)
 }
 
-fn tiles(extents: Extents) -> CubeCount {
-    let (x, y) = (extents.right.div_ceil(TILE), extents.left.div_ceil(TILE));
+fn tiles(extents: Extents, core: Core) -> CubeCount {
+    let tile = core.tile();
+    let (x, y) = (extents.right.div_ceil(tile), extents.left.div_ceil(tile));
     CubeCount::Static(x as u32, y as u32, 1)
 }
 
 fn square() -> CubeDim {
     CubeDim::new_2d(SIDE, SIDE)
+}
+
+#[cfg(test)]
+mod tests {
+    use fitgpt_exec::{Arguments, Backend, Watch};
+    use fitgpt_plan::{
+        config::{Precision, Written},
+        job::{self, Job, TRAIN},
+        program::{Class, Life},
+        units::Bytes,
+    };
+
+    use super::*;
+    use crate::{Device, Gpu, GpuTarget, Kind, Properties, adapters};
+
+    /// The loss and every gradient of one micro-batch, of a model whose matrices end inside of
+    /// tiles.
+    fn trained(device: &Device) -> Vec<(String, Vec<u8>)> {
+        let mut written = Written::new();
+        for (key, value) in [
+            ("n_layer", "1"),
+            ("n_head", "2"),
+            ("n_embd", "72"), // 216 columns of `qkv`, 288 of the MLP
+            ("block_size", "45"),
+            ("batch_size", "3"), // 135 rows
+            ("vocab_size", "131"),
+            ("dropout", "0.1"),
+            ("bias", "True"),
+        ] {
+            written.set(key, value).unwrap();
+        }
+        let config = written.resolve().unwrap();
+        let target = GpuTarget::new(device.properties());
+        let room = Bytes::new(1 << 30);
+        let job = Job::new(&config, 131, Precision::Float32, &target, room);
+        let plan = job::plan(job.training_programs(), &target).unwrap();
+        let program = plan.program(TRAIN).clone();
+        let mut gpu = Gpu::new(device.clone(), plan, Watch::Off, Bytes::ZERO).unwrap();
+        for (id, tensor) in (0..).map(TensorId).zip(program.tensors()) {
+            let mix = |i: u64| (i * 2_654_435_761 + u64::from(id.0) * 97) % 1009;
+            let words: Vec<u32> = match (tensor.class, tensor.life) {
+                (Class::Parameter, _) => {
+                    let value = |i| ((mix(i) as f32 - 504.0) / 5040.0).to_bits();
+                    (0..tensor.count()).map(value).collect()
+                }
+                (Class::Input, Life::Input) => {
+                    (0..tensor.count()).map(|i| (mix(i) % 131) as u32).collect()
+                }
+                _ => continue,
+            };
+            gpu.write(TRAIN, id, Bytes::ZERO, bytemuck::cast_slice(&words)).unwrap();
+        }
+        gpu.run(TRAIN, &Arguments::default()).unwrap();
+        let kept = |tensor: &Tensor| {
+            tensor.class == Class::Gradient && tensor.life == Life::Always
+                || tensor.life == Life::Output
+        };
+        let tensors = (0..).map(TensorId).zip(program.tensors());
+        let kept = tensors.filter(|(_, tensor)| kept(tensor));
+        kept.map(|(id, tensor)| {
+            let mut bytes = vec![0; tensor.bytes().index()];
+            gpu.read(TRAIN, id, Bytes::ZERO, &mut bytes).unwrap();
+            (tensor.name.clone(), bytes)
+        })
+        .collect()
+    }
+
+    /// All of the tensor cores' path but the tensor cores: the same sums in the same order, so
+    /// the same bits.
+    #[test]
+    fn the_tiles_of_the_tensor_cores_give_the_bits_of_the_ordinary_ones() {
+        let adapter = adapters().into_iter().find(|adapter| adapter.kind == Kind::Software);
+        let adapter = adapter.expect("a software Vulkan driver (Debian: mesa-vulkan-drivers)");
+        let device = Device::open(&adapter).unwrap();
+        let imitating = device.as_if(Properties { core: Core::Imitated, ..device.properties() });
+        let (expected, found) = (trained(&device), trained(&imitating));
+        assert!(expected.len() > 10, "the gradients of a layer");
+        for ((name, expected), (_, found)) in expected.iter().zip(&found) {
+            assert!(expected.iter().any(|byte| *byte != 0), "`{name}` was computed");
+            assert!(expected == found, "`{name}` has other bits");
+        }
+    }
 }

@@ -9,7 +9,7 @@ use super::{
     linear::{Extents, To, floats},
     misplaced,
 };
-use crate::kernels::{cross_entropy, elementwise, linear::Layout};
+use crate::kernels::{cross_entropy, elementwise, product::Layout};
 
 /// The tensors of either op.
 #[derive(Clone, Copy)]

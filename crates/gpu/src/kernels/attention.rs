@@ -140,7 +140,7 @@ fn kept(
 }
 
 /// `out` (B, T, C) and `lse` (B, H, T). Cubes: query tiles, heads, sequences.
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn forward<E: Float>(
     qkv: &[E],
     out: &mut [E],
@@ -279,7 +279,7 @@ pub(crate) fn forward<E: Float>(
 }
 
 /// `along[b, h, i] = Σ out · d_out` over the channels of a head: the sum of `p · d_p` of a row.
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn along<E: Float>(
     out: &[E],
     d_out: &[E],
@@ -370,7 +370,7 @@ fn gradients_of_scores(
 }
 
 /// Gradients of keys and values. Cubes: key tiles, heads, sequences.
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn backward_keys<E: Float>(
     qkv: &[E],
     lse: &[f32],
@@ -444,7 +444,7 @@ pub(crate) fn backward_keys<E: Float>(
 }
 
 /// Gradients of queries. Cubes: query tiles, heads, sequences.
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn backward_queries<E: Float>(
     qkv: &[E],
     lse: &[f32],
@@ -513,7 +513,7 @@ pub(crate) fn backward_queries<E: Float>(
 }
 
 /// One query a sequence against `of.used` rows of the cache. Cubes: heads, sequences.
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn cached<E: Float>(
     qkv: &[E],
     keys: &[E],

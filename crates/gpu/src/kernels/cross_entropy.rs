@@ -13,7 +13,7 @@ use cubecl::prelude::*;
 use super::math::{max_of_cube, sum_of_cube};
 
 /// The loss of each row, and its gradient in place of the logits where one is wanted.
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn row_losses(
     logits: &mut [f32],
     targets: &[u32],
@@ -61,7 +61,7 @@ pub(crate) fn row_losses(
 
 /// `out[i] = scale · Σ losses[i · per …]` for each of `count`, or added to what is there. One
 /// cube each.
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn means(
     losses: &[f32],
     out: &mut [f32],

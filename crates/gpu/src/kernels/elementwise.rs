@@ -8,7 +8,7 @@ use super::{
 };
 
 /// `out = gelu(x)`
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn activate<E: Float>(
     x: &[E],
     out: &mut [E],
@@ -23,7 +23,7 @@ pub(crate) fn activate<E: Float>(
 }
 
 /// `out = drop(x)`, where a sequence has `per_sequence` elements and `first` come before these.
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn dropped<E: Float>(
     x: &[E],
     out: &mut [E],
@@ -42,7 +42,7 @@ pub(crate) fn dropped<E: Float>(
 }
 
 /// `out[i] = x[first + i]`
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn copied<E: Float>(
     x: &[E],
     out: &mut [E],
@@ -57,7 +57,7 @@ pub(crate) fn copied<E: Float>(
 }
 
 /// `out[first + i] = x[i]` in another type.
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn converted<F: Float, E: Float>(
     x: &[F],
     out: &mut [E],
@@ -74,7 +74,7 @@ pub(crate) fn converted<F: Float, E: Float>(
 
 /// Columns `from …` of the rows of `rows` (n, stride) into rows of `out` (…, width), the first
 /// of which begins at `to` and each next one `step` behind.
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn columns<E: Float>(
     rows: &[E],
     out: &mut [E],

@@ -19,7 +19,7 @@ use super::mask::{Mask, factor};
 const NONE: u32 = 0xffff_ffff;
 
 /// Writes the rows of `out` whose token is bound.
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn forward<E: Float>(
     tokens: &[u32],
     wte: &[f32],
@@ -56,7 +56,7 @@ pub(crate) fn forward<E: Float>(
 
 /// For each row the next one with the same token, and whether an earlier one has it:
 /// `links` is (2, rows).
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn link(tokens: &[u32], links: &mut [u32], rows: usize) {
     let row = ABSOLUTE_POS;
     if row < rows {
@@ -82,7 +82,7 @@ pub(crate) fn link(tokens: &[u32], links: &mut [u32], rows: usize) {
 }
 
 /// `d_wte[token] += Σ drop(d_x)`, by the first row of each chain. One cube a row.
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn backward_tokens<E: Float>(
     tokens: &[u32],
     links: &[u32],
@@ -126,7 +126,7 @@ pub(crate) fn backward_tokens<E: Float>(
 }
 
 /// `d_wpe[t] += Σ drop(d_x)` over the sequences, in order.
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn backward_positions<E: Float>(
     d_x: &[E],
     d_wpe: &mut [f32],

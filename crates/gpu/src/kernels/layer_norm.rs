@@ -47,7 +47,7 @@ fn affine<E: Float>(
 }
 
 /// `out`, `mean` and `rstd` of each row.
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn forward<E: Float>(
     x: &[E],
     weight: &[f32],
@@ -87,7 +87,7 @@ pub(crate) fn forward<E: Float>(
 }
 
 /// `out` from kept statistics: the bits of `forward`.
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn again<E: Float>(
     x: &[E],
     weight: &[f32],
@@ -107,7 +107,7 @@ pub(crate) fn again<E: Float>(
 }
 
 /// Assigns or adds `d_x` of each row.
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn backward_input<E: Float>(
     x: &[E],
     weight: &[f32],
@@ -152,7 +152,7 @@ pub(crate) fn backward_input<E: Float>(
 }
 
 /// Sums of `d_out · normal` and of `d_out` over blocks of rows: `sums` is (blocks, 2, C).
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn weight_sums<E: Float>(
     x: &[E],
     mean: &[f32],
@@ -184,7 +184,7 @@ pub(crate) fn weight_sums<E: Float>(
 }
 
 /// Sums of columns over blocks of rows: `sums` is (blocks, C).
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn column_sums<E: Float>(
     x: &[E],
     sums: &mut [f32],
@@ -207,7 +207,7 @@ pub(crate) fn column_sums<E: Float>(
 }
 
 /// `out[c] += Σ sums[block · stride + first + c]`, block by block.
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn add_blocks(
     sums: &[f32],
     out: &mut [f32],

@@ -88,7 +88,7 @@ fn splitmix64(x: &Wide) -> Wide {
 
 /// The keys of `sequences` sequences, the first of which is `first`; `site` tells layer and
 /// site.
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn keys(
     keys: &mut [u32],
     seed: Wide,

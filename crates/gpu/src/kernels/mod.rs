@@ -15,4 +15,5 @@ pub(crate) mod layer_norm;
 pub(crate) mod linear;
 pub(crate) mod mask;
 pub(crate) mod math;
+pub(crate) mod product;
 pub(crate) mod update;

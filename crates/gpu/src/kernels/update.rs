@@ -20,7 +20,7 @@ pub(crate) const BLOCK: usize = UNITS as usize * 32;
 const CLIP_EPSILON: f32 = 1e-6;
 
 /// `sums[first + block] = Σ gradient²` over each block.
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn squares(gradient: &[f32], sums: &mut [f32], first: usize, count: usize) {
     let block = CUBE_POS;
     if block * BLOCK < count {
@@ -39,7 +39,7 @@ pub(crate) fn squares(gradient: &[f32], sums: &mut [f32], first: usize, count: u
 }
 
 /// `norm = √ Σ sums / loss_scale`, by one cube.
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn norm(sums: &[f32], norm: &mut [f32], count: usize, loss_scale: f32) {
     let mut sum = 0.0f32;
     let mut i = UNIT_POS as usize;
@@ -70,7 +70,7 @@ pub(crate) struct Step {
 }
 
 /// One update; the gradient is left zero. Where `norm` is no number, nothing else changes.
-#[cube(launch_unchecked)]
+#[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn adamw(
     norm: &[f32],
     parameter: &mut [f32],

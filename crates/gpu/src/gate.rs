@@ -1,0 +1,261 @@
+//! Every kernel as CUDA C++ for NVIDIA's Ada, without a card.
+//!
+//! Programs are dispatched as in a run, in an arena on software Vulkan; but where a kernel would
+//! be launched it is compiled by CubeCL's compiler for CUDA instead (see `launch!`). So what is
+//! compiled is what a run launches, with the run's own sizes, and there is no list of kernels to
+//! forget one in: a kernel that none of these programs reaches fails the test.
+//!
+//! `scripts/test` gives the folder `FITGPT_CUDA_SOURCES` and has NVIDIA's own compilers go on
+//! from there, down to the instructions of the card.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, BTreeSet, HashSet},
+    fs,
+    path::Path,
+    sync::{Arc, OnceLock},
+};
+
+use cubecl::{
+    Compiler, CubeKernel, ExecutionMode,
+    cmma::MatrixLayout,
+    define_kernel,
+    features::Features,
+    ir::{
+        ContiguousElements, DeviceIdentity, DeviceProperties, HardwareProperties,
+        MemoryDeviceProperties, MmaProperties, TargetProperties, VectorSize,
+    },
+    prelude::KernelId,
+    profile::TimingMethod,
+};
+use cubecl_cpp::{
+    cuda::{
+        arch::CudaArchitecture,
+        mma::{CudaCmmaCompiler, manual::contiguous_elements_cuda},
+    },
+    register_supported_types,
+    shared::{CompilationOptions, CppCompiler, CppSupportedFeatures, register_wmma_features},
+    target::Cuda,
+};
+use fitgpt_exec::{Arguments, Backend, Watch};
+use fitgpt_plan::{
+    config::{Precision, Written},
+    job::{self, Job},
+    program::{Program, gpt::Recompute},
+    units::Bytes,
+};
+
+use crate::{Device, Gpu, GpuTarget, Kind, Properties, adapters, kernels::product::Core};
+
+/// Ada: an RTX 4070 and its like.
+const ARCHITECTURE: CudaArchitecture = CudaArchitecture { version: 89, tensor_cores: true };
+/// Shared memory that a cube can have there.
+const SHARED_BYTES: usize = 101_376;
+
+/// What has been compiled.
+#[derive(Default)]
+struct Recording {
+    seen: HashSet<KernelId>,
+    /// By kernel, one for each of its forms.
+    sources: BTreeMap<&'static str, Vec<String>>,
+}
+
+thread_local! {
+    static RECORDING: RefCell<Option<Recording>> = const { RefCell::new(None) };
+}
+
+/// Whether kernels of this thread are compiled for CUDA rather than launched.
+pub(crate) fn is_recording() -> bool {
+    RECORDING.with_borrow(Option::is_some)
+}
+
+/// Compiles a kernel that would be launched, once.
+pub(crate) fn record(name: &'static str, kernel: &impl CubeKernel) {
+    RECORDING.with_borrow_mut(|recording| {
+        let recording = recording.as_mut().expect("only a recording calls this");
+        if recording.seen.insert(kernel.id()) {
+            recording.sources.entry(name).or_default().push(compiled(name, kernel));
+        }
+    });
+}
+
+/// A kernel as CUDA C++.
+fn compiled(name: &str, kernel: &impl CubeKernel) -> String {
+    let mut definition = define_kernel(kernel).unwrap();
+    // As a run launches it: what is left of bounds is in the kernels.
+    definition.settings.execution_mode = ExecutionMode::Unchecked;
+    let options = CompilationOptions {
+        supports_features: CppSupportedFeatures {
+            fast_math: true,
+            dp4a: true,
+            grid_constants: true,
+            fast_tanh: true,
+            ..CppSupportedFeatures::default()
+        },
+        ..CompilationOptions::default()
+    };
+    let compiled = CppCompiler::<Cuda>::default().compile(definition, &options);
+    let compiled = compiled.unwrap_or_else(|error| panic!("`{name}`: {error}"));
+    let shared = compiled.shared_memory_size;
+    assert!(shared <= SHARED_BYTES, "`{name}` wants {shared} bytes of shared memory");
+    compiled.source
+}
+
+/// The card as CubeCL's runtime for CUDA describes it.
+pub(crate) fn properties() -> Arc<DeviceProperties> {
+    static ADA: OnceLock<Arc<DeviceProperties>> = OnceLock::new();
+    let describe = || {
+        let hardware = HardwareProperties {
+            load_width: 128,
+            vector_register_count: None,
+            plane_size_min: 32,
+            plane_size_max: 32,
+            max_bindings: 1024,
+            max_shared_memory_size: SHARED_BYTES,
+            max_cube_count: (i32::MAX as u32, 65_535, 65_535),
+            max_units_per_cube: 1024,
+            max_cube_dim: (1024, 1024, 64),
+            num_streaming_multiprocessors: Some(46),
+            num_tensor_cores: Some(4),
+            min_tensor_cores_dim: Some(8),
+            num_cpu_cores: None,
+            last_level_cache_size: None,
+            max_vector_size: VectorSize::MAX,
+            cube_mma_reserved_shared_memory: 0,
+        };
+        let identity =
+            DeviceIdentity { name: "Ada".into(), fingerprint: "ptx_sm89".into(), physical: None };
+        let memory = MemoryDeviceProperties::new(3 << 30, 512);
+        let mut properties = DeviceProperties::new(
+            Features::default(),
+            memory,
+            hardware,
+            TimingMethod::Device,
+            identity,
+        );
+        register_supported_types(&mut properties);
+        let products = CudaCmmaCompiler::Cpp.supported_cmma_combinations(&ARCHITECTURE);
+        register_wmma_features(products, &mut properties);
+        Arc::new(properties)
+    };
+    Arc::clone(ADA.get_or_init(describe))
+}
+
+/// How its registers hold matrices.
+pub(crate) fn target() -> Arc<TargetProperties> {
+    Arc::new(TargetProperties {
+        mma: MmaProperties {
+            register_size_bits: 32,
+            const_plane_size: 32,
+            register_layout_a: MatrixLayout::RowMajor,
+            register_layout_b: MatrixLayout::ColMajor,
+            register_layout_acc: MatrixLayout::RowMajor,
+            register_duplication_a: 1,
+            register_duplication_b: 1,
+            register_duplication_acc: 1,
+            contiguous_elements: ContiguousElements::new(contiguous_elements_cuda),
+        },
+    })
+}
+
+/// A model and the way it is trained, so that together they launch every kernel.
+#[derive(Clone, Copy)]
+struct Case {
+    keys: &'static [(&'static str, &'static str)],
+    recompute: Recompute,
+    max_binding: Bytes,
+}
+
+const SIZES: [(&str, &str); 6] = [
+    ("n_layer", "2"),
+    ("n_head", "2"),
+    ("n_embd", "128"), // heads of 64 channels, as GPT-2's
+    ("block_size", "32"),
+    ("batch_size", "2"),
+    ("eval_batch_size", "2"),
+];
+
+const CASES: [Case; 2] = [
+    Case {
+        keys: &[("bias", "False"), ("gelu", "exact"), ("dropout", "0.0"), ("vocab_size", "96")],
+        recompute: Recompute { blocks: 0, cheap: 0 },
+        max_binding: Bytes::new(1 << 30),
+    },
+    // The vocabulary's table is larger than what a kernel is given at once.
+    Case {
+        keys: &[("bias", "True"), ("gelu", "tanh"), ("dropout", "0.1"), ("vocab_size", "2048")],
+        recompute: Recompute { blocks: 1, cheap: 1 },
+        max_binding: Bytes::new(1 << 19),
+    },
+];
+
+fn run_all(case: &Case, precision: Precision) {
+    let mut written = Written::new();
+    for (key, value) in SIZES.iter().chain(case.keys) {
+        written.set(key, value).unwrap();
+    }
+    let config = written.resolve().unwrap();
+    let adapter = adapters().into_iter().find(|adapter| adapter.kind == Kind::Software);
+    let adapter = adapter.expect("a software Vulkan driver (Debian: mesa-vulkan-drivers)");
+    let device = Device::open(&adapter).unwrap();
+    let device = device.as_if(Properties {
+        max_binding: case.max_binding,
+        shared_bytes: SHARED_BYTES,
+        has_f16: true,
+        has_bf16: true,
+        core: Core::of(&properties()),
+        ..device.properties()
+    });
+    let target = GpuTarget::new(device.properties());
+    let mut job = Job::new(&config, config.vocab_size(), precision, &target, Bytes::new(1 << 30));
+    job.training.recompute = case.recompute;
+    job.samples = 2;
+    for programs in [job.training_programs(), job.sampling_programs()] {
+        programs.iter().for_each(|program: &Program| target.check(program).unwrap());
+        let count = programs.len();
+        let plan = job::plan(programs, &target).unwrap();
+        let mut gpu = Gpu::new(device.clone(), plan, Watch::Off, Bytes::ZERO).unwrap();
+        RECORDING.with_borrow_mut(|recording| _ = recording.get_or_insert_default());
+        for index in 0..count {
+            gpu.run(index, &Arguments { length: 8, ..Arguments::default() }).unwrap();
+        }
+    }
+}
+
+/// Every kernel of this crate, by module and name, as its files say.
+fn kernels() -> BTreeSet<String> {
+    let mut names = BTreeSet::new();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/kernels");
+    for file in fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        let module = path.file_stem().unwrap().to_str().unwrap().to_owned();
+        let text = fs::read_to_string(&path).unwrap();
+        let launched = text.split("#[cube(launch").skip(1);
+        names.extend(launched.map(|after| {
+            let (_, after) = after.split_once(" fn ").unwrap();
+            let end = after.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap();
+            format!("{module}::{}", &after[..end])
+        }));
+    }
+    names
+}
+
+#[test]
+fn every_kernel_becomes_cuda() {
+    for precision in [Precision::Float32, Precision::Float16, Precision::Bfloat16] {
+        for case in &CASES {
+            run_all(case, precision);
+        }
+    }
+    let Recording { sources, .. } = RECORDING.take().unwrap();
+    let compiled: BTreeSet<String> = sources.keys().map(|name| (*name).to_owned()).collect();
+    assert_eq!(compiled, kernels(), "programs above launch every kernel of `src/kernels`");
+    let Some(folder) = std::env::var_os("FITGPT_CUDA_SOURCES") else { return };
+    fs::create_dir_all(&folder).unwrap();
+    for (name, forms) in &sources {
+        for (index, source) in forms.iter().enumerate() {
+            let file = format!("{}-{index}.cu", name.replace("::", "-"));
+            fs::write(Path::new(&folder).join(file), source).unwrap();
+        }
+    }
+}
