@@ -176,6 +176,9 @@ pub struct Properties {
     pub has_bf16: bool,
     /// What multiplies matrices of half types.
     pub(crate) core: Core,
+    /// Whether kernels are compiled for CUDA rather than launched.
+    #[cfg(test)]
+    pub(crate) is_recorded: bool,
 }
 
 impl Properties {
@@ -243,6 +246,8 @@ impl Device {
                 has_f16: has(FloatKind::F16),
                 has_bf16: has(FloatKind::BF16),
                 core: Core::of(of),
+                #[cfg(test)]
+                is_recorded: false,
             };
             let said = Arc::new(OnceLock::new());
             // CubeCL's own callback panics on a thread of its own. Ours remembers.

@@ -42,7 +42,7 @@ macro_rules! launch {
     ($call:expr, $module:ident::$kernel:ident, $count:expr, $dim:expr, $($argument:expr),* $(,)?) => {
         match () {
             #[cfg(test)]
-            () if crate::gate::is_recording() => crate::gate::record(
+            () if $call.properties().is_recorded => crate::gate::record(
                 concat!(stringify!($module), "::", stringify!($kernel)),
                 &$module::$kernel::create_dummy_kernel(
                     crate::gate::properties(), crate::gate::target(), $count, $dim, $($argument),*

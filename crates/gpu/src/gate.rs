@@ -9,11 +9,10 @@
 //! from there, down to the instructions of the card.
 
 use std::{
-    cell::RefCell,
     collections::{BTreeMap, BTreeSet, HashSet},
     fs,
     path::Path,
-    sync::{Arc, OnceLock},
+    sync::{Arc, LazyLock, Mutex},
 };
 
 use cubecl::{
@@ -60,23 +59,15 @@ struct Recording {
     sources: BTreeMap<&'static str, Vec<String>>,
 }
 
-thread_local! {
-    static RECORDING: RefCell<Option<Recording>> = const { RefCell::new(None) };
-}
-
-/// Whether kernels of this thread are compiled for CUDA rather than launched.
-pub(crate) fn is_recording() -> bool {
-    RECORDING.with_borrow(Option::is_some)
-}
+/// A device may have a thread of its own.
+static RECORDING: LazyLock<Mutex<Recording>> = LazyLock::new(Mutex::default);
 
 /// Compiles a kernel that would be launched, once.
 pub(crate) fn record(name: &'static str, kernel: &impl CubeKernel) {
-    RECORDING.with_borrow_mut(|recording| {
-        let recording = recording.as_mut().expect("only a recording calls this");
-        if recording.seen.insert(kernel.id()) {
-            recording.sources.entry(name).or_default().push(compiled(name, kernel));
-        }
-    });
+    let mut recording = RECORDING.lock().unwrap();
+    if recording.seen.insert(kernel.id()) {
+        recording.sources.entry(name).or_default().push(compiled(name, kernel));
+    }
 }
 
 /// A kernel as CUDA C++.
@@ -103,8 +94,7 @@ fn compiled(name: &str, kernel: &impl CubeKernel) -> String {
 
 /// The card as CubeCL's runtime for CUDA describes it.
 pub(crate) fn properties() -> Arc<DeviceProperties> {
-    static ADA: OnceLock<Arc<DeviceProperties>> = OnceLock::new();
-    let describe = || {
+    static ADA: LazyLock<Arc<DeviceProperties>> = LazyLock::new(|| {
         let hardware = HardwareProperties {
             load_width: 128,
             vector_register_count: None,
@@ -137,8 +127,8 @@ pub(crate) fn properties() -> Arc<DeviceProperties> {
         let products = CudaCmmaCompiler::Cpp.supported_cmma_combinations(&ARCHITECTURE);
         register_wmma_features(products, &mut properties);
         Arc::new(properties)
-    };
-    Arc::clone(ADA.get_or_init(describe))
+    });
+    Arc::clone(&ADA)
 }
 
 /// How its registers hold matrices.
@@ -204,6 +194,7 @@ fn run_all(case: &Case, precision: Precision) {
         has_f16: true,
         has_bf16: true,
         core: Core::of(&properties()),
+        is_recorded: true,
         ..device.properties()
     });
     let target = GpuTarget::new(device.properties());
@@ -215,7 +206,6 @@ fn run_all(case: &Case, precision: Precision) {
         let count = programs.len();
         let plan = job::plan(programs, &target).unwrap();
         let mut gpu = Gpu::new(device.clone(), plan, Watch::Off, Bytes::ZERO).unwrap();
-        RECORDING.with_borrow_mut(|recording| _ = recording.get_or_insert_default());
         for index in 0..count {
             gpu.run(index, &Arguments { length: 8, ..Arguments::default() }).unwrap();
         }
@@ -247,12 +237,19 @@ fn every_kernel_becomes_cuda() {
             run_all(case, precision);
         }
     }
-    let Recording { sources, .. } = RECORDING.take().unwrap();
+    let sources = &RECORDING.lock().unwrap().sources;
     let compiled: BTreeSet<String> = sources.keys().map(|name| (*name).to_owned()).collect();
     assert_eq!(compiled, kernels(), "programs above launch every kernel of `src/kernels`");
+    for (name, forms) in sources.iter().filter(|(name, _)| name.starts_with("linear::")) {
+        for half in ["__half", "__nv_bfloat16"] {
+            let takes = |form: &String| form.contains("wmma::mma_sync") && form.contains(half);
+            assert!(forms.iter().any(takes), "`{name}` multiplies {half} on tensor cores");
+        }
+        assert!(!forms.iter().any(|form| form.contains("tf32")), "`{name}` rounds float32");
+    }
     let Some(folder) = std::env::var_os("FITGPT_CUDA_SOURCES") else { return };
     fs::create_dir_all(&folder).unwrap();
-    for (name, forms) in &sources {
+    for (name, forms) in sources {
         for (index, source) in forms.iter().enumerate() {
             let file = format!("{}-{index}.cu", name.replace("::", "-"));
             fs::write(Path::new(&folder).join(file), source).unwrap();
