@@ -352,7 +352,7 @@ mod gpus {
     };
 
     /// No GPU is ever opened.
-    #[derive(Clone, Copy, Debug)]
+    #[derive(Clone, Debug)]
     pub enum Opened {}
 
     #[expect(clippy::unnecessary_wraps, reason = "a build with GPUs can fail to open one")]
