@@ -11,12 +11,15 @@ mod arena;
 mod backend;
 mod device;
 mod dispatch;
+mod health;
 mod kernels;
 mod memory;
 mod target;
 
 pub use self::{
-    backend::{Gpu, Held},
-    device::{Adapter, Api, Device, Kind, Memory, Properties, adapters},
+    backend::Gpu,
+    device::{Adapter, Api, Device, Held, Kind, Memory, Properties, adapters},
+    health::Trial,
+    memory::{NoVulkan, vulkan},
     target::{GpuTarget, Refusal},
 };
