@@ -27,7 +27,7 @@ const MODEL: Model = Model {
 };
 
 const TRAINING: Training = Training {
-    batch: 16,
+    batch: 4,
     seq: 16,
     accumulation: 1,
     eval_batch: 4,
@@ -53,9 +53,10 @@ fn software() -> Device {
 }
 
 /// A model with weights and tokens, both functions of their positions.
-fn started(device: &Device) -> Gpu {
+fn started(device: &Device, batch: u64) -> Gpu {
+    let training = Training { batch, ..TRAINING };
     let target = GpuTarget::new(device.properties());
-    let programs = vec![train(&MODEL, &TRAINING), update(&MODEL, &TRAINING)];
+    let programs = vec![train(&MODEL, &training), update(&MODEL, &training)];
     for program in &programs {
         target.check(program).unwrap();
     }
@@ -94,7 +95,7 @@ fn step(gpu: &mut Gpu, step: u64) -> f32 {
 fn the_device_holds_the_arena_and_the_same_pools_after_one_step_and_after_fifty() {
     let _alone = alone();
     let device = software();
-    let mut gpu = started(&device);
+    let mut gpu = started(&device, TRAINING.batch);
     let first = step(&mut gpu, 0);
     let after_one = device.held().unwrap();
     assert_eq!(after_one.arenas, gpu.plan().plan().arena_bytes());
@@ -120,7 +121,7 @@ fn an_arena_in_many_chunks_is_the_same_arena() {
     let device = software();
     // The widest activation fills two thirds of one.
     let small = device.clone().with_chunks_of(Bytes::new(192 << 10));
-    let (mut whole, mut cut) = (started(&device), started(&small));
+    let (mut whole, mut cut) = (started(&device, 16), started(&small, 16));
     let chunks = |gpu: &Gpu| gpu.plan().plan().chunks.len();
     assert_eq!(chunks(&whole), 1);
     assert!(chunks(&cut) > 5, "{}", chunks(&cut));
@@ -136,7 +137,7 @@ fn a_tensor_larger_than_a_binding_is_worked_on_in_parts() {
     let device = software();
     // The table of the vocabulary has 64 KiB, the widest activation 128.
     let narrow = device.clone().with_bindings_of(Bytes::new(32 << 10));
-    let (mut whole, mut parts) = (started(&device), started(&narrow));
+    let (mut whole, mut parts) = (started(&device, 16), started(&narrow, 16));
     for n in 0..3 {
         let (a, b) = (step(&mut whole, n), step(&mut parts, n));
         // Only sums over rows and over the vocabulary are cut, and then added in another
