@@ -60,10 +60,9 @@ impl HostMemory {
         least
     }
 
-    /// What a run may take: the least, less one part in 64 of it.
+    /// What a run may take: the least, less a margin.
     pub fn usable(&self) -> Bytes {
-        let (least, _) = self.least();
-        least.saturating_sub(Bytes::new(least.get() / 64))
+        less_a_margin(self.least().0)
     }
 
     /// This host as a device, with the budget that the user wrote or what is free.
@@ -72,6 +71,11 @@ impl HostMemory {
         let usable_bytes = budget.unwrap_or_else(|| self.usable());
         Device { name, total_bytes: self.total, usable_bytes }
     }
+}
+
+/// What a run may take of memory that is free, on a host or on a device: all but one part in 64.
+pub fn less_a_margin(free: Bytes) -> Bytes {
+    free.saturating_sub(Bytes::new(free.get() / 64))
 }
 
 /// What a report calls the host.

@@ -13,7 +13,10 @@ use crate::{
     cards::{Card, Driver, Holder, NoDriver},
     os,
     picture::meter::Meter,
-    run::{device::here, setup},
+    run::{
+        device::{Here, here},
+        setup,
+    },
     terminal,
     words::{self, devices as say},
 };
@@ -104,7 +107,14 @@ fn document(config: &Config, memory: &HostMemory, driver: &Result<Driver, NoDriv
             Some(json!({ "kind": reason.kind(), "message": reason.to_string() })),
         ),
     };
-    let gpus = here();
+    let seen = here();
+    let is_built_in = seen.is_some();
+    let (gpus, vulkan) = seen.map_or((Vec::new(), None), |seen| (seen.gpus, Some(seen.vulkan)));
+    let (vulkan, no_vulkan) = match vulkan {
+        Some(Ok(version)) => (Some(version), None),
+        Some(Err(why)) => (None, Some(why)),
+        None => (None, None),
+    };
     json!({
         "host": {
             "total_bytes": memory.total,
@@ -114,8 +124,10 @@ fn document(config: &Config, memory: &HostMemory, driver: &Result<Driver, NoDriv
             "budget_bytes": device.usable_bytes,
         },
         "cpu": { "threads": setup::threads(config), "simd": Isa::best().name() },
-        "backends": if gpus.is_some() { &["cpu", "gpu"][..] } else { &["cpu"] },
-        "gpus": gpus.unwrap_or_default(),
+        "backends": if is_built_in { &["cpu", "gpu"][..] } else { &["cpu"] },
+        "gpus": gpus,
+        "vulkan": vulkan,
+        "no_vulkan": no_vulkan,
         "driver": version,
         "no_driver": absent,
         "cards": cards,
@@ -167,20 +179,37 @@ fn text(config: &Config, memory: &HostMemory, driver: &Result<Driver, NoDriver>)
     if driver.is_err() && on_the_bus > 0 {
         line(String::new(), &say::on_the_bus(on_the_bus));
     }
-    let Some(gpus) = here() else {
+    let Some(seen) = here() else {
         line(String::new(), &say::cpu_only());
         return text;
     };
-    for (index, gpu) in gpus.iter().enumerate() {
-        line(say::label_gpu(index), &format!("{} · {} · {}", gpu.name, gpu.interface, gpu.driver));
-        if let (Some(total), Some(free)) = (gpu.total_bytes, gpu.free_bytes) {
-            line(String::new(), &say::memory(total, free));
-        }
-        if gpu.is_software {
-            line(String::new(), &say::software());
+    line("Vulkan".to_owned(), &seen.vulkan.unwrap_or_else(say::no_vulkan));
+    for (index, gpu) in seen.gpus.iter().enumerate() {
+        for (at, said) in about_gpu(gpu).iter().enumerate() {
+            line(if at == 0 { say::label_gpu(index) } else { String::new() }, said);
         }
     }
     text
+}
+
+/// A GPU that this build can run on, in lines.
+fn about_gpu(gpu: &Here) -> Vec<String> {
+    let mut lines = vec![format!("{} · {} · {}", gpu.name, gpu.interface, gpu.driver)];
+    if let (Some(total), Some(free)) = (gpu.total_bytes, gpu.free_bytes) {
+        lines.push(say::memory(total, free));
+    }
+    if let Some(budget) = gpu.budget_bytes {
+        lines.push(say::gpu_budget(budget));
+    }
+    let shared = format!("{} KiB", gpu.shared_bytes.get() / 1024);
+    lines.push(say::gpu_limits(gpu.max_allocation_bytes, gpu.max_binding_bytes, shared));
+    let [least, most] = gpu.subgroup;
+    let subgroup = if least == most { least.to_string() } else { format!("{least}–{most}") };
+    lines.push(say::gpu_types(gpu.types.join(", "), subgroup));
+    if gpu.is_software {
+        lines.push(say::software());
+    }
+    lines
 }
 
 /// Why there are no cards.

@@ -163,6 +163,9 @@ impl From<Unavailable> for Failure {
             Unavailable::NotInThisBuild { .. } => errors::run::build_with_gpu(),
             Unavailable::NoType { .. } => errors::run::another_type(),
             Unavailable::UnknownMemory { .. } => errors::run::name_a_budget(),
+            Unavailable::NoSuchDevice { software: Some(device), .. } => {
+                errors::run::run_in_software(device)
+            }
             Unavailable::NoSuchDevice { .. }
             | Unavailable::Unsuitable { .. }
             | Unavailable::Backend(_) => errors::run::run_on_cpu(),
@@ -177,6 +180,7 @@ impl From<BackendError> for Failure {
             BackendError::Device(_) => {
                 Self::of("device", &error).hint(errors::run::resume_elsewhere())
             }
+            BackendError::Memory(_) => Self::of("memory", &error).hint(errors::run::run_on_cpu()),
             BackendError::Refused(_) | BackendError::Threads { .. } => Self::of("memory", &error),
         }
     }

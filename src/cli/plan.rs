@@ -5,8 +5,9 @@ use std::{fs, path::Path};
 use clap::{Arg, ArgMatches, Command};
 use fitgpt_plan::{
     config::{Config, Precision},
-    report::{PlanReport, Verdict},
+    report::{PlanReport, Pool, Verdict},
     torch,
+    units::Bytes,
 };
 use serde::Serialize;
 
@@ -164,7 +165,7 @@ pub(super) fn vocab(config: &Config) -> Result<u32, Failure> {
 
 /// The plan as people read it.
 pub(super) fn text(report: &PlanReport) -> String {
-    format!("{}\n\n{}\n{}\n", split(report), bars::plan(report), arena(report))
+    format!("{}\n\n{}\n{}\n{}", split(report), bars::plan(report), arena(report), pools(report))
 }
 
 /// Two plans as people read them.
@@ -215,6 +216,14 @@ fn arena(report: &PlanReport) -> String {
             words::names::device(&device.name),
         ),
     }
+}
+
+/// What the device's runtime takes for itself, where one is here.
+fn pools(report: &PlanReport) -> String {
+    let one = |pool: &Pool| format!("{} {}", words::names::pool(pool.name), pool.bytes);
+    let taken = report.pools.iter().filter(|pool| pool.bytes > Bytes::ZERO);
+    let list: Vec<_> = taken.map(one).collect();
+    if list.is_empty() { String::new() } else { words::plan::pools(list.join(", ")) + "\n" }
 }
 
 /// Why a plan cannot be run, with its largest terms.

@@ -6,6 +6,7 @@ use std::{
 };
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use fitgpt_exec::BackendError;
 use fitgpt_plan::{
     config::{Config, Precision},
     model::Model,
@@ -22,12 +23,13 @@ use super::{
 };
 use crate::{
     attempt::Attempt,
+    budget::less_a_margin,
     checkpoint::{self, Lock, Positions},
     data::Dataset,
     os,
     picture::{curve, curve_svg},
     run::{
-        device::Runner,
+        device::{Runner, unused_card},
         events::{Event, EventLog},
         progress::Progress,
         scaler::Scaler,
@@ -82,6 +84,9 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     if let Some((device, interface)) = runner.gpu() {
         terminal::note(&words::running_on(device, interface));
     }
+    if let Some(card) = unused_card(&beginning.config, &runner) {
+        terminal::note(&words::unused(card));
+    }
     for key in written.ignored() {
         terminal::note(&words::ignored(key));
     }
@@ -133,7 +138,8 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         Precision::Float16 => Scaler::DYNAMIC,
         Precision::Float32 | Precision::Bfloat16 => Scaler::NONE,
     };
-    let backend = planned.backend()?;
+    let backend =
+        planned.backend().map_err(|error| without_arena(error, &as_written, vocab, &runner))?;
     let architecture = setup::architecture(&config, vocab, data.tokenizer().within(vocab));
     let mut trainer = Trainer::new(backend, config.clone(), planned.job, data, scaler)?;
     let log = folder.join("events.jsonl");
@@ -177,6 +183,19 @@ fn plan_here(config: &Config, vocab: u32, runner: &Runner) -> Result<Setup, Fail
     let device = runner.device(config)?;
     let precision = runner.precision(config);
     Ok(Setup::new(config, vocab, precision, runner, device, runner.overhead())?)
+}
+
+/// Why there is no arena; where a device has less memory than the plan, with what fits it.
+fn without_arena(error: BackendError, config: &Config, vocab: u32, runner: &Runner) -> Failure {
+    let free = match &error {
+        BackendError::Memory(refused) => refused.free,
+        _ => None,
+    };
+    let failure = Failure::from(error);
+    let (Some(free), Ok(mut place)) = (free, place(config, runner)) else { return failure };
+    place.device.usable_bytes = less_a_margin(free);
+    let found = ways::all(config, vocab, &place);
+    ways::advice(&found, place.engine).into_iter().fold(failure, Failure::hint)
 }
 
 /// This machine as the place of a plan.

@@ -42,8 +42,14 @@ pub(super) fn all(config: &Config, vocab: u32, place: &Place) -> Fit {
     })
 }
 
-/// The best of the ways as lines to print below a refusal.
+/// The best of the ways as text to print below a refusal.
 pub(super) fn hints(found: &Fit, engine: Engine) -> String {
+    let line = |line: String| format!("{}{line}\n", names::hint());
+    format!("\n{}", advice(found, engine).into_iter().map(line).collect::<String>())
+}
+
+/// The best of the ways, one a line.
+pub(super) fn advice(found: &Fit, engine: Engine) -> Vec<String> {
     let mut lines = Vec::new();
     let keeping = |o: &&FitOption| o.keeps_training && o.verdict != Verdict::No;
     // One of each reach: two splits of a batch are one piece of advice.
@@ -65,8 +71,7 @@ pub(super) fn hints(found: &Fit, engine: Engine) -> String {
         Engine::Fitgpt if fits => hints::train_does_it(),
         _ => hints::fit_lists_all(),
     });
-    let line = |line: String| format!("{}{line}\n", names::hint());
-    format!("\n{}", lines.into_iter().map(line).collect::<String>())
+    lines
 }
 
 /// One way in words.

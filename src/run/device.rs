@@ -3,6 +3,12 @@
 //! `cfg(feature = "gpu")` stands in this file alone: [`gpus`] is there twice, and the second one
 //! knows no device.
 
+#[cfg(feature = "gpu")]
+mod gpus;
+#[cfg(not(feature = "gpu"))]
+#[path = "device/no_gpus.rs"]
+mod gpus;
+
 use fitgpt_exec::{
     Backend, BackendError, Watch,
     cpu::{Cpu, CpuTarget, isa::Isa},
@@ -11,12 +17,12 @@ use fitgpt_plan::{
     config::{Config, DeviceChoice, Precision},
     memory::{Target, VerifiedPlan},
     program::Program,
-    report::{self, Overhead},
+    report::{self, Overhead, Pool},
     units::Bytes,
 };
 use serde::Serialize;
 
-use crate::{budget::HOST_OVERHEAD, os, run::setup::threads};
+use crate::{budget::HOST_OVERHEAD, cards::Driver, os, run::setup::threads};
 
 /// Why a config cannot run where it asks to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +40,8 @@ pub enum Unavailable {
         device: DeviceChoice,
         /// What is here, in the words of its drivers.
         found: Vec<String>,
+        /// A software driver's device among it, which could be asked for by name.
+        software: Option<String>,
     },
     /// The device has no such type.
     #[error("`{device}` has no {}", dtype.name())]
@@ -82,11 +90,61 @@ pub struct Here {
     pub total_bytes: Option<Bytes>,
     /// What of it this process would get now.
     pub free_bytes: Option<Bytes>,
+    /// What a run may take: what is free, less a margin.
+    pub budget_bytes: Option<Bytes>,
+    /// The largest single allocation; an arena has as many as it needs.
+    pub max_allocation_bytes: Bytes,
+    /// The most of it that a kernel sees at once; larger tensors are worked on in parts.
+    pub max_binding_bytes: Bytes,
+    /// What the units of a workgroup share.
+    pub shared_bytes: Bytes,
+    /// Units that run in step, at least and at most.
+    pub subgroup: [u32; 2],
+    /// How activations can be stored.
+    pub types: Vec<&'static str>,
 }
 
-/// Every GPU that this build could run on; `None` where it was built without them.
-pub fn here() -> Option<Vec<Here>> {
+/// What a build with GPUs sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Every GPU that a driver offers.
+    pub gpus: Vec<Here>,
+    /// The version of Vulkan, or why there is none.
+    pub vulkan: Result<String, String>,
+}
+
+/// What this build could run on; `None` where it was built without GPUs.
+pub fn here() -> Option<Seen> {
     gpus::here()
+}
+
+/// A card that a run on the host leaves unused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unused {
+    /// This build has no GPUs.
+    NotInThisBuild {
+        /// As NVIDIA's driver calls it; `None` where only the bus shows it.
+        card: Option<String>,
+    },
+    /// No driver offers it to this build.
+    NotReached {
+        /// As above.
+        card: Option<String>,
+    },
+}
+
+/// NVIDIA's first card, where `runner` is the host although nobody asked for it.
+pub fn unused_card(config: &Config, runner: &Runner) -> Option<Unused> {
+    if !runner.is_host() || config.device() != DeviceChoice::Auto {
+        return None;
+    }
+    let card = Driver::open().ok().and_then(|driver| driver.cards().into_iter().next());
+    let card = card.map(|card| card.name);
+    if card.is_none() && os::nvidia_cards_on_the_bus() == 0 {
+        return None;
+    }
+    let is_built_in = cfg!(feature = "gpu");
+    Some(if is_built_in { Unused::NotReached { card } } else { Unused::NotInThisBuild { card } })
 }
 
 /// A device that was chosen for a run.
@@ -95,7 +153,7 @@ pub enum Runner {
     /// The host's cores.
     Cpu(CpuTarget),
     /// A GPU.
-    Gpu(gpus::Opened),
+    Gpu(Box<gpus::Opened>),
 }
 
 impl Runner {
@@ -108,8 +166,11 @@ impl Runner {
     pub fn of(config: &Config) -> Result<Self, Unavailable> {
         match config.device() {
             DeviceChoice::Cpu => Ok(Self::cpu(config)),
-            DeviceChoice::Auto => Ok(gpus::best()?.map_or_else(|| Self::cpu(config), Self::Gpu)),
-            device => gpus::named(device).map(Self::Gpu),
+            DeviceChoice::Auto => {
+                let best = gpus::best()?.map(Box::new);
+                Ok(best.map_or_else(|| Self::cpu(config), Self::Gpu))
+            }
+            device => gpus::named(device).map(Box::new).map(Self::Gpu),
         }
     }
 
@@ -162,6 +223,14 @@ impl Runner {
         }
     }
 
+    /// What of it was measured on the device.
+    pub fn pools(&self) -> Vec<Pool> {
+        match self {
+            Self::Cpu(_) => Vec::new(),
+            Self::Gpu(gpu) => gpu.pools(),
+        }
+    }
+
     /// How activations are stored: what the config says, else what suits the device. A CPU
     /// gains no speed by halves.
     pub fn precision(&self, config: &Config) -> Precision {
@@ -192,209 +261,6 @@ impl Runner {
         match self {
             Self::Cpu(target) => Ok(Box::new(Cpu::new(plan, *target, Watch::Off)?)),
             Self::Gpu(gpu) => gpu.backend(plan),
-        }
-    }
-}
-
-#[cfg(feature = "gpu")]
-mod gpus {
-    use fitgpt_gpu::{Adapter, Api, Device, Gpu, GpuTarget, Kind, Refusal, adapters};
-    use fitgpt_plan::units::DType;
-
-    use super::{
-        Backend, BackendError, Bytes, DeviceChoice, Here, Overhead, Precision, Program, Target,
-        Unavailable, VerifiedPlan, Watch, os, report,
-    };
-
-    /// A GPU, opened.
-    #[derive(Clone, Debug)]
-    pub struct Opened {
-        adapter: Adapter,
-        device: Device,
-        target: GpuTarget,
-    }
-
-    /// The best real GPU, where there is one; a software driver has to be asked for by name.
-    pub(super) fn best() -> Result<Option<Opened>, Unavailable> {
-        real(&adapters()).into_iter().next().map(Opened::new).transpose()
-    }
-
-    /// The one that `choice` names.
-    pub(super) fn named(choice: DeviceChoice) -> Result<Opened, Unavailable> {
-        let here = adapters();
-        let through = |api| here.iter().filter(move |a| a.api == api).cloned().collect::<Vec<_>>();
-        let (list, index) = match choice {
-            DeviceChoice::Vulkan(index) => (through(Api::Vulkan), index),
-            DeviceChoice::Metal(index) => (through(Api::Metal), index),
-            DeviceChoice::Mps => (through(Api::Metal), None),
-            DeviceChoice::Cuda(index) => {
-                (real(&here).into_iter().filter(Adapter::is_nvidia).collect(), index)
-            }
-            DeviceChoice::Gpu(index) => (real(&here), index),
-            DeviceChoice::Auto | DeviceChoice::Cpu => (Vec::new(), None),
-        };
-        let found = list.into_iter().nth(index.unwrap_or(0) as usize);
-        let names = || here.iter().map(described).collect();
-        let missing = || Unavailable::NoSuchDevice { device: choice, found: names() };
-        Opened::new(found.ok_or_else(missing)?)
-    }
-
-    #[expect(clippy::unnecessary_wraps, reason = "a build without GPUs has no list")]
-    pub(super) fn here() -> Option<Vec<Here>> {
-        let list = adapters().into_iter().map(|adapter| Here {
-            interface: adapter.api.name(),
-            is_software: !is_real(&adapter),
-            total_bytes: adapter.memory.map(|memory| memory.total),
-            free_bytes: adapter.memory.map(|memory| memory.free),
-            name: adapter.name,
-            driver: adapter.driver,
-        });
-        Some(list.collect())
-    }
-
-    /// Real GPUs, each once: Windows shows a card through two interfaces.
-    fn real(here: &[Adapter]) -> Vec<Adapter> {
-        let through = |api| here.iter().filter(move |a| a.api == api && is_real(a)).cloned();
-        let lists = [Api::Vulkan, Api::Metal, Api::Dx12].map(|api| through(api).collect());
-        lists.into_iter().find(|list: &Vec<_>| !list.is_empty()).unwrap_or_default()
-    }
-
-    fn is_real(adapter: &Adapter) -> bool {
-        adapter.kind != Kind::Software
-    }
-
-    fn described(adapter: &Adapter) -> String {
-        let software = if is_real(adapter) { "" } else { ", software" };
-        format!("{} ({}{software})", adapter.name, adapter.api.name())
-    }
-
-    /// Beside the arena: the driver's context, which cannot be asked for before it is there.
-    const CONTEXT: [Bytes; 2] = [Bytes::new(32 << 20), Bytes::new(320 << 20)];
-    /// Arguments of kernels and copies to the host, as the runtime pools them.
-    const POOLS: [Bytes; 2] = [Bytes::new(1 << 20), Bytes::new(64 << 20)];
-
-    impl Opened {
-        fn new(adapter: Adapter) -> Result<Self, Unavailable> {
-            let device = Device::open(&adapter)?;
-            let target = GpuTarget::new(device.properties());
-            Ok(Self { adapter, device, target })
-        }
-
-        pub(super) fn target(&self) -> &dyn Target {
-            &self.target
-        }
-
-        /// Free memory, less one part in 64 of it.
-        pub(super) fn device(&self, budget: Option<Bytes>) -> Result<report::Device, Unavailable> {
-            let name = self.adapter.name.clone();
-            let host = os::host_memory();
-            let is_the_hosts = matches!(self.adapter.kind, Kind::Integrated | Kind::Software);
-            let (total, free) = match (self.adapter.memory, is_the_hosts) {
-                (Some(memory), true) => (memory.total, memory.free.min(host.least().0)),
-                (Some(memory), false) => (memory.total, memory.free),
-                (None, true) => (host.total, host.least().0),
-                (None, false) => match budget {
-                    Some(budget) => (budget, budget),
-                    None => return Err(Unavailable::UnknownMemory { device: name }),
-                },
-            };
-            let usable = free.saturating_sub(Bytes::new(free.get() / 64));
-            let usable_bytes = budget.unwrap_or(usable);
-            Ok(report::Device { name, total_bytes: total, usable_bytes })
-        }
-
-        pub(super) fn overhead(&self) -> Overhead {
-            Overhead {
-                context_bytes: CONTEXT,
-                workspace_bytes: POOLS,
-                compile_bytes: [Bytes::ZERO; 2],
-            }
-        }
-
-        pub(super) fn precision(&self) -> Precision {
-            let properties = self.device.properties();
-            match (properties.has_bf16, properties.has_f16) {
-                (true, _) => Precision::Bfloat16,
-                (false, true) => Precision::Float16,
-                (false, false) => Precision::Float32,
-            }
-        }
-
-        pub(super) fn check(
-            &self,
-            programs: &[Program],
-            precision: Precision,
-        ) -> Result<(), Unavailable> {
-            let device = || self.adapter.name.clone();
-            if !self.device.properties().stores(DType::from(precision)) {
-                return Err(Unavailable::NoType { device: device(), dtype: precision });
-            }
-            let unsuitable =
-                |why: Refusal| Unavailable::Unsuitable { device: device(), why: why.to_string() };
-            programs.iter().try_for_each(|program| self.target.check(program).map_err(unsuitable))
-        }
-
-        pub(super) fn name(&self) -> (&str, &'static str) {
-            (&self.adapter.name, self.adapter.api.name())
-        }
-
-        pub(super) fn backend(&self, plan: VerifiedPlan) -> Result<Box<dyn Backend>, BackendError> {
-            Ok(Box::new(Gpu::new(self.device.clone(), plan, Watch::Off, Bytes::ZERO)?))
-        }
-    }
-}
-
-#[cfg(not(feature = "gpu"))]
-mod gpus {
-    use super::{
-        Backend, BackendError, Bytes, DeviceChoice, Here, Overhead, Precision, Program, Target,
-        Unavailable, VerifiedPlan, report,
-    };
-
-    /// No GPU is ever opened.
-    #[derive(Clone, Copy, Debug)]
-    pub enum Opened {}
-
-    #[expect(clippy::unnecessary_wraps, reason = "a build with GPUs can fail to open one")]
-    pub(super) fn best() -> Result<Option<Opened>, Unavailable> {
-        Ok(None)
-    }
-
-    pub(super) fn here() -> Option<Vec<Here>> {
-        None
-    }
-
-    pub(super) fn named(device: DeviceChoice) -> Result<Opened, Unavailable> {
-        Err(Unavailable::NotInThisBuild { device })
-    }
-
-    impl Opened {
-        pub(super) fn target(&self) -> &dyn Target {
-            match *self {}
-        }
-
-        pub(super) fn device(&self, _: Option<Bytes>) -> Result<report::Device, Unavailable> {
-            match *self {}
-        }
-
-        pub(super) fn overhead(&self) -> Overhead {
-            match *self {}
-        }
-
-        pub(super) fn precision(&self) -> Precision {
-            match *self {}
-        }
-
-        pub(super) fn check(&self, _: &[Program], _: Precision) -> Result<(), Unavailable> {
-            match *self {}
-        }
-
-        pub(super) fn name(&self) -> (&str, &'static str) {
-            match *self {}
-        }
-
-        pub(super) fn backend(&self, _: VerifiedPlan) -> Result<Box<dyn Backend>, BackendError> {
-            match *self {}
         }
     }
 }

@@ -74,6 +74,7 @@ impl Setup {
         let plan = job::plan(programs, &target)?;
         let arena = Some(plan.plan().arena_bytes());
         let report = PlanReport::new("fitgpt", device, overhead, config, phases, arena);
+        let report = PlanReport { pools: runner.pools(), ..report };
         Ok(Self { job, plan, report, runner: runner.clone() })
     }
 

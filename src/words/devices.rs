@@ -70,6 +70,29 @@ messages! {
         ja: "このビルドの学習は CPU のみです（GPU で学習するには `cargo build --release --features gpu`）。GPU 向けの計画は、その GPU がなくても作れます: `fitgpt plan --gpu \"RTX 4070\"`",
         de: "diese Version trainiert nur auf der CPU, eine mit `cargo build --release --features gpu` gebaute auf GPUs; sie plant für Karten, ob vorhanden oder nicht: `fitgpt plan --gpu \"RTX 4070\"`",
     }
+    /// Why nothing is reached through Vulkan.
+    no_vulkan(reason) {
+        en: "none: {reason}", zh: "无：{reason}", ja: "なし: {reason}", de: "keines: {reason}",
+    }
+    /// What a run may take of a GPU.
+    gpu_budget(budget) {
+        en: "a run may take {budget}: what is free, less one part in 64",
+        zh: "一次运行最多可用 {budget}：空闲显存再留出 1/64",
+        ja: "1 回の実行で使えるのは {budget}（空きから 1/64 を引いたもの）",
+        de: "ein Lauf darf {budget} nehmen: was frei ist, abzüglich eines Vierundsechzigstels",
+    }
+    gpu_limits(allocation, binding, shared) {
+        en: "one allocation up to {allocation}, one binding up to {binding}, {shared} shared by a workgroup",
+        zh: "单次分配最多 {allocation}，单个绑定最多 {binding}，每个工作组共享内存 {shared}",
+        ja: "1 回の確保は最大 {allocation}、1 バインディングは最大 {binding}、ワークグループの共有メモリは {shared}",
+        de: "eine Allokation bis {allocation}, eine Bindung bis {binding}, {shared} gemeinsam je Workgroup",
+    }
+    gpu_types(types, subgroup) {
+        en: "types: {types} · subgroups of {subgroup}",
+        zh: "数据类型：{types} · 子组大小 {subgroup}",
+        ja: "データ型: {types} · サブグループ {subgroup}",
+        de: "Datentypen: {types} · Subgroups von {subgroup}",
+    }
     /// Of a driver that runs kernels on the CPU.
     software() {
         en: "a software driver: used only when asked for, as in `--device=vulkan`",

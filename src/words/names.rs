@@ -33,6 +33,14 @@ messages! {
     resume() { en: "resume", zh: "恢复", ja: "再開", de: "Fortsetzen" }
     sample() { en: "sample", zh: "采样", ja: "生成", de: "Sampling" }
 
+    uniforms() {
+        en: "arguments of kernels", zh: "内核参数", ja: "カーネルの引数", de: "Argumente der Kernel",
+    }
+    staging() {
+        en: "copies to the host", zh: "拷回主机的缓冲", ja: "ホストへのコピー", de: "Kopien zum Host",
+    }
+    buffers() { en: "buffers", zh: "缓冲区", ja: "バッファ", de: "Puffer" }
+
     this_machine() {
         en: "this machine's memory", zh: "本机内存", ja: "このマシンのメモリ", de: "Speicher dieser Maschine",
     }
@@ -70,6 +78,15 @@ pub(crate) fn phase(name: &str) -> String {
         "resume" => resume(),
         "sample" => sample(),
         other => other.to_owned(),
+    }
+}
+
+/// Memory of a device's runtime, by the name that a report gives it.
+pub(crate) fn pool(name: &str) -> String {
+    match name {
+        "uniforms" => uniforms(),
+        "staging" => staging(),
+        _ => buffers(),
     }
 }
 

@@ -15,6 +15,13 @@ messages! {
         ja: "アリーナ {arena} · そのほかに {low} 〜 {high} · 予算 {budget}（{device}）",
         de: "Arena {arena} · daneben {low} bis {high} · Budget {budget} auf {device}",
     }
+    /// What a device's runtime holds for itself.
+    pools(list) {
+        en: "of what lies beside it, measured on the device: {list}",
+        zh: "其中在设备上实测：{list}",
+        ja: "そのほかのうち、デバイスで実測したもの: {list}",
+        de: "davon auf dem Gerät gemessen: {list}",
+    }
     /// The same of an engine that allocates as it goes.
     tensors(peak, low, high, budget, device) {
         en: "tensors {peak} · beside them {low} to {high} · budget {budget} of {device}",

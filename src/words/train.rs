@@ -1,6 +1,6 @@
 //! What `train` says beside nanoGPT's log lines.
 
-use crate::budget::Limit;
+use crate::{budget::Limit, run::device::Unused};
 
 messages! {
     /// A key of nanoGPT's that means nothing here.
@@ -16,6 +16,24 @@ messages! {
         zh: "在 {device} 上通过 {interface} 运行",
         ja: "{device} 上で {interface} 経由で実行します",
         de: "läuft auf {device} über {interface}",
+    }
+    /// A card that this build cannot use.
+    card_not_built_in(card) {
+        en: "{card} is here, and this build runs on the CPU only; `cargo build --release --features gpu` builds one that uses it",
+        zh: "本机有 {card}，但此版本只能在 CPU 上运行；用 `cargo build --release --features gpu` 编译的版本可以使用它",
+        ja: "{card} がありますが、このビルドは CPU でしか動きません。`cargo build --release --features gpu` でビルドすると使えます",
+        de: "{card} ist da, dieser Build läuft aber nur auf der CPU; `cargo build --release --features gpu` baut einen, der sie nutzt",
+    }
+    /// A card that no driver offers to this build.
+    card_not_reached(card) {
+        en: "{card} is here, and no Vulkan driver offers it; the run is on the CPU, and `fitgpt devices` says what was found",
+        zh: "本机有 {card}，但没有 Vulkan 驱动提供它；本次在 CPU 上运行，`fitgpt devices` 会列出找到的设备",
+        ja: "{card} がありますが、それを提供する Vulkan ドライバがありません。CPU で実行します。見つかったものは `fitgpt devices` で確認できます",
+        de: "{card} ist da, aber kein Vulkan-Treiber bietet sie an; der Lauf ist auf der CPU, und `fitgpt devices` zeigt, was gefunden wurde",
+    }
+    /// A card that only the bus shows.
+    a_card() {
+        en: "a card of NVIDIA's", zh: "NVIDIA 显卡", ja: "NVIDIA の GPU", de: "eine Karte von NVIDIA",
     }
     /// The budget that was written is not there at this moment.
     not_free_now(needed, free, limit) {
@@ -225,6 +243,14 @@ messages! {
         zh: "评估（验证集）",
         ja: "評価（検証データ）",
         de: "ausgewertet, Validierungsdaten",
+    }
+}
+
+/// A card that a run on the host leaves unused.
+pub(crate) fn unused(card: Unused) -> String {
+    match card {
+        Unused::NotInThisBuild { card } => card_not_built_in(card.unwrap_or_else(a_card)),
+        Unused::NotReached { card } => card_not_reached(card.unwrap_or_else(a_card)),
     }
 }
 

@@ -1,5 +1,7 @@
 //! Whole runs of the built program on software Vulkan, against the same runs on the CPU.
 
+mod faults;
+
 use std::{
     path::Path,
     process::{Command, Output},
@@ -28,8 +30,9 @@ const SMALL: [&str; 14] = [
 const LOSS_TOLERANCE: f64 = 2e-4;
 
 fn fitgpt(folder: &Path, arguments: &[&str]) -> Output {
+    std::fs::create_dir_all(folder).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_fitgpt"));
-    command.current_dir(folder).args(arguments).output().unwrap()
+    command.env("LC_ALL", "C").current_dir(folder).args(arguments).output().unwrap()
 }
 
 fn train(folder: &Path, arguments: &[&str]) {
@@ -86,15 +89,13 @@ fn ten_steps_an_evaluation_and_a_sample_are_those_of_the_cpu() {
 fn a_run_moves_from_the_cpu_to_the_gpu_and_back() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    train(folder, &["--max_iters=15", "--device=cpu", "--out_dir=stayed"]);
-    train(folder, &["--max_iters=5", "--device=cpu", "--out_dir=moved", "--lr_decay_iters=15"]);
-    let resume = ["--init_from=resume", "--out_dir=moved"];
+    // The rate of learning falls until a step that all of them name.
+    let decay = "--lr_decay_iters=15";
+    train(folder, &["--max_iters=15", "--device=cpu", "--out_dir=stayed", decay]);
+    train(folder, &["--max_iters=5", "--device=cpu", "--out_dir=moved", decay]);
     for (device, end) in [("--device=vulkan", "--max_iters=10"), ("--device=cpu", "--max_iters=15")]
     {
-        let mut all = vec!["train", "--json", device, end];
-        all.extend(resume);
-        let output = fitgpt(folder, &all);
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        train(folder, &["--init_from=resume", "--out_dir=moved", device, end, decay]);
     }
     let (stayed, moved) = (losses(folder, "stayed"), losses(folder, "moved"));
     let (stayed, moved) = (stayed.last().unwrap(), moved.last().unwrap());
@@ -120,11 +121,54 @@ fn half_a_run_in_float16_learns_as_the_cpu_does() {
 #[test]
 fn a_device_that_is_not_here_is_said_with_a_line_that_works() {
     let folder = tempfile::tempdir().unwrap();
-    let output = fitgpt(folder.path(), &["train", "--device=gpu:7"]);
-    assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("`device = 'gpu:7'` is not here"), "{said}");
-    assert!(said.contains("--device=cpu"), "{said}");
+    for device in ["gpu:7", "cuda:7", "metal", "vulkan:7"] {
+        let output = fitgpt(folder.path(), &["train", &format!("--device={device}")]);
+        assert_eq!(output.status.code(), Some(2));
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(&format!("`device = '{device}'` is not here")), "{said}");
+        assert!(said.contains("--device=cpu") && said.contains("--device=vulkan"), "{said}");
+    }
+}
+
+#[test]
+fn devices_tell_memory_limits_and_types_of_what_is_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = fitgpt(folder.path(), &["devices", "--json"]);
+    let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["backends"], serde_json::json!(["cpu", "gpu"]));
+    assert!(report["vulkan"].as_str().unwrap().starts_with("1."), "{report}");
+    let gpus = report["gpus"].as_array().unwrap();
+    let software = gpus.iter().find(|gpu| gpu["is_software"] == true).unwrap();
+    let number = |key: &str| software[key].as_u64().unwrap();
+    assert!(number("free_bytes") <= number("total_bytes"), "{software}");
+    assert_eq!(number("budget_bytes"), number("free_bytes") - number("free_bytes") / 64);
+    assert!(number("max_binding_bytes") <= number("max_allocation_bytes"), "{software}");
+    assert_eq!(software["types"], serde_json::json!(["float32", "float16"]));
+    assert!(!software["driver"].as_str().unwrap().is_empty());
+    let text = fitgpt(folder.path(), &["devices"]).stdout;
+    let text = String::from_utf8_lossy(&text);
+    assert!(text.contains("types: float32, float16"), "{text}");
+    assert!(text.contains("less one part in 64"), "{text}");
+}
+
+#[test]
+fn a_plan_names_the_pools_that_were_measured_and_auto_leaves_software_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = |device: &str| {
+        let output = fitgpt(folder.path(), &[&["plan", device][..], &SMALL].concat());
+        serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
+    };
+    let here = plan("--device=vulkan");
+    let pools = here["pools"].as_array().unwrap();
+    let sum: u64 = pools.iter().map(|pool| pool["bytes"].as_u64().unwrap()).sum();
+    assert!(sum > 0, "{here}");
+    assert_eq!(here["overhead"]["workspace_bytes"], serde_json::json!([sum, sum]));
+    let devices = fitgpt(folder.path(), &["devices", "--json"]).stdout;
+    let devices: serde_json::Value = serde_json::from_slice(&devices).unwrap();
+    let is_software = |gpu: &serde_json::Value| gpu["is_software"] == true;
+    if devices["gpus"].as_array().unwrap().iter().all(is_software) {
+        assert_eq!(plan("--device=auto")["pools"], serde_json::Value::Null);
+    }
 }
 
 #[test]

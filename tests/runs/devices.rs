@@ -180,6 +180,16 @@ fn a_card_is_asked_through_its_driver() {
     assert!(text.contains("driver 550.54.14, CUDA 12.4"), "{text}");
     assert!(text.contains("4711 python3 1024.0 MiB"), "{text}");
 
+    // This build cannot use it, and says so once, where nobody asked for the CPU.
+    let train = [&["train"], TINY, &["--max_iters=1", "--out_dir=another"]].concat();
+    for (device, is_said) in [("--device=auto", true), ("--device=cpu", false)] {
+        let mut command = place.command(&[&train[..], &[device]].concat());
+        let output = command.env("LD_LIBRARY_PATH", &folder).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(said.contains("NVIDIA GeForce RTX 4070 is here"), is_said, "{said}");
+        assert_eq!(said.contains("`cargo build --release --features gpu`"), is_said, "{said}");
+    }
+
     // PyTorch's plan is compared with what the process holds of the card.
     let pid = training.pid();
     let watch = ["devices", "--watch", &pid, "--every=0.1", "--for=0.05", "--engine=torch"];

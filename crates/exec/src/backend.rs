@@ -25,9 +25,24 @@ pub enum BackendError {
         /// What the system said.
         kind: std::io::ErrorKind,
     },
+    /// A device did not give the arena.
+    #[error(transparent)]
+    Memory(#[from] MemoryRefused),
     /// A device failed: what it computed last is lost.
     #[error(transparent)]
     Device(#[from] DeviceFault),
+}
+
+/// A device has less memory than its plan asks for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the device `{device}` refused the arena of {asked}{}", free.map_or(String::new(), |free| format!("; {free} are free")))]
+pub struct MemoryRefused {
+    /// As its driver calls it.
+    pub device: String,
+    /// What was asked for.
+    pub asked: Bytes,
+    /// What its driver called free, where it tells.
+    pub free: Option<Bytes>,
 }
 
 /// A device was lost, refused work or stopped answering.

@@ -7,19 +7,28 @@ use cubecl::{
     prelude::{BufferArg, Client},
     server::Handle,
 };
-use fitgpt_exec::{BackendError, Refused};
+use fitgpt_exec::{BackendError, MemoryRefused};
 use fitgpt_plan::{
     memory::{Slot, VerifiedPlan},
+    report::Pool,
     units::Bytes,
 };
 
-use crate::device::Device;
+use crate::{
+    device::Device,
+    dispatch::{cubes, line},
+    kernels::update::{self, StepLaunch},
+};
 
-/// Copies to and from the host pass through staging memory, so much of it at a time.
-const PIECE: u64 = 4 << 20;
+/// Copies to and from the host pass through staging memory, so much of it at a time. The
+/// runtime lets 64 of them to the device wait in the host's memory.
+const PIECE: u64 = 1 << 20;
 
 /// Copies begin and end at multiples of this.
 const WORD: u64 = 4;
+
+/// More than the runtime keeps the arguments of.
+const LAUNCHES: u32 = 640;
 
 /// The arena's allocations.
 #[derive(Debug)]
@@ -35,27 +44,47 @@ struct Chunk {
 
 impl Arena {
     /// Allocates what `plan` says and fills it with `fill`.
+    ///
+    /// In a run that `settles`, the runtime's pools are then as large as they ever get.
     pub(crate) fn new(
         device: &Device,
         plan: &VerifiedPlan,
         fill: u8,
+        settles: bool,
     ) -> Result<Self, BackendError> {
-        let asked = plan.plan().arena_bytes();
+        let refused = |error| match error {
+            BackendError::Device(fault) => BackendError::Memory(MemoryRefused {
+                device: fault.device,
+                asked: plan.plan().arena_bytes(),
+                free: None,
+            }),
+            other => other,
+        };
+        Self::try_new(device, plan, fill, settles).map_err(refused)
+    }
+
+    fn try_new(
+        device: &Device,
+        plan: &VerifiedPlan,
+        fill: u8,
+        settles: bool,
+    ) -> Result<Self, BackendError> {
         let client = &device.client;
         let mut chunks = Vec::new();
         for size in &plan.plan().chunks {
             let size = size.get().max(WORD);
-            let handle = device
-                .guard(|| {
-                    let empty = |()| client.empty(size as usize);
-                    let handle = client.memory_dedicated_allocation((), empty);
-                    client.flush().map_err(|error| error.to_string())?;
-                    Ok(handle)
-                })
-                .map_err(|_| Refused { asked })?;
+            let handle = device.health.guard(|| {
+                let empty = |()| client.empty(size as usize);
+                let handle = client.memory_dedicated_allocation((), empty);
+                client.flush().map_err(|error| error.to_string())?;
+                Ok(handle)
+            })?;
             chunks.push(Chunk { handle, size });
         }
         let arena = Self { chunks };
+        if let (Some(first), true) = (arena.chunks.first(), settles) {
+            device.health.guard(|| settle(client, &first.handle))?;
+        }
         // Written whole: memory that the driver promised and does not have is missed now.
         for (chunk, of) in (0..).zip(&arena.chunks) {
             let mut start = 0;
@@ -66,7 +95,7 @@ impl Arena {
                 start = end;
             }
         }
-        device.guard(|| sync(client))?;
+        device.health.guard(|| sync(client))?;
         Ok(arena)
     }
 
@@ -146,7 +175,7 @@ impl Arena {
     ) -> Result<Vec<HostBytes>, BackendError> {
         let handle = |slot: &Slot| self.handle(slot.chunk, slot.start.get()..slot.end.get());
         let handles = slots.iter().map(handle).collect();
-        device.guard(|| device.client.read(handles).map_err(|error| error.to_string()))
+        device.health.guard(|| device.client.read(handles).map_err(|error| error.to_string()))
     }
 
     /// What lies behind a slot from the next whole word on, up to `length`: a test's guard.
@@ -163,7 +192,7 @@ impl Arena {
         bytes: Vec<u8>,
     ) -> Result<(), BackendError> {
         let handle = self.handle(chunk, range);
-        device.guard(|| {
+        device.health.guard(|| {
             device.client.write(&handle, HostBytes::from_bytes_vec(bytes));
             Ok(())
         })
@@ -176,7 +205,7 @@ impl Arena {
         range: Range<u64>,
     ) -> Result<HostBytes, BackendError> {
         let handle = self.handle(chunk, range);
-        device.guard(|| device.client.read_one(handle).map_err(|error| error.to_string()))
+        device.health.guard(|| device.client.read_one(handle).map_err(|error| error.to_string()))
     }
 
     fn handle(&self, chunk: u32, range: Range<u64>) -> Handle {
@@ -186,7 +215,62 @@ impl Arena {
     }
 }
 
+/// What the runtime holds for itself beside an arena.
+pub(crate) fn measure_pools(device: &Device) -> Result<Vec<Pool>, BackendError> {
+    let client = &device.client;
+    let round = || {
+        let handle = device.health.guard(|| {
+            let empty = |()| client.empty(PIECE as usize);
+            let handle = client.memory_dedicated_allocation((), empty);
+            settle(client, &handle)?;
+            Ok(handle)
+        })?;
+        let pools = device.held_now()?.pools;
+        drop(handle);
+        device.health.guard(|| clean(client))?;
+        Ok(pools)
+    };
+    // The pages of its pools follow the mean of what was asked for: two rounds teach it.
+    round()?;
+    round()?;
+    round()
+}
+
+/// Makes the runtime's pools as large as they ever get: it keeps the arguments of its last 512
+/// launches that were not alike, and memory for one copy to the host.
+fn settle(client: &Client, place: &Handle) -> Result<(), String> {
+    let many = || StepLaunch::new(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
+    for number in 0..LAUNCHES {
+        // SAFETY: the kernel writes one number, and one is bound.
+        unsafe {
+            update::with_many_arguments::launch_unchecked(
+                client,
+                cubes(1),
+                line(),
+                BufferArg::from_raw_parts(place.clone(), 1),
+                number as f32,
+                many(),
+                many(),
+                many(),
+                many(),
+            );
+        }
+    }
+    let piece = place.size_in_used().min(PIECE);
+    for length in [piece, WORD] {
+        let handle = place.clone().offset_end(place.size_in_used() - length);
+        client.read_one(handle).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
 /// Waits until the device has done all that it was asked.
 pub(crate) fn sync(client: &Client) -> Result<(), String> {
     cubecl::future::block_on(client.sync()).map_err(|error| error.to_string())
+}
+
+/// Has the runtime give back what nobody holds any more.
+pub(crate) fn clean(client: &Client) -> Result<(), String> {
+    client.memory_cleanup().map_err(|error| error.to_string())?;
+    sync(client)
 }

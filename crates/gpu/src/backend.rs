@@ -1,6 +1,7 @@
 //! A GPU as a backend.
 
-use cubecl::MemoryScope;
+use std::sync::Arc;
+
 use fitgpt_exec::{Arguments, Backend, BackendError, Watch};
 use fitgpt_plan::{
     memory::{Slot, VerifiedPlan},
@@ -8,16 +9,25 @@ use fitgpt_plan::{
 };
 
 use crate::{
-    arena::{Arena, sync},
+    arena::{Arena, clean, sync},
     device::Device,
     dispatch::Call,
 };
 
-/// Runs programs on one device.
+/// Runs programs on one device. All of it happens on the device's own thread; here it is asked
+/// for and waited for.
 #[derive(Debug)]
 pub struct Gpu {
     device: Device,
-    plan: VerifiedPlan,
+    plan: Arc<VerifiedPlan>,
+    work: Option<Arc<Work>>, // `None` only while it is dropped
+}
+
+/// A plan with its arena on a device.
+#[derive(Debug)]
+struct Work {
+    device: Device,
+    plan: Arc<VerifiedPlan>,
     arena: Arena,
     watch: Watch,
     guard: Bytes,
@@ -26,15 +36,6 @@ pub struct Gpu {
 /// All ones is a NaN in every float type that we store.
 const POISON: u8 = 0xff;
 const GUARD: u8 = 0xa5;
-
-/// Memory that a device holds for a run, as its runtime reports it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// Allocations of their own: the arena.
-    pub arena: Bytes,
-    /// Pools, by name: where the runtime puts arguments of kernels and copies to the host.
-    pub pools: Vec<(String, Bytes)>,
-}
 
 impl Gpu {
     /// A backend for the programs of `plan`, which was placed for this device's target with
@@ -45,31 +46,42 @@ impl Gpu {
         watch: Watch,
         guard: Bytes,
     ) -> Result<Self, BackendError> {
-        let fill = if watch == Watch::Poison { POISON } else { 0 };
-        let arena = Arena::new(&device, &plan, fill)?;
-        Ok(Self { device, plan, arena, watch, guard })
-    }
-
-    /// What the runtime reports for the stream of this thread.
-    pub fn held(&self) -> Result<Held, BackendError> {
-        let report = self.device.guard(|| {
-            sync(&self.device.client)?;
-            Ok(self.device.client.memory_report(MemoryScope::CurrentStream))
+        let plan = Arc::new(plan);
+        let (of, planned) = (device.clone(), Arc::clone(&plan));
+        let work = device.health.ask(move || {
+            let is_run = watch == Watch::Off;
+            let arena = Arena::new(&of, &planned, if is_run { 0 } else { POISON }, is_run)?;
+            Ok(Arc::new(Work { device: of, plan: planned, arena, watch, guard }))
         })?;
-        let mut held = Held { arena: Bytes::ZERO, pools: Vec::new() };
-        for stream in report.streams {
-            held.arena = held.arena + Bytes::new(stream.pools.dedicated.usage.bytes_reserved);
-            let dynamic = stream.pools.dynamic.iter().chain([&stream.pools.persistent]);
-            let dynamic = dynamic.map(|pool| pool.usage.bytes_reserved).sum();
-            held.pools.push(("pools".to_owned(), Bytes::new(dynamic)));
-            for memory in stream.auxiliary {
-                let bytes = Bytes::new(memory.pools.usage().bytes_reserved);
-                held.pools.push((memory.name, bytes));
-            }
-        }
-        Ok(held)
+        Ok(Self { device, plan, work: Some(work) })
     }
 
+    fn ask<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Work) -> Result<T, BackendError> + Send + 'static,
+    ) -> Result<T, BackendError> {
+        let of = self.work();
+        self.device.health.ask(move || work(&of))
+    }
+
+    fn work(&self) -> Arc<Work> {
+        Arc::clone(self.work.as_ref().expect("taken only when it is dropped"))
+    }
+}
+
+impl Drop for Gpu {
+    /// The arena is given back before anything else is allocated.
+    fn drop(&mut self) {
+        let (work, device) = (self.work.take(), self.device.clone());
+        // A device that has failed is asked for nothing more.
+        let _ = self.device.health.ask(move || {
+            drop(work);
+            device.health.guard(|| clean(&device.client))
+        });
+    }
+}
+
+impl Work {
     fn launch_all(
         &self,
         program: usize,
@@ -82,7 +94,7 @@ impl Gpu {
                 self.set_guards(program, at)?;
             }
             let call = Call::new(&self.device, &self.arena, &self.plan, (program, at), arguments);
-            self.device.guard(|| {
+            self.device.health.guard(|| {
                 call.run();
                 Ok(())
             })?;
@@ -131,8 +143,12 @@ impl Backend for Gpu {
     }
 
     fn run(&mut self, program: usize, arguments: &Arguments) -> Result<(), BackendError> {
-        self.launch_all(program, arguments, |_| Ok(()))?;
-        self.device.guard(|| self.device.client.flush().map_err(|error| error.to_string()))
+        let arguments = *arguments;
+        self.ask(move |work| {
+            work.launch_all(program, &arguments, |_| Ok(()))?;
+            let client = &work.device.client;
+            work.device.health.guard(|| client.flush().map_err(|error| error.to_string()))
+        })
     }
 
     fn run_op_by_op(
@@ -141,12 +157,16 @@ impl Backend for Gpu {
         arguments: &Arguments,
         ended: &mut dyn FnMut(OpIndex),
     ) -> Result<(), BackendError> {
-        self.launch_all(program, arguments, |at| {
-            // An op is done when the device is, not when it was told.
-            self.device.guard(|| sync(&self.device.client))?;
-            ended(at);
-            Ok(())
-        })
+        let (work, arguments) = (self.work(), *arguments);
+        let launch = move |tell: &dyn Fn(OpIndex)| {
+            work.launch_all(program, &arguments, |at| {
+                // An op is done when the device is, not when it was told.
+                work.device.health.guard(|| sync(&work.device.client))?;
+                tell(at);
+                Ok(())
+            })
+        };
+        self.device.health.ask_and_hear(launch, ended)
     }
 
     fn write(
@@ -156,7 +176,8 @@ impl Backend for Gpu {
         start: Bytes,
         values: &[u8],
     ) -> Result<(), BackendError> {
-        self.arena.write(&self.device, self.plan.slot(program, tensor), start, values)
+        let (slot, values) = (self.plan.slot(program, tensor), values.to_vec());
+        self.ask(move |work| work.arena.write(&work.device, slot, start, &values))
     }
 
     fn read(
@@ -166,6 +187,12 @@ impl Backend for Gpu {
         start: Bytes,
         values: &mut [u8],
     ) -> Result<(), BackendError> {
-        self.arena.read(&self.device, self.plan.slot(program, tensor), start, values)
+        let (slot, mut read) = (self.plan.slot(program, tensor), vec![0; values.len()]);
+        let read = self.ask(move |work| {
+            work.arena.read(&work.device, slot, start, &mut read)?;
+            Ok(read)
+        })?;
+        values.copy_from_slice(&read);
+        Ok(())
     }
 }

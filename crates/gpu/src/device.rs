@@ -2,17 +2,11 @@
 //!
 //! A device is opened once in a process and shared: its driver's context is not cheap, and
 //! CubeCL registers an adapter a single time.
-//!
-//! What goes wrong on a device is not seen where it was asked for: drivers report it to a
-//! callback, later. [`Device::check`] is where such a report becomes an error, and every copy
-//! to the host asks it first, so that garbage is never read as a result.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Arc, Mutex, OnceLock},
-};
+use std::sync::{Arc, Mutex};
 
 use cubecl::{
+    MemoryScope,
     ir::{ElemType, FloatKind},
     prelude::Client,
     wgpu::{
@@ -20,10 +14,18 @@ use cubecl::{
         WgpuDeviceKind, try_init_setup, wgpu,
     },
 };
-use fitgpt_exec::{BackendError, DeviceFault};
-use fitgpt_plan::units::{Bytes, DType};
+use fitgpt_exec::BackendError;
+use fitgpt_plan::{
+    report::Pool,
+    units::{Bytes, DType},
+};
 
-use crate::{kernels::product::Core, target::ALIGNMENT};
+use crate::{
+    arena,
+    health::{Health, Trial},
+    kernels::product::Core,
+    target::ALIGNMENT,
+};
 
 /// Through which interface a device is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -92,6 +94,8 @@ pub struct Adapter {
     pub driver: String,
     /// Its memory, where the driver tells.
     pub memory: Option<Memory>,
+    /// What it can do.
+    pub properties: Properties,
     selector: WgpuDevice,
     vendor: u32,
 }
@@ -100,6 +104,11 @@ impl Adapter {
     /// Whether it is a card of NVIDIA's, by the number that its maker has on the bus.
     pub const fn is_nvidia(&self) -> bool {
         self.vendor == 0x10de
+    }
+
+    /// Whether both are one device, asked at two times.
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.selector == other.selector
     }
 }
 
@@ -138,6 +147,7 @@ pub fn adapters() -> Vec<Adapter> {
             kind,
             driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
             memory: crate::memory::of(&adapter),
+            properties: Properties::of(&adapter),
             selector: selector.on(api.backend()),
             vendor: info.vendor,
         });
@@ -170,6 +180,8 @@ pub struct Properties {
     pub max_binding: Bytes,
     /// Memory that the units of a cube share.
     pub shared_bytes: usize,
+    /// Units that run in step, at least and at most.
+    pub plane: [u32; 2],
     /// Whether kernels can load and store float16.
     pub has_f16: bool,
     /// Whether kernels can load and store bfloat16.
@@ -187,6 +199,24 @@ impl Properties {
         self.core != Core::Units
     }
 
+    /// Kernels reach the device through WGSL, which has float16 where the device has it and
+    /// bfloat16 nowhere.
+    fn of(adapter: &wgpu::Adapter) -> Self {
+        let (limits, info) = (adapter.limits(), adapter.get_info());
+        Self {
+            max_chunk: Bytes::new(whole(limits.max_buffer_size.min(1 << 62))),
+            // Kernels count elements in 32 bits.
+            max_binding: Bytes::new(whole(limits.max_storage_buffer_binding_size.min(1 << 32))),
+            shared_bytes: limits.max_compute_workgroup_storage_size as usize,
+            plane: [info.subgroup_min_size, info.subgroup_max_size],
+            has_f16: adapter.features().contains(wgpu::Features::SHADER_F16),
+            has_bf16: false,
+            core: Core::Units,
+            #[cfg(test)]
+            is_recorded: false,
+        }
+    }
+
     /// Whether activations can be stored so.
     pub fn stores(&self, dtype: DType) -> bool {
         match dtype {
@@ -202,16 +232,26 @@ impl Properties {
 #[derive(Clone)]
 pub struct Device {
     pub(crate) client: Client,
-    fault: Arc<OnceLock<String>>,
+    pub(crate) health: Health,
     properties: Properties,
     name: Arc<str>,
     selector: WgpuDevice,
+    pools: Arc<[Pool]>,
 }
 
 impl std::fmt::Debug for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Device").field("name", &self.name).finish_non_exhaustive()
     }
+}
+
+/// Memory that a device holds for this process, as its runtime reports it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Allocations of their own: arenas.
+    pub arenas: Bytes,
+    /// Where the runtime puts arguments of kernels and copies to the host.
+    pub pools: Vec<Pool>,
 }
 
 /// Devices of this process.
@@ -224,45 +264,52 @@ impl Device {
         if let Some(device) = open.iter().find(|device| device.selector == adapter.selector) {
             return Ok(device.clone());
         }
-        let fault =
-            |said: String| BackendError::Device(DeviceFault { device: adapter.name.clone(), said });
-        let make = || -> Result<Self, BackendError> {
-            let options = RuntimeOptions {
-                // The arena lies outside of the pools; what goes through them is small.
-                memory_config: MemoryConfiguration::ExclusivePages,
-                ..RuntimeOptions::try_default().map_err(|error| fault(error.to_string()))?
-            };
-            let setup = try_init_setup::<AutoGraphicsApi>(&adapter.selector, options)
-                .map_err(|error| fault(error.to_string()))?;
-            let client = cubecl::Device::Wgpu(adapter.selector.clone()).client();
-            let limits = setup.device.limits();
-            let of = client.properties();
-            let has = |kind| of.supports_type(ElemType::Float(kind));
-            let properties = Properties {
-                max_chunk: Bytes::new(whole(limits.max_buffer_size.min(1 << 62))),
-                // Kernels count elements in 32 bits.
-                max_binding: Bytes::new(whole(limits.max_storage_buffer_binding_size.min(1 << 32))),
-                shared_bytes: of.hardware.max_shared_memory_size,
-                has_f16: has(FloatKind::F16),
-                has_bf16: has(FloatKind::BF16),
-                core: Core::of(of),
-                #[cfg(test)]
-                is_recorded: false,
-            };
-            let said = Arc::new(OnceLock::new());
-            // CubeCL's own callback panics on a thread of its own. Ours remembers.
-            let remember = Arc::clone(&said);
-            setup.device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
-                let _ = remember.set(error.to_string());
-            }));
-            let name = adapter.name.as_str().into();
-            let selector = adapter.selector.clone();
-            Ok(Self { client, fault: said, properties, name, selector })
-        };
-        let device = catch_unwind(AssertUnwindSafe(make))
-            .unwrap_or_else(|panic| Err(fault(words(&*panic))))?;
+        let health = Health::new(&adapter.name, adapter.kind == Kind::Software)?;
+        let (adapter, here) = (adapter.clone(), health.clone());
+        let device = health.ask(move || {
+            let mut device = here.guard(|| Self::make(&adapter, here.clone()))?;
+            device.pools = arena::measure_pools(&device)?.into();
+            Ok(device)
+        })?;
         open.push(device.clone());
         Ok(device)
+    }
+
+    fn make(adapter: &Adapter, health: Health) -> Result<Self, String> {
+        let options = RuntimeOptions {
+            // The arena lies outside of the pools; what goes through them is small.
+            memory_config: MemoryConfiguration::ExclusivePages,
+            ..RuntimeOptions::try_default().map_err(|error| error.to_string())?
+        };
+        let setup = try_init_setup::<AutoGraphicsApi>(&adapter.selector, options)
+            .map_err(|error| error.to_string())?;
+        let client = cubecl::Device::Wgpu(adapter.selector.clone()).client();
+        // CubeCL's own callback panics on a thread of its own. Ours remembers.
+        let keeper = health.clone();
+        setup.device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
+            keeper.report(error.to_string());
+        }));
+        let limits = setup.device.limits();
+        let has_f16 = client.properties().supports_type(ElemType::Float(FloatKind::F16));
+        let of = adapter.properties;
+        let properties = Properties {
+            // The runtime may have asked the adapter for less than it has.
+            max_chunk: of.max_chunk.min(Bytes::new(whole(limits.max_buffer_size))),
+            max_binding: of
+                .max_binding
+                .min(Bytes::new(whole(limits.max_storage_buffer_binding_size))),
+            has_f16: of.has_f16 && has_f16,
+            core: Core::of(client.properties()),
+            ..of
+        };
+        Ok(Self {
+            client,
+            health,
+            properties,
+            name: adapter.name.as_str().into(),
+            selector: adapter.selector.clone(),
+            pools: Arc::default(),
+        })
     }
 
     /// The same device, as if its kernels could be given no more than `max_binding` at once.
@@ -278,6 +325,18 @@ impl Device {
         Self { properties, ..self.clone() }
     }
 
+    /// The same device, as if no allocation could be larger than `max_chunk`.
+    #[must_use]
+    pub fn with_chunks_of(mut self, max_chunk: Bytes) -> Self {
+        self.properties.max_chunk = max_chunk.min(self.properties.max_chunk);
+        self
+    }
+
+    /// Makes the device fail after `calls` more: for tests of what a run does then.
+    pub fn put_on_trial(&self, trial: Trial, calls: u32) {
+        self.health.put_on_trial(trial, calls);
+    }
+
     /// What it can do.
     pub fn properties(&self) -> Properties {
         self.properties
@@ -288,63 +347,41 @@ impl Device {
         &self.name
     }
 
-    /// The first thing that went wrong on the device, if any has.
-    pub fn check(&self) -> Result<(), BackendError> {
-        match self.fault.get() {
-            Some(said) => Err(self.error(said.clone())),
-            None => Ok(()),
+    /// What the runtime holds for itself, measured when the device was opened.
+    pub fn pools(&self) -> &[Pool] {
+        &self.pools
+    }
+
+    /// What the runtime reports now.
+    pub fn held(&self) -> Result<Held, BackendError> {
+        let here = self.clone();
+        self.health.ask(move || here.held_now())
+    }
+
+    /// On the device's thread, whose stream is the only one.
+    pub(crate) fn held_now(&self) -> Result<Held, BackendError> {
+        let report = self.health.guard(|| {
+            arena::sync(&self.client)?;
+            Ok(self.client.memory_report(MemoryScope::CurrentStream))
+        })?;
+        let mut held = Held { arenas: Bytes::ZERO, pools: Vec::new() };
+        for stream in report.streams {
+            held.arenas = held.arenas + Bytes::new(stream.pools.dedicated.usage.bytes_reserved);
+            let dynamic = stream.pools.dynamic.iter().chain([&stream.pools.persistent]);
+            let dynamic = dynamic.map(|pool| pool.usage.bytes_reserved).sum();
+            held.pools.push(Pool { name: "buffers", bytes: Bytes::new(dynamic) });
+            for memory in stream.auxiliary {
+                let bytes = Bytes::new(memory.pools.usage().bytes_reserved);
+                let is_staging = memory.name.starts_with("Staging");
+                held.pools
+                    .push(Pool { name: if is_staging { "staging" } else { "uniforms" }, bytes });
+            }
         }
-    }
-
-    /// Runs `work`, in which CubeCL may panic; afterwards nothing has gone wrong.
-    pub(crate) fn guard<T>(
-        &self,
-        work: impl FnOnce() -> Result<T, String>,
-    ) -> Result<T, BackendError> {
-        self.check()?;
-        let result = catch_unwind(AssertUnwindSafe(work))
-            .unwrap_or_else(|panic| Err(words(&*panic)))
-            .map_err(|said| {
-                let _ = self.fault.set(said.clone());
-                self.error(said)
-            })?;
-        self.check()?;
-        Ok(result)
-    }
-
-    fn error(&self, said: String) -> BackendError {
-        BackendError::Device(DeviceFault { device: self.name.to_string(), said })
+        Ok(held)
     }
 }
 
 /// Slots lie at multiples of this.
 const fn whole(limit: u64) -> u64 {
     limit / ALIGNMENT * ALIGNMENT
-}
-
-/// What a panic said.
-fn words(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied().map(str::to_owned);
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "the device's thread ended without a word".to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_goes_wrong_on_a_device_is_an_error_and_stays_one() {
-        let adapter = adapters().into_iter().find(|adapter| adapter.kind == Kind::Software);
-        let adapter = adapter.expect("a software Vulkan driver (Debian: mesa-vulkan-drivers)");
-        let device = Device::open(&adapter).unwrap();
-        assert_eq!(device.guard(|| Ok(3)), Ok(3));
-        let lost = device.guard(|| -> Result<(), String> { panic!("the card fell off the bus") });
-        let fault =
-            DeviceFault { device: adapter.name, said: "the card fell off the bus".to_owned() };
-        assert_eq!(lost, Err(BackendError::Device(fault.clone())));
-        // Nothing is asked of it again, and nothing read.
-        let later = device.guard(|| -> Result<(), String> { unreachable!("it is lost") });
-        assert_eq!(later, Err(BackendError::Device(fault)));
-    }
 }

@@ -3,6 +3,9 @@
 //! A kernel can be given only so many bytes of a tensor at once. So every op is launched over
 //! windows of its rows (or sequences, or elements), each of which fits; mostly there is one.
 //! The vocabulary's table is cut by its rows as well.
+//!
+//! The bytes that one kernel is given never touch: CUDA's compiler is told that pointers do not
+//! alias, and Vulkan forbids it. [`Bound`] checks it at every launch.
 
 mod attention;
 mod embed;
@@ -11,7 +14,7 @@ mod loss;
 mod norm;
 mod update;
 
-use std::ops::Range;
+use std::{cell::RefCell, ops::Range};
 
 use cubecl::{
     ir::{ElemType, FloatKind, UIntKind},
@@ -20,7 +23,7 @@ use cubecl::{
 use fitgpt_exec::{Arguments, random};
 use fitgpt_plan::{
     config,
-    memory::VerifiedPlan,
+    memory::{Slot, VerifiedPlan},
     program::{Dropout, Op, Program},
     units::{DType, OpIndex, TensorId},
 };
@@ -39,7 +42,7 @@ use crate::{
 /// Launches a kernel. The one place where a device is trusted with our sizes, and where the
 /// test that compiles every kernel for CUDA takes it instead.
 macro_rules! launch {
-    ($call:expr, $module:ident::$kernel:ident, $count:expr, $dim:expr, $($argument:expr),* $(,)?) => {
+    ($call:expr, $module:ident::$kernel:ident, $count:expr, $dim:expr, $($argument:expr),* $(,)?) => {{
         match () {
             #[cfg(test)]
             () if $call.properties().is_recorded => crate::gate::record(
@@ -57,7 +60,8 @@ macro_rules! launch {
                 )
             },
         }
-    };
+        $call.launched();
+    }};
 }
 pub(crate) use launch;
 
@@ -72,6 +76,7 @@ pub(crate) struct Call<'c> {
     op: &'c Op,
     arguments: &'c Arguments,
     scratch: Scratch,
+    bound: RefCell<Bound>, // since the last launch
 }
 
 impl<'c> Call<'c> {
@@ -85,7 +90,8 @@ impl<'c> Call<'c> {
         let listing = plan.program(program);
         let op = &listing.ops()[at.index()];
         let scratch = Scratch::of(listing, op, &device.properties());
-        Self { device, arena, plan, program, at, listing, op, arguments, scratch }
+        let bound = RefCell::default();
+        Self { device, arena, plan, program, at, listing, op, arguments, scratch, bound }
     }
 
     /// Launches the op's kernels.
@@ -171,6 +177,21 @@ impl<'c> Call<'c> {
         &self.device.client
     }
 
+    /// What is bound from here on is bound for the next launch.
+    fn launched(&self) {
+        self.bound.borrow_mut().0.clear();
+    }
+
+    fn bind(&self, slot: Slot, bytes: Range<u64>, elements: usize) -> BufferArg {
+        let most = self.properties().max_binding.get();
+        assert!(bytes.end - bytes.start <= most, "a window can be bound");
+        let start = slot.start.get();
+        let of_chunk = start + bytes.start..start + bytes.end;
+        let is_free = self.bound.borrow_mut().add(slot.chunk, of_chunk);
+        assert!(is_free, "`{}` binds the same bytes twice", self.op.name());
+        self.arena.bind(slot, bytes, elements)
+    }
+
     fn properties(&self) -> Properties {
         self.device.properties()
     }
@@ -231,10 +252,9 @@ impl<'c> Call<'c> {
         let (size, each) = (tensor.dtype.size(), self.share_bytes(id, count));
         let (start, end) = (shares.start as u64 * each, shares.end as u64 * each);
         let aligned = start / ALIGNMENT * ALIGNMENT;
-        assert!(end - aligned <= self.properties().max_binding.get(), "a window can be bound");
         let slot = self.plan.slot(self.program, id);
         let elements = (end - aligned) / size;
-        let buffer = self.arena.bind(slot, aligned..end, elements as usize);
+        let buffer = self.bind(slot, aligned..end, elements as usize);
         (buffer, ((start - aligned) / size) as usize)
     }
 
@@ -251,7 +271,7 @@ impl<'c> Call<'c> {
     fn scratch_part(&self, start: u64, words: u64) -> BufferArg {
         let slot = self.plan.scratch(self.program, self.at);
         let slot = slot.expect("the target asked for scratch");
-        self.arena.bind(slot, start..start + words * 4, words as usize)
+        self.bind(slot, start..start + words * 4, words as usize)
     }
 
     /// `0..count` in windows, each of whose `unit_bytes` a kernel can be given at once and
@@ -293,6 +313,21 @@ impl<'c> Call<'c> {
     }
 }
 
+/// The bytes that one launch was given.
+#[derive(Default)]
+struct Bound(Vec<(u32, Range<u64>)>);
+
+impl Bound {
+    /// Whether nothing of these bytes was given before.
+    fn add(&mut self, chunk: u32, bytes: Range<u64>) -> bool {
+        let touches =
+            |(c, b): &(u32, Range<u64>)| *c == chunk && b.start < bytes.end && bytes.start < b.end;
+        let is_free = !self.0.iter().any(touches);
+        self.0.push((chunk, bytes));
+        is_free
+    }
+}
+
 const F32: ElemType = ElemType::Float(FloatKind::F32);
 
 fn elem_type(dtype: DType) -> ElemType {
@@ -308,7 +343,7 @@ fn elem_type(dtype: DType) -> ElemType {
 const MOST_CUBES: usize = 65_535;
 
 /// `count` cubes, numbered by `CUBE_POS`; there may be some more.
-fn cubes(count: usize) -> CubeCount {
+pub(crate) fn cubes(count: usize) -> CubeCount {
     let y = count.div_ceil(MOST_CUBES).max(1);
     CubeCount::Static(count.div_ceil(y).max(1) as u32, y as u32, 1)
 }
@@ -318,7 +353,7 @@ fn elements(count: usize) -> CubeCount {
     cubes(count.div_ceil(UNITS as usize))
 }
 
-fn line() -> CubeDim {
+pub(crate) fn line() -> CubeDim {
     CubeDim::new_1d(UNITS)
 }
 
@@ -359,6 +394,14 @@ fn misplaced(op: &Op) -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_that_one_launch_was_given_before_are_seen() {
+        let mut bound = Bound::default();
+        assert!(bound.add(0, 256..512));
+        assert!(bound.add(0, 0..256) && bound.add(0, 512..516) && bound.add(1, 256..512));
+        assert!(!bound.add(0, 508..514) && !bound.add(1, 0..1024));
+    }
 
     #[test]
     fn what_fits_is_one_window() {

@@ -13,12 +13,15 @@ mod device;
 mod dispatch;
 #[cfg(test)]
 mod gate;
+mod health;
 mod kernels;
 mod memory;
 mod target;
 
 pub use self::{
-    backend::{Gpu, Held},
-    device::{Adapter, Api, Device, Kind, Memory, Properties, adapters},
+    backend::Gpu,
+    device::{Adapter, Api, Device, Held, Kind, Memory, Properties, adapters},
+    health::Trial,
+    memory::{NoVulkan, vulkan},
     target::{GpuTarget, Refusal},
 };

@@ -1,5 +1,6 @@
-//! How much memory a device has, and how much of it is free. The one file here that depends on
-//! the operating system.
+//! What drivers tell beside what `wgpu` asks them: how much memory a device has and how much of
+//! it is free, and whether there is Vulkan at all. The one file here that depends on the
+//! operating system.
 
 use cubecl::wgpu::wgpu;
 
@@ -50,4 +51,49 @@ pub(crate) fn of(adapter: &wgpu::Adapter) -> Option<Memory> {
         }
     }
     (total > 0).then(|| Memory { total: Bytes::new(total), free: Bytes::new(free) })
+}
+
+/// Why there is no Vulkan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoVulkan {
+    /// Apple's systems have Metal.
+    #[error("this system has Metal")]
+    Metal,
+    /// The library that finds drivers is not installed.
+    #[error("the library of Vulkan was not found: {said}")]
+    NoLibrary {
+        /// What the system said.
+        said: String,
+    },
+    /// It is, and finds none.
+    #[error("the library of Vulkan finds no driver")]
+    NoDriver,
+}
+
+/// The version of Vulkan that is installed here.
+#[cfg(target_vendor = "apple")]
+pub fn vulkan() -> Result<String, NoVulkan> {
+    Err(NoVulkan::Metal)
+}
+
+/// The version of Vulkan that is installed here.
+#[cfg(not(target_vendor = "apple"))]
+pub fn vulkan() -> Result<String, NoVulkan> {
+    use ash::vk;
+
+    // SAFETY: the system's own library of Vulkan; nothing made from it outlives this call.
+    let entry = unsafe { ash::Entry::load() };
+    let entry = entry.map_err(|error| NoVulkan::NoLibrary { said: error.to_string() })?;
+    // SAFETY: as above.
+    let version = unsafe { entry.try_enumerate_instance_version() };
+    let version = version.ok().flatten().unwrap_or(vk::API_VERSION_1_0);
+    if !crate::adapters().iter().any(|adapter| adapter.api == crate::Api::Vulkan) {
+        return Err(NoVulkan::NoDriver);
+    }
+    let [major, minor, patch] = [
+        vk::api_version_major(version),
+        vk::api_version_minor(version),
+        vk::api_version_patch(version),
+    ];
+    Ok(format!("{major}.{minor}.{patch}"))
 }

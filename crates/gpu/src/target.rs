@@ -124,13 +124,12 @@ impl Scratch {
         let keys = |dropped: bool, id: TensorId| if dropped { 2 * get(id).shape[0] } else { 0 };
         let blocks = |id: TensorId| get(id).rows().div_ceil(BLOCK_ROWS as u64);
         match *op {
-            Op::Embed { out, dropout, .. } | Op::LinearResidual { out, dropout, .. } => {
+            Op::Embed { out, dropout, .. }
+            | Op::LinearResidual { out, dropout, .. }
+            | Op::Attention { out, dropout, .. } => {
                 Self { words: keys(dropout.is_some(), out), floats: 0 }
             }
             Op::Dropout { out, .. } => Self { words: keys(true, out), floats: 0 },
-            Op::Attention { out, dropout, .. } => {
-                Self { words: keys(dropout.is_some(), out), floats: 0 }
-            }
             Op::AttentionBackward { out, lse, dropout, .. } => {
                 Self { words: keys(dropout.is_some(), out), floats: get(lse).count() }
             }

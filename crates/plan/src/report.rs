@@ -38,6 +38,16 @@ impl Overhead {
     }
 }
 
+/// Memory that a device's runtime holds for itself, by name: part of
+/// [`Overhead::workspace_bytes`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Pool {
+    /// What goes through it.
+    pub name: &'static str,
+    /// All of it.
+    pub bytes: Bytes,
+}
+
 /// Whether a plan fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -156,6 +166,9 @@ pub struct PlanReport {
     pub peak_phase: &'static str,
     /// Memory beside the tensors.
     pub overhead: Overhead,
+    /// What of it was measured on a device that is here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<Pool>,
     /// What a step learns from.
     pub effective_batch: EffectiveBatch,
     /// The config, resolved.
@@ -188,6 +201,7 @@ impl PlanReport {
             arena_bytes,
             peak_phase,
             overhead,
+            pools: Vec::new(),
             effective_batch: config.effective_batch(),
             config: config.clone(),
             phases,

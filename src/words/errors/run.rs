@@ -1,6 +1,6 @@
 //! Why nothing can be planned, set up or gone on with.
 
-use fitgpt_exec::BackendError;
+use fitgpt_exec::{BackendError, MemoryRefused};
 use fitgpt_plan::{device::DeviceError, memory::PlanError};
 
 use super::{Spoken, io};
@@ -23,6 +23,13 @@ messages! {
         zh: "此版本只能在 CPU 上运行，而配置要求 `device = '{device}'`",
         ja: "このビルドは CPU でしか動きませんが、設定は `device = '{device}'` を求めています",
         de: "dieser Build läuft nur auf der CPU, die Konfiguration verlangt `device = '{device}'`",
+    }
+    /// The only device here is a driver that runs kernels on the CPU.
+    run_in_software(device) {
+        en: "add `--device=cpu` to run it here, or `--device=vulkan` for {device}, which is slower",
+        zh: "加上 `--device=cpu` 即可在这里运行；`--device=vulkan` 则使用较慢的 {device}",
+        ja: "`--device=cpu` を付けるとここで実行できます。`--device=vulkan` なら {device} を使いますが、より遅くなります",
+        de: "mit `--device=cpu` läuft es hier, mit `--device=vulkan` auf {device}, das langsamer ist",
     }
     run_on_cpu() {
         en: "add `--device=cpu` to run it here",
@@ -77,6 +84,18 @@ messages! {
         zh: "设备 `{device}` 出错：{said}",
         ja: "デバイス `{device}` でエラーが発生しました: {said}",
         de: "das Gerät `{device}` ist ausgefallen: {said}",
+    }
+    memory_refused(device, asked, free) {
+        en: "the device `{device}` refused the arena of {asked}; {free} are free",
+        zh: "设备 `{device}` 拒绝分配 {asked} 的显存；空闲 {free}",
+        ja: "デバイス `{device}` が {asked} のアリーナの確保を拒否しました。空きは {free} です",
+        de: "das Gerät `{device}` hat die Arena von {asked} verweigert; frei sind {free}",
+    }
+    memory_refused_untold(device, asked) {
+        en: "the device `{device}` refused the arena of {asked}",
+        zh: "设备 `{device}` 拒绝分配 {asked} 的显存",
+        ja: "デバイス `{device}` が {asked} のアリーナの確保を拒否しました",
+        de: "das Gerät `{device}` hat die Arena von {asked} verweigert",
     }
     resume_elsewhere() {
         en: "`--init_from=resume` goes on from the last checkpoint; with `--device=cpu` it needs no GPU",
@@ -159,7 +178,7 @@ impl Spoken for Unavailable {
     fn spoken(&self) -> String {
         match self {
             Self::NotInThisBuild { device } => no_such_device(device),
-            Self::NoSuchDevice { device, found } => not_here(device, device::list(found)),
+            Self::NoSuchDevice { device, found, .. } => not_here(device, device::list(found)),
             Self::NoType { device, dtype } => no_type(device, dtype.name()),
             Self::Unsuitable { device, why } => unsuitable(device, why),
             Self::UnknownMemory { device } => unknown_memory(device),
@@ -193,6 +212,12 @@ impl Spoken for BackendError {
         match self {
             Self::Refused(refused) => arena_refused(refused.asked),
             Self::Threads { asked, kind } => threads_refused(asked, kind),
+            Self::Memory(MemoryRefused { device, asked, free: Some(free) }) => {
+                memory_refused(device, asked, free)
+            }
+            Self::Memory(MemoryRefused { device, asked, free: None }) => {
+                memory_refused_untold(device, asked)
+            }
             Self::Device(fault) => device_failed(&fault.device, &fault.said),
         }
     }

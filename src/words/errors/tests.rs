@@ -2,7 +2,7 @@
 
 use std::{error::Error, io, path::PathBuf};
 
-use fitgpt_exec::{BackendError, DeviceFault, arena::Refused};
+use fitgpt_exec::{BackendError, DeviceFault, MemoryRefused, arena::Refused};
 use fitgpt_plan::{
     config::{
         ConfigError, Construct, DeviceChoice, Facts, Found, Given, Kind, Noun, Place, Precision,
@@ -270,15 +270,22 @@ fn runs_and_devices() {
     same(&EventError::Json { path: path.clone(), source: json() });
     let choice = DeviceChoice::Gpu(Some(1));
     same(&SetupError::Device(Unavailable::NotInThisBuild { device: choice }));
-    same(&Unavailable::NoSuchDevice { device: choice, found: Vec::new() });
+    same(&Unavailable::NoSuchDevice { device: choice, found: Vec::new(), software: None });
     let name = || "llvmpipe".to_owned();
-    same(&Unavailable::NoSuchDevice { device: choice, found: vec![name(), name()] });
+    same(&Unavailable::NoSuchDevice {
+        device: choice,
+        found: vec![name(), name()],
+        software: Some(name()),
+    });
     same(&Unavailable::NoType { device: name(), dtype: Precision::Bfloat16 });
     same(&Unavailable::Unsuitable { device: name(), why: "a head is too wide".into() });
     same(&Unavailable::UnknownMemory { device: name() });
     let fault = DeviceFault { device: name(), said: "lost".into() };
     same(&Unavailable::Backend(fault.into()));
     let (need, have) = (Bytes::new(9 << 20), Bytes::new(1 << 20));
+    for free in [None, Some(have)] {
+        same(&BackendError::Memory(MemoryRefused { device: name(), asked: need, free }));
+    }
     same(&SetupError::Plan(PlanError::TooLargeForOnePiece { tensor: "wte".into(), need, have }));
     same(&device::find("RTX 9999").unwrap_err());
     same(&device::find("T4").unwrap().rates().unwrap_err());

@@ -5,7 +5,7 @@ use fitgpt_plan::{program::Op, units::TensorId};
 
 use super::{Call, OptionalMask, elements, launch, line, misplaced};
 use crate::kernels::{
-    attention::{self, HeadsLaunch, Tiles},
+    attention::{self, BatchLaunch, Tiles},
     elementwise,
 };
 
@@ -24,9 +24,9 @@ impl Shape {
         self.heads * self.size
     }
 
-    fn heads(self, first_sequence: usize) -> HeadsLaunch {
+    fn heads(self, first_sequence: usize) -> BatchLaunch {
         let scale = (1.0 / (self.size as f64).sqrt()) as f32;
-        HeadsLaunch::new(self.seq, self.used, self.heads, self.channels(), scale, first_sequence)
+        BatchLaunch::new(self.seq, self.used, self.heads, self.channels(), scale, first_sequence)
     }
 
     /// A cube for each tile of rows, head and sequence.

@@ -65,7 +65,7 @@ impl Tiles {
 
 /// The sequences of one launch.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
-pub(crate) struct Heads {
+pub(crate) struct Batch {
     /// Rows of a sequence in memory.
     pub(crate) seq: usize,
     /// Those of them that are in use.
@@ -123,7 +123,7 @@ fn dot(
 #[cube]
 fn kept(
     mask: &ComptimeOption<Mask>,
-    of: &Heads,
+    of: &Batch,
     sequence: usize,
     head: usize,
     i: usize,
@@ -146,7 +146,7 @@ pub(crate) fn forward<E: Float>(
     out: &mut [E],
     lse: &mut [f32],
     mask: ComptimeOption<Mask>,
-    of: Heads,
+    of: Batch,
     #[comptime] tiles: Tiles,
     #[define(E)] _stored: ElemType,
 ) {
@@ -284,7 +284,7 @@ pub(crate) fn along<E: Float>(
     out: &[E],
     d_out: &[E],
     along: &mut [f32],
-    of: Heads,
+    of: Batch,
     count: usize,
     #[comptime] size: usize,
     #[define(E)] _stored: ElemType,
@@ -335,7 +335,7 @@ fn gradients_of_scores(
     lse: &[f32],
     along: &[f32],
     mask: &ComptimeOption<Mask>,
-    of: &Heads,
+    of: &Batch,
     first_query: usize,
     first_key: usize,
     #[comptime] tiles: Tiles,
@@ -378,7 +378,7 @@ pub(crate) fn backward_keys<E: Float>(
     d_out: &[E],
     d_qkv: &mut [E],
     mask: ComptimeOption<Mask>,
-    of: Heads,
+    of: Batch,
     #[comptime] tiles: Tiles,
     #[define(E)] _stored: ElemType,
 ) {
@@ -452,7 +452,7 @@ pub(crate) fn backward_queries<E: Float>(
     d_out: &[E],
     d_qkv: &mut [E],
     mask: ComptimeOption<Mask>,
-    of: Heads,
+    of: Batch,
     #[comptime] tiles: Tiles,
     #[define(E)] _stored: ElemType,
 ) {
@@ -519,7 +519,7 @@ pub(crate) fn cached<E: Float>(
     keys: &[E],
     values: &[E],
     out: &mut [E],
-    of: Heads,
+    of: Batch,
     #[comptime] size: usize,
     #[define(E)] _stored: ElemType,
 ) {

@@ -71,10 +71,13 @@ pub(crate) fn link(tokens: &[u32], links: &mut [u32], rows: usize) {
             other += 1;
         }
         let mut earlier = 0u32;
-        for other in 0..row {
+        let mut other = 0usize;
+        while other < row {
             if tokens[other] == token {
                 earlier = 1u32;
+                other = row;
             }
+            other += 1;
         }
         links[row] = next;
         links[rows + row] = earlier;

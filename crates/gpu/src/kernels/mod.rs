@@ -3,8 +3,11 @@
 //! A kernel sees buffers and sizes; which tensor is bound where is `dispatch`'s business. All
 //! arithmetic is float32; `E` is how activations are stored.
 #![expect(
-    clippy::too_many_arguments,
-    reason = "a kernel takes buffers and sizes one by one, as the device does"
+    clippy::duplicate_underscore_argument,
+    clippy::let_and_return,
+    clippy::needless_pass_by_value,
+    clippy::used_underscore_binding,
+    reason = "`#[cube]` takes types as arguments, owns its arguments and wants `let` before a match"
 )]
 
 pub(crate) mod attention;

@@ -97,3 +97,18 @@ pub(crate) fn adamw(
         gradient[i] = 0.0;
     }
 }
+
+/// `out[0] = number`, with more arguments than any other kernel has: see `Arena::settle`.
+#[cube(launch_unchecked, create_dummy_kernel)]
+pub(crate) fn with_many_arguments(
+    out: &mut [f32],
+    number: f32,
+    a: Step,
+    b: Step,
+    c: Step,
+    d: Step,
+) {
+    if UNIT_POS == 0 {
+        out[0] = number + a.rate + b.rate + c.rate + d.rate;
+    }
+}

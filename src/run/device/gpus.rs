@@ -1,0 +1,256 @@
+//! The GPUs of a build that has them: which is meant by a name, and one of them opened.
+
+use fitgpt_exec::MemoryRefused;
+use fitgpt_gpu::{Adapter, Api, Device, Gpu, GpuTarget, Kind, NoVulkan, Refusal, adapters, vulkan};
+use fitgpt_plan::units::DType;
+
+use super::{
+    Backend, BackendError, Bytes, DeviceChoice, Here, Overhead, Pool, Precision, Program, Seen,
+    Target, Unavailable, VerifiedPlan, Watch, os, report,
+};
+use crate::budget::less_a_margin;
+
+/// A GPU, opened.
+#[derive(Clone, Debug)]
+pub struct Opened {
+    adapter: Adapter,
+    device: Device,
+    target: GpuTarget,
+}
+
+/// The best real GPU, where there is one; a software driver has to be asked for by name.
+pub(super) fn best() -> Result<Option<Opened>, Unavailable> {
+    let here = adapters();
+    let choice = DeviceChoice::Gpu(None);
+    chosen(choice, &here.iter().map(Traits::of).collect::<Vec<_>>())
+        .map(|index| Opened::new(here[index].clone()))
+        .transpose()
+}
+
+/// The one that `choice` names.
+pub(super) fn named(choice: DeviceChoice) -> Result<Opened, Unavailable> {
+    let here = adapters();
+    let traits: Vec<_> = here.iter().map(Traits::of).collect();
+    if let Some(index) = chosen(choice, &traits) {
+        return Opened::new(here[index].clone());
+    }
+    let software = here.iter().find(|adapter| adapter.kind == Kind::Software);
+    Err(Unavailable::NoSuchDevice {
+        device: choice,
+        found: here.iter().map(described).collect(),
+        software: software.map(|adapter| adapter.name.clone()),
+    })
+}
+
+/// What of an adapter decides whether a choice names it.
+#[derive(Clone, Copy, Debug)]
+struct Traits {
+    api: Api,
+    is_software: bool,
+    is_nvidia: bool,
+}
+
+impl Traits {
+    fn of(adapter: &Adapter) -> Self {
+        Self {
+            api: adapter.api,
+            is_software: adapter.kind == Kind::Software,
+            is_nvidia: adapter.is_nvidia(),
+        }
+    }
+}
+
+/// Which of the adapters `choice` names. Software is meant only by an interface's name.
+fn chosen(choice: DeviceChoice, here: &[Traits]) -> Option<usize> {
+    // Each real card once: Windows shows it through two interfaces.
+    let first = [Api::Vulkan, Api::Metal, Api::Dx12]
+        .into_iter()
+        .find(|api| here.iter().any(|of| of.api == *api && !of.is_software));
+    let is_real = |of: &Traits| !of.is_software && Some(of.api) == first;
+    let matches = |of: &Traits| match choice {
+        DeviceChoice::Vulkan(_) => of.api == Api::Vulkan,
+        DeviceChoice::Metal(_) | DeviceChoice::Mps => of.api == Api::Metal,
+        DeviceChoice::Cuda(_) => is_real(of) && of.is_nvidia,
+        DeviceChoice::Gpu(_) | DeviceChoice::Auto => is_real(of),
+        DeviceChoice::Cpu => false,
+    };
+    let index = match choice {
+        DeviceChoice::Vulkan(index)
+        | DeviceChoice::Metal(index)
+        | DeviceChoice::Cuda(index)
+        | DeviceChoice::Gpu(index) => index.unwrap_or(0),
+        DeviceChoice::Mps | DeviceChoice::Auto | DeviceChoice::Cpu => 0,
+    };
+    let mut named = (0..here.len()).filter(|at| matches(&here[*at]));
+    named.nth(index as usize)
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "a build without GPUs has no list")]
+pub(super) fn here() -> Option<Seen> {
+    let list = adapters().into_iter().map(|adapter| {
+        let memory = memory_of(&adapter);
+        let of = adapter.properties;
+        let types = [DType::F32, DType::F16, DType::Bf16];
+        Here {
+            interface: adapter.api.name(),
+            is_software: adapter.kind == Kind::Software,
+            total_bytes: memory.map(|(total, _)| total),
+            free_bytes: memory.map(|(_, free)| free),
+            budget_bytes: memory.map(|(_, free)| less_a_margin(free)),
+            max_allocation_bytes: of.max_chunk,
+            max_binding_bytes: of.max_binding,
+            shared_bytes: Bytes::new(of.shared_bytes as u64),
+            subgroup: of.plane,
+            types: types.into_iter().filter(|t| of.stores(*t)).map(DType::name).collect(),
+            name: adapter.name,
+            driver: adapter.driver,
+        }
+    });
+    let vulkan = vulkan().map_err(|error: NoVulkan| error.to_string());
+    Some(Seen { gpus: list.collect(), vulkan })
+}
+
+fn described(adapter: &Adapter) -> String {
+    let software = if adapter.kind == Kind::Software { ", software" } else { "" };
+    format!("{} ({}{software})", adapter.name, adapter.api.name())
+}
+
+/// All memory of a device and what of it is free, where its driver tells. A device that
+/// shares the host's memory has no more than the host.
+fn memory_of(adapter: &Adapter) -> Option<(Bytes, Bytes)> {
+    let is_the_hosts = matches!(adapter.kind, Kind::Integrated | Kind::Software);
+    let host = is_the_hosts.then(os::host_memory);
+    match (adapter.memory, host) {
+        (Some(memory), Some(host)) => Some((memory.total, memory.free.min(host.least().0))),
+        (Some(memory), None) => Some((memory.total, memory.free)),
+        (None, Some(host)) => Some((host.total, host.least().0)),
+        (None, None) => None,
+    }
+}
+
+/// Beside the arena: the driver's context, which cannot be asked for before it is there.
+const CONTEXT: [Bytes; 2] = [Bytes::new(32 << 20), Bytes::new(320 << 20)];
+
+impl Opened {
+    fn new(adapter: Adapter) -> Result<Self, Unavailable> {
+        let device = Device::open(&adapter)?;
+        let target = GpuTarget::new(device.properties());
+        Ok(Self { adapter, device, target })
+    }
+
+    pub(super) fn target(&self) -> &dyn Target {
+        &self.target
+    }
+
+    pub(super) fn device(&self, budget: Option<Bytes>) -> Result<report::Device, Unavailable> {
+        let name = self.adapter.name.clone();
+        match (memory_of(&self.adapter), budget) {
+            (Some((total_bytes, free)), _) => {
+                let usable_bytes = budget.unwrap_or_else(|| less_a_margin(free));
+                Ok(report::Device { name, total_bytes, usable_bytes })
+            }
+            (None, Some(budget)) => {
+                Ok(report::Device { name, total_bytes: budget, usable_bytes: budget })
+            }
+            (None, None) => Err(Unavailable::UnknownMemory { device: name }),
+        }
+    }
+
+    pub(super) fn overhead(&self) -> Overhead {
+        let pools = self.pools().iter().map(|pool| pool.bytes).fold(Bytes::ZERO, |a, b| a + b);
+        Overhead {
+            context_bytes: CONTEXT,
+            workspace_bytes: [pools; 2],
+            compile_bytes: [Bytes::ZERO; 2],
+        }
+    }
+
+    pub(super) fn pools(&self) -> Vec<Pool> {
+        self.device.pools().to_vec()
+    }
+
+    pub(super) fn precision(&self) -> Precision {
+        let properties = self.device.properties();
+        match (properties.has_bf16, properties.has_f16) {
+            (true, _) => Precision::Bfloat16,
+            (false, true) => Precision::Float16,
+            (false, false) => Precision::Float32,
+        }
+    }
+
+    pub(super) fn check(
+        &self,
+        programs: &[Program],
+        precision: Precision,
+    ) -> Result<(), Unavailable> {
+        let device = || self.adapter.name.clone();
+        if !self.device.properties().stores(DType::from(precision)) {
+            return Err(Unavailable::NoType { device: device(), dtype: precision });
+        }
+        let unsuitable =
+            |why: Refusal| Unavailable::Unsuitable { device: device(), why: why.to_string() };
+        programs.iter().try_for_each(|program| self.target.check(program).map_err(unsuitable))
+    }
+
+    pub(super) fn name(&self) -> (&str, &'static str) {
+        (&self.adapter.name, self.adapter.api.name())
+    }
+
+    /// What is free is asked again: a budget may be written, and others come and go. A
+    /// driver that has less may well promise it, and then page or end the process.
+    pub(super) fn backend(&self, plan: VerifiedPlan) -> Result<Box<dyn Backend>, BackendError> {
+        let now = adapters().into_iter().find(|adapter| adapter.is_same(&self.adapter));
+        let free = now.as_ref().and_then(memory_of).map(|(_, free)| free);
+        let asked = plan.plan().arena_bytes();
+        let refused = || MemoryRefused { device: self.adapter.name.clone(), asked, free }.into();
+        if free.is_some_and(|free| asked > free) {
+            return Err(refused());
+        }
+        match Gpu::new(self.device.clone(), plan, Watch::Off, Bytes::ZERO) {
+            Ok(gpu) => Ok(Box::new(gpu)),
+            Err(BackendError::Memory(_)) => Err(refused()),
+            Err(other) => Err(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SOFTWARE: Traits = Traits { api: Api::Vulkan, is_software: true, is_nvidia: false };
+    const RADEON: Traits = Traits { is_software: false, ..SOFTWARE };
+    const GEFORCE: Traits = Traits { is_nvidia: true, ..RADEON };
+    const AGAIN: Traits = Traits { api: Api::Dx12, ..GEFORCE };
+    const APPLE: Traits = Traits { api: Api::Metal, ..RADEON };
+
+    #[test]
+    fn a_software_driver_is_used_only_by_the_name_of_its_interface() {
+        for choice in [DeviceChoice::Gpu(None), DeviceChoice::Auto, DeviceChoice::Cuda(None)] {
+            assert_eq!(chosen(choice, &[SOFTWARE]), None, "{choice}");
+        }
+        assert_eq!(chosen(DeviceChoice::Vulkan(None), &[SOFTWARE]), Some(0));
+        assert_eq!(chosen(DeviceChoice::Vulkan(Some(1)), &[SOFTWARE]), None);
+    }
+
+    #[test]
+    fn cuda_names_cards_of_nvidia_through_vulkan_too() {
+        let here = [RADEON, GEFORCE, AGAIN, SOFTWARE];
+        assert_eq!(chosen(DeviceChoice::Cuda(None), &here), Some(1));
+        assert_eq!(chosen(DeviceChoice::Cuda(Some(0)), &here), Some(1));
+        assert_eq!(chosen(DeviceChoice::Cuda(Some(1)), &here), None);
+        assert_eq!(chosen(DeviceChoice::Cuda(None), &[RADEON, SOFTWARE]), None);
+    }
+
+    #[test]
+    fn numbers_count_real_cards_each_once() {
+        let here = [GEFORCE, RADEON, AGAIN, SOFTWARE];
+        let gpu = |index| chosen(DeviceChoice::Gpu(index), &here);
+        assert_eq!([None, Some(0), Some(1), Some(2)].map(gpu), [Some(0), Some(0), Some(1), None]);
+        assert_eq!(chosen(DeviceChoice::Auto, &here), Some(0));
+        assert_eq!(chosen(DeviceChoice::Metal(None), &here), None);
+        for choice in [DeviceChoice::Metal(None), DeviceChoice::Mps, DeviceChoice::Gpu(None)] {
+            assert_eq!(chosen(choice, &[APPLE]), Some(0), "{choice}");
+        }
+    }
+}

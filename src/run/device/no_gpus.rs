@@ -1,0 +1,57 @@
+//! A build without GPUs knows no device: the same names, and nothing behind them.
+
+use super::{
+    Backend, BackendError, Bytes, DeviceChoice, Overhead, Pool, Precision, Program, Seen, Target,
+    Unavailable, VerifiedPlan, report,
+};
+
+/// No GPU is ever opened.
+#[derive(Clone, Debug)]
+pub enum Opened {}
+
+#[expect(clippy::unnecessary_wraps, reason = "a build with GPUs can fail to open one")]
+pub(super) fn best() -> Result<Option<Opened>, Unavailable> {
+    Ok(None)
+}
+
+pub(super) fn here() -> Option<Seen> {
+    None
+}
+
+pub(super) fn named(device: DeviceChoice) -> Result<Opened, Unavailable> {
+    Err(Unavailable::NotInThisBuild { device })
+}
+
+impl Opened {
+    pub(super) fn target(&self) -> &dyn Target {
+        match *self {}
+    }
+
+    pub(super) fn device(&self, _: Option<Bytes>) -> Result<report::Device, Unavailable> {
+        match *self {}
+    }
+
+    pub(super) fn overhead(&self) -> Overhead {
+        match *self {}
+    }
+
+    pub(super) fn pools(&self) -> Vec<Pool> {
+        match *self {}
+    }
+
+    pub(super) fn precision(&self) -> Precision {
+        match *self {}
+    }
+
+    pub(super) fn check(&self, _: &[Program], _: Precision) -> Result<(), Unavailable> {
+        match *self {}
+    }
+
+    pub(super) fn name(&self) -> (&str, &'static str) {
+        match *self {}
+    }
+
+    pub(super) fn backend(&self, _: VerifiedPlan) -> Result<Box<dyn Backend>, BackendError> {
+        match *self {}
+    }
+}
