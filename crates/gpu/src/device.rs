@@ -30,6 +30,8 @@ use crate::{
 /// Through which interface a device is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Api {
+    /// NVIDIA's own, in a build with feature `cuda`.
+    Cuda,
     /// On Linux and Windows.
     Vulkan,
     /// On Apple's machines.
@@ -42,26 +44,19 @@ impl Api {
     /// As its makers write it.
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Cuda => "CUDA",
             Self::Vulkan => "Vulkan",
             Self::Metal => "Metal",
             Self::Dx12 => "DirectX 12",
         }
     }
 
-    fn of(backend: wgpu::Backend) -> Option<Self> {
+    fn of(backend: wgpu::Backend) -> Option<(Self, WgpuBackend)> {
         match backend {
-            wgpu::Backend::Vulkan => Some(Self::Vulkan),
-            wgpu::Backend::Metal => Some(Self::Metal),
-            wgpu::Backend::Dx12 => Some(Self::Dx12),
+            wgpu::Backend::Vulkan => Some((Self::Vulkan, WgpuBackend::Vulkan)),
+            wgpu::Backend::Metal => Some((Self::Metal, WgpuBackend::Metal)),
+            wgpu::Backend::Dx12 => Some((Self::Dx12, WgpuBackend::Dx12)),
             _ => None,
-        }
-    }
-
-    const fn backend(self) -> WgpuBackend {
-        match self {
-            Self::Vulkan => WgpuBackend::Vulkan,
-            Self::Metal => WgpuBackend::Metal,
-            Self::Dx12 => WgpuBackend::Dx12,
         }
     }
 }
@@ -96,14 +91,14 @@ pub struct Adapter {
     pub memory: Option<Memory>,
     /// What it can do.
     pub properties: Properties,
-    selector: WgpuDevice,
-    vendor: u32,
+    pub(crate) selector: cubecl::Device,
+    pub(crate) vendor: u32,
 }
 
 impl Adapter {
     /// Whether it is a card of NVIDIA's, by the number that its maker has on the bus.
     pub const fn is_nvidia(&self) -> bool {
-        self.vendor == 0x10de
+        self.vendor == NVIDIA
     }
 
     /// Whether both are one device, asked at two times.
@@ -111,6 +106,8 @@ impl Adapter {
         self.selector == other.selector
     }
 }
+
+pub(crate) const NVIDIA: u32 = 0x10de;
 
 /// Memory of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,7 +128,7 @@ pub fn adapters() -> Vec<Adapter> {
     let mut list: Vec<Adapter> = Vec::new();
     for adapter in cubecl::future::block_on(instance.enumerate_adapters(apis)) {
         let info = adapter.get_info();
-        let Some(api) = Api::of(info.backend) else { continue };
+        let Some((api, backend)) = Api::of(info.backend) else { continue };
         let kind = kind(info.device_type);
         let before = list.iter().filter(|a| a.api == api && a.kind == kind).count();
         let selector = WgpuDevice::new(match kind {
@@ -148,10 +145,12 @@ pub fn adapters() -> Vec<Adapter> {
             driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
             memory: crate::memory::of(&adapter),
             properties: Properties::of(&adapter),
-            selector: selector.on(api.backend()),
+            selector: cubecl::Device::Wgpu(selector.on(backend)),
             vendor: info.vendor,
         });
     }
+    #[cfg(feature = "cuda")]
+    list.splice(0..0, crate::cuda::adapters());
     list.sort_by_key(|adapter| match adapter.kind {
         Kind::Discrete => 0,
         Kind::Integrated => 1,
@@ -235,7 +234,7 @@ pub struct Device {
     pub(crate) health: Health,
     properties: Properties,
     name: Arc<str>,
-    selector: WgpuDevice,
+    selector: cubecl::Device,
     pools: Arc<[Pool]>,
 }
 
@@ -276,14 +275,40 @@ impl Device {
     }
 
     fn make(adapter: &Adapter, health: Health) -> Result<Self, String> {
+        let (client, properties) = match &adapter.selector {
+            cubecl::Device::Wgpu(selector) => Self::through_wgpu(adapter, selector, &health)?,
+            // CUDA: what goes wrong there is said by the call that meets it.
+            other => {
+                let client = other.client();
+                let of = client.properties();
+                let shared_bytes = of.hardware.max_shared_memory_size;
+                let core = Core::of(of);
+                (client, Properties { shared_bytes, core, ..adapter.properties })
+            }
+        };
+        Ok(Self {
+            client,
+            health,
+            properties,
+            name: adapter.name.as_str().into(),
+            selector: adapter.selector.clone(),
+            pools: Arc::default(),
+        })
+    }
+
+    fn through_wgpu(
+        adapter: &Adapter,
+        selector: &WgpuDevice,
+        health: &Health,
+    ) -> Result<(Client, Properties), String> {
         let options = RuntimeOptions {
             // The arena lies outside of the pools; what goes through them is small.
             memory_config: MemoryConfiguration::ExclusivePages,
             ..RuntimeOptions::try_default().map_err(|error| error.to_string())?
         };
-        let setup = try_init_setup::<AutoGraphicsApi>(&adapter.selector, options)
+        let setup = try_init_setup::<AutoGraphicsApi>(selector, options)
             .map_err(|error| error.to_string())?;
-        let client = cubecl::Device::Wgpu(adapter.selector.clone()).client();
+        let client = adapter.selector.client();
         // CubeCL's own callback panics on a thread of its own. Ours remembers.
         let keeper = health.clone();
         setup.device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
@@ -302,14 +327,7 @@ impl Device {
             core: Core::of(client.properties()),
             ..of
         };
-        Ok(Self {
-            client,
-            health,
-            properties,
-            name: adapter.name.as_str().into(),
-            selector: adapter.selector.clone(),
-            pools: Arc::default(),
-        })
+        Ok((client, properties))
     }
 
     /// The same device, as if its kernels could be given no more than `max_binding` at once.
@@ -382,6 +400,6 @@ impl Device {
 }
 
 /// Slots lie at multiples of this.
-const fn whole(limit: u64) -> u64 {
+pub(crate) const fn whole(limit: u64) -> u64 {
     limit / ALIGNMENT * ALIGNMENT
 }

@@ -62,11 +62,16 @@ impl Traits {
 
 /// Which of the adapters `choice` names. Software is meant only by an interface's name.
 fn chosen(choice: DeviceChoice, here: &[Traits]) -> Option<usize> {
-    // Each real card once: Windows shows it through two interfaces.
+    // Each real card once: Windows shows it through two interfaces, and a build with CUDA one of
+    // NVIDIA's through a third, which is the fastest.
+    let has_cuda = here.iter().any(|of| of.api == Api::Cuda);
     let first = [Api::Vulkan, Api::Metal, Api::Dx12]
         .into_iter()
         .find(|api| here.iter().any(|of| of.api == *api && !of.is_software));
-    let is_real = |of: &Traits| !of.is_software && Some(of.api) == first;
+    let is_real = |of: &Traits| {
+        let through = if of.is_nvidia && has_cuda { Some(Api::Cuda) } else { first };
+        !of.is_software && Some(of.api) == through
+    };
     let matches = |of: &Traits| match choice {
         DeviceChoice::Vulkan(_) => of.api == Api::Vulkan,
         DeviceChoice::Metal(_) | DeviceChoice::Mps => of.api == Api::Metal,
@@ -240,6 +245,16 @@ mod tests {
         assert_eq!(chosen(DeviceChoice::Cuda(Some(0)), &here), Some(1));
         assert_eq!(chosen(DeviceChoice::Cuda(Some(1)), &here), None);
         assert_eq!(chosen(DeviceChoice::Cuda(None), &[RADEON, SOFTWARE]), None);
+    }
+
+    #[test]
+    fn a_card_that_is_there_through_cuda_is_meant_so() {
+        const CUDA: Traits = Traits { api: Api::Cuda, ..GEFORCE };
+        let here = [GEFORCE, RADEON, CUDA, AGAIN, SOFTWARE];
+        assert_eq!(chosen(DeviceChoice::Cuda(None), &here), Some(2));
+        assert_eq!(chosen(DeviceChoice::Vulkan(None), &here), Some(0));
+        let gpu = |index| chosen(DeviceChoice::Gpu(index), &here);
+        assert_eq!([Some(0), Some(1), Some(2)].map(gpu), [Some(1), Some(2), None]);
     }
 
     #[test]
