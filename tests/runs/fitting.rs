@@ -96,7 +96,7 @@ fn where_nothing_keeps_the_training_nothing_is_changed_and_the_answer_is_no() {
 #[test]
 fn every_hint_of_a_refusal_is_a_plan_that_fits() {
     let place = Place::new();
-    let budget = budget(&place, 0.6);
+    let budget = budget(&place, 0.7);
     for command in ["plan", "train"] {
         let args = [&[command, &budget, "--out_dir=out"], TINY, LARGE].concat();
         let ran = place.run(&args);

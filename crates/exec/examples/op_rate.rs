@@ -188,9 +188,6 @@ fn ops(sizes: Sizes, dtype: DType) -> Vec<Case> {
         },
     );
     list.linear();
-    list.add("gelu", [("x", rows(4 * channels), e), ("out", rows(4 * channels), e)], |[x, out]| {
-        Op::Gelu { x, out, gelu: Gelu::Exact }
-    });
     for (name, backward, dropout) in [
         ("attention", "attention_backward", None),
         ("attention, dropout", "attention_backward, dropout", site(Site::Attention)),

@@ -49,7 +49,6 @@ impl<'c, 'a> Call<'c, 'a> {
             | Op::Linear { x, .. }
             | Op::LinearGelu { x, .. }
             | Op::LinearResidual { x, .. }
-            | Op::Gelu { x, .. }
             | Op::CrossEntropy { x, .. }
             | Op::CrossEntropyBackward { x, .. }
             | Op::LayerNormBackward { x, .. }
@@ -91,10 +90,6 @@ impl<'c, 'a> Call<'c, 'a> {
             | Op::CachedAttention { .. } => self.attention::<E>(op),
             Op::CrossEntropy { .. } | Op::CrossEntropyBackward { .. } => self.loss::<E>(op),
             Op::GradientNorm { .. } | Op::AdamW { .. } => self.update(op),
-            Op::Gelu { x, out, gelu } => {
-                let x = self.operands.read::<E>(*x);
-                dropout::gelu(self.machine, x, self.operands.write(*out), kind(*gelu));
-            }
             Op::Dropout { x, out, dropout } => {
                 let channels = self.columns(*x);
                 let masks = self.masks(dropout, *x);
@@ -231,7 +226,7 @@ impl<'c, 'a> Call<'c, 'a> {
             }
             Op::LinearBackwardGelu { d_out, weight, pre, d_pre, gelu } => {
                 let layer = self.input_gradient::<E>(d_out, weight);
-                let (pre, d_pre) = (self.operands.read(pre), self.operands.write(d_pre));
+                let (pre, d_pre) = (self.operands.write(pre), self.operands.write(d_pre));
                 linear::backward_gelu(self.machine, layer, pre, d_pre, kind(gelu));
             }
             Op::LinearBackwardWeight { d_out, x, d_weight, d_bias } => {

@@ -1,4 +1,4 @@
-//! Dropout and GELU, element by element.
+//! Dropout, element by element.
 //!
 //! Elements of a mask are counted inside their sequence: `t · C + c`.
 
@@ -9,7 +9,6 @@ use crate::{
     arena::Stored,
     cpu::{
         Machine,
-        gelu::Gelu,
         isa::{Kernel, Simd},
         parts::Blocks,
         rows::BLOCK,
@@ -107,37 +106,6 @@ impl<E: Element> Kernel for DropRows<'_, E> {
                 mask.apply(start, wide);
                 E::narrow_with(simd, wide, out);
             }
-        }
-    }
-}
-
-/// `out = gelu(x)`
-pub(super) fn gelu<E: Element + Stored>(machine: &mut Machine, x: &[E], out: &mut [E], gelu: Gelu) {
-    assert_eq!(x.len(), out.len());
-    let isa = machine.isa;
-    machine.pool.for_each(Blocks::new(out, BLOCK), |task, out| {
-        let x = &x[task.index * BLOCK..][..out.len()];
-        isa.run(GeluValues { x, out, gelu });
-    });
-}
-
-struct GeluValues<'a, E> {
-    x: &'a [E],
-    out: &'a mut [E],
-    gelu: Gelu,
-}
-
-impl<E: Element> Kernel for GeluValues<'_, E> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
-        let (mut wide, mut values) = ([0.0; PIECE], [0.0; PIECE]);
-        for (x, out) in self.x.chunks(PIECE).zip(self.out.chunks_mut(PIECE)) {
-            let (wide, values) = (&mut wide[..x.len()], &mut values[..x.len()]);
-            E::widen_with(simd, x, wide);
-            self.gelu.values(simd, wide, values);
-            E::narrow_with(simd, values, out);
         }
     }
 }

@@ -171,11 +171,11 @@ pub(super) fn backward_input<E: Element>(
     Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
 }
 
-/// `d_pre = (d_out · weight) * gelu'(pre)`
+/// `d_pre = (d_out · weight) * gelu'(pre)`, `pre = gelu(pre)`
 pub(super) fn backward_gelu<E: Element>(
     machine: &mut Machine,
     layer: ToInput<'_, E>,
-    pre: &[E],
+    pre: &mut [E],
     d_pre: &mut [E],
     gelu: Gelu,
 ) {
@@ -183,8 +183,8 @@ pub(super) fn backward_gelu<E: Element>(
     let (a, b) = layer.factors();
     let ToInput { shape, scratch, .. } = layer;
     let columns = shape.inputs;
-    let out = Grid::new(d_pre, columns);
-    let epilogue = TimesGeluSlope { pre, columns, gelu };
+    let out = (Grid::new(pre, columns), Grid::new(d_pre, columns));
+    let epilogue = TimesGeluSlope { gelu };
     Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
 }
 

@@ -87,7 +87,6 @@ impl Scratch<'_> {
                 2 * gradients.iter().map(blocks).sum::<usize>() // f64
             }
             Op::Embed { .. }
-            | Op::Gelu { .. }
             | Op::Dropout { .. }
             | Op::EmbedBackward { .. }
             | Op::AdamW { .. }

@@ -6,9 +6,7 @@
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, PI};
 
-use fitgpt_plan::{config::Gelu, program::Op};
-
-use super::{misplaced, values::Values};
+use fitgpt_plan::config::Gelu;
 
 const CUBIC: f64 = 0.044_715;
 
@@ -61,12 +59,6 @@ fn erfc(x: f64) -> f64 {
     // The continued fraction e^(-x²)/√π · 1/(x + ½/(x + 1/(x + 3/2/(x + …)))), from its tail.
     let tail = (1..=100).rev().fold(x, |tail, n| x + 0.5 * f64::from(n) / tail);
     0.5 * FRAC_2_SQRT_PI * (-x * x).exp() / tail
-}
-
-pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
-    let Op::Gelu { x, out, gelu: kind } = *op else { misplaced(op) };
-    let activated: Vec<_> = values.load_rows(x).into_iter().map(|x| gelu(kind, x)).collect();
-    values.store(out, &activated);
 }
 
 #[cfg(test)]

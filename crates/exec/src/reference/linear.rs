@@ -98,9 +98,13 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
         Op::LinearBackwardGelu { d_out, weight, pre, d_pre, gelu: kind } => {
             let inner = values.columns(weight);
             let mut gradient = backward_input(&values.load(d_out), &values.load(weight), inner);
-            for (d, x) in gradient.iter_mut().zip(values.load(pre)) {
-                *d *= slope(kind, x);
+            let mut place = values.take(pre);
+            let mut inputs = place.get();
+            for (d, x) in gradient.iter_mut().zip(&mut inputs) {
+                *d *= slope(kind, *x);
+                *x = gelu(kind, *x);
             }
+            place.put(0, &inputs);
             values.store(d_pre, &gradient);
         }
         Op::LinearBackwardWeight { d_out, x, d_weight, d_bias } => {

@@ -114,7 +114,6 @@ fn run(program: &Program, arguments: &Arguments, op: &Op, operands: &mut Operand
         | Op::LinearBackwardInput { .. }
         | Op::LinearBackwardGelu { .. }
         | Op::LinearBackwardWeight { .. } => linear::run,
-        Op::Gelu { .. } => gelu::run,
         Op::Attention { .. } | Op::AttentionBackward { .. } => attention::run,
         Op::CrossEntropy { .. } | Op::CrossEntropyBackward { .. } => loss::run,
         Op::Dropout { .. } => dropout::run,

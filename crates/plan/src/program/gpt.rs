@@ -13,11 +13,14 @@ use crate::{
 
 /// What is computed again in the backward instead of kept. Layers are alike, so a count says
 /// it; the lowest layers recompute, because their values would be kept longest.
+///
+/// The activation of an MLP is never kept: it is a quarter of a layer's bytes, and the op that
+/// needs its slope gives it back on the way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Recompute {
     /// Layers that keep only their input.
     pub blocks: u32,
-    /// Layers above those that make normalised values and the activation again.
+    /// Layers above those that make normalised values again.
     pub cheap: u32,
 }
 
@@ -124,8 +127,9 @@ fn write_train(model: &Model, training: &Training, names: Names) -> Program {
     let mut x = embedded;
     let mut kept = Vec::new();
     for layer in 0..model.layers {
-        let forward = b.block(layer, x, "");
-        x = b.mlp_out(layer, &forward);
+        let activated = b.activated(layer);
+        let forward = b.block(layer, x, Some(activated));
+        x = b.mlp_residual(layer, activated, forward.middle);
         kept.push(forward);
     }
     let norm = b.norm("ln_f", x, "");
@@ -160,7 +164,7 @@ fn write_train(model: &Model, training: &Training, names: Names) -> Program {
         let mut forward = kept.pop().expect("as many blocks back as forth");
         let mut level = Level::Keep;
         if layer < blocks {
-            forward = b.block(layer, forward.x, " again");
+            forward = b.block(layer, forward.x, None);
         } else if layer < blocks + cheap {
             level = Level::Cheap;
         }
@@ -297,7 +301,6 @@ struct Block {
     middle: TensorId,
     norm_2: Norm,
     pre: TensorId,
-    activated: TensorId,
 }
 
 /// How much of a block's forward is still there when its backward begins.
@@ -447,8 +450,10 @@ impl<'a> Builder<'a> {
         Norm { out, mean, rstd }
     }
 
-    /// One transformer block, pre-norm, up to the activation of its MLP.
-    fn block(&mut self, layer: u32, x: TensorId, suffix: &str) -> Block {
+    /// One transformer block, pre-norm, up to the activation of its MLP; made again for a
+    /// backward, which makes the activation itself, where there is none.
+    fn block(&mut self, layer: u32, x: TensorId, activated: Option<TensorId>) -> Block {
+        let suffix = if activated.is_some() { "" } else { " again" };
         let channels = u64::from(self.model.channels);
         let heads = self.model.heads;
         let (batch, seq) = self.shape;
@@ -465,17 +470,25 @@ impl<'a> Builder<'a> {
 
         let norm_2 = self.norm(&format!("{h}.ln_2"), middle, suffix); //               (B, T, C)
         let pre = self.activation(format_args!("{h}.mlp.pre{suffix}"), 4 * channels);
-        let activated = self.mlp_in(layer, norm_2.out, Some(pre), suffix);
-        Block { x, norm_1, qkv, attended, lse, middle, norm_2, pre, activated }
+        match activated {
+            Some(out) => self.mlp_in(layer, norm_2.out, Some(pre), out),
+            None => self.linear_into(&format!("{h}.mlp.c_fc"), norm_2.out, pre),
+        }
+        Block { x, norm_1, qkv, attended, lse, middle, norm_2, pre }
     }
 
     fn linear(&mut self, owner: &str, x: TensorId, name: &str, suffix: &str) -> TensorId {
         let weight = self.state(&format!("{owner}.weight"));
         let columns = self.program.get(weight).shape[0];
         let out = self.activation(format_args!("{owner}.{name}{suffix}"), columns);
+        self.linear_into(owner, x, out);
+        out
+    }
+
+    fn linear_into(&mut self, owner: &str, x: TensorId, out: TensorId) {
+        let weight = self.state(&format!("{owner}.weight"));
         let bias = self.bias(owner);
         self.program.op(Op::Linear { x, weight, bias, out });
-        out
     }
 
     fn attention_out(&mut self, layer: u32, x: TensorId, residual: TensorId, s: &str) -> TensorId {
@@ -486,22 +499,21 @@ impl<'a> Builder<'a> {
         out
     }
 
-    fn mlp_in(&mut self, layer: u32, x: TensorId, pre: Option<TensorId>, s: &str) -> TensorId {
-        let owner = format!("h.{layer}.mlp.c_fc");
+    /// Where the activation of an MLP goes, for as long as its second product needs it.
+    fn activated(&mut self, layer: u32) -> TensorId {
         let columns = 4 * u64::from(self.model.channels);
-        let out = self.activation(format_args!("h.{layer}.mlp.activated{s}"), columns);
+        self.activation(format_args!("h.{layer}.mlp.activated"), columns)
+    }
+
+    fn mlp_in(&mut self, layer: u32, x: TensorId, pre: Option<TensorId>, out: TensorId) {
+        let owner = format!("h.{layer}.mlp.c_fc");
         let weight = self.state(&format!("{owner}.weight"));
         let bias = self.bias(&owner);
         let gelu = self.model.gelu;
         self.program.op(Op::LinearGelu { x, weight, bias, pre, out, gelu });
-        out
     }
 
     /// The block's output.
-    fn mlp_out(&mut self, layer: u32, block: &Block) -> TensorId {
-        self.mlp_residual(layer, block.activated, block.middle)
-    }
-
     fn mlp_residual(&mut self, layer: u32, x: TensorId, residual: TensorId) -> TensorId {
         let out = self.activation(format_args!("h.{layer}"), self.model.channels.into());
         let dropout = self.dropout_at(layer, Site::MlpOut);
@@ -544,7 +556,8 @@ impl<'a> Builder<'a> {
         }
         let middle = self.attention_out(layer, attended, x, "");
         let norm_2 = self.norm(&format!("{h}.ln_2"), middle, "");
-        let activated = self.mlp_in(layer, norm_2.out, None, "");
+        let activated = self.activated(layer);
+        self.mlp_in(layer, norm_2.out, None, activated);
         self.mlp_residual(layer, activated, middle)
     }
 
@@ -574,13 +587,6 @@ impl<'a> Builder<'a> {
 
         // The MLP.
         let d_branch = self.undrop(layer, Site::MlpOut, d_x, "mlp");
-        let mut activated = block.activated;
-        if level == Level::Cheap {
-            activated = self.activation(format_args!("{h}.mlp.activated again"), 4 * channels);
-            let gelu = self.model.gelu;
-            self.program.op(Op::Gelu { x: block.pre, out: activated, gelu });
-        }
-        self.weight_gradient(&format!("{h}.mlp.c_proj"), d_branch, activated);
         let d_pre = self.activation(format_args!("d_{h}.mlp.pre"), 4 * channels);
         self.program.op(Op::LinearBackwardGelu {
             d_out: d_branch,
@@ -589,6 +595,7 @@ impl<'a> Builder<'a> {
             d_pre,
             gelu: self.model.gelu,
         });
+        self.weight_gradient(&format!("{h}.mlp.c_proj"), d_branch, block.pre);
         let normed = self.normed(&format!("{h}.ln_2"), block.middle, block.norm_2, level);
         self.weight_gradient(&format!("{h}.mlp.c_fc"), d_pre, normed);
         let d_norm_2 = self.input_gradient(&format!("{h}.mlp.c_fc"), d_pre, "ln_2", layer);

@@ -152,8 +152,6 @@ pub enum Op {
         out: TensorId,
         dropout: Option<Dropout>,
     },
-    /// `out = gelu(x)`: the activation once more from its kept input.
-    Gelu { x: TensorId, out: TensorId, gelu: Gelu },
     /// Causal attention of every head; qkv (B, T, 3C), out (B, T, C), lse (B, H, T).
     ///
     /// `lse` is the log of the sum of exponentials of a row of scores: with it the backward
@@ -206,7 +204,8 @@ pub enum Op {
     },
     /// `d_x = d_out · weight`.
     LinearBackwardInput { d_out: TensorId, weight: TensorId, d_x: TensorId },
-    /// `d_pre = (d_out · weight) * gelu'(pre)`.
+    /// `d_pre = (d_out · weight) * gelu'(pre); pre = gelu(pre)`: the activation once more, in
+    /// the place of its input, which nobody needs any longer.
     LinearBackwardGelu {
         d_out: TensorId,
         weight: TensorId,
@@ -302,7 +301,7 @@ impl Op {
                 list.extend([reads(x), reads(weight), reads(residual), writes(out)]);
                 list.extend(bias.map(reads));
             }
-            Self::Gelu { x, out, .. } | Self::Dropout { x, out, .. } | Self::LastRow { x, out } => {
+            Self::Dropout { x, out, .. } | Self::LastRow { x, out } => {
                 list.extend([reads(x), writes(out)]);
             }
             Self::Attention { qkv, out, lse, .. } => {
@@ -340,7 +339,7 @@ impl Op {
                 list.extend([reads(d_out), reads(weight), writes(d_x)]);
             }
             Self::LinearBackwardGelu { d_out, weight, pre, d_pre, .. } => {
-                list.extend([reads(d_out), reads(weight), reads(pre), writes(d_pre)]);
+                list.extend([reads(d_out), reads(weight), updates(pre), writes(d_pre)]);
             }
             Self::LinearBackwardWeight { d_out, x, d_weight, d_bias } => {
                 list.extend([reads(d_out), reads(x), updates(d_weight)]);
@@ -379,7 +378,6 @@ impl Op {
             Self::Linear { .. } => "linear",
             Self::LinearGelu { .. } => "linear_gelu",
             Self::LinearResidual { .. } => "linear_residual",
-            Self::Gelu { .. } => "gelu",
             Self::Attention { .. } => "attention",
             Self::CrossEntropy { .. } => "cross_entropy",
             Self::CrossEntropyBackward { .. } => "cross_entropy_backward",

@@ -1,7 +1,6 @@
-//! Embeddings, GELU and dropout.
+//! Embeddings and dropout.
 
 use fitgpt_plan::{
-    config::Gelu,
     program::{Dropout, Op, Site},
     units::DType,
 };
@@ -9,7 +8,7 @@ use fitgpt_plan::{
 use super::{
     super::{
         case::{Builder, Case, Fill},
-        tolerance::{activation, elementwise, sum},
+        tolerance::{elementwise, sum},
     },
     DTYPES, dropouts, dropping,
 };
@@ -23,7 +22,6 @@ pub(super) fn cases() -> Vec<Case> {
         for shape in SHAPES {
             list.extend(dropouts(Site::Embedding).map(|d| embed(shape, dtype, d)));
             list.extend(dropouts(Site::Embedding).map(|d| embed_backward(shape, dtype, d)));
-            list.extend([Gelu::Exact, Gelu::Tanh].map(|kind| gelu(shape, dtype, kind)));
             list.push(dropout(shape, dtype));
         }
     }
@@ -49,14 +47,6 @@ fn embed_backward([b, t, c, v]: [u64; 4], dtype: DType, dropout: Option<Dropout>
     let d_wte = case.updates("d_wte", &[v, c], DType::F32, fill.clone(), sum(b * t));
     let d_wpe = case.updates("d_wpe", &[t + 3, c], DType::F32, fill, sum(b));
     case.case(Op::EmbedBackward { tokens, d_x, d_wte, d_wpe, dropout })
-}
-
-/// A deviation of 3: both tails are reached.
-fn gelu([b, t, c, _]: [u64; 4], dtype: DType, kind: Gelu) -> Case {
-    let mut case = Builder::new(format!("{b}x{t}x{c}, {kind:?}, {dtype}"));
-    let x = case.reads("x", &[b, t, c], dtype, Fill::normal(3.0));
-    let out = case.writes("out", &[b, t, c], dtype, activation(1).stored(dtype));
-    case.case(Op::Gelu { x, out, gelu: kind })
 }
 
 fn dropout([b, t, c, _]: [u64; 4], dtype: DType) -> Case {

@@ -133,7 +133,9 @@ impl Linear {
         let mut case = self.begin(&format!(", {gelu:?}"));
         let d_out = case.reads("d_out", &[b, t, n], dtype, Fill::normal(1.0));
         let weight = case.reads("weight", &[n, k], DType::F32, Fill::normal(0.3));
-        let pre = case.reads("pre", &[b, t, k], dtype, Fill::normal(2.0));
+        // A deviation of 3: both tails are reached.
+        let fill = Fill::normal(3.0);
+        let pre = case.updates("pre", &[b, t, k], dtype, fill, activation(1).stored(dtype));
         let d_pre = case.writes("d_pre", &[b, t, k], dtype, activation(n).stored(dtype));
         case.case(Op::LinearBackwardGelu { d_out, weight, pre, d_pre, gelu })
     }

@@ -55,7 +55,7 @@ impl Limits {
     pub(super) const USUAL: Self = Self {
         // A panel of sixteen columns takes three quarters of a first cache of 32 KiB.
         depth_block: 384,
-        blocks_a_slab: 8,
+        blocks_a_slab: 4,
         b_floats: 3 << 19, // 6 MiB: in the third cache, with room for others
         band_floats: 1 << 20,
         tasks: 16,
@@ -161,7 +161,7 @@ impl Shape {
             band_rows,
             task_rows,
             task_columns,
-            pack_columns: 4 * PANEL,
+            pack_columns: 2 * PANEL,
             b_floats: if is_narrow { PANEL * depth_block } else { strip_columns * slab_depth },
             is_narrow,
         }

@@ -119,25 +119,33 @@ impl<T: Element> Epilogue<(Option<Tile<'_, T>>, Tile<'_, T>)> for StoreGelu<'_> 
     }
 }
 
-/// `out = sums · gelu'(pre)`
+/// `out = sums · gelu'(pre)`, `pre = gelu(pre)`; the outputs are `(pre, out)`.
 #[derive(Clone, Copy, Debug)]
-pub struct TimesGeluSlope<'a, T> {
-    /// What GELU was taken of: a matrix of the result's shape.
-    pub pre: &'a [T],
-    /// Columns of `pre`.
-    pub columns: usize,
+pub struct TimesGeluSlope {
     /// Which GELU.
     pub gelu: Gelu,
 }
 
-impl<T: Element> Epilogue<Tile<'_, T>> for TimesGeluSlope<'_, T> {
+impl<T: Element> Epilogue<(Tile<'_, T>, Tile<'_, T>)> for TimesGeluSlope {
     #[inline(always)]
-    fn finish<S: Simd>(&self, simd: S, at: Segment, sums: &mut [f32], out: &mut Tile<'_, T>) {
-        let pre = &self.pre[at.row * self.columns..][at.columns.clone()];
-        let mut wide = [0.0; PIECE];
-        for (pre, sums) in pre.chunks(PIECE).zip(sums.chunks_mut(PIECE)) {
-            let pre = widened(simd, pre, &mut wide);
-            self.gelu.times_slopes(simd, pre, sums);
+    fn finish<S: Simd>(
+        &self,
+        simd: S,
+        at: Segment,
+        sums: &mut [f32],
+        (pre, out): &mut (Tile<'_, T>, Tile<'_, T>),
+    ) {
+        let pre = pre.row(at.row, at.columns.clone());
+        if let Some(pre) = T::as_f32_mut(pre) {
+            self.gelu.values_and_slopes(simd, pre, sums);
+        } else {
+            let mut wide = [0.0; PIECE];
+            for (pre, sums) in pre.chunks_mut(PIECE).zip(sums.chunks_mut(PIECE)) {
+                let wide = &mut wide[..pre.len()];
+                T::widen_with(simd, pre, wide);
+                self.gelu.values_and_slopes(simd, wide, sums);
+                T::narrow_with(simd, wide, pre);
+            }
         }
         T::narrow_with(simd, sums, out.row(at.row, at.columns));
     }
