@@ -114,22 +114,6 @@ impl<'c> Call<'c> {
             | Op::CachedAttention { .. } => self.attention(),
             Op::CrossEntropy { .. } | Op::CrossEntropyBackward { .. } => self.loss(),
             Op::GradientNorm { .. } | Op::AdamW { .. } => self.update(),
-            Op::Gelu { x, out, gelu } => {
-                for window in self.windows(self.used(x), &[self.row_bytes(x)]) {
-                    let count = window.len() * self.columns(x);
-                    launch!(
-                        self,
-                        elementwise::activate,
-                        elements(count),
-                        line(),
-                        self.rows_of(x, &window),
-                        self.rows_of(out, &window),
-                        count,
-                        kind(gelu),
-                        self.stored(x),
-                    );
-                }
-            }
             Op::Dropout { x, out, ref dropout } => {
                 let keys = self.keys(dropout, x);
                 let columns = self.columns(x);

@@ -161,7 +161,6 @@ impl Scratch {
             | Op::LayerNormAgain { .. }
             | Op::Linear { .. }
             | Op::LinearGelu { .. }
-            | Op::Gelu { .. }
             | Op::LinearBackwardInput { .. }
             | Op::LinearBackwardGelu { .. }
             | Op::AdamW { .. }

@@ -72,7 +72,6 @@ fn started(device: &Device, batch: u64) -> Gpu {
                 count.flat_map(|i| (1.0 + noise(i) as f32).to_ne_bytes()).collect()
             }
             Class::Parameter => count.flat_map(|i| (noise(i) as f32).to_ne_bytes()).collect(),
-            Class::Input => count.flat_map(|i| (i * 37 % MODEL.vocab).to_ne_bytes()).collect(),
             _ => continue,
         };
         gpu.write(0, id, Bytes::ZERO, &bytes).unwrap();
@@ -82,6 +81,13 @@ fn started(device: &Device, batch: u64) -> Gpu {
 
 fn step(gpu: &mut Gpu, step: u64) -> f32 {
     let arguments = Arguments { step, lr: 1e-3, updates: step + 1, ..Arguments::default() };
+    // Inputs are a step's own: their bytes may be taken as soon as nobody reads them any longer.
+    for name in ["tokens", "targets"] {
+        let input = gpu.plan().program(0).find(name).unwrap();
+        let count = 0..gpu.plan().program(0).get(input).count() as u32;
+        let bytes: Vec<_> = count.flat_map(|i| (i * 37 % MODEL.vocab).to_ne_bytes()).collect();
+        gpu.write(0, input, Bytes::ZERO, &bytes).unwrap();
+    }
     let loss = gpu.plan().program(0).find("loss").unwrap();
     gpu.write(0, loss, Bytes::ZERO, &[0; 4]).unwrap();
     gpu.run(0, &arguments).unwrap();

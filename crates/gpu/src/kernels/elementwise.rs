@@ -1,26 +1,8 @@
-//! Ops that see one element at a time: GELU, dropout, copies of rows.
+//! Ops that see one element at a time: dropout, copies of rows.
 
 use cubecl::prelude::*;
 
-use super::{
-    mask::{Mask, factor},
-    math::{Gelu, gelu},
-};
-
-/// `out = gelu(x)`
-#[cube(launch_unchecked, create_dummy_kernel)]
-pub(crate) fn activate<E: Float>(
-    x: &[E],
-    out: &mut [E],
-    count: usize,
-    #[comptime] kind: Gelu,
-    #[define(E)] _stored: ElemType,
-) {
-    let i = ABSOLUTE_POS;
-    if i < count {
-        out[i] = E::cast_from(gelu(f32::cast_from(x[i]), kind));
-    }
-}
+use super::mask::{Mask, factor};
 
 /// `out = drop(x)`, where a sequence has `per_sequence` elements and `first` come before these.
 #[cube(launch_unchecked, create_dummy_kernel)]

@@ -151,12 +151,12 @@ pub(crate) fn onto_residual<E: Float, H: Float>(
     }
 }
 
-/// `d_pre = (d_out · weight) * gelu'(pre)`
+/// `d_pre = (d_out · weight) * gelu'(pre); pre = gelu(pre)`
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn through_gelu<E: Float, H: Float>(
     d_out: &[E],
     weight: &[f32],
-    pre: &[E],
+    pre: &mut [E],
     d_pre: &mut [E],
     of_d_out: Factor,
     of_weight: Factor,
@@ -176,8 +176,10 @@ pub(crate) fn through_gelu<E: Float, H: Float>(
             let (row, column) = (row_of(part, e, core), column_of(part, core));
             if row < of_d_out.outer && column < of_weight.outer {
                 let at = row * of_weight.outer + column;
-                let slope = gelu_slope(f32::cast_from(pre[at]), kind);
+                let input = f32::cast_from(pre[at]);
+                let slope = gelu_slope(input, kind);
                 d_pre[at] = E::cast_from(number(&made, part, e, core) * slope);
+                pre[at] = E::cast_from(gelu(input, kind));
             }
         }
     }
