@@ -113,8 +113,9 @@ pub(crate) struct Host {
 }
 
 /// All ones is a NaN in every float type that we store.
-const POISON: u8 = 0xff;
-const GUARD: u8 = 0xa5;
+pub const POISON: u8 = 0xff;
+/// What lies behind every slot while a backend is watched.
+pub const GUARD: u8 = 0xa5;
 
 impl Host {
     pub(crate) fn new(

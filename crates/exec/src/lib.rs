@@ -24,5 +24,5 @@ pub mod conformance;
 pub use self::{
     arena::Refused,
     arguments::Arguments,
-    backend::{Backend, BackendError, DeviceFault, MemoryRefused, Watch},
+    backend::{Backend, BackendError, DeviceFault, GUARD, MemoryRefused, POISON, Watch},
 };

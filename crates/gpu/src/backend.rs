@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fitgpt_exec::{Arguments, Backend, BackendError, Watch};
+use fitgpt_exec::{Arguments, Backend, BackendError, GUARD, POISON, Watch};
 use fitgpt_plan::{
     memory::{Slot, VerifiedPlan},
     units::{Bytes, OpIndex, TensorId},
@@ -32,10 +32,6 @@ struct Work {
     watch: Watch,
     guard: Bytes,
 }
-
-/// All ones is a NaN in every float type that we store.
-const POISON: u8 = 0xff;
-const GUARD: u8 = 0xa5;
 
 impl Gpu {
     /// A backend for the programs of `plan`, which was placed for this device's target with

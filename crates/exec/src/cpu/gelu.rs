@@ -30,8 +30,8 @@ impl Gelu {
     pub fn values<S: Simd>(self, simd: S, x: &[f32], out: &mut [f32]) {
         assert_eq!(x.len(), out.len());
         match self {
-            Self::Exact => out.iter_mut().zip(x).for_each(|(out, &x)| *out = exact(simd, x)),
-            Self::Tanh => out.iter_mut().zip(x).for_each(|(out, &x)| *out = tanh(simd, x)),
+            Self::Exact => out.iter_mut().zip(x).for_each(|(out, &x)| *out = exact(simd, x).0),
+            Self::Tanh => out.iter_mut().zip(x).for_each(|(out, &x)| *out = tanh(simd, x).0),
         }
     }
 
@@ -39,32 +39,24 @@ impl Gelu {
     #[inline(always)]
     pub fn values_and_slopes<S: Simd>(self, simd: S, x: &mut [f32], d: &mut [f32]) {
         assert_eq!(x.len(), d.len());
+        let take = |(value, slope), x: &mut f32, d: &mut f32| {
+            *x = value;
+            *d *= slope;
+        };
         let pairs = d.iter_mut().zip(x);
         match self {
-            Self::Exact => pairs.for_each(|(d, x)| {
-                *d *= exact_slope(simd, *x);
-                *x = exact(simd, *x);
-            }),
-            Self::Tanh => pairs.for_each(|(d, x)| {
-                *d *= tanh_slope(simd, *x);
-                *x = tanh(simd, *x);
-            }),
+            Self::Exact => pairs.for_each(|(d, x)| take(exact(simd, *x), x, d)),
+            Self::Tanh => pairs.for_each(|(d, x)| take(tanh(simd, *x), x, d)),
         }
     }
 }
 
-/// `x Φ(x)`
+/// `x Φ(x)`, and its slope `Φ(x) + x φ(x)`; the compiler leaves out what is not asked for.
 #[inline(always)]
-pub fn exact<S: Simd>(simd: S, x: f32) -> f32 {
-    x * normal(simd, x).0
-}
-
-/// `Φ(x) + x φ(x)`
-#[inline(always)]
-pub fn exact_slope<S: Simd>(simd: S, x: f32) -> f32 {
+pub fn exact<S: Simd>(simd: S, x: f32) -> (f32, f32) {
     const DENSITY: f32 = FRAC_2_SQRT_PI * std::f32::consts::FRAC_1_SQRT_2 / 2.0; // 1 / sqrt(2π)
     let (below, bell) = normal(simd, x);
-    simd.fma1(x, bell * DENSITY, below)
+    (x * below, simd.fma1(x, bell * DENSITY, below))
 }
 
 /// `Φ(x)` and `exp(-x²/2)`.
@@ -101,6 +93,7 @@ fn normal<S: Simd>(simd: S, x: f32) -> (f32, f32) {
 /// In pairs: half as many steps wait for the one before.
 #[inline(always)]
 fn polynomial<S: Simd, const N: usize>(simd: S, coefficients: [f32; N], x: f32) -> f32 {
+    const { assert!(N.is_multiple_of(2), "each coefficient has its partner") };
     let square = x * x;
     let (pairs, _) = coefficients.as_chunks::<2>();
     let mut pairs = pairs.iter().rev().map(|&[low, high]| simd.fma1(high, x, low));
@@ -112,22 +105,18 @@ const CUBIC: f32 = 0.044_715;
 /// `2 sqrt(2/π)`
 const TWICE: f32 = std::f32::consts::SQRT_2 * FRAC_2_SQRT_PI;
 
-/// `x / (1 + exp(-2u))`
+/// `x / (1 + exp(-2u))`, and its slope `s + x s (1 - s) 2u'`, with `s = 1 / (1 + exp(-2u))`.
 #[inline(always)]
-pub fn tanh<S: Simd>(simd: S, x: f32) -> f32 {
+pub fn tanh<S: Simd>(simd: S, x: f32) -> (f32, f32) {
     let minus_2u = -TWICE * x * simd.fma1(CUBIC * x, x, 1.0);
-    x / (1.0 + exp(simd, minus_2u))
-}
-
-/// `s + x s (1 - s) 2u'`, with `s = 1 / (1 + exp(-2u))`
-#[inline(always)]
-pub fn tanh_slope<S: Simd>(simd: S, x: f32) -> f32 {
-    let minus_2u = -TWICE * x * simd.fma1(CUBIC * x, x, 1.0);
+    let e = exp(simd, minus_2u);
+    let value = x / (1.0 + e);
     // Far left, `e` must stay a number for the product below; `s` is then 1e-38.
-    let e = exp(simd, if minus_2u > 87.0 { 87.0 } else { minus_2u });
+    let most = exp(simd, 87.0);
+    let e = if e > most { most } else { e };
     let s = 1.0 / (1.0 + e);
     let slope_2u = TWICE * simd.fma1(3.0 * CUBIC * x, x, 1.0);
-    simd.fma1(x * slope_2u, (e * s) * s, s) // e s = 1 - s, without the cancellation
+    (value, simd.fma1(x * slope_2u, (e * s) * s, s)) // e s = 1 - s, without the cancellation
 }
 
 #[cfg(test)]
@@ -229,7 +218,8 @@ mod tests {
         #[inline(always)]
         fn run<S: Simd>(self, simd: S) -> [f32; 4] {
             let Self(x) = self;
-            [exact(simd, x), tanh(simd, x), exact_slope(simd, x), tanh_slope(simd, x)]
+            let (exact, tanh) = (exact(simd, x), tanh(simd, x));
+            [exact.0, tanh.0, exact.1, tanh.1]
         }
     }
 
