@@ -70,25 +70,39 @@ impl Kernel for Product<'_> {
 }
 
 impl Product<'_> {
+    /// All rows, in tiles of as many as registers hold or a few less: a tile of one or two rows
+    /// would wait for each of its sums.
     #[inline(always)]
     fn panel<S: Simd, const V: usize>(&mut self, simd: S, column: usize) {
-        let mut row = 0;
-        while S::TILE_ROWS >= 12 && row + 12 <= self.rows {
-            self.tile::<S, 12, V>(simd, row, column);
-            row += 12;
+        // Array lengths cannot be associated constants; only one arm is compiled.
+        let done = match S::TILE_ROWS {
+            12 => {
+                let row = self.tiles::<S, 12, V>(simd, 0, column, whole_tiles(self.rows, 12, 8));
+                self.tiles::<S, 8, V>(simd, row, column, (self.rows - row) / 8)
+            }
+            6 => {
+                let row = self.tiles::<S, 6, V>(simd, 0, column, whole_tiles(self.rows, 6, 5));
+                self.tiles::<S, 5, V>(simd, row, column, (self.rows - row) / 5)
+            }
+            _ => 0,
+        };
+        let row = self.tiles::<S, 4, V>(simd, done, column, (self.rows - done) / 4);
+        self.tiles::<S, 1, V>(simd, row, column, self.rows - row);
+    }
+
+    /// `count` tiles from row `row` on; the row after them.
+    #[inline(always)]
+    fn tiles<S: Simd, const R: usize, const V: usize>(
+        &mut self,
+        simd: S,
+        row: usize,
+        column: usize,
+        count: usize,
+    ) -> usize {
+        for tile in 0..count {
+            self.tile::<S, R, V>(simd, row + tile * R, column);
         }
-        while S::TILE_ROWS >= 6 && row + 6 <= self.rows {
-            self.tile::<S, 6, V>(simd, row, column);
-            row += 6;
-        }
-        while row + 4 <= self.rows {
-            self.tile::<S, 4, V>(simd, row, column);
-            row += 4;
-        }
-        while row < self.rows {
-            self.tile::<S, 1, V>(simd, row, column);
-            row += 1;
-        }
+        row + count * R
     }
 
     /// Rows `row..row + R` by columns `column..column + V * LANES`, inside the product.
@@ -101,21 +115,7 @@ impl Product<'_> {
     ) {
         let mut sums = [[simd.splat(0.0); V]; R];
         for k in 0..self.depth {
-            // SAFETY: `k < depth` and the tile lies inside `rows` by `columns`, for which
-            // `run` asserted that both factors are long enough.
-            let (b, a) = unsafe {
-                let b = self.b.as_ptr().add(k * self.b_stride + column);
-                let b = slice::from_raw_parts(b, V * S::LANES);
-                (b, self.a.data.as_ptr().add(row * self.a.row + k * self.a.depth))
-            };
-            let b: [S::Lanes; V] = std::array::from_fn(|v| simd.load(&b[v * S::LANES..]));
-            for (r, sums) in sums.iter_mut().enumerate() {
-                // SAFETY: as above; `row + r` is below `rows`.
-                let a = simd.splat(unsafe { *a.add(r * self.a.row) });
-                for (sum, b) in sums.iter_mut().zip(b) {
-                    *sum = simd.fma(a, b, *sum);
-                }
-            }
+            self.step(simd, (row, column), k, &mut sums);
         }
         for (r, sums) in sums.into_iter().enumerate() {
             let c = &mut self.c[(row + r) * self.c_stride + column..][..V * S::LANES];
@@ -128,6 +128,39 @@ impl Product<'_> {
             }
         }
     }
+
+    /// Adds the products of one `k` to the tile at `(row, column)`.
+    #[inline(always)]
+    fn step<S: Simd, const R: usize, const V: usize>(
+        &self,
+        simd: S,
+        (row, column): (usize, usize),
+        k: usize,
+        sums: &mut [[S::Lanes; V]; R],
+    ) {
+        // SAFETY: `k < depth` and the tile lies inside `rows` by `columns`, for which `run`
+        // asserted that both factors are long enough.
+        let (b, a) = unsafe {
+            let b = self.b.as_ptr().add(k * self.b_stride + column);
+            let b = slice::from_raw_parts(b, V * S::LANES);
+            (b, self.a.data.as_ptr().add(row * self.a.row + k * self.a.depth))
+        };
+        let b: [S::Lanes; V] = std::array::from_fn(|v| simd.load(&b[v * S::LANES..]));
+        for (r, sums) in sums.iter_mut().enumerate() {
+            // SAFETY: as above; `row + r` is below `rows`.
+            let a = simd.splat(unsafe { *a.add(r * self.a.row) });
+            for (sum, b) in sums.iter_mut().zip(b) {
+                *sum = simd.fma(a, b, *sum);
+            }
+        }
+    }
+}
+
+/// How many tiles of `most` rows to take, so that tiles of `fewer` rows take what is left, or
+/// leave as little as they can.
+fn whole_tiles(rows: usize, most: usize, fewer: usize) -> usize {
+    let exact = (0..=rows / most).rev().find(|whole| (rows - whole * most).is_multiple_of(fewer));
+    exact.unwrap_or(rows / most)
 }
 
 #[cfg(test)]
@@ -178,6 +211,18 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn rows_of_a_tile_of_queries_leave_nothing_for_slow_tiles() {
+        for rows in (32..200).step_by(16) {
+            for (most, fewer) in [(12, 8), (6, 5)] {
+                let rest = rows - whole_tiles(rows, most, fewer) * most;
+                assert_eq!(rest % fewer, 0, "{rest} of {rows} are left to tiles of {fewer}");
+            }
+        }
+        assert_eq!([64, 16, 48, 3].map(|rows| whole_tiles(rows, 6, 5)), [9, 1, 8, 0]);
+        assert_eq!([64, 16, 48, 3].map(|rows| whole_tiles(rows, 12, 8)), [4, 0, 4, 0]);
     }
 
     #[test]
