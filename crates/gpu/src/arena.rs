@@ -27,8 +27,8 @@ const PIECE: u64 = 1 << 20;
 /// Copies begin and end at multiples of this.
 const WORD: u64 = 4;
 
-/// More than the runtime keeps the arguments of.
-const LAUNCHES: u32 = 640;
+/// Launches that have used every page of the runtime's arguments three times: see [`settle`].
+const LAUNCHES: u32 = 3 * 513;
 
 /// The arena's allocations.
 #[derive(Debug)]
@@ -70,6 +70,9 @@ impl Arena {
         settles: bool,
     ) -> Result<Self, BackendError> {
         let client = &device.client;
+        if settles {
+            device.health.guard(|| settle(client))?;
+        }
         let mut chunks = Vec::new();
         for size in &plan.plan().chunks {
             let size = size.get().max(WORD);
@@ -82,9 +85,6 @@ impl Arena {
             chunks.push(Chunk { handle, size });
         }
         let arena = Self { chunks };
-        if let (Some(first), true) = (arena.chunks.first(), settles) {
-            device.health.guard(|| settle(client, &first.handle))?;
-        }
         // Written whole: memory that the driver promised and does not have is missed now.
         for (chunk, of) in (0..).zip(&arena.chunks) {
             let mut start = 0;
@@ -219,26 +219,30 @@ impl Arena {
 pub(crate) fn measure_pools(device: &Device) -> Result<Vec<Pool>, BackendError> {
     let client = &device.client;
     let round = || {
-        let handle = device.health.guard(|| {
-            let empty = |()| client.empty(PIECE as usize);
-            let handle = client.memory_dedicated_allocation((), empty);
-            settle(client, &handle)?;
-            Ok(handle)
-        })?;
+        device.health.guard(|| settle(client))?;
         let pools = device.held_now()?.pools;
-        drop(handle);
         device.health.guard(|| clean(client))?;
         Ok(pools)
     };
-    // The pages of its pools follow the mean of what was asked for: two rounds teach it.
-    round()?;
+    // The pages of its pools follow the mean of what was asked for: one round teaches it.
     round()?;
     round()
 }
 
-/// Makes the runtime's pools as large as they ever get: it keeps the arguments of its last 512
-/// launches that were not alike, and memory for one copy to the host.
-fn settle(client: &Client, place: &Handle) -> Result<(), String> {
+/// Makes the runtime's pools as large as they ever get, and as they stay.
+///
+/// Arguments: it keeps those of the last 512 launches that were not alike, each in a page of
+/// its own, and between two launches one more page is free. Every thousandth time that it
+/// needs one it counts once more against the page that is free then, takes one off when the
+/// page is used, and gives it back at 5. A page begins with 4, so one that has been used once
+/// may come and go, in a size that fits what was asked for lately; one that has been used
+/// again is free for a single launch and stays. The second pass over the pages meets such a
+/// thousandth time, so there is a third.
+///
+/// Copies to the host: one page of the largest size, and since there is none that is smaller,
+/// every copy uses that one.
+fn settle(client: &Client) -> Result<(), String> {
+    let place = client.memory_dedicated_allocation((), |()| client.empty(PIECE as usize));
     let many = || StepLaunch::new(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
     for number in 0..LAUNCHES {
         // SAFETY: the kernel writes one number, and one is bound.
@@ -256,12 +260,7 @@ fn settle(client: &Client, place: &Handle) -> Result<(), String> {
             );
         }
     }
-    let piece = place.size_in_used().min(PIECE);
-    for length in [piece, WORD] {
-        let handle = place.clone().offset_end(place.size_in_used() - length);
-        client.read_one(handle).map_err(|error| error.to_string())?;
-    }
-    Ok(())
+    client.read_one(place).map(drop).map_err(|error| error.to_string())
 }
 
 /// Waits until the device has done all that it was asked.

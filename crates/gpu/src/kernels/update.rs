@@ -98,7 +98,7 @@ pub(crate) fn adamw(
     }
 }
 
-/// `out[0] = number`, with more arguments than any other kernel has: see `Arena::settle`.
+/// `out[0] = number`, with more arguments than any other kernel has: see `arena::settle`.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn with_many_arguments(
     out: &mut [f32],
