@@ -23,7 +23,7 @@ use fitgpt_plan::{
 use crate::{
     arena,
     health::{Health, Trial},
-    kernels::product::Core,
+    kernels::{math::Sums, product::Core},
     target::ALIGNMENT,
 };
 
@@ -187,6 +187,8 @@ pub struct Properties {
     pub has_bf16: bool,
     /// What multiplies matrices of half types.
     pub(crate) core: Core,
+    /// How the units of a cube add up.
+    pub(crate) sums: Sums,
     /// Whether kernels are compiled for CUDA rather than launched.
     #[cfg(test)]
     pub(crate) is_recorded: bool,
@@ -196,6 +198,11 @@ impl Properties {
     /// Whether matrices of half types are multiplied in units of their own.
     pub fn has_tensor_cores(&self) -> bool {
         self.core != Core::Units
+    }
+
+    /// Whether units that run in step add up among themselves.
+    pub fn adds_in_planes(&self) -> bool {
+        self.sums == Sums::Planes
     }
 
     /// Kernels reach the device through WGSL, which has float16 where the device has it and
@@ -210,7 +217,9 @@ impl Properties {
             plane: [info.subgroup_min_size, info.subgroup_max_size],
             has_f16: adapter.features().contains(wgpu::Features::SHADER_F16),
             has_bf16: false,
+            // Known when the device is open.
             core: Core::Units,
+            sums: Sums::Tree,
             #[cfg(test)]
             is_recorded: false,
         }
@@ -282,8 +291,8 @@ impl Device {
                 let client = other.client();
                 let of = client.properties();
                 let shared_bytes = of.hardware.max_shared_memory_size;
-                let core = Core::of(of);
-                (client, Properties { shared_bytes, core, ..adapter.properties })
+                let (core, sums) = (Core::of(of), Sums::with_planes_of(&of.hardware));
+                (client, Properties { shared_bytes, core, sums, ..adapter.properties })
             }
         };
         Ok(Self {
@@ -316,6 +325,9 @@ impl Device {
         }));
         let limits = setup.device.limits();
         let has_f16 = client.properties().supports_type(ElemType::Float(FloatKind::F16));
+        // CubeCL calls no plane of a software driver its own, though it runs them.
+        let has_planes = setup.device.features().contains(wgpu::Features::SUBGROUP);
+        let hardware = &client.properties().hardware;
         let of = adapter.properties;
         let properties = Properties {
             // The runtime may have asked the adapter for less than it has.
@@ -325,6 +337,7 @@ impl Device {
                 .min(Bytes::new(whole(limits.max_storage_buffer_binding_size))),
             has_f16: of.has_f16 && has_f16,
             core: Core::of(client.properties()),
+            sums: if has_planes { Sums::with_planes_of(hardware) } else { Sums::Tree },
             ..of
         };
         Ok((client, properties))
@@ -347,6 +360,13 @@ impl Device {
     #[must_use]
     pub fn with_chunks_of(mut self, max_chunk: Bytes) -> Self {
         self.properties.max_chunk = max_chunk.min(self.properties.max_chunk);
+        self
+    }
+
+    /// The same device, as if none of its units ran in step.
+    #[must_use]
+    pub fn without_planes(mut self) -> Self {
+        self.properties.sums = Sums::Tree;
         self
     }
 

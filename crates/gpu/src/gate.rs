@@ -47,7 +47,7 @@ use fitgpt_plan::{
 use crate::{
     Device, Gpu, GpuTarget, Kind, Properties, adapters,
     kernels::{
-        math::UNITS,
+        math::{Sums, UNITS},
         product::Core,
         update::{self, StepLaunch},
     },
@@ -205,6 +205,7 @@ fn run_all(case: &Case, precision: Precision) {
         has_f16: true,
         has_bf16: true,
         core: Core::of(&properties()),
+        sums: Sums::with_planes_of(&properties().hardware),
         is_recorded: true,
         ..device.properties()
     });

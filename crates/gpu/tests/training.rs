@@ -115,6 +115,20 @@ fn the_device_holds_the_arena_and_the_pools_of_the_plan_after_one_step_and_after
 }
 
 #[test]
+fn units_add_up_in_the_planes_of_the_device_and_without_them() {
+    let _alone = alone();
+    let device = software();
+    let tree = device.clone().without_planes();
+    assert!(device.properties().adds_in_planes() && !tree.properties().adds_in_planes());
+    let (mut planes, mut tree) = (started(&device, 4), started(&tree, 4));
+    for n in 0..3 {
+        let (a, b) = (step(&mut planes, n), step(&mut tree, n));
+        // The same numbers in another order: some spacings of a float32 near 6.
+        assert!((a - b).abs() < 16.0 * f32::EPSILON * 6.0, "step {n}: {a} and {b}");
+    }
+}
+
+#[test]
 fn an_arena_in_many_chunks_is_the_same_arena() {
     let _alone = alone();
     let device = software();
