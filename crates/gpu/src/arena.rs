@@ -1,6 +1,6 @@
 //! The memory of a run on a device: allocated once, outside of every pool.
 
-use std::ops::Range;
+use std::{ops::Range, sync::atomic::Ordering};
 
 use cubecl::{
     bytes::Bytes as HostBytes,
@@ -160,6 +160,26 @@ impl Arena {
         Ok(())
     }
 
+    /// The number at the start of each slot: in one copy, where one piece holds them all, as it
+    /// does a plan's small tensors.
+    pub(crate) fn read_scalars(
+        &self,
+        device: &Device,
+        slots: &[Slot],
+    ) -> Result<Vec<f32>, BackendError> {
+        let number = |bytes: &[u8]| bytemuck::pod_read_unaligned(&bytes[..WORD as usize]);
+        let Some((chunk, range)) = together(slots) else {
+            let one = |slot: &Slot| {
+                let start = slot.start.get();
+                Ok(number(&self.get(device, slot.chunk, start..start + WORD)?))
+            };
+            return slots.iter().map(one).collect();
+        };
+        let bytes = self.get(device, chunk, range.clone())?;
+        let at = |slot: &Slot| (slot.start.get() - range.start) as usize;
+        Ok(slots.iter().map(|slot| number(&bytes[at(slot)..])).collect())
+    }
+
     /// Fills a slot with `with`, and what shares its last word.
     pub(crate) fn fill(&self, device: &Device, slot: Slot, with: u8) -> Result<(), BackendError> {
         let range = slot.start.get()..slot.end.get().next_multiple_of(WORD);
@@ -175,6 +195,7 @@ impl Arena {
     ) -> Result<Vec<HostBytes>, BackendError> {
         let handle = |slot: &Slot| self.handle(slot.chunk, slot.start.get()..slot.end.get());
         let handles = slots.iter().map(handle).collect();
+        device.copies.fetch_add(1, Ordering::Relaxed);
         device.health.guard(|| device.client.read(handles).map_err(|error| error.to_string()))
     }
 
@@ -205,6 +226,7 @@ impl Arena {
         range: Range<u64>,
     ) -> Result<HostBytes, BackendError> {
         let handle = self.handle(chunk, range);
+        device.copies.fetch_add(1, Ordering::Relaxed);
         device.health.guard(|| device.client.read_one(handle).map_err(|error| error.to_string()))
     }
 
@@ -213,6 +235,15 @@ impl Arena {
         let end = range.end.next_multiple_of(WORD).min(chunk.size);
         chunk.handle.clone().offset_start(range.start).offset_end(chunk.size - end)
     }
+}
+
+/// The words at the start of these slots, and what lies between them, if that is one piece.
+fn together(slots: &[Slot]) -> Option<(u32, Range<u64>)> {
+    let chunk = slots.first()?.chunk;
+    let starts = || slots.iter().map(|slot| slot.start.get());
+    let range = starts().min()?..starts().max()? + WORD;
+    let is_one = slots.iter().all(|slot| slot.chunk == chunk) && range.end - range.start <= PIECE;
+    is_one.then_some((chunk, range))
 }
 
 /// What the runtime holds for itself beside an arena.
@@ -272,4 +303,53 @@ pub(crate) fn sync(client: &Client) -> Result<(), String> {
 pub(crate) fn clean(client: &Client) -> Result<(), String> {
     client.memory_cleanup().map_err(|error| error.to_string())?;
     sync(client)
+}
+
+#[cfg(test)]
+mod tests {
+    use fitgpt_plan::{
+        config::{Precision, Written},
+        job::{self, Job, TRAIN, UPDATE},
+        memory::Space,
+    };
+
+    use super::*;
+    use crate::{GpuTarget, adapters};
+
+    #[test]
+    fn the_loss_and_the_norm_of_every_gpt2_are_one_copy() {
+        let adapter = adapters().into_iter().next();
+        let adapter = adapter.expect("a software Vulkan driver (Debian: mesa-vulkan-drivers)");
+        let mut properties = adapter.properties;
+        properties.max_chunk = Bytes::new(1 << 40); // a chunk's end may come between them
+        let target = GpuTarget::new(properties);
+        for (layers, heads, channels) in
+            [("12", "12", "768"), ("24", "16", "1024"), ("36", "20", "1280"), ("48", "25", "1600")]
+        {
+            let mut written = Written::new();
+            for (key, value) in [("n_layer", layers), ("n_head", heads), ("n_embd", channels)] {
+                written.set(key, value).unwrap();
+            }
+            let config = written.resolve().unwrap();
+            let job = Job::new(&config, 50_304, Precision::Float32, &target, Bytes::new(1 << 40));
+            let plan = job::plan(job.training_programs(), &target).unwrap();
+            let slot = |program: usize, name| {
+                plan.slot(program, plan.program(program).find(name).unwrap())
+            };
+            let slots = [slot(TRAIN, "loss"), slot(UPDATE, "norm")];
+            assert!(together(&slots).is_some(), "{layers} layers: {slots:?}");
+        }
+    }
+
+    #[test]
+    fn what_lies_apart_is_not_one_copy() {
+        let slot = |chunk, start| {
+            let (start, end) = (Bytes::new(start), Bytes::new(start + WORD));
+            Slot { space: Space::Device, chunk, start, end }
+        };
+        assert_eq!(together(&[slot(1, 512), slot(1, 256)]), Some((1, 256..516)));
+        assert_eq!(together(&[slot(1, 512), slot(0, 256)]), None);
+        assert_eq!(together(&[slot(0, 0), slot(0, PIECE)]), None);
+        assert_eq!(together(&[]), None);
+    }
 }

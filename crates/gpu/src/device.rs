@@ -3,7 +3,10 @@
 //! A device is opened once in a process and shared: its driver's context is not cheap, and
 //! CubeCL registers an adapter a single time.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering},
+};
 
 use cubecl::{
     MemoryScope,
@@ -245,6 +248,7 @@ pub struct Device {
     name: Arc<str>,
     selector: cubecl::Device,
     pools: Arc<[Pool]>,
+    pub(crate) copies: Arc<AtomicU64>,
 }
 
 impl std::fmt::Debug for Device {
@@ -302,6 +306,7 @@ impl Device {
             name: adapter.name.as_str().into(),
             selector: adapter.selector.clone(),
             pools: Arc::default(),
+            copies: Arc::default(),
         })
     }
 
@@ -388,6 +393,12 @@ impl Device {
     /// What the runtime holds for itself, measured when the device was opened.
     pub fn pools(&self) -> &[Pool] {
         &self.pools
+    }
+
+    /// How often something was copied to the host since it was opened: each time all the work
+    /// before was waited for.
+    pub fn copies_to_host(&self) -> u64 {
+        self.copies.load(Ordering::Relaxed)
     }
 
     /// What the runtime reports now.
