@@ -262,11 +262,11 @@ pub(crate) fn measure_pools(device: &Device) -> Result<Vec<Pool>, BackendError> 
 
 /// Makes the runtime's pools as large as they ever get, and as they stay.
 ///
-/// Arguments: it keeps those of the last 512 launches that were not alike, each in a page of
-/// its own, and between two launches one more page is free. Every thousandth time that it
-/// needs one it counts once more against the page that is free then, takes one off when the
-/// page is used, and gives it back at 5. A page begins with 4, so one that has been used once
-/// may come and go, in a size that fits what was asked for lately; one that has been used
+/// Arguments: through `wgpu` it keeps those of the last 512 launches that were not alike, each
+/// in a page of its own, and between two launches one more page is free. Every thousandth time
+/// that it needs one it counts once more against the page that is free then, takes one off when
+/// the page is used, and gives it back at 5. A page begins with 4, so one that has been used
+/// once may come and go, in a size that fits what was asked for lately; one that has been used
 /// again is free for a single launch and stays. The second pass over the pages meets such a
 /// thousandth time, so there is a third.
 ///

@@ -40,7 +40,7 @@ use fitgpt_exec::{Arguments, Backend, Watch};
 use fitgpt_plan::{
     config::{Precision, Written},
     job::{self, Job},
-    program::{Program, gpt::Recompute},
+    program::gpt::Recompute,
     units::Bytes,
 };
 
@@ -214,7 +214,9 @@ fn run_all(case: &Case, precision: Precision) {
     job.training.recompute = case.recompute;
     job.samples = 2;
     for programs in [job.training_programs(), job.sampling_programs()] {
-        programs.iter().for_each(|program: &Program| target.check(program).unwrap());
+        for program in &programs {
+            target.check(program).unwrap();
+        }
         let count = programs.len();
         let plan = job::plan(programs, &target).unwrap();
         let mut gpu = Gpu::new(device.clone(), plan, Watch::Off, Bytes::ZERO).unwrap();
