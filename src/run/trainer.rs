@@ -163,9 +163,10 @@ impl Trainer {
         }
         self.backend.run(UPDATE, &arguments)?;
 
-        let loss = self.scalar(TRAIN, loss)?;
         let norm = self.backend.plan().program(UPDATE).find("norm").expect("update has a norm");
-        let grad_norm = self.scalar(UPDATE, norm)?;
+        let mut read = [0.0; 2];
+        self.backend.read_scalars(&[(TRAIN, loss), (UPDATE, norm)], &mut read)?;
+        let [loss, grad_norm] = read.map(f64::from);
         let is_finite = grad_norm.is_finite();
         if is_finite {
             self.position.updates += 1;
@@ -234,13 +235,6 @@ impl Trainer {
 
     fn state(&self, name: &str) -> TensorId {
         self.backend.plan().program(TRAIN).find(name).expect("it is part of the state")
-    }
-
-    fn scalar(&mut self, program: usize, tensor: TensorId) -> Result<f64, RunError> {
-        let mut value = [0f32];
-        let bytes = bytemuck::cast_slice_mut(&mut value);
-        self.backend.read(program, tensor, Bytes::ZERO, bytes)?;
-        Ok(f64::from(value[0]))
     }
 
     /// Where a piece of a checkpoint lies: state is ordered weights, gradients, first moments,

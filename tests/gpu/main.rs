@@ -1,6 +1,7 @@
 //! Whole runs of the built program on software Vulkan, against the same runs on the CPU.
 
 mod faults;
+mod waits;
 
 use std::{
     path::Path,

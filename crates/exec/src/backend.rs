@@ -91,6 +91,20 @@ pub trait Backend {
         start: Bytes,
         values: &mut [u8],
     ) -> Result<(), BackendError>;
+
+    /// The first number of each of these float32 tensors, named with their programs. A device
+    /// is waited for once, if it can be.
+    fn read_scalars(
+        &mut self,
+        of: &[(usize, TensorId)],
+        values: &mut [f32],
+    ) -> Result<(), BackendError> {
+        assert_eq!(of.len(), values.len());
+        for ((program, tensor), value) in of.iter().zip(values) {
+            self.read(*program, *tensor, Bytes::ZERO, bytemuck::bytes_of_mut(value))?;
+        }
+        Ok(())
+    }
 }
 
 /// Whether an arena watches its kernels.

@@ -1,6 +1,6 @@
 //! The memory of a run on a device: allocated once, outside of every pool.
 
-use std::ops::Range;
+use std::{ops::Range, sync::atomic::Ordering};
 
 use cubecl::{
     bytes::Bytes as HostBytes,
@@ -27,8 +27,8 @@ const PIECE: u64 = 1 << 20;
 /// Copies begin and end at multiples of this.
 const WORD: u64 = 4;
 
-/// More than the runtime keeps the arguments of.
-const LAUNCHES: u32 = 640;
+/// Launches that have used every page of the runtime's arguments three times: see [`settle`].
+const LAUNCHES: u32 = 3 * 513;
 
 /// The arena's allocations.
 #[derive(Debug)]
@@ -70,6 +70,9 @@ impl Arena {
         settles: bool,
     ) -> Result<Self, BackendError> {
         let client = &device.client;
+        if settles {
+            device.health.guard(|| settle(client))?;
+        }
         let mut chunks = Vec::new();
         for size in &plan.plan().chunks {
             let size = size.get().max(WORD);
@@ -82,9 +85,6 @@ impl Arena {
             chunks.push(Chunk { handle, size });
         }
         let arena = Self { chunks };
-        if let (Some(first), true) = (arena.chunks.first(), settles) {
-            device.health.guard(|| settle(client, &first.handle))?;
-        }
         // Written whole: memory that the driver promised and does not have is missed now.
         for (chunk, of) in (0..).zip(&arena.chunks) {
             let mut start = 0;
@@ -160,6 +160,26 @@ impl Arena {
         Ok(())
     }
 
+    /// The number at the start of each slot: in one copy, where one piece holds them all, as it
+    /// does a plan's small tensors.
+    pub(crate) fn read_scalars(
+        &self,
+        device: &Device,
+        slots: &[Slot],
+    ) -> Result<Vec<f32>, BackendError> {
+        let number = |bytes: &[u8]| bytemuck::pod_read_unaligned(&bytes[..WORD as usize]);
+        let Some((chunk, range)) = together(slots) else {
+            let one = |slot: &Slot| {
+                let start = slot.start.get();
+                Ok(number(&self.get(device, slot.chunk, start..start + WORD)?))
+            };
+            return slots.iter().map(one).collect();
+        };
+        let bytes = self.get(device, chunk, range.clone())?;
+        let at = |slot: &Slot| (slot.start.get() - range.start) as usize;
+        Ok(slots.iter().map(|slot| number(&bytes[at(slot)..])).collect())
+    }
+
     /// Fills a slot with `with`, and what shares its last word.
     pub(crate) fn fill(&self, device: &Device, slot: Slot, with: u8) -> Result<(), BackendError> {
         let range = slot.start.get()..slot.end.get().next_multiple_of(WORD);
@@ -175,6 +195,7 @@ impl Arena {
     ) -> Result<Vec<HostBytes>, BackendError> {
         let handle = |slot: &Slot| self.handle(slot.chunk, slot.start.get()..slot.end.get());
         let handles = slots.iter().map(handle).collect();
+        device.copies.fetch_add(1, Ordering::Relaxed);
         device.health.guard(|| device.client.read(handles).map_err(|error| error.to_string()))
     }
 
@@ -205,6 +226,7 @@ impl Arena {
         range: Range<u64>,
     ) -> Result<HostBytes, BackendError> {
         let handle = self.handle(chunk, range);
+        device.copies.fetch_add(1, Ordering::Relaxed);
         device.health.guard(|| device.client.read_one(handle).map_err(|error| error.to_string()))
     }
 
@@ -215,30 +237,43 @@ impl Arena {
     }
 }
 
+/// The words at the start of these slots, and what lies between them, if that is one piece.
+fn together(slots: &[Slot]) -> Option<(u32, Range<u64>)> {
+    let chunk = slots.first()?.chunk;
+    let starts = || slots.iter().map(|slot| slot.start.get());
+    let range = starts().min()?..starts().max()? + WORD;
+    let is_one = slots.iter().all(|slot| slot.chunk == chunk) && range.end - range.start <= PIECE;
+    is_one.then_some((chunk, range))
+}
+
 /// What the runtime holds for itself beside an arena.
 pub(crate) fn measure_pools(device: &Device) -> Result<Vec<Pool>, BackendError> {
     let client = &device.client;
     let round = || {
-        let handle = device.health.guard(|| {
-            let empty = |()| client.empty(PIECE as usize);
-            let handle = client.memory_dedicated_allocation((), empty);
-            settle(client, &handle)?;
-            Ok(handle)
-        })?;
+        device.health.guard(|| settle(client))?;
         let pools = device.held_now()?.pools;
-        drop(handle);
         device.health.guard(|| clean(client))?;
         Ok(pools)
     };
-    // The pages of its pools follow the mean of what was asked for: two rounds teach it.
-    round()?;
+    // The pages of its pools follow the mean of what was asked for: one round teaches it.
     round()?;
     round()
 }
 
-/// Makes the runtime's pools as large as they ever get: it keeps the arguments of its last 512
-/// launches that were not alike, and memory for one copy to the host.
-fn settle(client: &Client, place: &Handle) -> Result<(), String> {
+/// Makes the runtime's pools as large as they ever get, and as they stay.
+///
+/// Arguments: through `wgpu` it keeps those of the last 512 launches that were not alike, each
+/// in a page of its own, and between two launches one more page is free. Every thousandth time
+/// that it needs one it counts once more against the page that is free then, takes one off when
+/// the page is used, and gives it back at 5. A page begins with 4, so one that has been used
+/// once may come and go, in a size that fits what was asked for lately; one that has been used
+/// again is free for a single launch and stays. The second pass over the pages meets such a
+/// thousandth time, so there is a third.
+///
+/// Copies to the host: one page of the largest size, and since there is none that is smaller,
+/// every copy uses that one.
+fn settle(client: &Client) -> Result<(), String> {
+    let place = client.memory_dedicated_allocation((), |()| client.empty(PIECE as usize));
     let many = || StepLaunch::new(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
     for number in 0..LAUNCHES {
         // SAFETY: the kernel writes one number, and one is bound.
@@ -256,12 +291,7 @@ fn settle(client: &Client, place: &Handle) -> Result<(), String> {
             );
         }
     }
-    let piece = place.size_in_used().min(PIECE);
-    for length in [piece, WORD] {
-        let handle = place.clone().offset_end(place.size_in_used() - length);
-        client.read_one(handle).map_err(|error| error.to_string())?;
-    }
-    Ok(())
+    client.read_one(place).map(drop).map_err(|error| error.to_string())
 }
 
 /// Waits until the device has done all that it was asked.
@@ -273,4 +303,53 @@ pub(crate) fn sync(client: &Client) -> Result<(), String> {
 pub(crate) fn clean(client: &Client) -> Result<(), String> {
     client.memory_cleanup().map_err(|error| error.to_string())?;
     sync(client)
+}
+
+#[cfg(test)]
+mod tests {
+    use fitgpt_plan::{
+        config::{Precision, Written},
+        job::{self, Job, TRAIN, UPDATE},
+        memory::Space,
+    };
+
+    use super::*;
+    use crate::{GpuTarget, adapters};
+
+    #[test]
+    fn the_loss_and_the_norm_of_every_gpt2_are_one_copy() {
+        let adapter = adapters().into_iter().next();
+        let adapter = adapter.expect("a software Vulkan driver (Debian: mesa-vulkan-drivers)");
+        let mut properties = adapter.properties;
+        properties.max_chunk = Bytes::new(1 << 40); // a chunk's end may come between them
+        let target = GpuTarget::new(properties);
+        for (layers, heads, channels) in
+            [("12", "12", "768"), ("24", "16", "1024"), ("36", "20", "1280"), ("48", "25", "1600")]
+        {
+            let mut written = Written::new();
+            for (key, value) in [("n_layer", layers), ("n_head", heads), ("n_embd", channels)] {
+                written.set(key, value).unwrap();
+            }
+            let config = written.resolve().unwrap();
+            let job = Job::new(&config, 50_304, Precision::Float32, &target, Bytes::new(1 << 40));
+            let plan = job::plan(job.training_programs(), &target).unwrap();
+            let slot = |program: usize, name| {
+                plan.slot(program, plan.program(program).find(name).unwrap())
+            };
+            let slots = [slot(TRAIN, "loss"), slot(UPDATE, "norm")];
+            assert!(together(&slots).is_some(), "{layers} layers: {slots:?}");
+        }
+    }
+
+    #[test]
+    fn what_lies_apart_is_not_one_copy() {
+        let slot = |chunk, start| {
+            let (start, end) = (Bytes::new(start), Bytes::new(start + WORD));
+            Slot { space: Space::Device, chunk, start, end }
+        };
+        assert_eq!(together(&[slot(1, 512), slot(1, 256)]), Some((1, 256..516)));
+        assert_eq!(together(&[slot(1, 512), slot(0, 256)]), None);
+        assert_eq!(together(&[slot(0, 0), slot(0, PIECE)]), None);
+        assert_eq!(together(&[]), None);
+    }
 }

@@ -191,4 +191,15 @@ impl Backend for Gpu {
         values.copy_from_slice(&read);
         Ok(())
     }
+
+    fn read_scalars(
+        &mut self,
+        of: &[(usize, TensorId)],
+        values: &mut [f32],
+    ) -> Result<(), BackendError> {
+        let slots: Vec<_> = of.iter().map(|of| self.plan.slot(of.0, of.1)).collect();
+        let read = self.ask(move |work| work.arena.read_scalars(&work.device, &slots))?;
+        values.copy_from_slice(&read);
+        Ok(())
+    }
 }

@@ -13,7 +13,7 @@ use fitgpt_plan::units::Bytes;
 
 use crate::{
     device::{Adapter, Api, Kind, Memory, NVIDIA, Properties, whole},
-    kernels::product::Core,
+    kernels::{math::Sums, product::Core},
 };
 
 /// Every card that the driver shows.
@@ -51,6 +51,7 @@ fn adapter(index: usize) -> Result<Adapter, DriverError> {
             has_bf16: true,
             // Known when the device is open.
             core: Core::Units,
+            sums: Sums::Tree,
             #[cfg(test)]
             is_recorded: false,
         },

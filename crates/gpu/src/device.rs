@@ -3,7 +3,10 @@
 //! A device is opened once in a process and shared: its driver's context is not cheap, and
 //! CubeCL registers an adapter a single time.
 
-use std::sync::{Arc, Mutex};
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicU64, Ordering},
+};
 
 use cubecl::{
     MemoryScope,
@@ -23,7 +26,7 @@ use fitgpt_plan::{
 use crate::{
     arena,
     health::{Health, Trial},
-    kernels::product::Core,
+    kernels::{math::Sums, product::Core},
     target::ALIGNMENT,
 };
 
@@ -187,6 +190,8 @@ pub struct Properties {
     pub has_bf16: bool,
     /// What multiplies matrices of half types.
     pub(crate) core: Core,
+    /// How the units of a cube add up.
+    pub(crate) sums: Sums,
     /// Whether kernels are compiled for CUDA rather than launched.
     #[cfg(test)]
     pub(crate) is_recorded: bool,
@@ -196,6 +201,11 @@ impl Properties {
     /// Whether matrices of half types are multiplied in units of their own.
     pub fn has_tensor_cores(&self) -> bool {
         self.core != Core::Units
+    }
+
+    /// Whether units that run in step add up among themselves.
+    pub fn adds_in_planes(&self) -> bool {
+        self.sums == Sums::Planes
     }
 
     /// Kernels reach the device through WGSL, which has float16 where the device has it and
@@ -210,7 +220,9 @@ impl Properties {
             plane: [info.subgroup_min_size, info.subgroup_max_size],
             has_f16: adapter.features().contains(wgpu::Features::SHADER_F16),
             has_bf16: false,
+            // Known when the device is open.
             core: Core::Units,
+            sums: Sums::Tree,
             #[cfg(test)]
             is_recorded: false,
         }
@@ -236,6 +248,7 @@ pub struct Device {
     name: Arc<str>,
     selector: cubecl::Device,
     pools: Arc<[Pool]>,
+    pub(crate) copies: Arc<AtomicU64>,
 }
 
 impl std::fmt::Debug for Device {
@@ -282,8 +295,8 @@ impl Device {
                 let client = other.client();
                 let of = client.properties();
                 let shared_bytes = of.hardware.max_shared_memory_size;
-                let core = Core::of(of);
-                (client, Properties { shared_bytes, core, ..adapter.properties })
+                let (core, sums) = (Core::of(of), Sums::with_planes_of(&of.hardware));
+                (client, Properties { shared_bytes, core, sums, ..adapter.properties })
             }
         };
         Ok(Self {
@@ -293,6 +306,7 @@ impl Device {
             name: adapter.name.as_str().into(),
             selector: adapter.selector.clone(),
             pools: Arc::default(),
+            copies: Arc::default(),
         })
     }
 
@@ -316,6 +330,9 @@ impl Device {
         }));
         let limits = setup.device.limits();
         let has_f16 = client.properties().supports_type(ElemType::Float(FloatKind::F16));
+        // CubeCL calls no plane of a software driver its own, though it runs them.
+        let has_planes = setup.device.features().contains(wgpu::Features::SUBGROUP);
+        let hardware = &client.properties().hardware;
         let of = adapter.properties;
         let properties = Properties {
             // The runtime may have asked the adapter for less than it has.
@@ -325,6 +342,7 @@ impl Device {
                 .min(Bytes::new(whole(limits.max_storage_buffer_binding_size))),
             has_f16: of.has_f16 && has_f16,
             core: Core::of(client.properties()),
+            sums: if has_planes { Sums::with_planes_of(hardware) } else { Sums::Tree },
             ..of
         };
         Ok((client, properties))
@@ -350,6 +368,13 @@ impl Device {
         self
     }
 
+    /// The same device, as if none of its units ran in step.
+    #[must_use]
+    pub fn without_planes(mut self) -> Self {
+        self.properties.sums = Sums::Tree;
+        self
+    }
+
     /// Makes the device fail after `calls` more: for tests of what a run does then.
     pub fn put_on_trial(&self, trial: Trial, calls: u32) {
         self.health.put_on_trial(trial, calls);
@@ -368,6 +393,12 @@ impl Device {
     /// What the runtime holds for itself, measured when the device was opened.
     pub fn pools(&self) -> &[Pool] {
         &self.pools
+    }
+
+    /// How often something was copied to the host since it was opened: each time all the work
+    /// before was waited for.
+    pub fn copies_to_host(&self) -> u64 {
+        self.copies.load(Ordering::Relaxed)
     }
 
     /// What the runtime reports now.

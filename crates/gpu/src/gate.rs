@@ -40,14 +40,14 @@ use fitgpt_exec::{Arguments, Backend, Watch};
 use fitgpt_plan::{
     config::{Precision, Written},
     job::{self, Job},
-    program::{Program, gpt::Recompute},
+    program::gpt::Recompute,
     units::Bytes,
 };
 
 use crate::{
     Device, Gpu, GpuTarget, Kind, Properties, adapters,
     kernels::{
-        math::UNITS,
+        math::{Sums, UNITS},
         product::Core,
         update::{self, StepLaunch},
     },
@@ -205,6 +205,7 @@ fn run_all(case: &Case, precision: Precision) {
         has_f16: true,
         has_bf16: true,
         core: Core::of(&properties()),
+        sums: Sums::with_planes_of(&properties().hardware),
         is_recorded: true,
         ..device.properties()
     });
@@ -213,7 +214,9 @@ fn run_all(case: &Case, precision: Precision) {
     job.training.recompute = case.recompute;
     job.samples = 2;
     for programs in [job.training_programs(), job.sampling_programs()] {
-        programs.iter().for_each(|program: &Program| target.check(program).unwrap());
+        for program in &programs {
+            target.check(program).unwrap();
+        }
         let count = programs.len();
         let plan = job::plan(programs, &target).unwrap();
         let mut gpu = Gpu::new(device.clone(), plan, Watch::Off, Bytes::ZERO).unwrap();

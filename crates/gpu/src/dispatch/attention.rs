@@ -179,6 +179,7 @@ impl Call<'_> {
                         self.shares(out, &window, shape.batch),
                         shape.heads(window.start),
                         shape.size,
+                        self.properties().sums,
                         self.stored(qkv),
                     );
                 }

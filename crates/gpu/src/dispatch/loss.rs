@@ -98,6 +98,7 @@ impl Call<'_> {
             rows.len(),
             self.rows(of.weight),
             factor.unwrap_or(0.0),
+            self.properties().sums,
             factor.is_some(),
         );
     }
@@ -150,6 +151,7 @@ impl Call<'_> {
             count,
             per,
             scale,
+            self.properties().sums,
             to == To::Add,
         );
     }

@@ -27,6 +27,7 @@ impl Call<'_> {
                         self.one_a_row(rstd, x, &window),
                         window.len(),
                         self.columns(x),
+                        self.properties().sums,
                         self.stored(x),
                     );
                 }
@@ -71,6 +72,7 @@ impl Call<'_> {
                         window.len(),
                         channels,
                         adds,
+                        self.properties().sums,
                         self.stored(x),
                     );
                     launch!(

@@ -22,6 +22,7 @@ impl Call<'_> {
                             self.floats(),
                             blocks,
                             window.len(),
+                            self.properties().sums,
                         );
                         blocks += window.len().div_ceil(BLOCK);
                     }
@@ -35,6 +36,7 @@ impl Call<'_> {
                     self.whole(norm),
                     blocks,
                     self.arguments.loss_scale,
+                    self.properties().sums,
                 );
             }
             Op::AdamW { norm, moments, ref adam } => {

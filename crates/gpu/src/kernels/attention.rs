@@ -14,7 +14,7 @@ use cubecl::prelude::*;
 
 use super::{
     mask::{Mask, factor},
-    math::{UNITS, max_of_cube, sum_of_cube},
+    math::{Sums, UNITS, max_of_cube, sum_of_cube},
 };
 
 /// A score that no key has.
@@ -521,6 +521,7 @@ pub(crate) fn cached<E: Float>(
     out: &mut [E],
     of: Batch,
     #[comptime] size: usize,
+    #[comptime] sums: Sums,
     #[define(E)] _stored: ElemType,
 ) {
     let units = comptime!(UNITS as usize);
@@ -530,10 +531,10 @@ pub(crate) fn cached<E: Float>(
     let unit = UNIT_POS as usize;
     let query = sequence * 3 * of.channels + head * size;
     let start = sequence * of.seq * of.channels + head * size;
-    let mut sums = Array::<f32>::new(columns);
+    let mut weighted = Array::<f32>::new(columns);
     #[unroll]
     for c in 0..columns {
-        sums[c] = 0.0;
+        weighted[c] = 0.0;
     }
     let mut most = LEAST.runtime();
     let mut total = 0.0f32;
@@ -549,10 +550,10 @@ pub(crate) fn cached<E: Float>(
             }
             score = sum * of.scale;
         }
-        let largest = max(most, max_of_cube(score));
+        let largest = max(most, max_of_cube(score, sums));
         let correction = (most - largest).exp();
         let p = (score - largest).exp();
-        total = fma(total, correction, sum_of_cube(p));
+        total = fma(total, correction, sum_of_cube(p, sums));
         most = largest;
         weights[unit] = p;
         sync_cube();
@@ -561,10 +562,10 @@ pub(crate) fn cached<E: Float>(
         for c in 0..columns {
             let d = unit + c * units;
             if d < size {
-                sums[c] *= correction;
+                weighted[c] *= correction;
                 for j in 0..end {
                     let value = f32::cast_from(values[start + (first_key + j) * of.channels + d]);
-                    sums[c] = fma(weights[j], value, sums[c]);
+                    weighted[c] = fma(weights[j], value, weighted[c]);
                 }
             }
         }
@@ -575,7 +576,7 @@ pub(crate) fn cached<E: Float>(
     for c in 0..columns {
         let d = unit + c * units;
         if d < size {
-            out[sequence * of.channels + head * size + d] = E::cast_from(sums[c] / total);
+            out[sequence * of.channels + head * size + d] = E::cast_from(weighted[c] / total);
         }
     }
 }

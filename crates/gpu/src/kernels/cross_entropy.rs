@@ -10,7 +10,7 @@
 
 use cubecl::prelude::*;
 
-use super::math::{max_of_cube, sum_of_cube};
+use super::math::{Sums, max_of_cube, sum_of_cube};
 
 /// The loss of each row, and its gradient in place of the logits where one is wanted.
 #[cube(launch_unchecked, create_dummy_kernel)]
@@ -22,6 +22,7 @@ pub(crate) fn row_losses(
     rows: usize,
     vocab: usize,
     factor: f32,
+    #[comptime] sums: Sums,
     #[comptime] wants_gradient: bool,
 ) {
     let row = CUBE_POS;
@@ -34,14 +35,14 @@ pub(crate) fn row_losses(
             largest = max(largest, logits[first + v]);
             v += CUBE_DIM as usize;
         }
-        let largest = max_of_cube(largest);
+        let largest = max_of_cube(largest, sums);
         let mut sum = 0.0f32;
         let mut v = UNIT_POS as usize;
         while v < vocab {
             sum += (logits[first + v] - largest).exp();
             v += CUBE_DIM as usize;
         }
-        let sum = sum_of_cube(sum);
+        let sum = sum_of_cube(sum, sums);
         let of_target = logits[first + target];
         sync_cube();
         if UNIT_POS == 0 {
@@ -68,6 +69,7 @@ pub(crate) fn means(
     count: usize,
     per: usize,
     scale: f32,
+    #[comptime] sums: Sums,
     #[comptime] adds: bool,
 ) {
     let i = CUBE_POS;
@@ -78,7 +80,7 @@ pub(crate) fn means(
             sum += losses[i * per + row];
             row += CUBE_DIM as usize;
         }
-        let mean = sum_of_cube(sum) * scale;
+        let mean = sum_of_cube(sum, sums) * scale;
         if UNIT_POS == 0 {
             if comptime!(adds) {
                 out[i] += mean;

@@ -9,7 +9,7 @@
 
 use cubecl::prelude::*;
 
-use super::math::{UNITS, sum_of_cube};
+use super::math::{Sums, UNITS, sum_of_cube};
 
 /// Added to the variance, as PyTorch's default.
 const EPSILON: f32 = 1e-5;
@@ -57,6 +57,7 @@ pub(crate) fn forward<E: Float>(
     rstd: &mut [f32],
     rows: usize,
     channels: usize,
+    #[comptime] sums: Sums,
     #[define(E)] _stored: ElemType,
 ) {
     let row = CUBE_POS;
@@ -68,7 +69,7 @@ pub(crate) fn forward<E: Float>(
             sum += f32::cast_from(x[first + c]);
             c += CUBE_DIM as usize;
         }
-        let average = sum_of_cube(sum) / channels as f32;
+        let average = sum_of_cube(sum, sums) / channels as f32;
         let mut squares = 0.0f32;
         let mut c = UNIT_POS as usize;
         while c < channels {
@@ -76,7 +77,7 @@ pub(crate) fn forward<E: Float>(
             squares = fma(apart, apart, squares);
             c += CUBE_DIM as usize;
         }
-        let variance = sum_of_cube(squares) / channels as f32;
+        let variance = sum_of_cube(squares, sums) / channels as f32;
         let scale = 1.0 / (variance + EPSILON).sqrt();
         if UNIT_POS == 0 {
             mean[row] = average;
@@ -118,6 +119,7 @@ pub(crate) fn backward_input<E: Float>(
     rows: usize,
     channels: usize,
     #[comptime] adds: bool,
+    #[comptime] sums: Sums,
     #[define(E)] _stored: ElemType,
 ) {
     let row = CUBE_POS;
@@ -134,8 +136,8 @@ pub(crate) fn backward_input<E: Float>(
             along_normal = fma(d, n, along_normal);
             c += CUBE_DIM as usize;
         }
-        let along_mean = sum_of_cube(along_mean) / channels as f32;
-        let along_normal = sum_of_cube(along_normal) / channels as f32;
+        let along_mean = sum_of_cube(along_mean, sums) / channels as f32;
+        let along_normal = sum_of_cube(along_normal, sums) / channels as f32;
         let mut c = UNIT_POS as usize;
         while c < channels {
             let n = normal(f32::cast_from(x[first + c]), mean, rstd);

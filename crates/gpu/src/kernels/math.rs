@@ -5,7 +5,7 @@
 
 use std::f32::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, SQRT_2};
 
-use cubecl::prelude::*;
+use cubecl::{ir::HardwareProperties, prelude::*};
 
 /// Units of a cube that works on one row, or on a run of elements.
 pub(crate) const UNITS: u32 = 256;
@@ -94,42 +94,80 @@ pub(crate) fn is_number(x: f32) -> bool {
     exponent != 0x7f80_0000u32
 }
 
-/// The sum of every unit's `value`, for all units; a tree, so the order is fixed.
-#[cube]
-pub(crate) fn sum_of_cube(value: f32) -> f32 {
-    let mut shared = Shared::<[f32]>::new_slice(UNITS as usize);
-    let unit = UNIT_POS as usize;
-    shared[unit] = value;
-    sync_cube();
-    #[unroll]
-    for level in 1..9usize {
-        let half = comptime!(UNITS as usize >> level);
-        if unit < half {
-            shared[unit] += shared[unit + half];
-        }
-        sync_cube();
+/// How the numbers of a cube's units become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Sums {
+    /// In each plane first, however large the device's are, then those of the planes in order.
+    Planes,
+    /// As a tree in shared memory: for devices without planes, or whose planes vary in size.
+    Tree,
+}
+
+impl Sums {
+    /// Of a device that has planes: always the same, so that sums can be repeated.
+    pub(crate) fn with_planes_of(hardware: &HardwareProperties) -> Self {
+        let is_fixed = hardware.plane_size_min == hardware.plane_size_max;
+        if is_fixed { Self::Planes } else { Self::Tree }
     }
-    let total = shared[0];
-    sync_cube();
-    total
+}
+
+/// The sum of every unit's `value`, for all units, in an order that is fixed on one device.
+#[cube]
+pub(crate) fn sum_of_cube(value: f32, #[comptime] sums: Sums) -> f32 {
+    of_cube(value, Fold::Sum, sums)
 }
 
 /// The largest of every unit's `value`, for all units.
 #[cube]
-pub(crate) fn max_of_cube(value: f32) -> f32 {
+pub(crate) fn max_of_cube(value: f32, #[comptime] sums: Sums) -> f32 {
+    of_cube(value, Fold::Max, sums)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Fold {
+    Sum,
+    Max,
+}
+
+#[cube]
+fn of_two(a: f32, b: f32, #[comptime] fold: Fold) -> f32 {
+    if comptime!(fold == Fold::Sum) { a + b } else { max(a, b) }
+}
+
+#[cube]
+fn of_plane(value: f32, #[comptime] fold: Fold) -> f32 {
+    if comptime!(fold == Fold::Sum) { plane_sum(value) } else { plane_max(value) }
+}
+
+#[cube]
+fn of_cube(value: f32, #[comptime] fold: Fold, #[comptime] sums: Sums) -> f32 {
     let mut shared = Shared::<[f32]>::new_slice(UNITS as usize);
-    let unit = UNIT_POS as usize;
-    shared[unit] = value;
-    sync_cube();
-    #[unroll]
-    for level in 1..9usize {
-        let half = comptime!(UNITS as usize >> level);
-        if unit < half {
-            shared[unit] = max(shared[unit], shared[unit + half]);
+    if comptime!(sums == Sums::Planes) {
+        let of_plane = of_plane(value, fold);
+        if UNIT_POS_PLANE == 0 {
+            shared[PLANE_POS as usize] = of_plane;
         }
         sync_cube();
+        let mut all = shared[0];
+        for plane in 1..UNITS / PLANE_DIM {
+            all = of_two(all, shared[plane as usize], fold);
+        }
+        sync_cube();
+        all
+    } else {
+        let unit = UNIT_POS as usize;
+        shared[unit] = value;
+        sync_cube();
+        #[unroll]
+        for level in 1..9usize {
+            let half = comptime!(UNITS as usize >> level);
+            if unit < half {
+                shared[unit] = of_two(shared[unit], shared[unit + half], fold);
+            }
+            sync_cube();
+        }
+        let all = shared[0];
+        sync_cube();
+        all
     }
-    let largest = shared[0];
-    sync_cube();
-    largest
 }

@@ -11,7 +11,7 @@
 
 use cubecl::prelude::*;
 
-use super::math::{UNITS, is_number, sum_of_cube};
+use super::math::{Sums, UNITS, is_number, sum_of_cube};
 
 /// Elements whose squares one cube adds up.
 pub(crate) const BLOCK: usize = UNITS as usize * 32;
@@ -19,9 +19,15 @@ pub(crate) const BLOCK: usize = UNITS as usize * 32;
 /// `clip_grad_norm_` keeps a norm of zero from dividing.
 const CLIP_EPSILON: f32 = 1e-6;
 
-/// `sums[first + block] = Σ gradient²` over each block.
+/// `blocks[first + block] = Σ gradient²` over each block.
 #[cube(launch_unchecked, create_dummy_kernel)]
-pub(crate) fn squares(gradient: &[f32], sums: &mut [f32], first: usize, count: usize) {
+pub(crate) fn squares(
+    gradient: &[f32],
+    blocks: &mut [f32],
+    first: usize,
+    count: usize,
+    #[comptime] sums: Sums,
+) {
     let block = CUBE_POS;
     if block * BLOCK < count {
         let last = min(count, (block + 1) * BLOCK);
@@ -31,23 +37,29 @@ pub(crate) fn squares(gradient: &[f32], sums: &mut [f32], first: usize, count: u
             sum = fma(gradient[i], gradient[i], sum);
             i += CUBE_DIM as usize;
         }
-        let sum = sum_of_cube(sum);
+        let sum = sum_of_cube(sum, sums);
         if UNIT_POS == 0 {
-            sums[first + block] = sum;
+            blocks[first + block] = sum;
         }
     }
 }
 
-/// `norm = √ Σ sums / loss_scale`, by one cube.
+/// `norm = √ Σ blocks / loss_scale`, by one cube.
 #[cube(launch_unchecked, create_dummy_kernel)]
-pub(crate) fn norm(sums: &[f32], norm: &mut [f32], count: usize, loss_scale: f32) {
+pub(crate) fn norm(
+    blocks: &[f32],
+    norm: &mut [f32],
+    count: usize,
+    loss_scale: f32,
+    #[comptime] sums: Sums,
+) {
     let mut sum = 0.0f32;
     let mut i = UNIT_POS as usize;
     while i < count {
-        sum += sums[i];
+        sum += blocks[i];
         i += CUBE_DIM as usize;
     }
-    let sum = sum_of_cube(sum);
+    let sum = sum_of_cube(sum, sums);
     if UNIT_POS == 0 {
         norm[0] = sum.sqrt() / loss_scale;
     }
@@ -98,7 +110,7 @@ pub(crate) fn adamw(
     }
 }
 
-/// `out[0] = number`, with more arguments than any other kernel has: see `Arena::settle`.
+/// `out[0] = number`, with more arguments than any other kernel has: see `arena::settle`.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn with_many_arguments(
     out: &mut [f32],

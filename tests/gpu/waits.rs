@@ -1,0 +1,51 @@
+//! How often a run waits for its device.
+
+use fitgpt::{
+    data::Dataset,
+    run::{scaler::Scaler, stop::Stop, trainer::Trainer},
+};
+use fitgpt_exec::Watch;
+use fitgpt_gpu::{Device, Gpu, GpuTarget, Kind, adapters};
+use fitgpt_plan::{
+    config::{Precision, Written},
+    job::{self, Job},
+    units::Bytes,
+};
+
+const SMALL: [(&str, &str); 8] = [
+    ("n_layer", "2"),
+    ("n_head", "2"),
+    ("n_embd", "32"),
+    ("block_size", "32"),
+    ("batch_size", "4"),
+    ("eval_batch_size", "4"),
+    ("gradient_accumulation_steps", "3"),
+    ("dropout", "0.1"),
+];
+
+#[test]
+fn a_step_waits_for_its_device_once_however_many_micro_batches_it_has() {
+    let adapter = adapters().into_iter().find(|adapter| adapter.kind == Kind::Software);
+    let adapter = adapter.expect("a software Vulkan driver is here (Debian: mesa-vulkan-drivers)");
+    let device = Device::open(&adapter).unwrap();
+    let mut written = Written::new();
+    for (key, value) in SMALL {
+        written.set(key, value).unwrap();
+    }
+    let config = written.resolve().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let data = Dataset::open("stories", folder.path()).unwrap();
+    let target = GpuTarget::new(device.properties());
+    let room = Bytes::new(1 << 30);
+    let job = Job::new(&config, data.vocab_size(), Precision::Float32, &target, room);
+    let plan = job::plan(job.training_programs(), &target).unwrap();
+    let gpu = Gpu::new(device.clone(), plan, Watch::Off, Bytes::ZERO).unwrap();
+    let mut trainer = Trainer::new(Box::new(gpu), config, job, data, Scaler::NONE).unwrap();
+    trainer.initialise().unwrap();
+    for _ in 0..3 {
+        let before = device.copies_to_host();
+        let stepped = trainer.step(&Stop::default()).unwrap().expect("nobody stops it");
+        assert_eq!(device.copies_to_host(), before + 1, "the loss and the norm in one copy");
+        assert!(stepped.loss > 1.0 && stepped.grad_norm > 0.0, "{stepped:?}");
+    }
+}
