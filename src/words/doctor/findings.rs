@@ -136,6 +136,12 @@ messages! {
     no_match(requested) {
         en: "no tensor of this run is {requested}", zh: "这次运行中没有大小为 {requested} 的张量", ja: "この実行に {requested} のテンソルはありません", de: "kein Tensor dieses Laufs ist {requested} groß",
     }
+    unknown_run(requested) {
+        en: "the log does not say which model this is, so {requested} names no tensor",
+        zh: "日志没有说明是哪个模型，因此无法从 {requested} 判断是哪个张量",
+        ja: "どのモデルかログに示されていないため、{requested} からテンソルは特定できません",
+        de: "das Log sagt nicht, welches Modell es ist; {requested} verrät daher keinen Tensor",
+    }
     would_match(text, tensor, shape, dtype, model, batch_size, block_size) {
         en: "{text}; {tensor} {shape} {dtype} would be, in {model} with batch_size {batch_size} and block_size {block_size}",
         zh: "{text}；但在 {model}、batch_size {batch_size}、block_size {block_size} 下，{tensor} {shape} {dtype} 正好是这个大小",
@@ -231,7 +237,9 @@ fn sentence(finding: &Finding, refused: Option<&ConfigError>) -> String {
         ),
         "no-shape-in-request" => no_shape(e.size("requested_bytes")),
         "no-match" => {
-            let text = no_match(e.size("requested_bytes"));
+            let requested = e.size("requested_bytes");
+            let is_known = matches!(finding.evidence.get("has_config"), Some(Datum::Is(true)));
+            let text = if is_known { no_match(requested) } else { unknown_run(requested) };
             match finding.evidence.get_text("would_match") {
                 Some(name) => would_match(
                     text,
