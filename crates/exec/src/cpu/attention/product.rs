@@ -115,7 +115,21 @@ impl Product<'_> {
     ) {
         let mut sums = [[simd.splat(0.0); V]; R];
         for k in 0..self.depth {
-            self.step(simd, (row, column), k, &mut sums);
+            // SAFETY: `k < depth` and the tile lies inside `rows` by `columns`, for which
+            // `run` asserted that both factors are long enough.
+            let (b, a) = unsafe {
+                let b = self.b.as_ptr().add(k * self.b_stride + column);
+                let b = slice::from_raw_parts(b, V * S::LANES);
+                (b, self.a.data.as_ptr().add(row * self.a.row + k * self.a.depth))
+            };
+            let b: [S::Lanes; V] = std::array::from_fn(|v| simd.load(&b[v * S::LANES..]));
+            for (r, sums) in sums.iter_mut().enumerate() {
+                // SAFETY: as above; `row + r` is below `rows`.
+                let a = simd.splat(unsafe { *a.add(r * self.a.row) });
+                for (sum, b) in sums.iter_mut().zip(b) {
+                    *sum = simd.fma(a, b, *sum);
+                }
+            }
         }
         for (r, sums) in sums.into_iter().enumerate() {
             let c = &mut self.c[(row + r) * self.c_stride + column..][..V * S::LANES];
@@ -125,32 +139,6 @@ impl Product<'_> {
                     Sum::Continued => simd.add(simd.load(c), sum),
                 };
                 simd.store(sum, c);
-            }
-        }
-    }
-
-    /// Adds the products of one `k` to the tile at `(row, column)`.
-    #[inline(always)]
-    fn step<S: Simd, const R: usize, const V: usize>(
-        &self,
-        simd: S,
-        (row, column): (usize, usize),
-        k: usize,
-        sums: &mut [[S::Lanes; V]; R],
-    ) {
-        // SAFETY: `k < depth` and the tile lies inside `rows` by `columns`, for which `run`
-        // asserted that both factors are long enough.
-        let (b, a) = unsafe {
-            let b = self.b.as_ptr().add(k * self.b_stride + column);
-            let b = slice::from_raw_parts(b, V * S::LANES);
-            (b, self.a.data.as_ptr().add(row * self.a.row + k * self.a.depth))
-        };
-        let b: [S::Lanes; V] = std::array::from_fn(|v| simd.load(&b[v * S::LANES..]));
-        for (r, sums) in sums.iter_mut().enumerate() {
-            // SAFETY: as above; `row + r` is below `rows`.
-            let a = simd.splat(unsafe { *a.add(r * self.a.row) });
-            for (sum, b) in sums.iter_mut().zip(b) {
-                *sum = simd.fma(a, b, *sum);
             }
         }
     }
