@@ -43,11 +43,11 @@ fn small_models_train_and_sample_as_the_reference_does() {
 #[test]
 fn the_number_of_threads_changes_no_bit() {
     for isa in Isa::all() {
-        // A plan for three threads has scratch for fewer.
         let three = target(3, isa);
         for threads in [1, 2] {
             let fewer = target(threads, isa);
-            let verdict = same_bits(&three, &mut watched(three), &mut watched(fewer)).unwrap();
+            let verdict =
+                same_bits((&three, &mut watched(three)), (&fewer, &mut watched(fewer))).unwrap();
             assert!(verdict.is_clean(), "{} with {threads} threads\n{verdict}", isa.name());
         }
     }

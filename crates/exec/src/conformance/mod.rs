@@ -74,16 +74,15 @@ pub fn judge_stored(
     Ok(verdict)
 }
 
-/// Every op on two backends for one target, which must agree bit for bit.
+/// Every op on two backends, each by the plan for its target, which must agree bit for bit.
 pub fn same_bits(
-    target: &impl Target,
-    first: Make<'_>,
-    second: Make<'_>,
+    first: (&impl Target, Make<'_>),
+    second: (&impl Target, Make<'_>),
 ) -> Result<Verdict, BackendError> {
     let mut verdict = Verdict::default();
     for case in cases::all() {
-        let expected = results(&case, target, first)?;
-        let found = results(&case, target, second)?;
+        let expected = results(&case, first.0, first.1)?;
+        let found = results(&case, second.0, second.1)?;
         for (tensor, how) in case.expected() {
             if !matches!(how, Expected::Anything) {
                 let (expected, found) = (&expected[tensor.index()], &found[tensor.index()]);
@@ -147,9 +146,10 @@ mod tests {
 
     #[test]
     fn the_reference_agrees_with_itself() {
-        let verdict = judge(&Device(WATCHED), &mut reference).unwrap();
+        let device = Device(WATCHED);
+        let verdict = judge(&device, &mut reference).unwrap();
         assert!(verdict.is_clean(), "{verdict}");
-        let verdict = same_bits(&Device(WATCHED), &mut reference, &mut reference).unwrap();
+        let verdict = same_bits((&device, &mut reference), (&device, &mut reference)).unwrap();
         assert!(verdict.is_clean(), "{verdict}");
     }
 

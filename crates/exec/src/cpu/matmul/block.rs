@@ -1,4 +1,4 @@
-//! How a product is cut: by its shape alone.
+//! How a product is cut: by its shape; how many tasks there are, by the threads too.
 //!
 //! ```text
 //! band     rows whose sums fit into scratch; all rows where one slab holds all depth
@@ -47,8 +47,8 @@ pub(super) struct Limits {
     pub(super) b_floats: usize,
     /// Sums that wait for the next slab.
     pub(super) band_floats: usize,
-    /// Below this many, tasks get smaller, so that many cores have something to do.
-    pub(super) tasks: usize,
+    /// Below this many a thread, tasks get smaller, so that no thread waits long for another.
+    pub(super) tasks_a_thread: usize,
 }
 
 impl Limits {
@@ -58,7 +58,7 @@ impl Limits {
         blocks_a_slab: 4,
         b_floats: 3 << 19, // 6 MiB: in the third cache, with room for others
         band_floats: 1 << 20,
-        tasks: 16,
+        tasks_a_thread: 4,
     };
 }
 
@@ -92,7 +92,7 @@ impl Shape {
         if self.rows == 0 || self.columns == 0 {
             return 0;
         }
-        let blocking = self.blocking(limits);
+        let blocking = self.blocking(threads, limits);
         let threads = threads as u64;
         let (a, sums) = (blocking.a_floats() as u64, blocking.sums_floats() as u64);
         if blocking.is_narrow {
@@ -130,7 +130,7 @@ impl Shape {
         (rows, strip_columns.div_ceil(across).next_multiple_of(PANEL))
     }
 
-    pub(super) fn blocking(self, limits: Limits) -> Blocking {
+    pub(super) fn blocking(self, threads: usize, limits: Limits) -> Blocking {
         // Only the depth decides how sums are grouped: see the room's promise.
         let depth_blocks = self.depth.div_ceil(limits.depth_block);
         let depth_block = self.depth.div_ceil(depth_blocks.max(1)).next_multiple_of(8).max(8);
@@ -145,7 +145,7 @@ impl Shape {
         let most = if is_narrow { columns } else { limits.b_floats / slab_depth.max(1) };
         let strips = columns.div_ceil(most.max(PANEL));
         let strip_columns = columns.div_ceil(strips).next_multiple_of(PANEL);
-        let (task_rows, task_columns) = self.task(strip_columns, limits.tasks);
+        let (task_rows, task_columns) = self.task(strip_columns, threads * limits.tasks_a_thread);
         let band_rows = if slabs == 1 {
             self.rows
         } else {

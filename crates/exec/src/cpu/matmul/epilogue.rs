@@ -22,8 +22,8 @@ pub struct Segment {
 
 /// Takes finished sums; `T` is the tile of the outputs that they belong to.
 ///
-/// Every element of the result comes exactly once. Segments are cut by shapes alone, so an
-/// epilogue may reduce over a segment. Mark `finish` `#[inline(always)]`.
+/// Every element of the result comes exactly once. Where segments are cut depends on the threads
+/// too, so an epilogue never reduces over one. Mark `finish` `#[inline(always)]`.
 pub trait Epilogue<T>: Sync {
     /// Takes the sums of `segment` and writes to the same place of `out`.
     fn finish<S: Simd>(&self, simd: S, segment: Segment, sums: &mut [f32], out: &mut T);

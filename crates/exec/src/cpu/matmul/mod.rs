@@ -89,7 +89,7 @@ where
         if shape.rows == 0 || shape.columns == 0 {
             return;
         }
-        let blocking = shape.blocking(limits);
+        let blocking = shape.blocking(pool.threads(), limits);
         if blocking.is_narrow {
             self.narrow(simd, pool, shape, blocking);
         } else {

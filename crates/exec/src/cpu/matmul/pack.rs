@@ -174,10 +174,16 @@ fn pack_across_depth<S: Simd, E: Element>(
 ) {
     let panel_len = width * depth.len();
     if let Some(data) = E::as_f32(from.data) {
-        let data = &data[depth.start * from.column_stride..];
-        for (start, to) in vectors.clone().step_by(width).zip(to.chunks_exact_mut(panel_len)) {
-            let rows = Strided { data: &data[start..], stride: from.column_stride };
-            copy(simd, rows, width.min(vectors.end - start), width, to);
+        // All panels of a few `k` before the next: a line of the matrix serves several of them.
+        for strip in depth.clone().step_by(STRIP_ACROSS) {
+            let len = STRIP_ACROSS.min(depth.end - strip);
+            let data = &data[strip * from.column_stride..];
+            let place = (strip - depth.start) * width;
+            for (start, to) in vectors.clone().step_by(width).zip(to.chunks_exact_mut(panel_len)) {
+                let rows = Strided { data: &data[start..], stride: from.column_stride };
+                let to = &mut to[place..][..len * width];
+                copy(simd, rows, width.min(vectors.end - start), width, to);
+            }
         }
         return;
     }
@@ -203,7 +209,7 @@ fn pack_across_depth<S: Simd, E: Element>(
 /// A multiple of every width.
 const RUN: usize = 96;
 /// Depth that is widened at a time.
-const STRIP_ACROSS: usize = 32;
+const STRIP_ACROSS: usize = 8;
 
 /// `to[k, v] = rows[k, v]` for `v < filled`, zero up to `width`, and as many `k` as `to` has.
 #[inline(always)]

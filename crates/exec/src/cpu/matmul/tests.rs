@@ -10,8 +10,13 @@ use super::*;
 use crate::cpu::{gelu::Gelu, isa::Portable, parts::Grid};
 
 /// Small pieces: a few hundred numbers go through every loop.
-const TINY: Limits =
-    Limits { depth_block: 8, blocks_a_slab: 2, b_floats: 600, band_floats: 2000, tasks: 4 };
+const TINY: Limits = Limits {
+    depth_block: 8,
+    blocks_a_slab: 2,
+    b_floats: 600,
+    band_floats: 2000,
+    tasks_a_thread: 4,
+};
 
 /// Whole numbers from -8 to 8, exact in every storage type.
 fn whole<E: Element>(len: usize, seed: usize) -> Vec<E> {
