@@ -60,6 +60,19 @@ impl<E: Element> Kernel for Narrow<'_, E> {
     }
 }
 
+/// In vectors by hand: rows are so short that a call of `memcpy` is half of copying them.
+#[inline(always)]
+fn copy<S: Simd>(simd: S, from: &[f32], to: &mut [f32]) {
+    assert_eq!(from.len(), to.len());
+    let (mut from, mut to) = (from.chunks_exact(S::LANES), to.chunks_exact_mut(S::LANES));
+    for (to, from) in (&mut to).zip(&mut from) {
+        simd.store(simd.load(from), to);
+    }
+    for (to, from) in to.into_remainder().iter_mut().zip(from.remainder()) {
+        *to = *from;
+    }
+}
+
 impl Element for f32 {
     #[inline(always)]
     fn widen(self) -> f32 {
@@ -70,12 +83,12 @@ impl Element for f32 {
         x
     }
     #[inline(always)]
-    fn widen_with<S: Simd>(_: S, from: &[Self], to: &mut [f32]) {
-        to.copy_from_slice(from);
+    fn widen_with<S: Simd>(simd: S, from: &[Self], to: &mut [f32]) {
+        copy(simd, from, to);
     }
     #[inline(always)]
-    fn narrow_with<S: Simd>(_: S, from: &[f32], to: &mut [Self]) {
-        to.copy_from_slice(from);
+    fn narrow_with<S: Simd>(simd: S, from: &[f32], to: &mut [Self]) {
+        copy(simd, from, to);
     }
     #[inline(always)]
     fn as_f32(slice: &[Self]) -> Option<&[f32]> {
