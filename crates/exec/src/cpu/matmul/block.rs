@@ -30,6 +30,8 @@ const PANEL_ROWS: usize = 12;
 const PANEL: usize = 32;
 /// A block of this many rows and a block of depth take a third of a second cache of 512 KiB.
 const TASK_ROWS: usize = 96;
+/// Up to so many rows, a task takes them all: a block takes half of that cache.
+const NARROW_ROWS: usize = 192;
 /// Packed a serves all columns of a task, so they are many; their sums only pass by.
 const TASK_COLUMNS: usize = 1024;
 /// So many that packing a for them is little beside multiplying it.
@@ -116,18 +118,20 @@ impl Shape {
     /// Fewer columns mean that `a` is packed more often, fewer rows that a panel of `b` comes to
     /// the first cache more often; the first is cheaper as long as columns are many.
     fn task(self, strip_columns: usize, tasks: usize) -> (usize, usize) {
-        let mut rows = TASK_ROWS.min(self.rows.next_multiple_of(PANEL_ROWS));
+        let most = if self.is_narrow() { NARROW_ROWS } else { TASK_ROWS };
+        let mut rows = most.min(self.rows.next_multiple_of(PANEL_ROWS));
         let least = strip_columns.div_ceil(TASK_COLUMNS);
         let cheap = (strip_columns / MANY_COLUMNS).max(1);
         let mut across = tasks.div_ceil(self.rows.div_ceil(rows)).min(cheap).max(least);
-        while self.rows > TASK_ROWS
-            && rows > LEAST_ROWS
-            && self.rows.div_ceil(rows) * across < tasks
-        {
+        while !self.is_narrow() && rows > LEAST_ROWS && self.rows.div_ceil(rows) * across < tasks {
             rows /= 2;
         }
         across = across.max(tasks.div_ceil(self.rows.div_ceil(rows)));
         (rows, strip_columns.div_ceil(across).next_multiple_of(PANEL))
+    }
+
+    fn is_narrow(self) -> bool {
+        self.rows <= NARROW_ROWS
     }
 
     pub(super) fn blocking(self, threads: usize, limits: Limits) -> Blocking {
@@ -139,7 +143,7 @@ impl Shape {
         let blocks_a_slab = depth_blocks.div_ceil(slabs).max(1);
         let slabs = depth_blocks.div_ceil(blocks_a_slab).max(1);
 
-        let is_narrow = self.rows <= TASK_ROWS;
+        let is_narrow = self.is_narrow();
         let columns = self.columns.next_multiple_of(PANEL);
         let slab_depth = (blocks_a_slab * depth_block).min(self.depth);
         let most = if is_narrow { columns } else { limits.b_floats / slab_depth.max(1) };
