@@ -12,7 +12,7 @@ use crate::{
 
 /// Elements that are worth a task. Blocks are this large or larger, so that small work is one
 /// block and stays on the caller's thread.
-pub(super) const BLOCK: usize = 1 << 15;
+pub(super) const BLOCK: usize = 1 << 14;
 
 /// What is left of a row after its last whole vector is done one number at a time.
 pub(super) const ONE: Portable<1> = Portable;
