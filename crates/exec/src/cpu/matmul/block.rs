@@ -26,18 +26,20 @@ pub struct Shape {
 
 /// A multiple of every tile's rows.
 const PANEL_ROWS: usize = 12;
+/// Rows of a whole tile or of half a one.
+const TILE_ROWS: usize = 6;
 /// A multiple of every tile's columns.
 const PANEL: usize = 32;
 /// A block of this many rows and a block of depth take a third of a second cache of 512 KiB.
 const TASK_ROWS: usize = 96;
-/// Up to so many rows, a task takes them all: a block takes half of that cache.
-const NARROW_ROWS: usize = 192;
 /// Packed a serves all columns of a task, so they are many; their sums only pass by.
 const TASK_COLUMNS: usize = 1024;
 /// So many that packing a for them is little beside multiplying it.
 const MANY_COLUMNS: usize = 256;
 /// A multiple of every tile's rows, so few that fetching b is as much as multiplying it.
 const LEAST_ROWS: usize = 24;
+/// What a task costs beyond its rows, in rows.
+const ROWS_A_TASK: usize = 2;
 
 /// How large the pieces may become. Tests choose small ones, to meet every loop.
 #[derive(Clone, Copy, Debug)]
@@ -49,6 +51,8 @@ pub(super) struct Limits {
     pub(super) b_floats: usize,
     /// Sums that wait for the next slab.
     pub(super) band_floats: usize,
+    /// Up to so many rows, a task takes them all.
+    pub(super) narrow_rows: usize,
     /// Below this many a thread, tasks get smaller, so that no thread waits long for another.
     pub(super) tasks_a_thread: usize,
 }
@@ -59,7 +63,9 @@ impl Limits {
         depth_block: 384,
         blocks_a_slab: 4,
         b_floats: 3 << 19, // 6 MiB: in the third cache, with room for others
-        band_floats: 1 << 20,
+        band_floats: 9 << 17,
+        // With a block of depth they take half of a second cache of 512 KiB.
+        narrow_rows: 192,
         tasks_a_thread: 4,
     };
 }
@@ -113,25 +119,30 @@ impl Shape {
         (rows * columns) as u64
     }
 
-    /// Rows and columns of a task, so that a strip has `tasks` of them if it can.
+    /// Rows and columns of a task, so that a strip has as many as are asked for, if it can, and
+    /// no thread has much more to do than another.
     ///
     /// Fewer columns mean that `a` is packed more often, fewer rows that a panel of `b` comes to
     /// the first cache more often; the first is cheaper as long as columns are many.
-    fn task(self, strip_columns: usize, tasks: usize) -> (usize, usize) {
-        let most = if self.is_narrow() { NARROW_ROWS } else { TASK_ROWS };
-        let mut rows = most.min(self.rows.next_multiple_of(PANEL_ROWS));
+    fn task(self, strip_columns: usize, threads: usize, limits: Limits) -> (usize, usize) {
+        let tasks = threads * limits.tasks_a_thread;
         let least = strip_columns.div_ceil(TASK_COLUMNS);
-        let cheap = (strip_columns / MANY_COLUMNS).max(1);
-        let mut across = tasks.div_ceil(self.rows.div_ceil(rows)).min(cheap).max(least);
-        while !self.is_narrow() && rows > LEAST_ROWS && self.rows.div_ceil(rows) * across < tasks {
-            rows /= 2;
+        let columns = |across| strip_columns.div_ceil(across).next_multiple_of(PANEL);
+        if self.rows <= limits.narrow_rows {
+            return (self.rows, columns(tasks.max(least)));
         }
-        across = across.max(tasks.div_ceil(self.rows.div_ceil(rows)));
-        (rows, strip_columns.div_ceil(across).next_multiple_of(PANEL))
-    }
-
-    fn is_narrow(self) -> bool {
-        self.rows <= NARROW_ROWS
+        let cheap = (strip_columns / MANY_COLUMNS).max(1);
+        let fewest = self.rows.div_ceil(TASK_ROWS);
+        let across = tasks.div_ceil(fewest).min(cheap).max(least);
+        let longest = |rows: usize| {
+            let tasks = self.rows.div_ceil(rows) * across;
+            tasks.div_ceil(threads) * (rows + ROWS_A_TASK)
+        };
+        let fewest = fewest.max(tasks.div_ceil(across));
+        let sizes = (fewest..=2 * fewest).map(|n| self.rows.div_ceil(n));
+        let sizes = sizes.map(|rows| rows.next_multiple_of(TILE_ROWS).max(LEAST_ROWS));
+        let rows = sizes.min_by_key(|&rows| longest(rows)).unwrap_or(TASK_ROWS);
+        (rows, columns(across.max(tasks.div_ceil(self.rows.div_ceil(rows)))))
     }
 
     pub(super) fn blocking(self, threads: usize, limits: Limits) -> Blocking {
@@ -143,17 +154,19 @@ impl Shape {
         let blocks_a_slab = depth_blocks.div_ceil(slabs).max(1);
         let slabs = depth_blocks.div_ceil(blocks_a_slab).max(1);
 
-        let is_narrow = self.is_narrow();
+        let is_narrow = self.rows <= limits.narrow_rows;
         let columns = self.columns.next_multiple_of(PANEL);
         let slab_depth = (blocks_a_slab * depth_block).min(self.depth);
         let most = if is_narrow { columns } else { limits.b_floats / slab_depth.max(1) };
         let strips = columns.div_ceil(most.max(PANEL));
         let strip_columns = columns.div_ceil(strips).next_multiple_of(PANEL);
-        let (task_rows, task_columns) = self.task(strip_columns, threads * limits.tasks_a_thread);
-        let band_rows = if slabs == 1 {
-            self.rows
-        } else {
-            (limits.band_floats / strip_columns).next_multiple_of(task_rows)
+        let (task_rows, task_columns) = self.task(strip_columns, threads, limits);
+        // As many tasks for each thread, unless the threads are so many that sums would not fit.
+        let most = (limits.band_floats / strip_columns).max(1);
+        let even = if threads * task_rows <= most { threads * task_rows } else { task_rows };
+        let band_rows = match slabs {
+            1 => self.rows,
+            _ => self.rows.div_ceil(self.rows.div_ceil(most)).next_multiple_of(even),
         };
         Blocking {
             depth: self.depth,
@@ -175,12 +188,16 @@ impl Shape {
 impl Blocking {
     /// Packed a, of one task and block.
     pub(super) fn a_floats(&self) -> usize {
-        self.task_rows * self.depth_block
+        self.rows_padded() * self.depth_block
     }
 
     /// Sums of one task.
     pub(super) fn sums_floats(&self) -> usize {
-        self.task_rows * self.task_columns
+        self.rows_padded() * self.task_columns
+    }
+
+    fn rows_padded(&self) -> usize {
+        self.task_rows.next_multiple_of(PANEL_ROWS)
     }
 
     pub(super) fn depth_block(&self, block: usize) -> Range<usize> {

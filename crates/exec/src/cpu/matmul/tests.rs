@@ -15,6 +15,7 @@ const TINY: Limits = Limits {
     blocks_a_slab: 2,
     b_floats: 600,
     band_floats: 2000,
+    narrow_rows: 16,
     tasks_a_thread: 4,
 };
 
@@ -129,11 +130,11 @@ fn products_of_odd_shapes_equal_the_plain_product() {
         (7, 17, 385),
         (13, 65, 30),
         (40, 31, 100),
-        (96, 32, 70),
-        (97, 33, 11),
-        (193, 140, 64),
+        (192, 32, 70),
+        (193, 33, 11),
+        (250, 140, 64),
         (150, 270, 40),
-        (100, 20, 800),
+        (200, 20, 800),
         (0, 4, 3),
         (4, 0, 3),
     ];
@@ -144,7 +145,7 @@ fn products_of_odd_shapes_equal_the_plain_product() {
 
 #[test]
 fn products_deeper_than_a_slab_equal_the_plain_product() {
-    on_every_isa(EqualsPlain { rows: 100, columns: 6, depth: 3500, limits: Limits::USUAL });
+    on_every_isa(EqualsPlain { rows: 200, columns: 6, depth: 3500, limits: Limits::USUAL });
     on_every_isa(EqualsPlain { rows: 3, columns: 6, depth: 3500, limits: Limits::USUAL });
 }
 
@@ -166,7 +167,7 @@ impl Kernel for WithinTheBound {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let (rows, columns, depth) = (110, 35, 1000);
+        let (rows, columns, depth) = (210, 35, 1000);
         let (a, b) = (fractions(rows * depth, 1), fractions(depth * columns, 2));
         let (a, b) = (View::new(&a, rows, depth), View::new(&b, depth, columns));
         let got = product(simd, 2, Limits::USUAL, a, b);
@@ -213,6 +214,23 @@ fn the_number_of_threads_changes_no_bit() {
     on_every_isa(SameForAnyThreads);
 }
 
+#[test]
+fn no_thread_has_much_more_to_do_than_another() {
+    for (rows, columns) in [(768, 384), (512, 128), (128, 512), (4096, 768), (3072, 768)] {
+        for (threads, depth) in [(2, 768), (2, 4096), (3, 768), (8, 768)] {
+            let blocking = Shape { rows, columns, depth }.blocking(threads, Limits::USUAL);
+            let mut longest = 0;
+            for band in blocking.bands(rows) {
+                let tasks = band.len().div_ceil(blocking.task_rows)
+                    * columns.div_ceil(blocking.task_columns);
+                longest += tasks.div_ceil(threads) * blocking.task_rows * blocking.task_columns;
+            }
+            let share = longest as f64 * threads as f64 / (rows * columns) as f64;
+            assert!(share < 1.13, "{share} of {rows} by {columns} by {depth}, {threads} threads");
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 struct SameForAnyShape;
 
@@ -225,7 +243,7 @@ impl Kernel for SameForAnyShape {
         let first = View::new(&b[..10 * depth], 10, depth).transposed();
         let b = View::new(&b, columns, depth).transposed();
         let all = product(simd, 2, Limits::USUAL, View::new(&a, 200, depth), b);
-        for rows in [1, 2, 3, 4, 7, 40, 96, 97] {
+        for rows in [1, 2, 3, 4, 7, 40, 192, 193] {
             let a = View::new(&a[..rows * depth], rows, depth);
             let few = product(simd, 2, Limits::USUAL, a, b);
             assert!(bits(&few) == bits(&all[..rows * columns]), "{rows} rows");
