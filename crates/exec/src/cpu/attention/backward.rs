@@ -152,8 +152,6 @@ impl<E: Element> Kernel for Head<'_, E> {
         let mut tiles = Tiles::new(self.space, seq, size);
         keys.load(simd, 0..seq, None, tiles.keys);
         values.load(simd, 0..seq, None, tiles.values);
-        tiles.d_keys.fill(0.0);
-        tiles.d_values.fill(0.0);
 
         for start in (0..seq).step_by(QUERIES) {
             let block = start..seq.min(start + QUERIES);
@@ -198,7 +196,6 @@ impl Tiles<'_> {
     /// Before a block of `queries`.
     #[inline(always)]
     fn start(&mut self, queries: usize, size: usize) {
-        self.d_query_lanes.fill(0.0);
         self.queries[queries * padded(size)..].fill(0.0);
         self.d_out[queries * padded(size)..].fill(0.0);
         self.lse[queries..].fill(0.0);
@@ -266,28 +263,25 @@ impl Tiles<'_> {
             let row = j * QUERIES..(j + 1) * QUERIES;
             let (scores, d_scores) = (&mut self.scores[row.clone()], &mut self.d_scores[row]);
             let range = first..QUERIES;
-            for (score, lse) in scores[range.clone()].iter_mut().zip(&self.lse[range.clone()]) {
-                *score = exp_below(simd, *score - lse);
-            }
-            if causal.is_diagonal {
-                scores[..j].fill(0.0);
-                d_scores[..first].fill(0.0);
-            }
-            let (scores, d_scores) = (&mut scores[range.clone()], &mut d_scores[range.clone()]);
-            let delta = &self.delta[range.clone()];
+            let pairs = scores[range.clone()].iter_mut().zip(&mut d_scores[range.clone()]);
+            let rest = self.lse[range.clone()].iter().zip(&self.delta[range.clone()]);
             if let Some(mask) = mask {
                 let factors = &mut self.factors[range];
                 mask.factors(query + first, causal.first + j, factors);
-                let rest = delta.iter().zip(&*factors);
-                for ((d_score, score), (delta, factor)) in d_scores.iter_mut().zip(scores).zip(rest)
-                {
-                    *d_score = *score * (*d_score * factor - delta);
-                    *score *= factor;
+                for (((score, d_score), (lse, delta)), factor) in pairs.zip(rest).zip(&*factors) {
+                    let p = exp_below(simd, *score - lse);
+                    *d_score = p * (*d_score * factor - delta);
+                    *score = p * factor;
                 }
             } else {
-                for ((d_score, score), delta) in d_scores.iter_mut().zip(&*scores).zip(delta) {
-                    *d_score = score * (*d_score - delta);
+                for ((score, d_score), (lse, delta)) in pairs.zip(rest) {
+                    *score = exp_below(simd, *score - lse);
+                    *d_score = *score * (*d_score - delta);
                 }
+            }
+            if causal.is_diagonal {
+                scores[..j].fill(0.0);
+                d_scores[..j].fill(0.0);
             }
         }
     }
@@ -307,7 +301,7 @@ impl Tiles<'_> {
                 rows: size,
                 columns: panel,
                 depth: causal.keys_of_panel(simd, query),
-                sum: Sum::Continued,
+                sum: if causal.first == 0 { Sum::New } else { Sum::Continued },
             });
         }
         for (weights, rows, sums) in [
@@ -323,7 +317,8 @@ impl Tiles<'_> {
                 rows: causal.keys,
                 columns: stride,
                 depth: QUERIES,
-                sum: Sum::Continued,
+                // The first queries that see these keys are those of their own tile.
+                sum: if causal.is_diagonal { Sum::New } else { Sum::Continued },
             });
         }
     }

@@ -131,10 +131,9 @@ impl<E: Element> Kernel for Rows<'_, E> {
         for (start, lse) in rows.clone().step_by(QUERIES).zip(lse.chunks_mut(QUERIES)) {
             let block = start..rows.end.min(start + QUERIES);
             // The out tile is still free: it takes the queries before they turn.
-            tiles.out.fill(0.0);
+            tiles.out[block.len() * padded(size)..].fill(0.0);
             queries.load(simd, block.clone(), Some(self.shape.scale()), tiles.out);
             to_lanes(simd, tiles.out, tiles.queries);
-            tiles.out.fill(0.0);
             tiles.most.fill(f32::NEG_INFINITY);
             tiles.sums.fill(0.0);
 
@@ -202,7 +201,7 @@ impl Tiles<'_> {
         for (factor, most) in self.factors.iter_mut().zip(&*self.most) {
             *factor = exp_below(simd, *factor - most);
         }
-        if self.factors.iter().any(|&factor| factor < 1.0) {
+        if causal.first > 0 && self.factors.iter().any(|&factor| factor < 1.0) {
             self.sums.iter_mut().zip(&*self.factors).for_each(|(sum, factor)| *sum *= factor);
             for row in self.out.chunks_exact_mut(QUERIES) {
                 row.iter_mut().zip(&*self.factors).for_each(|(out, factor)| *out *= factor);
@@ -248,7 +247,7 @@ impl Tiles<'_> {
                 rows: size,
                 columns: panel,
                 depth: causal.keys_of_panel(simd, query),
-                sum: Sum::Continued,
+                sum: if causal.first == 0 { Sum::New } else { Sum::Continued },
             });
         }
     }

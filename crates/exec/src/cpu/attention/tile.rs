@@ -81,10 +81,14 @@ impl<'a, E: Element> HeadOf<'a, E> {
         for (tile, row) in tile.chunks_exact_mut(stride).zip(rows) {
             self.prefetch(simd, row + ROWS_AHEAD);
             let (tile, rest) = tile.split_at_mut(self.size);
-            E::widen_with(simd, self.row(row), tile);
-            if let Some(scale) = scale {
-                for x in tile.iter_mut() {
-                    *x *= scale;
+            match (scale, E::as_f32(self.row(row))) {
+                (None, _) => E::widen_with(simd, self.row(row), tile),
+                (Some(scale), Some(row)) => {
+                    tile.iter_mut().zip(row).for_each(|(x, from)| *x = from * scale);
+                }
+                (Some(scale), None) => {
+                    E::widen_with(simd, self.row(row), tile);
+                    tile.iter_mut().for_each(|x| *x *= scale);
                 }
             }
             rest.fill(0.0);
