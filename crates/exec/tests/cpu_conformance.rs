@@ -47,7 +47,7 @@ fn the_number_of_threads_changes_no_bit() {
         for threads in [1, 2] {
             let fewer = target(threads, isa);
             let verdict =
-                same_bits((&three, &mut watched(three)), (&fewer, &mut watched(fewer))).unwrap();
+                same_bits(&three, &mut watched(three), &fewer, &mut watched(fewer)).unwrap();
             assert!(verdict.is_clean(), "{} with {threads} threads\n{verdict}", isa.name());
         }
     }

@@ -76,13 +76,15 @@ pub fn judge_stored(
 
 /// Every op on two backends, each by the plan for its target, which must agree bit for bit.
 pub fn same_bits(
-    first: (&impl Target, Make<'_>),
-    second: (&impl Target, Make<'_>),
+    first: &impl Target,
+    make_first: Make<'_>,
+    second: &impl Target,
+    make_second: Make<'_>,
 ) -> Result<Verdict, BackendError> {
     let mut verdict = Verdict::default();
     for case in cases::all() {
-        let expected = results(&case, first.0, first.1)?;
-        let found = results(&case, second.0, second.1)?;
+        let expected = results(&case, first, make_first)?;
+        let found = results(&case, second, make_second)?;
         for (tensor, how) in case.expected() {
             if !matches!(how, Expected::Anything) {
                 let (expected, found) = (&expected[tensor.index()], &found[tensor.index()]);
@@ -149,7 +151,7 @@ mod tests {
         let device = Device(WATCHED);
         let verdict = judge(&device, &mut reference).unwrap();
         assert!(verdict.is_clean(), "{verdict}");
-        let verdict = same_bits((&device, &mut reference), (&device, &mut reference)).unwrap();
+        let verdict = same_bits(&device, &mut reference, &device, &mut reference).unwrap();
         assert!(verdict.is_clean(), "{verdict}");
     }
 

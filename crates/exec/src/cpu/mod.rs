@@ -20,6 +20,7 @@ mod linear;
 pub mod matmul;
 pub mod parts;
 pub mod pool;
+mod product;
 pub mod rates;
 mod rows;
 mod target;

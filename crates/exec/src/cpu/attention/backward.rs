@@ -13,7 +13,6 @@
 use super::{
     Shape,
     heads::{Columns, HeadRows, Place, Split},
-    product::{A, Product, Sum},
     tile::{Causal, HeadMask, HeadOf, KEYS, QUERIES, from_lanes, padded, to_lanes},
 };
 use crate::{
@@ -23,6 +22,7 @@ use crate::{
         exp::exp_below,
         isa::{Kernel, Simd},
         parts::PerWorker,
+        product::{A, Sum, TileProduct},
         rows,
     },
     element::Element,
@@ -216,7 +216,7 @@ impl Tiles<'_> {
     fn score<S: Simd>(&mut self, simd: S, causal: Causal, size: usize) {
         let panel = Causal::panel(simd);
         for query in (0..QUERIES).step_by(panel) {
-            simd.run(Product {
+            simd.run(TileProduct {
                 a: A {
                     data: &self.keys[causal.first * padded(size)..],
                     row: padded(size),
@@ -231,7 +231,7 @@ impl Tiles<'_> {
                 depth: size,
                 sum: Sum::New,
             });
-            simd.run(Product {
+            simd.run(TileProduct {
                 a: A {
                     data: &self.values[causal.first * padded(size)..],
                     row: padded(size),
@@ -292,7 +292,7 @@ impl Tiles<'_> {
         let stride = padded(size);
         let panel = Causal::panel(simd);
         for query in (0..QUERIES).step_by(panel) {
-            simd.run(Product {
+            simd.run(TileProduct {
                 a: A { data: &self.keys[causal.first * stride..], row: 1, depth: stride },
                 b: &self.d_scores[query..],
                 b_stride: QUERIES,
@@ -308,7 +308,7 @@ impl Tiles<'_> {
             (&*self.scores, &*self.d_out, &mut *self.d_values),
             (&*self.d_scores, &*self.queries, &mut *self.d_keys),
         ] {
-            simd.run(Product {
+            simd.run(TileProduct {
                 a: A { data: weights, row: QUERIES, depth: 1 },
                 b: rows,
                 b_stride: stride,

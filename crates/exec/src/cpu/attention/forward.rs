@@ -9,7 +9,6 @@
 use super::{
     Shape,
     heads::{Columns, HeadRows, PerRow, Place, RowNumbers, Split},
-    product::{A, Product, Sum},
     tile::{Causal, HeadMask, HeadOf, KEYS, QUERIES, from_lanes, padded, to_lanes},
 };
 use crate::{
@@ -19,6 +18,7 @@ use crate::{
         exp::exp_below,
         isa::{Kernel, Simd},
         parts::PerWorker,
+        product::{A, Sum, TileProduct},
     },
     element::Element,
     random::Mask,
@@ -162,7 +162,7 @@ impl Tiles<'_> {
     fn score<S: Simd>(&mut self, simd: S, causal: Causal, size: usize) {
         let panel = Causal::panel(simd);
         for query in (0..QUERIES).step_by(panel) {
-            simd.run(Product {
+            simd.run(TileProduct {
                 a: A {
                     data: &self.keys[causal.first * padded(size)..],
                     row: padded(size),
@@ -234,7 +234,7 @@ impl Tiles<'_> {
     fn add_values<S: Simd>(&mut self, simd: S, causal: Causal, size: usize) {
         let panel = Causal::panel(simd);
         for query in (0..QUERIES).step_by(panel) {
-            simd.run(Product {
+            simd.run(TileProduct {
                 a: A {
                     data: &self.values[causal.first * padded(size)..],
                     row: 1,

@@ -16,7 +16,6 @@ mod backward;
 mod cached;
 mod forward;
 mod heads;
-mod product;
 #[cfg(test)]
 mod tests;
 mod tile;

@@ -88,7 +88,9 @@ impl<'a, E: Element> HeadOf<'a, E> {
                 }
                 (Some(scale), None) => {
                     E::widen_with(simd, self.row(row), tile);
-                    tile.iter_mut().for_each(|x| *x *= scale);
+                    for x in tile.iter_mut() {
+                        *x *= scale;
+                    }
                 }
             }
             rest.fill(0.0);

@@ -45,6 +45,7 @@ use crate::{
         isa::{Isa, Kernel, Simd},
         parts::{Blocks, Outputs, PerWorker, Tiles, Tiling},
         pool::{Pool, Task},
+        product::{Sum, TileProduct},
     },
     element::Element,
 };
@@ -285,6 +286,9 @@ impl<B: Element, T, E: Epilogue<T>> Kernel for NarrowTask<'_, B, T, E> {
     }
 }
 
+/// So few that packing `a` is much beside multiplying it.
+const FEW_COLUMNS: usize = 512;
+
 /// One rectangle of a product, over the depth of one slab.
 struct WideTask<'a, A, T, E> {
     a: View<'a, A>,
@@ -317,17 +321,35 @@ impl<A: Element, T, E: Epilogue<T>> Kernel for WideTask<'_, A, T, E> {
         }
         for block in blocking.blocks_of(self.slab) {
             let depth = blocking.depth_block(block);
+            let in_place = a.in_place(rows.start, depth.start);
+            let in_place = in_place.filter(|_| columns.len() <= FEW_COLUMNS);
             let a_block = &mut a_packed[..rows_padded * depth.len()];
-            let (from, vectors) = (a, rows.clone());
-            simd.run(Pack { from, vectors, depth: depth.clone(), side: Side::A, to: a_block });
+            if in_place.is_none() {
+                let (from, vectors) = (a, rows.clone());
+                simd.run(Pack { from, vectors, depth: depth.clone(), side: Side::A, to: a_block });
+            }
             let within = depth.start - slab_depth.start;
             for (number, start) in columns.clone().step_by(panel).enumerate() {
                 let panel_start = (start - self.first_column) * slab_depth.len() + within * panel;
                 let b = &b_packed[panel_start..][..panel * depth.len()];
-                let next_start = panel_start + slab_depth.len() * panel;
-                let next_b = b_packed.get(next_start..next_start + b.len()).unwrap_or_default();
                 let sums = &mut sums[number * panel..];
                 let (rows, is_first) = (rows.len(), block == 0);
+                if let Some(a) = in_place {
+                    simd.run(TileProduct {
+                        a,
+                        b,
+                        b_stride: panel,
+                        c: sums,
+                        c_stride: stride,
+                        rows,
+                        columns: panel,
+                        depth: depth.len(),
+                        sum: if is_first { Sum::New } else { Sum::Continued },
+                    });
+                    continue;
+                }
+                let next_start = panel_start + slab_depth.len() * panel;
+                let next_b = b_packed.get(next_start..next_start + b.len()).unwrap_or_default();
                 simd.run(Multiply { rows, a: a_block, b, next_b, sums, stride, is_first });
             }
         }

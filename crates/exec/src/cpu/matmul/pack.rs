@@ -3,7 +3,10 @@
 use std::ops::Range;
 
 use crate::{
-    cpu::isa::{Block, Kernel, Simd, Strided},
+    cpu::{
+        isa::{Block, Kernel, Simd, Strided},
+        product::A,
+    },
     element::Element,
 };
 
@@ -71,6 +74,23 @@ impl<'a, E> View<'a, E> {
         self.data[row * self.row_stride + column * self.column_stride]
     }
 }
+
+impl<'a, E: Element> View<'a, E> {
+    /// Row `row` from column `column` on, and all that follows, to be read where it lies: of f32,
+    /// with rows along the memory, and so short that a few of them stay in a first cache beside
+    /// a panel of `b`.
+    pub(super) fn in_place(self, row: usize, column: usize) -> Option<A<'a>> {
+        let data = E::as_f32(self.data)?;
+        (self.column_stride == 1 && self.row_stride <= SHORT_ROW).then(|| A {
+            data: &data[row * self.row_stride + column..],
+            row: self.row_stride,
+            depth: 1,
+        })
+    }
+}
+
+/// Numbers of a row that may stay unpacked.
+const SHORT_ROW: usize = 512;
 
 /// Depth that is widened at a time.
 const STRIP: usize = 64;

@@ -1,15 +1,15 @@
-//! Products of tiles that lie in cache: `c (+)= a · b` in registers, lanes along `b`'s columns.
+//! Products of what lies in cache: `c (+)= a · b` in registers, lanes along `b`'s columns.
 //!
-//! The tiles of attention are too small for a packed matmul and are already where they are
-//! needed. `a` is read one number at a time at any two strides, so neither of its two layouts
-//! has to be transposed.
+//! `a` is read one number at a time at any two strides, so neither of its two layouts has to be
+//! transposed: for the tiles of attention, and for a matmul so small that packing `a` would be
+//! much beside multiplying it.
 
 use std::slice;
 
 use crate::cpu::isa::{Kernel, Simd};
 
 /// `c[m][n] (+)= Σ a[m][k] b[k][n]`
-pub(super) struct Product<'a> {
+pub(super) struct TileProduct<'a> {
     pub(super) a: A<'a>,
     /// Row `k` begins at `k * b_stride`.
     pub(super) b: &'a [f32],
@@ -41,7 +41,7 @@ pub(super) enum Sum {
     Continued,
 }
 
-impl Kernel for Product<'_> {
+impl Kernel for TileProduct<'_> {
     type Output = ();
 
     #[inline(always)]
@@ -69,7 +69,7 @@ impl Kernel for Product<'_> {
     }
 }
 
-impl Product<'_> {
+impl TileProduct<'_> {
     /// All rows, in tiles of as many as registers hold or a few less: a tile of one or two rows
     /// would wait for each of its sums.
     #[inline(always)]
@@ -170,7 +170,7 @@ mod tests {
                     for (row, deep) in [(depth + 2, 1), (1, rows + 3)] {
                         for sum in [Sum::New, Sum::Continued] {
                             let mut c = vec![5.0; rows * (columns + 1)];
-                            simd.run(Product {
+                            simd.run(TileProduct {
                                 a: A { data: &data, row, depth: deep },
                                 b: &data[17..],
                                 b_stride: columns + 3,
