@@ -2,7 +2,7 @@
 //!
 //! What a task may write is a function of its index ([`Blocks`], [`Tiles`]) or of its worker
 //! ([`PerWorker`], for scratch only: what it holds when a task begins is not defined). Blocks
-//! are cut by lengths that shapes give, never by the number of threads.
+//! are cut by lengths that shapes give, never by the number of threads; tiles hold no sum's part.
 
 use std::{marker::PhantomData, ops::Range, slice};
 

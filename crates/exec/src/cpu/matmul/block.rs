@@ -8,8 +8,8 @@
 //!         block    of depth: a panel of b in the first cache, a block of a in the second
 //! ```
 //!
-//! Instruction sets differ in the tile but not in these sizes, which are multiples of every
-//! tile; so scratch is the same for all of them.
+//! Instruction sets differ in the tile but not in these sizes, nor in scratch, which has room for
+//! whole tiles of every one of them.
 
 use std::ops::Range;
 

@@ -146,7 +146,8 @@ where
         });
     }
 
-    /// Many rows: `b` is packed once by all threads, then each task packs a block of `a`.
+    /// Many rows: `b` is packed once by all threads, then each task packs a block of `a`, or
+    /// reads it where it lies.
     fn wide<S: Simd>(self, simd: S, pool: &mut Pool, shape: Shape, blocking: Blocking) {
         let Self { a, b, mut out, epilogue, scratch } = self;
         let threads = pool.threads();
