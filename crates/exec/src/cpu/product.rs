@@ -50,7 +50,7 @@ impl Kernel for TileProduct<'_> {
         if rows == 0 || columns == 0 {
             return;
         }
-        // `Micro` relies on these.
+        // `tile` relies on these.
         assert!(columns.is_multiple_of(S::LANES));
         assert!((rows - 1) * self.c_stride + columns <= self.c.len());
         if depth > 0 {
