@@ -280,8 +280,8 @@ impl Tiles<'_> {
                 }
             }
             if causal.is_diagonal {
-                scores[..j].fill(0.0);
-                d_scores[..j].fill(0.0);
+                scores[first..j].fill(0.0);
+                d_scores[first..j].fill(0.0);
             }
         }
     }
@@ -304,22 +304,27 @@ impl Tiles<'_> {
                 sum: if causal.first == 0 { Sum::New } else { Sum::Continued },
             });
         }
-        for (weights, rows, sums) in [
-            (&*self.scores, &*self.d_out, &mut *self.d_values),
-            (&*self.d_scores, &*self.queries, &mut *self.d_keys),
-        ] {
-            simd.run(TileProduct {
-                a: A { data: weights, row: QUERIES, depth: 1 },
-                b: rows,
-                b_stride: stride,
-                c: &mut sums[causal.first * stride..],
-                c_stride: stride,
-                rows: causal.keys,
-                columns: stride,
-                depth: QUERIES,
-                // The first queries that see these keys are those of their own tile.
-                sum: if causal.is_diagonal { Sum::New } else { Sum::Continued },
-            });
+        // On the diagonal, a panel of keys at a time: the queries before it do not see them.
+        let group = if causal.is_diagonal { panel } else { KEYS };
+        for key in (0..causal.keys).step_by(group) {
+            let query = causal.first_query(simd, key);
+            for (weights, rows, sums) in [
+                (&*self.scores, &*self.d_out, &mut *self.d_values),
+                (&*self.d_scores, &*self.queries, &mut *self.d_keys),
+            ] {
+                simd.run(TileProduct {
+                    a: A { data: &weights[key * QUERIES + query..], row: QUERIES, depth: 1 },
+                    b: &rows[query * stride..],
+                    b_stride: stride,
+                    c: &mut sums[(causal.first + key) * stride..],
+                    c_stride: stride,
+                    rows: group.min(causal.keys - key),
+                    columns: stride,
+                    depth: QUERIES - query,
+                    // The first queries that see these keys are those of their own tile.
+                    sum: if causal.is_diagonal { Sum::New } else { Sum::Continued },
+                });
+            }
         }
     }
 }

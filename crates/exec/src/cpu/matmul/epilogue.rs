@@ -192,35 +192,34 @@ impl<T: Element, M: Mask> Epilogue<Tile<'_, T>> for AddResidual<'_, T, M> {
     fn finish<S: Simd>(&self, simd: S, at: Segment, sums: &mut [f32], out: &mut Tile<'_, T>) {
         add_bias(self.bias, &at, sums);
         let scale = self.mask.scale();
-        for (sum, column) in sums.iter_mut().zip(at.columns.clone()) {
-            *sum = if self.mask.keeps(at.row, column) { *sum * scale } else { 0.0 };
-        }
+        let kept =
+            |sum: f32, column| if self.mask.keeps(at.row, column) { sum * scale } else { 0.0 };
         let residual = &self.residual[at.row * self.columns..][at.columns.clone()];
-        let mut wide = [0.0; PIECE];
-        for (residual, sums) in residual.chunks(PIECE).zip(sums.chunks_mut(PIECE)) {
-            let residual = widened(simd, residual, &mut wide);
-            sums.iter_mut().zip(residual).for_each(|(sum, residual)| *sum += residual);
+        let out = out.row(at.row, at.columns.clone());
+        if let (Some(residual), Some(out)) = (T::as_f32(residual), T::as_f32_mut(out)) {
+            let terms = sums.iter().zip(residual).zip(at.columns);
+            for (out, ((&sum, residual), column)) in out.iter_mut().zip(terms) {
+                *out = kept(sum, column) + residual;
+            }
+            return;
         }
-        T::narrow_with(simd, sums, out.row(at.row, at.columns));
+        let mut wide = [0.0; PIECE];
+        let starts = at.columns.step_by(PIECE);
+        for ((residual, sums), start) in
+            residual.chunks(PIECE).zip(sums.chunks_mut(PIECE)).zip(starts)
+        {
+            let wide = &mut wide[..residual.len()];
+            T::widen_with(simd, residual, wide);
+            for ((sum, residual), column) in sums.iter_mut().zip(&*wide).zip(start..) {
+                *sum = kept(*sum, column) + residual;
+            }
+        }
+        T::narrow_with(simd, sums, out);
     }
 }
 
 /// Numbers that are widened at a time.
 const PIECE: usize = 64;
-
-/// `from` in f32: itself, or a copy in `wide`.
-#[inline(always)]
-fn widened<'a, S: Simd, T: Element>(
-    simd: S,
-    from: &'a [T],
-    wide: &'a mut [f32; PIECE],
-) -> &'a [f32] {
-    T::as_f32(from).unwrap_or_else(|| {
-        let wide = &mut wide[..from.len()];
-        T::widen_with(simd, from, wide);
-        wide
-    })
-}
 
 #[inline(always)]
 fn add_bias(bias: Option<&[f32]>, at: &Segment, sums: &mut [f32]) {
