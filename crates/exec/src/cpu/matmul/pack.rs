@@ -195,8 +195,8 @@ fn pack_across_depth<S: Simd, E: Element>(
     let panel_len = width * depth.len();
     if let Some(data) = E::as_f32(from.data) {
         // All panels of a few `k` before the next: a line of the matrix serves several of them.
-        for strip in depth.clone().step_by(STRIP_ACROSS) {
-            let len = STRIP_ACROSS.min(depth.end - strip);
+        for strip in depth.clone().step_by(STRIP_COPIED) {
+            let len = STRIP_COPIED.min(depth.end - strip);
             let data = &data[strip * from.column_stride..];
             let place = (strip - depth.start) * width;
             for (start, to) in vectors.clone().step_by(width).zip(to.chunks_exact_mut(panel_len)) {
@@ -229,7 +229,10 @@ fn pack_across_depth<S: Simd, E: Element>(
 /// A multiple of every width.
 const RUN: usize = 96;
 /// Depth that is widened at a time.
-const STRIP_ACROSS: usize = 8;
+const STRIP_ACROSS: usize = 32;
+/// Depth that is copied at a time: so few rows that their lines stay in cache however far they
+/// lie apart.
+const STRIP_COPIED: usize = 8;
 
 /// `to[k, v] = rows[k, v]` for `v < filled`, zero up to `width`, and as many `k` as `to` has.
 #[inline(always)]
