@@ -1,7 +1,6 @@
 //! From an op to its kernel: operands by name, types by the tensors.
 
 use fitgpt_plan::{
-    config,
     program::{Dropout, Op, Program},
     units::{DType, TensorId},
 };
@@ -11,7 +10,6 @@ use super::{
     Machine, attention, cross_entropy,
     dropout::{self, Masks},
     embed,
-    gelu::Gelu,
     layer_norm::{self, Scale, To},
     linear, update,
 };
@@ -206,7 +204,7 @@ impl<'c, 'a> Call<'c, 'a> {
                 let layer = self.layer::<E>(x, weight, bias);
                 let pre = pre.map(|pre| self.write_rows(pre));
                 let out = self.write_rows(out);
-                linear::forward_gelu(self.machine, layer, pre, out, kind(gelu));
+                linear::forward_gelu(self.machine, layer, pre, out, gelu);
             }
             Op::LinearResidual { x, weight, bias, residual, out, ref dropout } => {
                 let masks = dropout.as_ref().map(|dropout| self.masks(dropout, out));
@@ -227,7 +225,7 @@ impl<'c, 'a> Call<'c, 'a> {
             Op::LinearBackwardGelu { d_out, weight, pre, d_pre, gelu } => {
                 let layer = self.input_gradient::<E>(d_out, weight);
                 let (pre, d_pre) = (self.operands.write(pre), self.operands.write(d_pre));
-                linear::backward_gelu(self.machine, layer, pre, d_pre, kind(gelu));
+                linear::backward_gelu(self.machine, layer, pre, d_pre, gelu);
             }
             Op::LinearBackwardWeight { d_out, x, d_weight, d_bias } => {
                 let args = linear::ToWeight {
@@ -482,13 +480,6 @@ impl<'c, 'a> Call<'c, 'a> {
 
 fn mask(dropout: Option<&Dropout>, arguments: &Arguments, sequence: usize) -> Option<Mask> {
     dropout.map(|dropout| Mask::new(dropout, arguments, sequence as u64))
-}
-
-fn kind(gelu: config::Gelu) -> Gelu {
-    match gelu {
-        config::Gelu::Exact => Gelu::Exact,
-        config::Gelu::Tanh => Gelu::Tanh,
-    }
 }
 
 /// What a family says to an op of another one.

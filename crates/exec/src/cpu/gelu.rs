@@ -10,44 +10,36 @@
 
 use std::f32::consts::FRAC_2_SQRT_PI;
 
+use fitgpt_plan::config::Gelu;
+
 use crate::cpu::{
     exp::{exp, power_and_rest},
     isa::Simd,
 };
 
-/// Which of the two functions that go by the name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gelu {
-    /// By the error function, as nanoGPT.
-    Exact,
-    /// By tanh, as the released GPT-2.
-    Tanh,
+/// `out = gelu(x)`; the slices have one length.
+#[inline(always)]
+pub fn values<S: Simd>(simd: S, gelu: Gelu, x: &[f32], out: &mut [f32]) {
+    assert_eq!(x.len(), out.len());
+    let pairs = out.iter_mut().zip(x);
+    match gelu {
+        Gelu::Exact => pairs.for_each(|(out, &x)| *out = exact(simd, x).0),
+        Gelu::Tanh => pairs.for_each(|(out, &x)| *out = tanh(simd, x).0),
+    }
 }
 
-impl Gelu {
-    /// `out = gelu(x)`; the slices have one length.
-    #[inline(always)]
-    pub fn values<S: Simd>(self, simd: S, x: &[f32], out: &mut [f32]) {
-        assert_eq!(x.len(), out.len());
-        match self {
-            Self::Exact => out.iter_mut().zip(x).for_each(|(out, &x)| *out = exact(simd, x).0),
-            Self::Tanh => out.iter_mut().zip(x).for_each(|(out, &x)| *out = tanh(simd, x).0),
-        }
-    }
-
-    /// `d *= gelu'(x)`, `x = gelu(x)`: one exponential for both. The slices have one length.
-    #[inline(always)]
-    pub fn values_and_slopes<S: Simd>(self, simd: S, x: &mut [f32], d: &mut [f32]) {
-        assert_eq!(x.len(), d.len());
-        let take = |(value, slope), x: &mut f32, d: &mut f32| {
-            *x = value;
-            *d *= slope;
-        };
-        let pairs = d.iter_mut().zip(x);
-        match self {
-            Self::Exact => pairs.for_each(|(d, x)| take(exact(simd, *x), x, d)),
-            Self::Tanh => pairs.for_each(|(d, x)| take(tanh(simd, *x), x, d)),
-        }
+/// `d *= gelu'(x)`, `x = gelu(x)`: one exponential for both. The slices have one length.
+#[inline(always)]
+pub fn values_and_slopes<S: Simd>(simd: S, gelu: Gelu, x: &mut [f32], d: &mut [f32]) {
+    assert_eq!(x.len(), d.len());
+    let take = |(value, slope), x: &mut f32, d: &mut f32| {
+        *x = value;
+        *d *= slope;
+    };
+    let pairs = d.iter_mut().zip(x);
+    match gelu {
+        Gelu::Exact => pairs.for_each(|(d, x)| take(exact(simd, *x), x, d)),
+        Gelu::Tanh => pairs.for_each(|(d, x)| take(tanh(simd, *x), x, d)),
     }
 }
 
@@ -190,8 +182,8 @@ mod tests {
                     }
                 };
                 let (mut value, mut slope) = ([0.0], [1.0]);
-                self.0.values(simd, &[x], &mut value);
-                self.0.values_and_slopes(simd, &mut [x], &mut slope);
+                values(simd, self.0, &[x], &mut value);
+                values_and_slopes(simd, self.0, &mut [x], &mut slope);
                 let unit = f64::from(f32::EPSILON) * scale;
                 let error = (f64::from(value[0]) - wide * share).abs();
                 worst_value =

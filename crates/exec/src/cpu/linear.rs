@@ -4,20 +4,19 @@
 //! out (M, N) = x (M, K) · weight (N, K)ᵀ + bias
 //! ```
 //!
-//! The products are in [`matmul`]; here are their operands and the one epilogue
-//! that knows how a mask counts.
+//! The products are in [`matmul`]; here are their operands, and how a mask counts in them.
+
+use fitgpt_plan::config::Gelu;
 
 use crate::{
     cpu::{
         Machine,
         dropout::Masks,
-        gelu::Gelu,
-        isa::Simd,
         matmul::{
-            self, AddInto, AddResidual, ColumnSums, Epilogue, KeepAll, Product, Segment, Store,
+            self, AddInto, AddResidual, ColumnSums, DropOut, KeepAll, Product, Segment, Store,
             StoreGelu, TimesGeluSlope, View,
         },
-        parts::{Grid, Tile},
+        parts::Grid,
     },
     element::Element,
 };
@@ -108,38 +107,18 @@ pub(super) fn forward_residual<E: Element>(
     let columns = shape.outputs;
     let out = Grid::new(out, columns);
     if let Some(masks) = masks {
-        let epilogue = AddDropped { bias, residual, columns, masks };
+        let epilogue = AddResidual { bias, residual, columns, dropout: masks };
         Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
     } else {
-        let epilogue = AddResidual { bias, residual, columns, mask: KeepAll };
+        let epilogue = AddResidual { bias, residual, columns, dropout: KeepAll };
         Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
     }
 }
 
-/// `out = residual + drop(sums + bias)`, with one mask for each row.
-struct AddDropped<'a, E> {
-    bias: Option<&'a [f32]>,
-    residual: &'a [E],
-    columns: usize,
-    masks: Masks<'a>,
-}
-
-impl<E: Element> Epilogue<Tile<'_, E>> for AddDropped<'_, E> {
+impl DropOut for Masks<'_> {
     #[inline(always)]
-    fn finish<S: Simd>(&self, simd: S, at: Segment, sums: &mut [f32], out: &mut Tile<'_, E>) {
-        const PIECE: usize = 64;
-        if let Some(bias) = self.bias {
-            sums.iter_mut().zip(&bias[at.columns.clone()]).for_each(|(sum, bias)| *sum += bias);
-        }
-        self.masks.of_row(at.row, self.columns).apply(at.columns.start, sums);
-        let residual = &self.residual[at.row * self.columns..][at.columns.clone()];
-        let mut wide = [0.0; PIECE];
-        for (residual, sums) in residual.chunks(PIECE).zip(sums.chunks_mut(PIECE)) {
-            let wide = &mut wide[..sums.len()];
-            E::widen_with(simd, residual, wide);
-            sums.iter_mut().zip(wide).for_each(|(sum, residual)| *sum += *residual);
-        }
-        E::narrow_with(simd, sums, out.row(at.row, at.columns));
+    fn apply(&self, at: &Segment, columns: usize, sums: &mut [f32]) {
+        self.of_row(at.row, columns).apply(at.columns.start, sums);
     }
 }
 

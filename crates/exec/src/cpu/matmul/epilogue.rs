@@ -6,8 +6,10 @@
 
 use std::ops::Range;
 
+use fitgpt_plan::config::Gelu;
+
 use crate::{
-    cpu::{gelu::Gelu, isa::Simd, parts::Tile},
+    cpu::{gelu, isa::Simd, parts::Tile},
     element::Element,
 };
 
@@ -101,7 +103,7 @@ impl<T: Element> Epilogue<(Option<Tile<'_, T>>, Tile<'_, T>)> for StoreGelu<'_> 
         add_bias(self.bias, &at, sums);
         let out = out.row(at.row, at.columns.clone());
         if let Some(out) = T::as_f32_mut(out) {
-            self.gelu.values(simd, sums, out);
+            gelu::values(simd, self.gelu, sums, out);
         } else {
             // As stored: down, and up again; `out` is free to hold it in between.
             T::narrow_with(simd, sums, out);
@@ -109,7 +111,7 @@ impl<T: Element> Epilogue<(Option<Tile<'_, T>>, Tile<'_, T>)> for StoreGelu<'_> 
             let mut values = [0.0; PIECE];
             for (sums, out) in sums.chunks(PIECE).zip(out.chunks_mut(PIECE)) {
                 let values = &mut values[..sums.len()];
-                self.gelu.values(simd, sums, values);
+                gelu::values(simd, self.gelu, sums, values);
                 T::narrow_with(simd, values, out);
             }
         }
@@ -137,13 +139,13 @@ impl<T: Element> Epilogue<(Tile<'_, T>, Tile<'_, T>)> for TimesGeluSlope {
     ) {
         let pre = pre.row(at.row, at.columns.clone());
         if let Some(pre) = T::as_f32_mut(pre) {
-            self.gelu.values_and_slopes(simd, pre, sums);
+            gelu::values_and_slopes(simd, self.gelu, pre, sums);
         } else {
             let mut wide = [0.0; PIECE];
             for (pre, sums) in pre.chunks_mut(PIECE).zip(sums.chunks_mut(PIECE)) {
                 let wide = &mut wide[..pre.len()];
                 T::widen_with(simd, pre, wide);
-                self.gelu.values_and_slopes(simd, wide, sums);
+                gelu::values_and_slopes(simd, self.gelu, wide, sums);
                 T::narrow_with(simd, wide, pre);
             }
         }
@@ -153,7 +155,7 @@ impl<T: Element> Epilogue<(Tile<'_, T>, Tile<'_, T>)> for TimesGeluSlope {
 
 /// `out = residual + drop(sums + bias)`
 #[derive(Clone, Copy, Debug)]
-pub struct AddResidual<'a, T, M> {
+pub struct AddResidual<'a, T, D> {
     /// One for each column.
     pub bias: Option<&'a [f32]>,
     /// A matrix of the result's shape.
@@ -161,58 +163,43 @@ pub struct AddResidual<'a, T, M> {
     /// Columns of `residual`.
     pub columns: usize,
     /// What is dropped.
-    pub mask: M,
+    pub dropout: D,
 }
 
-/// Which elements dropout keeps.
-pub trait Mask: Sync {
-    /// What a kept element is multiplied with.
-    fn scale(&self) -> f32;
-    /// Whether the element of the result at this place is kept.
-    fn keeps(&self, row: usize, column: usize) -> bool;
+/// What dropout makes of a result.
+pub trait DropOut: Sync {
+    /// Drops elements of `segment`, of a result with this many columns. Mark it
+    /// `#[inline(always)]`.
+    fn apply(&self, segment: &Segment, columns: usize, sums: &mut [f32]);
 }
 
 /// No dropout.
 #[derive(Clone, Copy, Debug)]
 pub struct KeepAll;
 
-impl Mask for KeepAll {
+impl DropOut for KeepAll {
     #[inline(always)]
-    fn scale(&self) -> f32 {
-        1.0
-    }
-    #[inline(always)]
-    fn keeps(&self, _: usize, _: usize) -> bool {
-        true
-    }
+    fn apply(&self, _: &Segment, _: usize, _: &mut [f32]) {}
 }
 
-impl<T: Element, M: Mask> Epilogue<Tile<'_, T>> for AddResidual<'_, T, M> {
+impl<T: Element, D: DropOut> Epilogue<Tile<'_, T>> for AddResidual<'_, T, D> {
     #[inline(always)]
     fn finish<S: Simd>(&self, simd: S, at: Segment, sums: &mut [f32], out: &mut Tile<'_, T>) {
         add_bias(self.bias, &at, sums);
-        let scale = self.mask.scale();
-        let kept =
-            |sum: f32, column| if self.mask.keeps(at.row, column) { sum * scale } else { 0.0 };
+        self.dropout.apply(&at, self.columns, sums);
         let residual = &self.residual[at.row * self.columns..][at.columns.clone()];
-        let out = out.row(at.row, at.columns.clone());
+        let out = out.row(at.row, at.columns);
         if let (Some(residual), Some(out)) = (T::as_f32(residual), T::as_f32_mut(out)) {
-            let terms = sums.iter().zip(residual).zip(at.columns);
-            for (out, ((&sum, residual), column)) in out.iter_mut().zip(terms) {
-                *out = kept(sum, column) + residual;
+            for (out, (sum, residual)) in out.iter_mut().zip(sums.iter().zip(residual)) {
+                *out = sum + residual;
             }
             return;
         }
         let mut wide = [0.0; PIECE];
-        let starts = at.columns.step_by(PIECE);
-        for ((residual, sums), start) in
-            residual.chunks(PIECE).zip(sums.chunks_mut(PIECE)).zip(starts)
-        {
+        for (residual, sums) in residual.chunks(PIECE).zip(sums.chunks_mut(PIECE)) {
             let wide = &mut wide[..residual.len()];
             T::widen_with(simd, residual, wide);
-            for ((sum, residual), column) in sums.iter_mut().zip(&*wide).zip(start..) {
-                *sum = kept(*sum, column) + residual;
-            }
+            sums.iter_mut().zip(wide).for_each(|(sum, residual)| *sum += *residual);
         }
         T::narrow_with(simd, sums, out);
     }

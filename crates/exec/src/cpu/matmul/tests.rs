@@ -3,11 +3,12 @@
 //! Operands are small whole numbers wherever they can be: their sums are exact in f32, so the
 //! result must be equal, and one product too few or too many cannot hide in a tolerance.
 
+use fitgpt_plan::config::Gelu;
 use half::{bf16, f16};
 use proptest::prelude::*;
 
 use super::*;
-use crate::cpu::{gelu::Gelu, isa::Portable, parts::Grid};
+use crate::cpu::{gelu, isa::Portable, parts::Grid};
 
 /// Small pieces: a few hundred numbers go through every loop.
 const TINY: Limits = Limits {
@@ -334,8 +335,8 @@ impl Kernel for Apply<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) -> Self::Output {
         let (mut values, mut slopes) = (vec![0.0; self.1.len()], vec![1.0; self.1.len()]);
-        self.0.values(simd, self.1, &mut values);
-        self.0.values_and_slopes(simd, &mut self.1.to_vec(), &mut slopes);
+        gelu::values(simd, self.0, self.1, &mut values);
+        gelu::values_and_slopes(simd, self.0, &mut self.1.to_vec(), &mut slopes);
         (values, slopes)
     }
 }
@@ -344,12 +345,17 @@ impl Kernel for Apply<'_> {
 #[derive(Clone, Copy)]
 struct Thirds;
 
-impl Mask for Thirds {
-    fn scale(&self) -> f32 {
-        1.5
+impl Thirds {
+    fn factor(row: usize, column: usize) -> f32 {
+        if row % 2 == 1 || !column.is_multiple_of(3) { 1.5 } else { 0.0 }
     }
-    fn keeps(&self, row: usize, column: usize) -> bool {
-        row % 2 == 1 || !column.is_multiple_of(3)
+}
+
+impl DropOut for Thirds {
+    fn apply(&self, at: &Segment, _: usize, sums: &mut [f32]) {
+        for (sum, column) in sums.iter_mut().zip(at.columns.clone()) {
+            *sum *= Self::factor(at.row, column);
+        }
     }
 }
 
@@ -386,14 +392,13 @@ fn epilogues_do_what_they_say<T: Element>() {
         }
 
         let residual: Vec<T> = fractions(len, 9).into_iter().map(T::narrow).collect();
-        let epilogue = AddResidual { bias, residual: &residual, columns, mask: Thirds };
+        let epilogue = AddResidual { bias, residual: &residual, columns, dropout: Thirds };
         case.run(isa, Grid::new(&mut out, columns), epilogue);
         let dropped = biased.iter().zip(&residual).enumerate().map(|(i, (x, residual))| {
-            let is_kept = Thirds.keeps(i / columns, i % columns);
-            residual.widen() + if is_kept { x * 1.5 } else { 0.0 }
+            residual.widen() + x * Thirds::factor(i / columns, i % columns)
         });
         assert_eq!(bits_of(&out), stored::<T>(dropped));
-        let epilogue = AddResidual { bias, residual: &residual, columns, mask: KeepAll };
+        let epilogue = AddResidual { bias, residual: &residual, columns, dropout: KeepAll };
         case.run(isa, Grid::new(&mut out, columns), epilogue);
         let added = biased.iter().zip(&residual).map(|(x, residual)| residual.widen() + x);
         assert_eq!(bits_of(&out), stored::<T>(added));
