@@ -81,6 +81,28 @@ fn people_read_their_language_and_the_answer_is_the_same() {
 }
 
 #[test]
+fn a_size_of_no_tensor_is_put_down_to_the_run_only_where_the_run_is_known() {
+    let place = Place::new();
+    let log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.37 GiB. GPU 0 has \
+        a total capacity of 11.69 GiB of which 1.02 GiB is free. Including non-PyTorch memory, \
+        this process has 10.60 GiB memory in use. Of the allocated memory 10.21 GiB is allocated \
+        by PyTorch, and 61.24 MiB is reserved by PyTorch but unallocated.\n";
+    fs::write(place.path("odd.log"), log).unwrap();
+    fs::write(place.path("run.py"), "batch_size = 12\n").unwrap();
+    for (lang, unknown, known) in [
+        ("en", "which model this is", "no tensor of this run"),
+        ("zh", "哪个模型", "这次运行中没有"),
+        ("ja", "どのモデルか", "この実行に"),
+        ("de", "welches Modell", "kein Tensor dieses Laufs"),
+    ] {
+        let bare = place.run(&["doctor", "odd.log", "--lang", lang]).stdout;
+        assert!(bare.contains(unknown) && !bare.contains(known), "{lang}: {bare}");
+        let told = place.run(&["doctor", "odd.log", "--config=run.py", "--lang", lang]).stdout;
+        assert!(told.contains(known) && !told.contains(unknown), "{lang}: {told}");
+    }
+}
+
+#[test]
 fn programs_read_the_same_bytes_in_every_language() {
     let place = place();
     for (args, code) in SPOKEN.iter().filter(|(args, _)| !args.contains(&"--explain")) {
