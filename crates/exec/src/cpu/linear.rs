@@ -13,8 +13,8 @@ use crate::{
         Machine,
         dropout::Masks,
         matmul::{
-            self, AddInto, AddResidual, ColumnSums, DropOut, KeepAll, Product, Segment, Store,
-            StoreGelu, TimesGeluSlope, View,
+            self, AddInto, AddResidual, ColumnSums, DropOut, Product, Segment, Store, StoreGelu,
+            TimesGeluSlope, View,
         },
         parts::Grid,
     },
@@ -99,20 +99,15 @@ pub(super) fn forward_residual<E: Element>(
     layer: Layer<'_, E>,
     residual: &[E],
     out: &mut [E],
-    masks: Option<Masks<'_>>,
+    dropout: Option<Masks<'_>>,
 ) {
     assert_eq!(residual.len(), out.len());
     let (a, b) = layer.factors();
     let Layer { shape, bias, scratch, .. } = layer;
     let columns = shape.outputs;
     let out = Grid::new(out, columns);
-    if let Some(masks) = masks {
-        let epilogue = AddResidual { bias, residual, columns, dropout: masks };
-        Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
-    } else {
-        let epilogue = AddResidual { bias, residual, columns, dropout: KeepAll };
-        Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
-    }
+    let epilogue = AddResidual { bias, residual, columns, dropout };
+    Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
 }
 
 impl DropOut for Masks<'_> {

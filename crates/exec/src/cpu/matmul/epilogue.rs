@@ -162,8 +162,8 @@ pub struct AddResidual<'a, T, D> {
     pub residual: &'a [T],
     /// Columns of `residual`.
     pub columns: usize,
-    /// What is dropped.
-    pub dropout: D,
+    /// What is dropped, if anything.
+    pub dropout: Option<D>,
 }
 
 /// What dropout makes of a result.
@@ -173,20 +173,13 @@ pub trait DropOut: Sync {
     fn apply(&self, segment: &Segment, columns: usize, sums: &mut [f32]);
 }
 
-/// No dropout.
-#[derive(Clone, Copy, Debug)]
-pub struct KeepAll;
-
-impl DropOut for KeepAll {
-    #[inline(always)]
-    fn apply(&self, _: &Segment, _: usize, _: &mut [f32]) {}
-}
-
 impl<T: Element, D: DropOut> Epilogue<Tile<'_, T>> for AddResidual<'_, T, D> {
     #[inline(always)]
     fn finish<S: Simd>(&self, simd: S, at: Segment, sums: &mut [f32], out: &mut Tile<'_, T>) {
         add_bias(self.bias, &at, sums);
-        self.dropout.apply(&at, self.columns, sums);
+        if let Some(dropout) = &self.dropout {
+            dropout.apply(&at, self.columns, sums);
+        }
         let residual = &self.residual[at.row * self.columns..][at.columns.clone()];
         let out = out.row(at.row, at.columns);
         if let (Some(residual), Some(out)) = (T::as_f32(residual), T::as_f32_mut(out)) {

@@ -28,7 +28,7 @@ pub use self::{
     block::Shape,
     column_sums::ColumnSums,
     epilogue::{
-        AddInto, AddResidual, DropOut, Epilogue, KeepAll, Segment, Store, StoreGelu, TimesGeluSlope,
+        AddInto, AddResidual, DropOut, Epilogue, Segment, Store, StoreGelu, TimesGeluSlope,
     },
     pack::View,
 };

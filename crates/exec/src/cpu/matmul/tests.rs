@@ -346,15 +346,15 @@ impl Kernel for Apply<'_> {
 struct Thirds;
 
 impl Thirds {
-    fn factor(row: usize, column: usize) -> f32 {
-        if row % 2 == 1 || !column.is_multiple_of(3) { 1.5 } else { 0.0 }
+    fn keeps(row: usize, column: usize) -> bool {
+        row % 2 == 1 || !column.is_multiple_of(3)
     }
 }
 
 impl DropOut for Thirds {
     fn apply(&self, at: &Segment, _: usize, sums: &mut [f32]) {
         for (sum, column) in sums.iter_mut().zip(at.columns.clone()) {
-            *sum *= Self::factor(at.row, column);
+            *sum *= if Self::keeps(at.row, column) { 1.5 } else { 0.0 };
         }
     }
 }
@@ -392,13 +392,14 @@ fn epilogues_do_what_they_say<T: Element>() {
         }
 
         let residual: Vec<T> = fractions(len, 9).into_iter().map(T::narrow).collect();
-        let epilogue = AddResidual { bias, residual: &residual, columns, dropout: Thirds };
+        let epilogue = AddResidual { bias, residual: &residual, columns, dropout: Some(Thirds) };
         case.run(isa, Grid::new(&mut out, columns), epilogue);
         let dropped = biased.iter().zip(&residual).enumerate().map(|(i, (x, residual))| {
-            residual.widen() + x * Thirds::factor(i / columns, i % columns)
+            let is_kept = Thirds::keeps(i / columns, i % columns);
+            residual.widen() + if is_kept { x * 1.5 } else { 0.0 }
         });
         assert_eq!(bits_of(&out), stored::<T>(dropped));
-        let epilogue = AddResidual { bias, residual: &residual, columns, dropout: KeepAll };
+        let epilogue = AddResidual { bias, residual: &residual, columns, dropout: None::<Thirds> };
         case.run(isa, Grid::new(&mut out, columns), epilogue);
         let added = biased.iter().zip(&residual).map(|(x, residual)| residual.widen() + x);
         assert_eq!(bits_of(&out), stored::<T>(added));
