@@ -5,6 +5,7 @@ use fitgpt_plan::{
     config::Config,
     job::{EVALUATE, Job, TRAIN, UPDATE},
     model::Parameter,
+    program::TrainingState,
     units::{Bytes, TensorId},
 };
 use serde::{Deserialize, Serialize};
@@ -66,6 +67,7 @@ pub struct Trainer {
     job: Job,
     data: Dataset,
     parameters: Vec<Parameter>,
+    state: TrainingState,
     entries: Vec<Entry>,
     tokens: Vec<u32>,
     targets: Vec<u32>,
@@ -95,6 +97,7 @@ impl Trainer {
         let most = (training.batch * training.seq).max(training.eval_batch * training.eval_seq);
         let parameters = job.model.parameters();
         let entries = entries(&parameters);
+        let state = TrainingState::new(&job.model, &job.training.optimizer);
         let position = Position { step: 0, updates: 0, best_val_loss: None, scaler };
         Ok(Self {
             tokens: vec![0; most as usize],
@@ -105,6 +108,7 @@ impl Trainer {
             job,
             data,
             parameters,
+            state,
             entries,
             position,
         })
@@ -135,7 +139,7 @@ impl Trainer {
     pub fn step(&mut self, stop: &Stop) -> Result<Option<Stepped>, RunError> {
         let training = self.job.training;
         let step = self.position.step;
-        let loss = self.state("loss");
+        let loss = self.state.loss;
         self.backend.write(TRAIN, loss, Bytes::ZERO, &0f32.to_ne_bytes())?;
         let mut arguments = Arguments {
             seed: self.config.seed(),
@@ -233,21 +237,15 @@ impl Trainer {
         Ok(())
     }
 
-    fn state(&self, name: &str) -> TensorId {
-        self.backend.plan().program(TRAIN).find(name).expect("it is part of the state")
-    }
-
-    /// Where a piece of a checkpoint lies: state is ordered weights, gradients, first moments,
-    /// second moments.
+    /// The tensor that a piece of a checkpoint belongs to.
     fn tensor_of(&self, piece: &Piece<'_>) -> TensorId {
         let index = self.parameters.iter().position(|p| p.name == piece.entry.name);
-        let index = index.expect("entries are made from the parameters");
-        let group = match piece.kind {
-            Kind::Parameter => 0,
-            Kind::ExpAvg => 2,
-            Kind::ExpAvgSq => 3,
-        };
-        TensorId((group * self.parameters.len() + index) as u32)
+        let state = &self.state.parameters[index.expect("entries are made from the parameters")];
+        match piece.kind {
+            Kind::Parameter => state.weight,
+            Kind::ExpAvg => state.optimizer("exp_avg"),
+            Kind::ExpAvgSq => state.optimizer("exp_avg_sq"),
+        }
     }
 }
 

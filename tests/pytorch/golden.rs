@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-use fitgpt_plan::{config::Gelu, model::Model};
+use fitgpt_plan::{config::Gelu, family::gpt2::Sizes, model::Model};
 use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
 
@@ -51,7 +51,7 @@ pub(crate) struct Case {
 
 impl Case {
     pub(crate) fn model(&self) -> Model {
-        Model {
+        Sizes {
             layers: self.layers,
             heads: self.heads,
             channels: self.channels,
@@ -64,6 +64,7 @@ impl Case {
                 other => panic!("a golden file names an unknown GELU: `{other}`"),
             },
         }
+        .model()
     }
 }
 

@@ -11,7 +11,7 @@ use fitgpt_exec::{
     Watch,
     cpu::{Cpu, CpuTarget, isa::Isa},
 };
-use fitgpt_plan::{job, model::Model, program::gpt, units::DType};
+use fitgpt_plan::{family::gpt2::Sizes, job, program::decoder, units::DType};
 
 use crate::golden::{self, Tensors};
 
@@ -19,7 +19,7 @@ use crate::golden::{self, Tensors};
 fn a_folder_of_transformers_gives_its_logits_here() {
     let mut weights = Weights::open(&golden::path("transformers_gpt2")).unwrap();
     let there = weights.architecture().clone();
-    let model = Model {
+    let model = Sizes {
         layers: there.n_layer as u32,
         heads: there.n_head as u32,
         channels: there.n_embd as u32,
@@ -27,9 +27,11 @@ fn a_folder_of_transformers_gives_its_logits_here() {
         block: there.block_size as u32,
         has_bias: there.bias,
         gelu: there.gelu,
-    };
+    }
+    .model();
     let target = CpuTarget::new(2, Isa::best());
-    let programs = vec![gpt::prefill(&model, 1, DType::F32), gpt::decode(&model, 1, DType::F32)];
+    let programs =
+        vec![decoder::prefill(&model, 1, DType::F32), decoder::decode(&model, 1, DType::F32)];
     let plan = job::plan(programs, &target).unwrap();
     let backend = Cpu::new(plan, target, Watch::Off).unwrap();
     let mut sampler = Sampler::new(Box::new(backend), &model, 1, Window::Half);

@@ -10,9 +10,10 @@ use fitgpt_exec::{
 };
 use fitgpt_plan::{
     job::{self, EVALUATE, Job, TRAIN, UPDATE},
+    optimizer::Optimizer,
     program::{
         Adam,
-        gpt::{Recompute, Training},
+        decoder::{Recompute, Training},
     },
     units::{Bytes, DType, TensorId},
 };
@@ -41,13 +42,13 @@ impl Run {
             eval_batch: batch,
             eval_seq: seq,
             dropout: 0.0,
-            adam: Adam {
+            optimizer: Optimizer::adamw(Adam {
                 beta1: facts.betas[0],
                 beta2: facts.betas[1],
                 epsilon: facts.adam_eps,
                 weight_decay: facts.weight_decay,
                 grad_clip: facts.case.grad_clip,
-            },
+            }),
             activations: DType::F32,
             recompute: Recompute::default(),
             loss_chunk_rows: 16, // no divisor of most cases' rows

@@ -23,7 +23,10 @@ use fitgpt_exec::{
 use fitgpt_plan::{
     config::Gelu,
     memory::{Limits, Target, VerifiedPlan, place, verify},
-    program::{Access, Adam, Class, Dropout, Life, Moments, Op, Operand, Program, Site, Tensor},
+    program::{
+        Access, Adam, Class, Dropout, Heads, Life, Op, Operand, Program, ProgramKind, Qkv, Site,
+        Tensor,
+    },
     units::{Bytes, DType, TensorId},
 };
 use half::{bf16, f16};
@@ -106,7 +109,7 @@ impl List {
     ) {
         let ids = std::array::from_fn(|i| TensorId(i as u32));
         let op = op(ids);
-        let mut program = Program::new("one", Vec::new());
+        let mut program = Program::new(ProgramKind::Other("one"), Vec::new());
         let access: Vec<Operand> = op.operands();
         for (id, (name, shape, dtype)) in ids.into_iter().zip(operands) {
             let written = access.iter().any(|o| o.tensor == id && o.access == Access::Writes);
@@ -128,6 +131,7 @@ const ADAM: Adam =
 
 fn ops(sizes: Sizes, dtype: DType) -> Vec<Case> {
     let Sizes { batch, seq, channels, heads, vocab, chunk, .. } = sizes;
+    let all = Heads { query: heads, kv: heads, channels: channels as u32 / heads };
     let mut list = List { sizes, dtype, cases: Vec::new() };
     let (e, f) = (dtype, DType::F32);
     let rows = |columns| vec![batch, seq, columns];
@@ -142,13 +146,19 @@ fn ops(sizes: Sizes, dtype: DType) -> Vec<Case> {
         list.add(
             name,
             [tokens("tokens"), wte.clone(), wpe.clone(), ("out", x(), e)],
-            |[tokens, wte, wpe, out]| Op::Embed { tokens, wte, wpe, out, dropout },
+            |[tokens, wte, wpe, out]| Op::Embed { tokens, wte, wpe: Some(wpe), out, dropout },
         );
         let name = if dropout.is_some() { "embed_backward, dropout" } else { "embed_backward" };
         list.add(
             name,
             [tokens("tokens"), ("d_x", x(), e), wte, wpe],
-            |[tokens, d_x, d_wte, d_wpe]| Op::EmbedBackward { tokens, d_x, d_wte, d_wpe, dropout },
+            |[tokens, d_x, d_wte, d_wpe]| Op::EmbedBackward {
+                tokens,
+                d_x,
+                d_wte,
+                d_wpe: Some(d_wpe),
+                dropout,
+            },
         );
     }
     let weight = || ("weight", vec![channels], f);
@@ -159,7 +169,7 @@ fn ops(sizes: Sizes, dtype: DType) -> Vec<Case> {
         [("x", x(), e), weight(), bias(), ("out", x(), e), mean(), rstd()],
         |[x, weight, bias, out, mean, rstd]| {
             let bias = Some(bias);
-            Op::LayerNorm { x, weight, bias, out, mean, rstd }
+            Op::Norm { x, weight, bias, out, mean: Some(mean), rstd, epsilon: 1e-5 }
         },
     );
     list.add(
@@ -167,7 +177,7 @@ fn ops(sizes: Sizes, dtype: DType) -> Vec<Case> {
         [("x", x(), e), weight(), bias(), ("out", x(), e), mean(), rstd()],
         |[x, weight, bias, out, mean, rstd]| {
             let bias = Some(bias);
-            Op::LayerNormAgain { x, weight, bias, mean, rstd, out }
+            Op::NormAgain { x, weight, bias, mean: Some(mean), rstd, out }
         },
     );
     list.add(
@@ -184,7 +194,7 @@ fn ops(sizes: Sizes, dtype: DType) -> Vec<Case> {
         ],
         |[x, weight, mean, rstd, d_out, d_x, d_weight, d_bias]| {
             let d_bias = Some(d_bias);
-            Op::LayerNormBackwardAdd { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias }
+            Op::NormBackwardAdd { x, weight, mean: Some(mean), rstd, d_out, d_x, d_weight, d_bias }
         },
     );
     list.linear();
@@ -195,22 +205,22 @@ fn ops(sizes: Sizes, dtype: DType) -> Vec<Case> {
         let lse = || ("lse", vec![batch, heads.into(), seq], f);
         let qkv = |name| (name, rows(3 * channels), e);
         list.add(name, [qkv("qkv"), ("out", x(), e), lse()], |[qkv, out, lse]| Op::Attention {
-            qkv,
+            qkv: Qkv::Joined(qkv),
             out,
             lse,
-            heads,
+            heads: all,
             dropout,
         });
         list.add(
             backward,
             [qkv("qkv"), ("out", x(), e), lse(), ("d_out", x(), e), qkv("d_qkv")],
             |[qkv, out, lse, d_out, d_qkv]| Op::AttentionBackward {
-                qkv,
+                qkv: Qkv::Joined(qkv),
                 out,
                 lse,
                 d_out,
-                d_qkv,
-                heads,
+                d_qkv: Qkv::Joined(d_qkv),
+                heads: all,
                 dropout,
             },
         );
@@ -264,7 +274,13 @@ fn ops(sizes: Sizes, dtype: DType) -> Vec<Case> {
             cache("values"),
             ("out", vec![batch, 1, channels], e),
         ],
-        |[qkv, keys, values, out]| Op::CachedAttention { qkv, keys, values, out, heads },
+        |[qkv, keys, values, out]| Op::CachedAttention {
+            qkv: Qkv::Joined(qkv),
+            keys,
+            values,
+            out,
+            heads: all,
+        },
     );
     if dtype == DType::F32 {
         list.update();
@@ -376,7 +392,11 @@ impl List {
         let [p, g, m, v] = names.map(table);
         self.add("adamw", [("norm", vec![1], f), p, g, m, v], |[norm, p, g, m, v]| Op::AdamW {
             norm,
-            moments: Moments { parameter: p, gradient: g, exp_avg: m, exp_avg_sq: v, decays: true },
+            parameter: p,
+            gradient: g,
+            exp_avg: m,
+            exp_avg_sq: v,
+            decays: true,
             adam: ADAM,
         });
     }

@@ -1,6 +1,6 @@
 //! What changes from run to run of a program. Everything else stands in the program.
 
-use fitgpt_plan::program::Program;
+use fitgpt_plan::program::{Program, ProgramKind};
 
 /// The arguments of running a program once. Each kernel takes what its op needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,13 +43,13 @@ impl Default for Arguments {
 impl Arguments {
     /// The position of a sequence's first column: 0, but when decoding what the cache holds.
     pub fn first_position(&self, program: &Program) -> u64 {
-        if program.name() == "decode" { self.length } else { 0 }
+        if program.kind() == ProgramKind::Decode { self.length } else { 0 }
     }
 
     /// How many of `rows` rows are computed: all, but of a prompt only those in use. The rest
     /// of a tensor then holds nothing, and nobody reads it.
     pub fn rows_in_use(&self, program: &Program, rows: u64) -> u64 {
-        if program.name() == "prefill" { rows.min(self.length) } else { rows }
+        if program.kind() == ProgramKind::Prefill { rows.min(self.length) } else { rows }
     }
 }
 
@@ -57,22 +57,24 @@ impl Arguments {
 mod tests {
     use super::*;
 
-    fn program(name: &'static str) -> Program {
-        Program::new(name, Vec::new())
+    const KINDS: [ProgramKind; 3] = [ProgramKind::Train, ProgramKind::Prefill, ProgramKind::Decode];
+
+    fn program(kind: ProgramKind) -> Program {
+        Program::new(kind, Vec::new())
     }
 
     #[test]
     fn only_decoding_begins_behind_the_cache() {
         let arguments = Arguments { length: 5, ..Arguments::default() };
-        let first = |name| arguments.first_position(&program(name));
-        assert_eq!(["train", "prefill", "decode"].map(first), [0, 0, 5]);
+        let first = |kind| arguments.first_position(&program(kind));
+        assert_eq!(KINDS.map(first), [0, 0, 5]);
     }
 
     #[test]
     fn only_a_prompt_leaves_rows_unused() {
         let arguments = Arguments { length: 5, ..Arguments::default() };
-        let rows = |name| arguments.rows_in_use(&program(name), 8);
-        assert_eq!(["train", "prefill", "decode"].map(rows), [8, 5, 8]);
-        assert_eq!(arguments.rows_in_use(&program("prefill"), 1), 1);
+        let rows = |kind| arguments.rows_in_use(&program(kind), 8);
+        assert_eq!(KINDS.map(rows), [8, 5, 8]);
+        assert_eq!(arguments.rows_in_use(&program(ProgramKind::Prefill), 1), 1);
     }
 }

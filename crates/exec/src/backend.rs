@@ -139,7 +139,23 @@ impl Host {
     ) -> Result<Self, BackendError> {
         let fill = if watch == Watch::Poison { POISON } else { 0 };
         let arena = Arena::new(&plan, fill)?;
-        Ok(Self { plan, arena, watch, guard: limits.guard })
+        let mut host = Self { plan, arena, watch, guard: limits.guard };
+        host.fill_constants();
+        Ok(host)
+    }
+
+    /// State is shared by all programs, so each constant is filled once by any of them.
+    fn fill_constants(&mut self) {
+        for program in 0..self.plan.plan().programs.len() {
+            for constant in self.plan.program(program).constants() {
+                let mut start = Bytes::ZERO;
+                for row in constant.rows() {
+                    let bytes = bytemuck::cast_slice(&row);
+                    self.write(program, constant.tensor, start, bytes);
+                    start = start + Bytes::new(bytes.len() as u64);
+                }
+            }
+        }
     }
 
     /// Runs `kernel` for every op in order.

@@ -14,11 +14,13 @@ use fitgpt_exec::{
 };
 use fitgpt_plan::{
     config::Gelu,
+    family::gpt2::Sizes,
     memory::{place, verify},
     model::Model,
+    optimizer::Optimizer,
     program::{
         Adam, Life,
-        gpt::{Recompute, Training, decode, evaluate, prefill, train, update},
+        decoder::{Recompute, Training, decode, evaluate, prefill, train, update},
     },
     units::{Bytes, DType, TensorId},
 };
@@ -44,7 +46,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-const MODEL: Model = Model {
+const MODEL: Model = Sizes {
     layers: 2,
     heads: 3,
     channels: 48,
@@ -52,7 +54,8 @@ const MODEL: Model = Model {
     block: 80,
     has_bias: true,
     gelu: Gelu::Exact,
-};
+}
+.model();
 
 fn training(dropout: f32, activations: DType) -> Training {
     Training {
@@ -62,7 +65,13 @@ fn training(dropout: f32, activations: DType) -> Training {
         eval_batch: 2,
         eval_seq: 80,
         dropout,
-        adam: Adam { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.1, grad_clip: 1.0 },
+        optimizer: Optimizer::adamw(Adam {
+            beta1: 0.9,
+            beta2: 0.95,
+            epsilon: 1e-8,
+            weight_decay: 0.1,
+            grad_clip: 1.0,
+        }),
         activations,
         recompute: Recompute { blocks: 1, cheap: 1 },
         loss_chunk_rows: 64,

@@ -40,7 +40,7 @@ use fitgpt_exec::{Arguments, Backend, Watch};
 use fitgpt_plan::{
     config::{Precision, Written},
     job::{self, Job},
-    program::gpt::Recompute,
+    program::decoder::Recompute,
     units::Bytes,
 };
 

@@ -7,16 +7,18 @@ use fitgpt_exec::{Arguments, Backend, Watch};
 use fitgpt_gpu::{Device, Gpu, GpuTarget, Held, Kind, adapters};
 use fitgpt_plan::{
     config::Gelu,
+    family::gpt2::Sizes,
     job,
     model::Model,
+    optimizer::Optimizer,
     program::{
         Adam, Class,
-        gpt::{Recompute, Training, train, update},
+        decoder::{Recompute, Training, train, update},
     },
     units::{Bytes, DType, TensorId},
 };
 
-const MODEL: Model = Model {
+const MODEL: Model = Sizes {
     layers: 2,
     heads: 2,
     channels: 32,
@@ -24,7 +26,8 @@ const MODEL: Model = Model {
     block: 16,
     has_bias: true,
     gelu: Gelu::Exact,
-};
+}
+.model();
 
 const TRAINING: Training = Training {
     batch: 4,
@@ -33,7 +36,13 @@ const TRAINING: Training = Training {
     eval_batch: 4,
     eval_seq: 16,
     dropout: 0.1,
-    adam: Adam { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.1, grad_clip: 1.0 },
+    optimizer: Optimizer::adamw(Adam {
+        beta1: 0.9,
+        beta2: 0.95,
+        epsilon: 1e-8,
+        weight_decay: 0.1,
+        grad_clip: 1.0,
+    }),
     activations: DType::F32,
     recompute: Recompute { blocks: 0, cheap: 0 },
     loss_chunk_rows: 8,

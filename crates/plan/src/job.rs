@@ -8,9 +8,10 @@ use crate::{
     config::{Config, GradCheckpoint, Precision},
     memory::{PlanError, Target, VerifiedPlan, fits, place, profile, verify},
     model::Model,
+    optimizer::Optimizer,
     program::{
-        Adam, Program,
-        gpt::{self, Recompute, Training},
+        Adam, Program, Tensor,
+        decoder::{self, Recompute, Training},
     },
     units::{Bytes, DType},
 };
@@ -82,7 +83,7 @@ impl Job {
         let seq = u64::from(config.block_size());
         let eval_batch = u64::from(config.eval_batch_size());
         let chunk_rows = match config.loss_chunk_rows() {
-            0 => gpt::default_loss_chunk_rows(vocab.into(), batch * seq),
+            0 => decoder::default_loss_chunk_rows(vocab.into(), batch * seq),
             rows => u64::from(rows).min(batch * seq),
         };
         let training = Training {
@@ -92,13 +93,13 @@ impl Job {
             eval_batch,
             eval_seq: u64::from(config.eval_block_size()),
             dropout: config.dropout() as f32,
-            adam: Adam {
+            optimizer: Optimizer::adamw(Adam {
                 beta1: config.beta1() as f32,
                 beta2: config.beta2() as f32,
                 epsilon: 1e-8,
                 weight_decay: config.weight_decay() as f32,
                 grad_clip: config.grad_clip() as f32,
-            },
+            }),
             activations: precision.into(),
             recompute: Recompute::default(),
             loss_chunk_rows: chunk_rows,
@@ -114,9 +115,9 @@ impl Job {
     /// Train, update and evaluate: [`TRAIN`], [`UPDATE`], [`EVALUATE`].
     pub fn training_programs(&self) -> Vec<Program> {
         vec![
-            gpt::train(&self.model, &self.training),
-            gpt::update(&self.model, &self.training),
-            gpt::evaluate(&self.model, &self.training),
+            decoder::train(&self.model, &self.training),
+            decoder::update(&self.model, &self.training),
+            decoder::evaluate(&self.model, &self.training),
         ]
     }
 
@@ -124,15 +125,15 @@ impl Job {
     pub fn sampling_programs(&self) -> Vec<Program> {
         let activations = self.training.activations;
         vec![
-            gpt::prefill(&self.model, self.samples, activations),
-            gpt::decode(&self.model, self.samples, activations),
+            decoder::prefill(&self.model, self.samples, activations),
+            decoder::decode(&self.model, self.samples, activations),
         ]
     }
 
     /// The floating-point work of recomputation, as a share of a step without it.
     pub fn extra_compute(&self) -> f64 {
         let keeping = Training { recompute: Recompute::default(), ..self.training };
-        let flops = |training| gpt::unnamed_train(&self.model, training).flops() as f64;
+        let flops = |training| decoder::unnamed_train(&self.model, training).flops() as f64;
         flops(&self.training) / flops(&keeping) - 1.0
     }
 }
@@ -164,7 +165,7 @@ fn cheapest_recompute(
     let layers = model.layers;
     let is_enough = |blocks, cheap| {
         let recompute = Recompute { blocks, cheap };
-        let program = gpt::unnamed_train(model, &Training { recompute, ..*training });
+        let program = decoder::unnamed_train(model, &Training { recompute, ..*training });
         fits(&program, target, room)
     };
     let blocks = least(layers, |blocks| is_enough(blocks, layers - blocks));
@@ -189,19 +190,20 @@ pub(crate) fn least(most: u32, holds: impl Fn(u32) -> bool) -> u32 {
 /// The most sequences that an evaluation can run at a time without adding to the plan, none
 /// of its tensors larger than the device's largest piece; a divisor of what is asked for, so that the same sequences are covered.
 fn largest_free_eval_batch(model: &Model, training: &Training, target: &impl Target) -> u64 {
-    let free = peak_bytes(&gpt::unnamed_train(model, training), target)
-        .max(peak_bytes(&gpt::update(model, training), target));
-    let state = 4 * model.parameter_count() * DType::F32.size();
-    let beside_state = free.saturating_sub(Bytes::new(state));
+    let update = decoder::update(model, training);
+    let free = peak_bytes(&decoder::unnamed_train(model, training), target)
+        .max(peak_bytes(&update, target));
+    let state: Bytes = update.state().iter().map(Tensor::bytes).sum();
+    let beside_state = free.saturating_sub(state);
     let asked = training.eval_batch;
     let piece = target.limits().max_chunk.min(target.limits().max_binding);
     let fits = |eval_batch: &u64| {
         let training = Training { eval_batch: *eval_batch, ..*training };
         // Most batches are seen to be too large without being counted.
-        if gpt::least_of_evaluation(model, &training) > beside_state {
+        if decoder::least_of_evaluation(model, &training) > beside_state {
             return false;
         }
-        let program = gpt::unnamed_evaluate(model, &training);
+        let program = decoder::unnamed_evaluate(model, &training);
         program.tensors().iter().all(|tensor| tensor.bytes() <= piece)
             && peak_bytes(&program, target) <= free
     };
@@ -230,10 +232,10 @@ mod tests {
             }
             let config = written.resolve().unwrap();
             let Job { model, training, .. } = Job::asked(&config, 300, Precision::Bfloat16);
-            let program = gpt::evaluate(&model, &training);
-            let state: Bytes = program.state().iter().map(crate::program::Tensor::bytes).sum();
+            let program = decoder::evaluate(&model, &training);
+            let state: Bytes = program.state().iter().map(Tensor::bytes).sum();
             let beside = peak_bytes(&program, &target).saturating_sub(state);
-            assert!(gpt::least_of_evaluation(&model, &training) <= beside, "{keys}");
+            assert!(decoder::least_of_evaluation(&model, &training) <= beside, "{keys}");
         }
     }
 

@@ -6,7 +6,9 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod family;
 pub mod model;
+pub mod optimizer;
 pub mod program;
 pub mod torch;
 

@@ -117,6 +117,22 @@ impl fmt::Display for DType {
     }
 }
 
+/// A finite number that can be a key of a map: equal if its bits are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Real(u64);
+
+impl Real {
+    /// `value` as it is.
+    pub const fn new(value: f64) -> Self {
+        Self(value.to_bits())
+    }
+
+    /// The number.
+    pub const fn get(self) -> f64 {
+        f64::from_bits(self.0)
+    }
+}
+
 /// Which op, counted from the start of its program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OpIndex(pub u32);

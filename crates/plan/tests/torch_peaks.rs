@@ -6,6 +6,7 @@
 
 use fitgpt_plan::{
     config::Gelu,
+    family::gpt2::Sizes,
     memory::profile,
     model::Model,
     torch::{CachingAllocator, Loss, Phase, Precision, TorchOptions, phases},
@@ -26,7 +27,7 @@ fn row(line: &str, figures: &str) -> Row {
     let number = |key: &str, default: u64| config[key].as_u64().unwrap_or(default);
     let is = |key: &str, default: bool| config[key].as_bool().unwrap_or(default);
     let or = |value: u64, default: u64| if value == 0 { default } else { value };
-    let model = Model {
+    let model = Sizes {
         layers: number("n_layer", 12) as u32,
         heads: number("n_head", 12) as u32,
         channels: number("n_embd", 768) as u32,
@@ -34,7 +35,8 @@ fn row(line: &str, figures: &str) -> Row {
         block: number("block_size", 1024) as u32,
         has_bias: is("bias", false),
         gelu: Gelu::Exact,
-    };
+    }
+    .model();
     let (batch, seq) = (number("batch_size", 12), number("block_size", 1024));
     let options = TorchOptions {
         batch,

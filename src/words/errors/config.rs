@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write as _};
 
-use fitgpt_plan::config::{ConfigError, Kind, Place, Range};
+use fitgpt_plan::config::{ConfigError, FamilyRule, Kind, Place, Range};
 
 use super::{Spoken, python};
 
@@ -56,6 +56,24 @@ messages! {
         ja: "`n_embd` {n_embd} は `n_head` {n_head} の倍数ではありません。`n_head` を {heads} にするか、`n_embd` を {widths} にしてください",
         de: "`n_embd` {n_embd} ist kein Vielfaches von `n_head` {n_head}: möglich wäre `n_head` {heads} oder `n_embd` {widths}",
     }
+    not_of_family(key, family) {
+        en: "`{key}` means nothing to family `{family}`",
+        zh: "`{key}` 对模型族 `{family}` 没有意义",
+        ja: "`{key}` はモデルファミリー `{family}` では意味を持ちません",
+        de: "`{key}` hat für die Familie `{family}` keine Bedeutung",
+    }
+    kv_heads(n_kv_head, n_head) {
+        en: "`n_kv_head` {n_kv_head} does not divide `n_head` {n_head}",
+        zh: "`n_head` {n_head} 不是 `n_kv_head` {n_kv_head} 的整数倍",
+        ja: "`n_head` {n_head} は `n_kv_head` {n_kv_head} の倍数ではありません",
+        de: "`n_kv_head` {n_kv_head} teilt `n_head` {n_head} nicht",
+    }
+    odd_head(head_dim) {
+        en: "`head_dim` {head_dim} is odd: rotary positions turn pairs of channels",
+        zh: "`head_dim` {head_dim} 是奇数：旋转位置编码按通道对旋转",
+        ja: "`head_dim` {head_dim} が奇数です。回転位置埋め込みはチャネルを対で回転します",
+        de: "`head_dim` {head_dim} ist ungerade: Rotary-Positionen drehen Paare von Kanälen",
+    }
     eval_block(eval_block_size, block_size) {
         en: "`eval_block_size` {eval_block_size} exceeds `block_size` {block_size}",
         zh: "`eval_block_size` {eval_block_size} 超过了 `block_size` {block_size}",
@@ -94,6 +112,9 @@ messages! {
     }
     not_negative() {
         en: "finite and 0 or more", zh: "是有限值且不小于 0", ja: "有限で 0 以上", de: "endlich und mindestens 0",
+    }
+    positive() {
+        en: "finite and above 0", zh: "是有限值且大于 0", ja: "有限で 0 より大きい値", de: "endlich und größer als 0",
     }
     below_one() {
         en: "at least 0 and below 1", zh: "不小于 0 且小于 1", ja: " 0 以上 1 未満", de: "mindestens 0 und kleiner als 1",
@@ -136,6 +157,11 @@ impl Spoken for ConfigError {
             Self::HeadsDoNotDivide { n_embd, n_head, heads: divisors, widths, .. } => {
                 heads(n_embd, n_head, one_of(divisors), one_of(widths))
             }
+            Self::NotOfFamily { key, family, .. } => not_of_family(key, family),
+            Self::BreaksFamilyRule { rule, .. } => match *rule {
+                FamilyRule::KeyValueHeads { n_head, n_kv_head } => kv_heads(n_kv_head, n_head),
+                FamilyRule::OddHead { head_dim } => odd_head(head_dim),
+            },
             Self::EvalBlockTooLong { eval_block_size, block_size, .. } => {
                 eval_block(eval_block_size, block_size)
             }
@@ -164,6 +190,7 @@ fn within(range: Range) -> String {
         Range::Any => anything(),
         Range::Whole { min, max } => whole(min, max),
         Range::NotNegative => not_negative(),
+        Range::Positive => positive(),
         Range::BelowOne => below_one(),
         Range::Share => share(),
         Range::NotEmpty => not_empty(),

@@ -5,8 +5,8 @@ use std::{error::Error, io, path::PathBuf};
 use fitgpt_exec::{BackendError, DeviceFault, MemoryRefused, arena::Refused};
 use fitgpt_plan::{
     config::{
-        ConfigError, Construct, DeviceChoice, Facts, Found, Given, Kind, Noun, Place, Precision,
-        Range, Reason, Wanted, Written,
+        ConfigError, Construct, DeviceChoice, Facts, FamilyRule, Found, Given, Kind, Noun, Place,
+        Precision, Range, Reason, Wanted, Written,
     },
     device,
     memory::PlanError,
@@ -73,6 +73,12 @@ fn configs() {
             widths: vec![4, 6],
             place: place(),
         },
+        ConfigError::NotOfFamily { key: "gelu", family: "llama", place: place() },
+        ConfigError::BreaksFamilyRule {
+            rule: FamilyRule::KeyValueHeads { n_head: 9, n_kv_head: 2 },
+            place: place(),
+        },
+        ConfigError::BreaksFamilyRule { rule: FamilyRule::OddHead { head_dim: 7 }, place: place() },
         ConfigError::EvalBlockTooLong { eval_block_size: 2, block_size: 1, place: place() },
         ConfigError::TooLarge { product: vec!["a", "b"], place: place() },
     ];

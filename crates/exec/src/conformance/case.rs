@@ -1,7 +1,7 @@
 //! One case: a program of one op, its inputs, and what is expected of each tensor.
 
 use fitgpt_plan::{
-    program::{Class, Life, Op, Program, Tensor},
+    program::{Class, Life, Op, Program, ProgramKind, Tensor},
     units::{DType, TensorId},
 };
 
@@ -106,7 +106,7 @@ impl Case {
 #[derive(Clone, Debug)]
 pub(super) struct Builder {
     pub(super) arguments: Arguments,
-    name: &'static str,
+    kind: ProgramKind,
     title: String,
     tensors: Vec<Tensor>,
     inputs: Vec<Vec<u8>>,
@@ -120,7 +120,7 @@ impl Builder {
     pub(super) fn new(title: String) -> Self {
         Self {
             arguments: Arguments { step: 3, first_sequence: 5, ..Arguments::default() },
-            name: "train",
+            kind: ProgramKind::Train,
             title,
             tensors: Vec::new(),
             inputs: Vec::new(),
@@ -133,7 +133,7 @@ impl Builder {
     /// A case of decoding behind `length` tokens.
     pub(super) fn decoding(title: &str, length: u64) -> Self {
         let mut builder = Self::new(format!("{title}, decoding at {length}"));
-        builder.name = "decode";
+        builder.kind = ProgramKind::Decode;
         builder.arguments.length = length;
         builder
     }
@@ -141,7 +141,7 @@ impl Builder {
     /// A case of a prompt of `length` in a block of `seq`.
     pub(super) fn prompt(title: &str, seq: u64, length: u64) -> Self {
         let mut builder = Self::new(format!("{title}, {length} rows in use"));
-        builder.name = "prefill";
+        builder.kind = ProgramKind::Prefill;
         builder.arguments.length = length;
         builder.prompt = Some(Prompt { seq: seq as usize, length: length as usize });
         builder
@@ -219,9 +219,9 @@ impl Builder {
 
     /// The case that runs `op` on these tensors.
     pub(super) fn case(self, op: Op) -> Case {
-        let Self { arguments, name, title, mut tensors, inputs, expected, columns, prompt } = self;
+        let Self { arguments, kind, title, mut tensors, inputs, expected, columns, prompt } = self;
         let written = tensors.split_off(inputs.len());
-        let mut program = Program::new(name, tensors);
+        let mut program = Program::new(kind, tensors);
         for tensor in written {
             program.tensor(tensor);
         }

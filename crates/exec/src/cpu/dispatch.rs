@@ -1,7 +1,7 @@
 //! From an op to its kernel: operands by name, types by the tensors.
 
 use fitgpt_plan::{
-    program::{Dropout, Op, Program},
+    program::{Dropout, Heads, Op, Program, Qkv},
     units::{DType, TensorId},
 };
 use half::{bf16, f16};
@@ -9,9 +9,9 @@ use half::{bf16, f16};
 use super::{
     Machine, attention, cross_entropy,
     dropout::{self, Masks},
-    embed,
-    layer_norm::{self, Scale, To},
-    linear, update,
+    embed, linear,
+    norm::{self, Scale, To},
+    rotary, update,
 };
 use crate::{
     Arguments,
@@ -42,22 +42,26 @@ impl<'c, 'a> Call<'c, 'a> {
     fn storage(&self, op: &Op) -> DType {
         let tensor = match *op {
             Op::Embed { out, .. } => out,
-            Op::LayerNorm { x, .. }
-            | Op::LayerNormAgain { x, .. }
+            Op::Norm { x, .. }
+            | Op::NormAgain { x, .. }
+            | Op::Rotary { x, .. }
+            | Op::LinearSwiGlu { x, .. }
             | Op::Linear { x, .. }
             | Op::LinearGelu { x, .. }
             | Op::LinearResidual { x, .. }
             | Op::CrossEntropy { x, .. }
             | Op::CrossEntropyBackward { x, .. }
-            | Op::LayerNormBackward { x, .. }
-            | Op::LayerNormBackwardAdd { x, .. }
+            | Op::NormBackward { x, .. }
+            | Op::NormBackwardAdd { x, .. }
             | Op::Dropout { x, .. }
             | Op::LastRow { x, .. } => x,
             Op::Attention { qkv, .. }
             | Op::AttentionBackward { qkv, .. }
             | Op::StoreCache { qkv, .. }
-            | Op::CachedAttention { qkv, .. } => qkv,
+            | Op::CachedAttention { qkv, .. } => qkv.queries(),
             Op::LinearBackwardInput { d_out, .. }
+            | Op::LinearBackwardInputAdd { d_out, .. }
+            | Op::LinearBackwardSwiGlu { d_out, .. }
             | Op::LinearBackwardGelu { d_out, .. }
             | Op::LinearBackwardWeight { d_out, .. } => d_out,
             Op::EmbedBackward { d_x, .. } => d_x,
@@ -72,14 +76,17 @@ impl<'c, 'a> Call<'c, 'a> {
     fn run<E: Element + Stored>(&mut self, op: &Op) {
         match op {
             Op::Embed { .. } | Op::EmbedBackward { .. } => self.embed::<E>(op),
-            Op::LayerNorm { .. }
-            | Op::LayerNormAgain { .. }
-            | Op::LayerNormBackward { .. }
-            | Op::LayerNormBackwardAdd { .. } => self.layer_norm::<E>(op),
-            Op::Linear { .. } | Op::LinearGelu { .. } | Op::LinearResidual { .. } => {
-                self.linear::<E>(op);
-            }
+            Op::Norm { .. }
+            | Op::NormAgain { .. }
+            | Op::NormBackward { .. }
+            | Op::NormBackwardAdd { .. } => self.norm::<E>(op),
+            Op::Linear { .. }
+            | Op::LinearGelu { .. }
+            | Op::LinearSwiGlu { .. }
+            | Op::LinearResidual { .. } => self.linear::<E>(op),
             Op::LinearBackwardInput { .. }
+            | Op::LinearBackwardInputAdd { .. }
+            | Op::LinearBackwardSwiGlu { .. }
             | Op::LinearBackwardGelu { .. }
             | Op::LinearBackwardWeight { .. } => self.linear_backward::<E>(op),
             Op::Attention { .. }
@@ -88,6 +95,18 @@ impl<'c, 'a> Call<'c, 'a> {
             | Op::CachedAttention { .. } => self.attention::<E>(op),
             Op::CrossEntropy { .. } | Op::CrossEntropyBackward { .. } => self.loss::<E>(op),
             Op::GradientNorm { .. } | Op::AdamW { .. } => self.update(op),
+            Op::Rotary { x, table, turn, .. } => {
+                let args = rotary::Rotate {
+                    columns: self.columns(*x),
+                    positions: self.positions(*x),
+                    x: self.write_rows::<E>(*x),
+                    table: self.operands.read(*table),
+                    head_channels: self.columns(*table),
+                    turn: *turn,
+                    scratch: self.scratch(),
+                };
+                rotary::rotate(self.machine, args);
+            }
             Op::Dropout { x, out, dropout } => {
                 let channels = self.columns(*x);
                 let masks = self.masks(dropout, *x);
@@ -115,7 +134,7 @@ impl<'c, 'a> Call<'c, 'a> {
                 let args = embed::Forward {
                     tokens: &self.operands.read(tokens)[..used],
                     wte: self.operands.read(wte),
-                    wpe: self.operands.read(wpe),
+                    wpe: wpe.map(|wpe| self.operands.read(wpe)),
                     out: &mut self.operands.write::<E>(out)[..used * channels],
                     channels,
                     positions,
@@ -130,7 +149,7 @@ impl<'c, 'a> Call<'c, 'a> {
                     tokens: self.operands.read(tokens),
                     d_x: self.operands.read::<E>(d_x),
                     d_wte: self.operands.write(d_wte),
-                    d_wpe: self.operands.write(d_wpe),
+                    d_wpe: d_wpe.map(|d_wpe| self.operands.write(d_wpe)),
                     channels,
                     positions,
                     masks,
@@ -141,39 +160,40 @@ impl<'c, 'a> Call<'c, 'a> {
         }
     }
 
-    fn layer_norm<E: Element + Stored>(&mut self, op: &Op) {
+    fn norm<E: Element + Stored>(&mut self, op: &Op) {
         match *op {
-            Op::LayerNorm { x, weight, bias, out, mean, rstd } => {
-                let used = self.used(x);
-                let args = layer_norm::Forward {
+            Op::Norm { x, weight, bias, out, mean, rstd, epsilon } => {
+                let used = self.norm_rows(x, weight);
+                let args = norm::Forward {
                     x: self.read_rows::<E>(x),
                     scale: self.scale(weight, bias),
                     out: self.write_rows(out),
-                    mean: &mut self.operands.write(mean)[..used],
+                    mean: mean.map(|mean| &mut self.operands.write(mean)[..used]),
                     rstd: &mut self.operands.write(rstd)[..used],
+                    epsilon,
                     scratch: self.scratch(),
                 };
-                layer_norm::forward(self.machine, args);
+                norm::forward(self.machine, args);
             }
-            Op::LayerNormAgain { x, weight, bias, mean, rstd, out } => {
-                let used = self.used(x);
-                let args = layer_norm::Again {
+            Op::NormAgain { x, weight, bias, mean, rstd, out } => {
+                let used = self.norm_rows(x, weight);
+                let args = norm::Again {
                     x: self.read_rows::<E>(x),
                     scale: self.scale(weight, bias),
-                    mean: &self.operands.read(mean)[..used],
+                    mean: mean.map(|mean| &self.operands.read(mean)[..used]),
                     rstd: &self.operands.read(rstd)[..used],
                     out: self.write_rows(out),
                     scratch: self.scratch(),
                 };
-                layer_norm::again(self.machine, args);
+                norm::again(self.machine, args);
             }
-            Op::LayerNormBackward { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias }
-            | Op::LayerNormBackwardAdd { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias } => {
-                let adds = matches!(op, Op::LayerNormBackwardAdd { .. });
-                let args = layer_norm::Backward {
+            Op::NormBackward { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias }
+            | Op::NormBackwardAdd { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias } => {
+                let adds = matches!(op, Op::NormBackwardAdd { .. });
+                let args = norm::Backward {
                     x: self.operands.read::<E>(x),
                     weight: self.operands.read(weight),
-                    mean: self.operands.read(mean),
+                    mean: mean.map(|mean| self.operands.read(mean)),
                     rstd: self.operands.read(rstd),
                     d_out: self.operands.read(d_out),
                     d_x: self.operands.write(d_x),
@@ -182,10 +202,15 @@ impl<'c, 'a> Call<'c, 'a> {
                     scratch: self.scratch(),
                     to: if adds { To::Add } else { To::Assign },
                 };
-                layer_norm::backward(self.machine, args);
+                norm::backward(self.machine, args);
             }
             _ => misplaced(op),
         }
+    }
+
+    /// Rows that a norm with this weight sees: heads of rows, if the weight is a head long.
+    fn norm_rows(&self, x: TensorId, weight: TensorId) -> usize {
+        self.used(x) * self.columns(x) / self.columns(weight)
     }
 
     fn linear<E: Element + Stored>(&mut self, op: &Op) {
@@ -206,6 +231,12 @@ impl<'c, 'a> Call<'c, 'a> {
                 let out = self.write_rows(out);
                 linear::forward_gelu(self.machine, layer, pre, out, gelu);
             }
+            Op::LinearSwiGlu { x, weight, bias, gate, up, out } => {
+                let layer = self.layer::<E>(x, weight, bias);
+                let up = up.map(|up| self.write_rows(up));
+                let (gate, out) = (self.read_rows(gate), self.write_rows(out));
+                linear::forward_swiglu(self.machine, layer, gate, up, out);
+            }
             Op::LinearResidual { x, weight, bias, residual, out, ref dropout } => {
                 let masks = dropout.as_ref().map(|dropout| self.masks(dropout, out));
                 let layer = self.layer::<E>(x, weight, bias);
@@ -221,6 +252,16 @@ impl<'c, 'a> Call<'c, 'a> {
             Op::LinearBackwardInput { d_out, weight, d_x } => {
                 let layer = self.input_gradient::<E>(d_out, weight);
                 linear::backward_input(self.machine, layer, self.operands.write(d_x));
+            }
+            Op::LinearBackwardInputAdd { d_out, weight, d_x } => {
+                let layer = self.input_gradient::<E>(d_out, weight);
+                linear::backward_input_add(self.machine, layer, self.operands.write(d_x));
+            }
+            Op::LinearBackwardSwiGlu { d_out, weight, gate, up, out } => {
+                let layer = self.input_gradient::<E>(d_out, weight);
+                let (gate, up) = (self.operands.write(gate), self.operands.write(up));
+                let out = self.operands.write(out);
+                linear::backward_swiglu(self.machine, layer, gate, up, out);
             }
             Op::LinearBackwardGelu { d_out, weight, pre, d_pre, gelu } => {
                 let layer = self.input_gradient::<E>(d_out, weight);
@@ -246,9 +287,10 @@ impl<'c, 'a> Call<'c, 'a> {
         match *op {
             Op::Attention { qkv, out, lse, heads, ref dropout } => {
                 let arguments = self.arguments;
+                let shape = self.attention_shape(out, heads);
                 let args = attention::Forward {
-                    shape: self.attention_shape(out, heads),
-                    qkv: self.operands.read::<E>(qkv),
+                    shape,
+                    qkv: self.read_qkv::<E>(qkv, shape),
                     out: self.operands.write(out),
                     lse: self.operands.write(lse),
                     mask: |sequence| mask(dropout.as_ref(), arguments, sequence),
@@ -258,40 +300,45 @@ impl<'c, 'a> Call<'c, 'a> {
             }
             Op::AttentionBackward { qkv, out, lse, d_out, d_qkv, heads, ref dropout } => {
                 let arguments = self.arguments;
+                let shape = self.attention_shape(out, heads);
                 let args = attention::Backward {
-                    shape: self.attention_shape(out, heads),
-                    qkv: self.operands.read::<E>(qkv),
+                    shape,
+                    qkv: self.read_qkv::<E>(qkv, shape),
                     out: self.operands.read(out),
                     lse: self.operands.read(lse),
                     d_out: self.operands.read(d_out),
-                    d_qkv: self.operands.write(d_qkv),
+                    d_qkv: match d_qkv {
+                        Qkv::Joined(all) => attention::QkvMut::Joined(self.operands.write(all)),
+                        Qkv::Split { q, k, v } => {
+                            attention::QkvMut::Split([q, k, v].map(|id| self.operands.write(id)))
+                        }
+                    },
                     mask: |sequence| mask(dropout.as_ref(), arguments, sequence),
                     scratch: self.scratch(),
                 };
                 attention::backward(self.machine, args);
             }
-            Op::StoreCache { qkv, keys, values } => {
-                let channels = self.columns(keys);
-                let capacity = self.program.get(keys).shape[1] as usize * channels;
-                let first = self.arguments.cache_row as usize * capacity;
+            Op::StoreCache { qkv, keys, values, heads } => {
+                let capacity = self.program.get(keys).shape[1] as usize;
+                let length = capacity * self.columns(keys);
+                let first = self.arguments.cache_row as usize * length;
+                let used = self.used(qkv.queries());
+                let shape = attention::Shape::new(1, used, used, heads);
                 attention::store(attention::Store {
-                    qkv: self.read_rows::<E>(qkv),
-                    keys: &mut self.operands.write(keys)[first..][..capacity],
-                    values: &mut self.operands.write(values)[first..][..capacity],
-                    channels,
+                    shape,
+                    qkv: self.read_qkv::<E>(qkv, shape),
+                    keys: &mut self.operands.write(keys)[first..][..length],
+                    values: &mut self.operands.write(values)[first..][..length],
                 });
             }
             Op::CachedAttention { qkv, keys, values, out, heads } => {
                 let shape = &self.program.get(keys).shape;
+                let (batch, capacity) = (shape[0] as usize, shape[1] as usize);
+                let used = self.arguments.length as usize;
+                let one = attention::Shape::new(batch, 1, 1, heads);
                 let args = attention::Cached {
-                    shape: attention::Shape {
-                        batch: shape[0] as usize,
-                        seq: shape[1] as usize,
-                        used: self.arguments.length as usize,
-                        heads: heads as usize,
-                        size: shape[2] as usize / heads as usize,
-                    },
-                    qkv: self.operands.read::<E>(qkv),
+                    shape: attention::Shape::new(batch, capacity, used, heads),
+                    qkv: self.read_qkv::<E>(qkv, one),
                     keys: self.operands.write(keys),
                     values: self.operands.write(values),
                     out: self.operands.write(out),
@@ -359,15 +406,15 @@ impl<'c, 'a> Call<'c, 'a> {
                 }
                 self.operands.write(norm)[0] = update::norm(sums, self.arguments);
             }
-            Op::AdamW { norm, moments, ref adam } => {
+            Op::AdamW { norm, parameter, gradient, exp_avg, exp_avg_sq, decays, ref adam } => {
                 let args = update::AdamW {
-                    parameter: self.operands.write(moments.parameter),
-                    gradient: self.operands.write(moments.gradient),
-                    exp_avg: self.operands.write(moments.exp_avg),
-                    exp_avg_sq: self.operands.write(moments.exp_avg_sq),
+                    parameter: self.operands.write(parameter),
+                    gradient: self.operands.write(gradient),
+                    exp_avg: self.operands.write(exp_avg),
+                    exp_avg_sq: self.operands.write(exp_avg_sq),
                     norm: self.operands.read(norm)[0],
                     adam,
-                    decays: moments.decays,
+                    decays,
                     arguments: self.arguments,
                 };
                 update::adamw(self.machine, args);
@@ -456,15 +503,19 @@ impl<'c, 'a> Call<'c, 'a> {
         }
     }
 
-    fn attention_shape(&self, out: TensorId, heads: u32) -> attention::Shape {
+    fn attention_shape(&self, out: TensorId, heads: Heads) -> attention::Shape {
         let shape = &self.program.get(out).shape;
-        let (seq, heads) = (shape[1] as usize, heads as usize);
-        attention::Shape {
-            batch: shape[0] as usize,
-            seq,
-            used: self.used(out).min(seq),
-            heads,
-            size: shape[2] as usize / heads,
+        let (batch, seq) = (shape[0] as usize, shape[1] as usize);
+        attention::Shape::new(batch, seq, self.used(out).min(seq), heads)
+    }
+
+    /// Queries, keys and values of sequences of `shape.seq` rows.
+    fn read_qkv<E: Stored>(&self, qkv: Qkv, shape: attention::Shape) -> attention::Qkv<'a, E> {
+        match qkv {
+            Qkv::Joined(all) => attention::Qkv::joined(self.operands.read(all), shape),
+            Qkv::Split { q, k, v } => {
+                attention::Qkv::split([q, k, v].map(|id| self.operands.read(id)), shape)
+            }
         }
     }
 

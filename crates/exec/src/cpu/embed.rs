@@ -1,4 +1,4 @@
-//! Token and position embeddings.
+//! Token embeddings, and learned positions if there are any.
 //!
 //! ```text
 //! out = drop(wte[token] + wpe[position])          tokens: (B, T), out: (B, T, C)
@@ -27,7 +27,7 @@ pub(super) struct Forward<'a, E> {
     /// Rows in use.
     pub(super) tokens: &'a [u32],
     pub(super) wte: &'a [f32],
-    pub(super) wpe: &'a [f32],
+    pub(super) wpe: Option<&'a [f32]>,
     pub(super) out: &'a mut [E],
     pub(super) channels: usize,
     pub(super) positions: Positions,
@@ -44,7 +44,7 @@ pub(super) struct Positions {
 }
 
 impl Positions {
-    fn of(self, row: usize) -> usize {
+    pub(super) fn of(self, row: usize) -> usize {
         self.first + row % self.seq
     }
 }
@@ -64,7 +64,7 @@ pub(super) fn forward<E: Element + Stored>(machine: &mut Machine, args: Forward<
 struct ForwardRows<'a, E> {
     tokens: &'a [u32],
     wte: &'a [f32],
-    wpe: &'a [f32],
+    wpe: Option<&'a [f32]>,
     out: &'a mut [E],
     channels: usize,
     positions: Positions,
@@ -83,13 +83,19 @@ impl<E: Element> Kernel for ForwardRows<'_, E> {
         let channels = self.channels;
         for (row, out) in (self.first..).zip(self.out.chunks_exact_mut(channels)) {
             let token = &self.wte[self.tokens[row] as usize * channels..][..channels];
-            let position = &self.wpe[self.positions.of(row) * channels..][..channels];
+            let position =
+                self.wpe.map(|wpe| &wpe[self.positions.of(row) * channels..][..channels]);
             let mask = self.masks.map(|masks| masks.of_row(row, channels));
             let mut sums = [0.0; PIECE];
             for (start, out) in (0..).step_by(PIECE).zip(out.chunks_mut(PIECE)) {
                 let sums = &mut sums[..out.len()];
-                let both = token[start..].iter().zip(&position[start..]);
-                sums.iter_mut().zip(both).for_each(|(sum, (a, b))| *sum = a + b);
+                match position {
+                    Some(position) => {
+                        let both = token[start..].iter().zip(&position[start..]);
+                        sums.iter_mut().zip(both).for_each(|(sum, (a, b))| *sum = a + b);
+                    }
+                    None => sums.copy_from_slice(&token[start..][..out.len()]),
+                }
                 if let Some(mask) = mask {
                     mask.apply(start, sums);
                 }
@@ -104,7 +110,7 @@ pub(super) struct Backward<'a, E> {
     pub(super) tokens: &'a [u32],
     pub(super) d_x: &'a [E],
     pub(super) d_wte: &'a mut [f32],
-    pub(super) d_wpe: &'a mut [f32],
+    pub(super) d_wpe: Option<&'a mut [f32]>,
     pub(super) channels: usize,
     pub(super) positions: Positions,
     pub(super) masks: Option<Masks<'a>>,
@@ -120,11 +126,13 @@ pub(super) fn backward<E: Element + Stored>(machine: &mut Machine, args: Backwar
         tile_rows: rows,
         tile_columns: PIECE,
     };
-    let (vocab, block) = (d_wte.len() / channels, d_wpe.len() / channels);
-    let (mut d_wte, mut d_wpe) = (Grid::new(d_wte, channels), Grid::new(d_wpe, channels));
+    let vocab = d_wte.len() / channels;
+    let block = d_wpe.as_ref().map_or(0, |d_wpe| d_wpe.len() / channels);
+    let mut d_wte = Grid::new(d_wte, channels);
+    let mut d_wpe = d_wpe.map(|d_wpe| Grid::new(d_wpe, channels));
     let parts = (
         Tiles::new(&mut d_wte, (vocab, channels), tiling(vocab)),
-        Tiles::new(&mut d_wpe, (block, channels), tiling(block)),
+        d_wpe.as_mut().map(|d_wpe| Tiles::new(d_wpe, (block, channels), tiling(block))),
     );
     let isa = machine.isa;
     machine.pool.for_each(parts, |task, (d_wte, d_wpe)| {
@@ -137,7 +145,7 @@ struct BackwardColumns<'a, E> {
     tokens: &'a [u32],
     d_x: &'a [E],
     d_wte: Tile<'a, f32>,
-    d_wpe: Tile<'a, f32>,
+    d_wpe: Option<Tile<'a, f32>>,
     channels: usize,
     positions: Positions,
     masks: Option<Masks<'a>>,
@@ -159,8 +167,10 @@ impl<E: Element> Kernel for BackwardColumns<'_, E> {
                 masks.of_row(row, self.channels).apply(self.columns.start, wide);
             }
             rows::add_to(simd, wide, self.d_wte.row(token as usize, self.columns.clone()));
-            let position = self.positions.of(row);
-            rows::add_to(simd, wide, self.d_wpe.row(position, self.columns.clone()));
+            if let Some(d_wpe) = &mut self.d_wpe {
+                let position = self.positions.of(row);
+                rows::add_to(simd, wide, d_wpe.row(position, self.columns.clone()));
+            }
         }
     }
 }

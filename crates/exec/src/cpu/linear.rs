@@ -13,8 +13,8 @@ use crate::{
         Machine,
         dropout::Masks,
         matmul::{
-            self, AddInto, AddResidual, ColumnSums, DropOut, Product, Segment, Store, StoreGelu,
-            TimesGeluSlope, View,
+            self, AddInto, AddResidual, AddStored, ColumnSums, DropOut, Product, Segment, Store,
+            StoreGelu, StoreSwiGlu, TimesGeluSlope, TimesSwiGluSlopes, View,
         },
         parts::Grid,
     },
@@ -93,6 +93,23 @@ pub(super) fn forward_gelu<E: Element>(
     Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
 }
 
+/// `up = x · weightᵀ + bias`, `out = silu(gate) * up`
+pub(super) fn forward_swiglu<E: Element>(
+    machine: &mut Machine,
+    layer: Layer<'_, E>,
+    gate: &[E],
+    up: Option<&mut [E]>,
+    out: &mut [E],
+) {
+    assert_eq!(gate.len(), out.len());
+    let (a, b) = layer.factors();
+    let Layer { shape, bias, scratch, .. } = layer;
+    let columns = shape.outputs;
+    let out = (up.map(|up| Grid::new(up, columns)), Grid::new(out, columns));
+    let epilogue = StoreSwiGlu { bias, gate, columns };
+    Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
+}
+
 /// `out = residual + drop(x · weightᵀ + bias)`
 pub(super) fn forward_residual<E: Element>(
     machine: &mut Machine,
@@ -142,6 +159,35 @@ pub(super) fn backward_input<E: Element>(
     let ToInput { shape, scratch, .. } = layer;
     let out = Grid::new(d_x, shape.inputs);
     let epilogue = Store::default();
+    Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
+}
+
+/// `d_x += d_out · weight`
+pub(super) fn backward_input_add<E: Element>(
+    machine: &mut Machine,
+    layer: ToInput<'_, E>,
+    d_x: &mut [E],
+) {
+    let (a, b) = layer.factors();
+    let ToInput { shape, scratch, .. } = layer;
+    let out = Grid::new(d_x, shape.inputs);
+    Product { a, b, out, epilogue: AddStored, scratch }.run(machine.isa, &mut machine.pool);
+}
+
+/// Gate and up become their gradients, and `out` the value of `silu(gate) * up` before that.
+pub(super) fn backward_swiglu<E: Element>(
+    machine: &mut Machine,
+    layer: ToInput<'_, E>,
+    gate: &mut [E],
+    up: &mut [E],
+    out: &mut [E],
+) {
+    assert_eq!((gate.len(), up.len()), (out.len(), out.len()));
+    let (a, b) = layer.factors();
+    let ToInput { shape, scratch, .. } = layer;
+    let columns = shape.inputs;
+    let out = (Grid::new(gate, columns), Grid::new(up, columns), Grid::new(out, columns));
+    let epilogue = TimesSwiGluSlopes;
     Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
 }
 

@@ -15,14 +15,16 @@ mod embed;
 pub mod exp;
 pub mod gelu;
 pub mod isa;
-mod layer_norm;
 mod linear;
 pub mod matmul;
+mod norm;
 pub mod parts;
 pub mod pool;
 mod product;
 pub mod rates;
+mod rotary;
 mod rows;
+mod swiglu;
 mod target;
 mod update;
 

@@ -2,11 +2,11 @@
 
 use fitgpt_plan::{
     memory::{Limits, Target},
-    program::{Op, Program},
+    program::{Op, Program, ProgramKind},
     units::{Bytes, DType, TensorId},
 };
 
-use super::{attention, cross_entropy, isa::Isa, layer_norm, linear, update};
+use super::{attention, cross_entropy, isa::Isa, linear, norm, rotary, update};
 
 /// A CPU as a planner sees it.
 #[derive(Clone, Copy, Debug)]
@@ -47,17 +47,23 @@ impl Scratch<'_> {
         use linear::Part;
         let threads = self.threads;
         match *op {
-            Op::LayerNorm { x, .. } | Op::LayerNormAgain { x, .. } => {
-                layer_norm::forward_scratch(self.dtype(x), self.columns(x), threads)
+            Op::Norm { x, weight, .. } | Op::NormAgain { x, weight, .. } => {
+                norm::forward_scratch(self.dtype(x), self.columns(weight), threads)
             }
-            Op::LayerNormBackward { x, .. } | Op::LayerNormBackwardAdd { x, .. } => {
-                let (dtype, columns) = (self.dtype(x), self.columns(x));
-                layer_norm::backward_scratch(dtype, self.rows(x), columns, threads)
+            Op::NormBackward { x, weight, .. } | Op::NormBackwardAdd { x, weight, .. } => {
+                let columns = self.columns(weight);
+                norm::backward_scratch(self.dtype(x), self.count(x) / columns, columns, threads)
+            }
+            Op::Rotary { x, table, .. } => {
+                rotary::scratch(self.dtype(x), self.columns(table), threads)
             }
             Op::Linear { x, weight, .. }
             | Op::LinearGelu { x, weight, .. }
+            | Op::LinearSwiGlu { x, weight, .. }
             | Op::LinearResidual { x, weight, .. } => self.linear(x, weight, Part::Forward),
             Op::LinearBackwardInput { d_out, weight, .. }
+            | Op::LinearBackwardInputAdd { d_out, weight, .. }
+            | Op::LinearBackwardSwiGlu { d_out, weight, .. }
             | Op::LinearBackwardGelu { d_out, weight, .. } => {
                 self.linear(d_out, weight, Part::BackwardInput)
             }
@@ -66,15 +72,15 @@ impl Scratch<'_> {
             }
             Op::Attention { out, heads, .. } => {
                 let seq = self.program.get(out).shape[1] as usize;
-                attention::forward_scratch(seq, self.columns(out) / heads as usize, threads)
+                attention::forward_scratch(seq, heads.channels as usize, threads)
             }
             Op::AttentionBackward { out, heads, .. } => {
                 let seq = self.program.get(out).shape[1] as usize;
-                attention::backward_scratch(seq, self.columns(out) / heads as usize, threads)
+                attention::backward_scratch(seq, heads.channels as usize, threads)
             }
             Op::CachedAttention { keys, heads, .. } => {
                 let capacity = self.program.get(keys).shape[1] as usize;
-                attention::cached_scratch(capacity, self.columns(keys) / heads as usize, threads)
+                attention::cached_scratch(capacity, heads.channels as usize, threads)
             }
             Op::CrossEntropy { x, weight, logits, .. } => {
                 cross_entropy::forward_scratch(self.loss(x, weight, logits), threads)
@@ -102,7 +108,7 @@ impl Scratch<'_> {
         let rows = self.rows(x);
         let of =
             |rows| linear::scratch(linear::Shape { rows, inputs, outputs }, part, self.threads);
-        if self.program.name() == "prefill" {
+        if self.program.kind() == ProgramKind::Prefill {
             // A prompt has any number of rows, and fewer may need more.
             (1..=rows).map(of).max().unwrap_or(0)
         } else {

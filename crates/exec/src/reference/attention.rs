@@ -4,11 +4,12 @@
 //! p = softmax(q · kᵀ / √D) over keys not after the query;  out = drop(p) · v
 //! ```
 //!
-//! A row of `qkv` is q | k | v, C channels each; head h has channels h·D … (h+1)·D of each.
-//! `lse` is the log of the sum of exponentials of a row of scores. Backward makes the
+//! A row of `qkv` is q | k | v: H·D channels of queries, G·D of keys and of values. Query head h
+//! attends to key/value head h / (H / G). Where the op has three tensors, their rows are joined
+//! first. `lse` is the log of the sum of exponentials of a row of scores. Backward makes the
 //! probabilities again from `lse`, and the sum of `p · d_p` from `out`, both as stored.
 
-use fitgpt_plan::program::Op;
+use fitgpt_plan::program::{Heads, Op, Qkv};
 
 use super::{misplaced, values::Values};
 use crate::random::Mask;
@@ -17,23 +18,37 @@ use crate::random::Mask;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Causal {
     pub(crate) seq: usize,
-    pub(crate) heads: usize,
-    pub(crate) channels: usize,
+    pub(crate) heads: Heads,
     pub(crate) mask: Option<Mask>,
+}
+
+/// Channels of a joined row of queries, keys and values.
+pub(crate) fn joined_channels(heads: Heads) -> usize {
+    (heads.query + 2 * heads.kv) as usize * heads.channels as usize
 }
 
 impl Causal {
     fn head_channels(&self) -> usize {
-        self.channels / self.heads
+        self.heads.channels as usize
+    }
+
+    /// Channels of a row of `out`.
+    fn channels(&self) -> usize {
+        self.heads.query as usize * self.head_channels()
     }
 
     fn scale(&self) -> f64 {
         1.0 / (self.head_channels() as f64).sqrt()
     }
 
-    /// Where the channels of `head` begin in row `t` of q, k or v (`part` 0, 1 or 2).
+    /// Where the channels of query head `head`, or of the key/value head that it attends to,
+    /// begin in row `t` of q, k or v (`part` 0, 1 or 2).
     fn start(&self, part: usize, t: usize, head: usize) -> usize {
-        (3 * t + part) * self.channels + head * self.head_channels()
+        let Heads { query, kv, .. } = self.heads;
+        let (query, kv) = (query as usize, kv as usize);
+        let of_kv = head / (query / kv);
+        let head = [head, query + of_kv, query + kv + of_kv][part];
+        t * joined_channels(self.heads) + head * self.head_channels()
     }
 
     /// Scaled scores of query `i` with keys 0 … i.
@@ -50,17 +65,18 @@ impl Causal {
         self.mask.map_or(1.0, |mask| f64::from(mask.factor(element as u32)))
     }
 
-    /// `out` (T, C) and `lse` (H, T) of `qkv` (T, 3C).
+    /// `out` (T, H·D) and `lse` (H, T) of joined rows.
     pub(crate) fn forward(&self, qkv: &[f64]) -> (Vec<f64>, Vec<f64>) {
         let d = self.head_channels();
-        let mut out = vec![0.0; self.seq * self.channels];
-        let mut lse = Vec::with_capacity(self.heads * self.seq);
-        for head in 0..self.heads {
+        let mut out = vec![0.0; self.seq * self.channels()];
+        let heads = self.heads.query as usize;
+        let mut lse = Vec::with_capacity(heads * self.seq);
+        for head in 0..heads {
             for i in 0..self.seq {
                 let scores = self.scores(qkv, head, i);
                 let log_sum = log_sum_exp(&scores);
                 lse.push(log_sum);
-                let out = &mut out[i * self.channels + head * d..][..d];
+                let out = &mut out[i * self.channels() + head * d..][..d];
                 for (j, score) in scores.into_iter().enumerate() {
                     let kept = (score - log_sum).exp() * self.factor(head, i, j);
                     let value = &qkv[self.start(2, j, head)..][..d];
@@ -71,14 +87,14 @@ impl Causal {
         (out, lse)
     }
 
-    /// `d_qkv` (T, 3C).
+    /// The gradient of joined rows.
     pub(crate) fn backward(&self, kept: &Kept<'_>, d_out: &[f64]) -> Vec<f64> {
         let d = self.head_channels();
         let Kept { qkv, out, lse } = *kept;
         let mut d_qkv = vec![0.0; qkv.len()];
-        for head in 0..self.heads {
+        for head in 0..self.heads.query as usize {
             for i in 0..self.seq {
-                let row = i * self.channels + head * d;
+                let row = i * self.channels() + head * d;
                 let (out, d_out) = (&out[row..][..d], &d_out[row..][..d]);
                 let along = dot(out, d_out); // Σ p · d_p of this row
                 for (j, score) in self.scores(qkv, head, i).into_iter().enumerate() {
@@ -121,42 +137,62 @@ pub(super) fn log_sum_exp(values: &[f64]) -> f64 {
     most + values.iter().map(|v| (v - most).exp()).sum::<f64>().ln()
 }
 
+/// The rows in use of queries, keys and values, joined.
+pub(super) fn load_joined(values: &Values<'_, '_>, qkv: Qkv) -> Vec<f64> {
+    let parts: Vec<_> =
+        qkv.tensors().map(|tensor| (values.load_rows(tensor), values.columns(tensor))).collect();
+    let (queries, columns) = &parts[0];
+    let row = |row: usize| parts.iter().flat_map(move |(part, n)| &part[row * n..][..*n]).copied();
+    (0..queries.len() / columns).flat_map(row).collect()
+}
+
+/// Stores joined rows in one tensor or in three.
+fn store_joined(values: &mut Values<'_, '_>, qkv: Qkv, rows: &[f64], width: usize) {
+    let mut first = 0;
+    for tensor in qkv.tensors() {
+        let columns = values.columns(tensor);
+        let part = rows.chunks(width).flat_map(|row| &row[first..][..columns]).copied();
+        let part: Vec<_> = part.collect();
+        values.store(tensor, &part);
+        first += columns;
+    }
+}
+
 pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
     match *op {
         Op::Attention { qkv, out, lse, heads, ref dropout } => {
             let [_, seq, channels] = values.shape(out);
-            let heads = heads as usize;
             let used = (values.rows_in_use(out)).min(seq);
-            let input = values.load_rows(qkv);
+            let input = load_joined(values, qkv);
             let (mut out, mut lse) = (values.take(out), values.take(lse));
-            for (b, qkv) in input.chunks(used * 3 * channels).enumerate() {
+            for (b, qkv) in input.chunks(used * joined_channels(heads)).enumerate() {
                 let mask = dropout.as_ref().map(|d| Mask::new(d, values.arguments, b as u64));
-                let causal = Causal { seq: used, heads, channels, mask };
+                let causal = Causal { seq: used, heads, mask };
                 let (attended, log_sums) = causal.forward(qkv);
                 out.put(b * seq * channels, &attended);
                 for (head, log_sums) in log_sums.chunks(used).enumerate() {
-                    lse.put((b * heads + head) * seq, log_sums);
+                    lse.put((b * heads.query as usize + head) * seq, log_sums);
                 }
             }
         }
         Op::AttentionBackward { qkv, out, lse, d_out, d_qkv, heads, ref dropout } => {
             let [batch, seq, channels] = values.shape(out);
-            let heads = heads as usize;
-            let (qkv, out) = (values.load(qkv), values.load(out));
+            let (width, per_head) = (joined_channels(heads), heads.query as usize * seq);
+            let (qkv, out) = (load_joined(values, qkv), values.load(out));
             let (lse, d_out) = (values.load(lse), values.load(d_out));
             let mut gradient = Vec::with_capacity(qkv.len());
             for b in 0..batch {
                 let mask = dropout.as_ref().map(|d| Mask::new(d, values.arguments, b as u64));
-                let causal = Causal { seq, heads, channels, mask };
+                let causal = Causal { seq, heads, mask };
                 let rows = seq * channels;
                 let kept = Kept {
-                    qkv: &qkv[b * 3 * rows..][..3 * rows],
+                    qkv: &qkv[b * seq * width..][..seq * width],
                     out: &out[b * rows..][..rows],
-                    lse: &lse[b * heads * seq..][..heads * seq],
+                    lse: &lse[b * per_head..][..per_head],
                 };
                 gradient.extend(causal.backward(&kept, &d_out[b * rows..][..rows]));
             }
-            values.store(d_qkv, &gradient);
+            store_joined(values, d_qkv, &gradient, width);
         }
         _ => misplaced(op),
     }
@@ -176,9 +212,11 @@ mod tests {
     fn gradients_are_those_of_the_forward_with_and_without_dropout() {
         let dropout = Dropout { rate: 0.3, layer: 1, site: Site::Attention };
         let mask = Mask::new(&dropout, &Arguments::default(), 0);
-        for mask in [None, Some(mask)] {
-            let causal = Causal { seq: 4, heads: 2, channels: 6, mask };
-            let (qkv, d_out) = (numbers(1, 4 * 18), numbers(2, 4 * 6));
+        for (mask, query, kv) in [(None, 2, 2), (Some(mask), 2, 2), (Some(mask), 4, 2)] {
+            let heads = Heads { query, kv, channels: 3 };
+            let causal = Causal { seq: 4, heads, mask };
+            let qkv = numbers(1, 4 * joined_channels(heads));
+            let d_out = numbers(2, 4 * 3 * query as usize);
             let (out, lse) = causal.forward(&qkv);
             let kept = Kept { qkv: &qkv, out: &out, lse: &lse };
             let d_qkv = causal.backward(&kept, &d_out);
@@ -187,8 +225,26 @@ mod tests {
     }
 
     #[test]
+    fn query_heads_share_the_keys_of_their_group() {
+        // Four query heads over two key heads are four over four with each key head twice.
+        let grouped = Heads { query: 4, kv: 2, channels: 3 };
+        let qkv = numbers(1, 5 * joined_channels(grouped));
+        let repeated: Vec<f64> = qkv
+            .chunks(joined_channels(grouped))
+            .flat_map(|row| {
+                let head = |n: usize| &row[3 * n..][..3];
+                [0, 1, 2, 3, 4, 4, 5, 5, 6, 6, 7, 7].map(head).concat()
+            })
+            .collect();
+        let whole = Heads { kv: 4, ..grouped };
+        let attend = |heads, qkv: &[f64]| Causal { seq: 5, heads, mask: None }.forward(qkv);
+        assert_eq!(attend(grouped, &qkv), attend(whole, &repeated));
+    }
+
+    #[test]
     fn a_token_never_sees_what_comes_after_it() {
-        let causal = Causal { seq: 5, heads: 1, channels: 4, mask: None };
+        let heads = Heads { query: 1, kv: 1, channels: 4 };
+        let causal = Causal { seq: 5, heads, mask: None };
         let mut qkv = numbers(1, 5 * 12);
         let (before, _) = causal.forward(&qkv);
         qkv[3 * 12..].fill(9.0);
@@ -199,7 +255,8 @@ mod tests {
 
     #[test]
     fn the_first_token_attends_to_itself_alone() {
-        let causal = Causal { seq: 2, heads: 2, channels: 4, mask: None };
+        let heads = Heads { query: 2, kv: 2, channels: 2 };
+        let causal = Causal { seq: 2, heads, mask: None };
         let qkv = numbers(1, 2 * 12);
         assert_eq!(causal.forward(&qkv).0[..4], qkv[8..12]);
     }

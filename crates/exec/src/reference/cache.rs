@@ -1,30 +1,32 @@
 //! Sampling: keys and values of earlier tokens, kept.
 //!
-//! A cache is (B, block, C) for keys and the same for values. A prompt fills the first rows
-//! of one sequence; each decoded token of every sequence adds one row and attends to all.
+//! A cache is (B, block, G·D) for keys and the same for values. A prompt fills the first rows of
+//! one sequence; each decoded token of every sequence adds one row and attends to all.
 
-use fitgpt_plan::program::Op;
+use fitgpt_plan::program::{Heads, Op};
 
 use super::{
-    attention::{add_scaled, dot, log_sum_exp},
+    attention::{add_scaled, dot, joined_channels, load_joined, log_sum_exp},
     misplaced,
     values::Values,
 };
 
-/// The attention of one query to `keys` and `values` (n, C), head by head.
-fn attend(query: &[f64], keys: &[f64], values: &[f64], heads: usize) -> Vec<f64> {
-    let channels = query.len();
-    let d = channels / heads;
+/// The attention of one query to `keys` and `values` (n, G·D), head by head.
+fn attend(query: &[f64], keys: &[f64], values: &[f64], heads: Heads) -> Vec<f64> {
+    let d = heads.channels as usize;
+    let channels = heads.kv as usize * d;
     let scale = 1.0 / (d as f64).sqrt();
-    let mut out = vec![0.0; channels];
-    for head in 0..heads {
-        let part = head * d..(head + 1) * d;
-        let q = &query[part.clone()];
+    let mut out = vec![0.0; query.len()];
+    for head in 0..heads.query as usize {
+        let q = &query[head * d..][..d];
+        let kv = head / (heads.query / heads.kv) as usize;
+        let part = kv * d..(kv + 1) * d;
         let keys = keys.chunks(channels).map(|key| &key[part.clone()]);
         let scores: Vec<_> = keys.map(|key| dot(q, key) * scale).collect();
         let log_sum = log_sum_exp(&scores);
+        let out = &mut out[head * d..][..d];
         for (score, value) in scores.iter().zip(values.chunks(channels)) {
-            add_scaled(&mut out[part.clone()], (score - log_sum).exp(), &value[part.clone()]);
+            add_scaled(out, (score - log_sum).exp(), &value[part.clone()]);
         }
     }
     out
@@ -32,14 +34,16 @@ fn attend(query: &[f64], keys: &[f64], values: &[f64], heads: usize) -> Vec<f64>
 
 pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
     match *op {
-        Op::StoreCache { qkv, keys, values: cached } => {
+        Op::StoreCache { qkv, keys, values: cached, heads } => {
             let [_, block, channels] = values.shape(keys);
             let first = values.arguments.cache_row as usize * block * channels;
-            let rows = values.load_rows(qkv);
-            for (part, cache) in [(1, keys), (2, cached)] {
+            let queries = (heads.query * heads.channels) as usize;
+            let rows = load_joined(values, qkv);
+            for (part, cache) in [(0, keys), (1, cached)] {
                 let mut cache = values.take(cache);
-                for (t, row) in rows.chunks(3 * channels).enumerate() {
-                    cache.put(first + t * channels, &row[part * channels..][..channels]);
+                for (t, row) in rows.chunks(joined_channels(heads)).enumerate() {
+                    let row = &row[queries + part * channels..][..channels];
+                    cache.put(first + t * channels, row);
                 }
             }
         }
@@ -47,19 +51,20 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
             let [_, block, channels] = values.shape(keys);
             let length = values.arguments.length as usize;
             assert!(length < block, "the cache has room for one token more");
-            let rows = values.load(qkv);
+            let queries = (heads.query * heads.channels) as usize;
+            let rows = load_joined(values, qkv);
             let (mut keys, mut cached) = (values.take(keys), values.take(cached));
-            for (b, row) in rows.chunks(3 * channels).enumerate() {
+            for (b, row) in rows.chunks(joined_channels(heads)).enumerate() {
                 let at = (b * block + length) * channels;
-                keys.put(at, &row[channels..2 * channels]);
-                cached.put(at, &row[2 * channels..]);
+                keys.put(at, &row[queries..][..channels]);
+                cached.put(at, &row[queries + channels..]);
             }
             let (keys, cached) = (keys.get(), cached.get());
-            let mut attended = Vec::with_capacity(rows.len() / 3);
-            for (b, row) in rows.chunks(3 * channels).enumerate() {
+            let mut attended = Vec::new();
+            for (b, row) in rows.chunks(joined_channels(heads)).enumerate() {
                 let seen = b * block * channels..(b * block + length + 1) * channels;
                 let (keys, cached) = (&keys[seen.clone()], &cached[seen]);
-                attended.extend(attend(&row[..channels], keys, cached, heads as usize));
+                attended.extend(attend(&row[..queries], keys, cached, heads));
             }
             values.store(out, &attended);
         }
@@ -81,16 +86,17 @@ mod tests {
 
     #[test]
     fn one_query_attends_as_the_last_row_of_the_causal_attention() {
-        let (seq, heads, channels) = (5, 2, 6);
-        let qkv = numbers(1, seq * 3 * channels);
-        let (expected, _) = Causal { seq, heads, channels, mask: None }.forward(&qkv);
-        let part = |n: usize| -> Vec<f64> {
-            let rows = qkv.chunks(3 * channels);
-            rows.flat_map(|row| &row[n * channels..][..channels]).copied().collect()
+        let heads = Heads { query: 4, kv: 2, channels: 3 };
+        let (seq, queries, keys) = (5, 12, 6);
+        let width = queries + 2 * keys;
+        let qkv = numbers(1, seq * width);
+        let (expected, _) = Causal { seq, heads, mask: None }.forward(&qkv);
+        let part = |first: usize| -> Vec<f64> {
+            qkv.chunks(width).flat_map(|row| &row[first..][..keys]).copied().collect()
         };
-        let query = &qkv[(seq - 1) * 3 * channels..][..channels];
-        let found = attend(query, &part(1), &part(2), heads);
-        for (found, expected) in found.iter().zip(&expected[(seq - 1) * channels..]) {
+        let query = &qkv[(seq - 1) * width..][..queries];
+        let found = attend(query, &part(queries), &part(queries + keys), heads);
+        for (found, expected) in found.iter().zip(&expected[(seq - 1) * queries..]) {
             assert!((found - expected).abs() < 1e-14);
         }
     }

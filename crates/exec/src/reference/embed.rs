@@ -11,13 +11,22 @@ use fitgpt_plan::program::Op;
 use super::{dropout::drop_in_place, misplaced, values::Values};
 
 /// `tokens` and `positions` have one entry a row.
-fn forward(tokens: &[u32], positions: &[usize], tables: [&[f64]; 2], channels: usize) -> Vec<f64> {
-    let [wte, wpe] = tables;
+fn forward(
+    tokens: &[u32],
+    positions: &[usize],
+    (wte, wpe): (&[f64], Option<&[f64]>),
+    channels: usize,
+) -> Vec<f64> {
     let mut out = Vec::with_capacity(tokens.len() * channels);
     for (token, position) in tokens.iter().zip(positions) {
         let token = &wte[*token as usize * channels..][..channels];
-        let position = &wpe[position * channels..][..channels];
-        out.extend(token.iter().zip(position).map(|(t, p)| t + p));
+        match wpe {
+            Some(wpe) => {
+                let position = &wpe[position * channels..][..channels];
+                out.extend(token.iter().zip(position).map(|(t, p)| t + p));
+            }
+            None => out.extend(token),
+        }
     }
     out
 }
@@ -42,9 +51,8 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
             let rows = values.rows_in_use(out);
             let positions = positions(values, rows, seq);
             let tokens = &values.tokens(tokens)[..rows];
-            let tables = [values.load(wte), values.load(wpe)];
-            let tables = [&tables[0][..], &tables[1][..]];
-            let mut embedded = forward(tokens, &positions, tables, channels);
+            let (wte, wpe) = (values.load(wte), wpe.map(|wpe| values.load(wpe)));
+            let mut embedded = forward(tokens, &positions, (&wte, wpe.as_deref()), channels);
             drop_in_place(&mut embedded, seq * channels, dropout.as_ref(), values.arguments);
             values.store(out, &embedded);
         }
@@ -56,9 +64,11 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
             let positions = positions(values, rows, seq).into_iter();
             let tokens = values.tokens(tokens).iter().map(|t| *t as usize);
             let [vocab, _] = values.shape(d_wte);
-            let [block, _] = values.shape(d_wpe);
             values.add(d_wte, &backward(tokens, &dropped, vocab));
-            values.add(d_wpe, &backward(positions, &dropped, block));
+            if let Some(d_wpe) = d_wpe {
+                let [block, _] = values.shape(d_wpe);
+                values.add(d_wpe, &backward(positions, &dropped, block));
+            }
         }
         _ => misplaced(op),
     }
@@ -84,7 +94,7 @@ mod tests {
         let d_wte = backward(tokens.iter().map(|t| *t as usize), &d_out, vocab);
         let d_wpe = backward(positions.into_iter(), &d_out, block);
         let loss = |wte: &[f64], wpe: &[f64]| {
-            dot(&forward(&tokens, &positions, [wte, wpe], channels), &d_out)
+            dot(&forward(&tokens, &positions, (wte, Some(wpe)), channels), &d_out)
         };
         assert_gradient(|wte| loss(wte, &wpe), &wte, &d_wte);
         assert_gradient(|wpe| loss(&wte, wpe), &wpe, &d_wpe);

@@ -66,6 +66,20 @@ fn backward_bias(d_out: &[f64], outer: usize) -> Vec<f64> {
     d_bias
 }
 
+/// `x / (1 + e⁻ˣ)`
+fn silu(x: f64) -> f64 {
+    x * sigmoid(x)
+}
+
+/// Its derivative.
+fn silu_slope(x: f64) -> f64 {
+    sigmoid(x) * (1.0 + x * (1.0 - sigmoid(x)))
+}
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
+}
+
 pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
     match *op {
         Op::Linear { x, weight, bias, out } => {
@@ -81,6 +95,16 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
             let activated: Vec<_> = product.into_iter().map(|x| gelu(kind, x)).collect();
             values.store(out, &activated);
         }
+        Op::LinearSwiGlu { x, weight, bias, gate, up, out } => {
+            // Rounded also if it is not kept, as above.
+            let product = rounded(values.dtype(out), &product(values, x, weight, bias));
+            if let Some(up) = up {
+                values.store(up, &product);
+            }
+            let gates = values.load_rows(gate);
+            let activated: Vec<_> = gates.iter().zip(product).map(|(g, u)| silu(*g) * u).collect();
+            values.store(out, &activated);
+        }
         Op::LinearResidual { x, weight, bias, residual, out, ref dropout } => {
             let [_, seq, channels] = values.shape(out);
             let mut sum = product(values, x, weight, bias);
@@ -94,6 +118,25 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
             let inner = values.columns(weight);
             let gradient = backward_input(&values.load(d_out), &values.load(weight), inner);
             values.store(d_x, &gradient);
+        }
+        Op::LinearBackwardInputAdd { d_out, weight, d_x } => {
+            let inner = values.columns(weight);
+            let gradient = backward_input(&values.load(d_out), &values.load(weight), inner);
+            values.add(d_x, &gradient);
+        }
+        Op::LinearBackwardSwiGlu { d_out, weight, gate, up, out } => {
+            let inner = values.columns(weight);
+            let gradient = backward_input(&values.load(d_out), &values.load(weight), inner);
+            let (mut gate, mut up) = (values.take(gate), values.take(up));
+            let (mut gates, mut ups) = (gate.get(), up.get());
+            let mut activated = Vec::with_capacity(gradient.len());
+            for (d, (g, u)) in gradient.into_iter().zip(gates.iter_mut().zip(&mut ups)) {
+                activated.push(silu(*g) * *u);
+                (*g, *u) = (d * *u * silu_slope(*g), d * silu(*g));
+            }
+            gate.put(0, &gates);
+            up.put(0, &ups);
+            values.store(out, &activated);
         }
         Op::LinearBackwardGelu { d_out, weight, pre, d_pre, gelu: kind } => {
             let inner = values.columns(weight);
@@ -134,6 +177,13 @@ fn product(
 mod tests {
     use super::*;
     use crate::reference::differences::{assert_gradient, dot, numbers};
+
+    #[test]
+    fn the_slope_of_silu_is_that_of_its_values() {
+        let x: Vec<_> = numbers(1, 40).into_iter().map(|x| 5.0 * x).collect();
+        let slopes: Vec<_> = x.iter().map(|x| silu_slope(*x)).collect();
+        assert_gradient(|x| x.iter().map(|x| silu(*x)).sum(), &x, &slopes);
+    }
 
     #[test]
     fn gradients_are_those_of_the_forward() {

@@ -14,9 +14,10 @@ mod differences;
 mod dropout;
 mod embed;
 mod gelu;
-mod layer_norm;
 mod linear;
 mod loss;
+mod norm;
+mod rotary;
 mod update;
 mod values;
 
@@ -28,8 +29,8 @@ use fitgpt_plan::{
 
 use self::values::Values;
 pub(crate) use self::{
-    attention::Causal,
-    layer_norm::statistics,
+    attention::{Causal, joined_channels},
+    norm::{Centre, statistics},
     values::{narrow, widen},
 };
 use crate::{Arguments, Backend, BackendError, Watch, arena::Operands, backend::Host};
@@ -104,14 +105,18 @@ fn run(program: &Program, arguments: &Arguments, op: &Op, operands: &mut Operand
     let mut values = Values { program, arguments, operands };
     let family = match op {
         Op::Embed { .. } | Op::EmbedBackward { .. } => embed::run,
-        Op::LayerNorm { .. }
-        | Op::LayerNormAgain { .. }
-        | Op::LayerNormBackward { .. }
-        | Op::LayerNormBackwardAdd { .. } => layer_norm::run,
+        Op::Norm { .. }
+        | Op::NormAgain { .. }
+        | Op::NormBackward { .. }
+        | Op::NormBackwardAdd { .. } => norm::run,
+        Op::Rotary { .. } => rotary::run,
         Op::Linear { .. }
         | Op::LinearGelu { .. }
+        | Op::LinearSwiGlu { .. }
         | Op::LinearResidual { .. }
         | Op::LinearBackwardInput { .. }
+        | Op::LinearBackwardInputAdd { .. }
+        | Op::LinearBackwardSwiGlu { .. }
         | Op::LinearBackwardGelu { .. }
         | Op::LinearBackwardWeight { .. } => linear::run,
         Op::Attention { .. } | Op::AttentionBackward { .. } => attention::run,
@@ -133,14 +138,17 @@ fn misplaced(op: &Op) -> ! {
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_plan::memory::{place, verify};
+    use fitgpt_plan::{
+        memory::{place, verify},
+        program::ProgramKind,
+    };
 
     use super::*;
 
     #[test]
     #[should_panic(expected = "`aten::add` is an op of another engine")]
     fn an_op_of_another_engine_is_never_run() {
-        let mut program = Program::new("train", Vec::new());
+        let mut program = Program::new(ProgramKind::Train, Vec::new());
         program.op(Op::Named { name: "aten::add", operands: Vec::new() });
         let device = Device(Limits::HOST);
         let plan = verify(place(vec![program], &device).unwrap(), &device).unwrap();

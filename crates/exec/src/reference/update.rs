@@ -72,17 +72,16 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
             let total: f64 = gradients.iter().copied().map(of).sum();
             values.store(norm, &[total.sqrt() / f64::from(values.arguments.loss_scale)]);
         }
-        Op::AdamW { norm, moments, ref adam } => {
+        Op::AdamW { norm, parameter, gradient, exp_avg, exp_avg_sq, decays, ref adam } => {
             let norm = values.load(norm)[0];
-            let mut gradient = values.take(moments.gradient);
+            let mut gradient = values.take(gradient);
             let gradients = gradient.get();
             gradient.put(0, &vec![0.0; gradients.len()]);
             if !norm.is_finite() {
                 return;
             }
-            let step = Step::new(adam, values.arguments, norm, moments.decays);
-            let tensors = [moments.parameter, moments.exp_avg, moments.exp_avg_sq];
-            let mut places = tensors.map(|tensor| values.take(tensor));
+            let step = Step::new(adam, values.arguments, norm, decays);
+            let mut places = [parameter, exp_avg, exp_avg_sq].map(|tensor| values.take(tensor));
             let [mut p, mut m, mut v] = [places[0].get(), places[1].get(), places[2].get()];
             for (i, gradient) in gradients.into_iter().enumerate() {
                 let old = Element { parameter: p[i], exp_avg: m[i], exp_avg_sq: v[i] };

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::{model::RopeScaling, units::Real};
+
 /// How activations are stored: nanoGPT's `dtype`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Precision {
@@ -55,6 +57,96 @@ impl Gelu {
     }
 }
 
+/// Which of the attention's projections have biases, in families where that is a choice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AttentionBias {
+    /// None of them.
+    None,
+    /// Queries, keys and values.
+    Qkv,
+    /// The output projection too.
+    All,
+}
+
+impl AttentionBias {
+    /// As written in a config.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Qkv => "qkv",
+            Self::All => "all",
+        }
+    }
+
+    pub(super) const NAMES: &'static [&'static str] = &["none", "qkv", "all"];
+
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        [Self::None, Self::Qkv, Self::All].into_iter().find(|bias| bias.name() == name)
+    }
+}
+
+/// How rotary positions are scaled, as one text: `linear(2)`, `llama3(8, 1, 4, 8192)`, or empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RopeSetting(RopeScaling);
+
+impl RopeSetting {
+    pub(super) const FORMS: &'static [&'static str] =
+        &["", "linear(FACTOR)", "llama3(FACTOR, LOW, HIGH, POSITIONS)"];
+
+    /// The setting of this scaling.
+    pub fn new(scaling: RopeScaling) -> Self {
+        Self(scaling)
+    }
+
+    /// How frequencies are scaled.
+    pub fn scaling(self) -> RopeScaling {
+        self.0
+    }
+
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        if text.is_empty() || text == "default" {
+            return Some(Self::default());
+        }
+        let (name, rest) = text.split_once('(')?;
+        let numbers: Vec<f64> = rest
+            .strip_suffix(')')?
+            .split(',')
+            .map(|number| number.trim().parse().ok().filter(|n: &f64| n.is_finite() && *n > 0.0))
+            .collect::<Option<_>>()?;
+        let scaling = match (name.trim(), &numbers[..]) {
+            ("linear", &[factor]) => RopeScaling::Linear { factor: Real::new(factor) },
+            ("llama3", &[factor, low, high, positions])
+                if low < high && positions.fract() == 0.0 && positions <= f64::from(u32::MAX) =>
+            {
+                let [factor, low, high] = [factor, low, high].map(Real::new);
+                RopeScaling::Llama3 { factor, low, high, original_positions: positions as u32 }
+            }
+            _ => return None,
+        };
+        Some(Self(scaling))
+    }
+}
+
+impl Default for RopeSetting {
+    fn default() -> Self {
+        Self(RopeScaling::None)
+    }
+}
+
+impl fmt::Display for RopeSetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            RopeScaling::None => Ok(()),
+            RopeScaling::Linear { factor } => write!(f, "linear({})", factor.get()),
+            RopeScaling::Llama3 { factor, low, high, original_positions } => {
+                let [factor, low, high] = [factor, low, high].map(Real::get);
+                write!(f, "llama3({factor}, {low}, {high}, {original_positions})")
+            }
+        }
+    }
+}
+
 /// What the backward pass recomputes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GradCheckpoint {
@@ -84,11 +176,6 @@ pub(super) struct Published {
     pub(super) layers: u32,
     pub(super) heads: u32,
     pub(super) channels: u32,
-}
-
-impl Published {
-    /// Tokens of every GPT-2.
-    pub(super) const VOCAB_SIZE: u32 = 50_257;
 }
 
 impl InitFrom {
@@ -214,6 +301,16 @@ mod tests {
         }
         for name in DeviceChoice::NAMES.iter().chain(&["cuda:0", "gpu:1", "vulkan:2", "metal:3"]) {
             assert_eq!(DeviceChoice::parse(name).unwrap().to_string(), *name);
+        }
+    }
+
+    #[test]
+    fn a_scaling_of_rotary_positions_reads_back_as_it_prints() {
+        for text in ["", "linear(2.5)", "llama3(32, 1, 4, 8192)"] {
+            assert_eq!(RopeSetting::parse(text).unwrap().to_string(), text);
+        }
+        for text in ["yarn(2)", "linear", "linear()", "linear(0)", "llama3(8, 4, 1, 8192)"] {
+            assert_eq!(RopeSetting::parse(text), None, "{text}");
         }
     }
 

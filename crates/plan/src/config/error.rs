@@ -133,6 +133,24 @@ pub enum ConfigError {
         /// Where the last written of the two stands.
         place: Place,
     },
+    /// The family has no such key.
+    #[error("{place}: `{key}` means nothing to family `{family}`")]
+    NotOfFamily {
+        /// The key.
+        key: &'static str,
+        /// The family of the config.
+        family: &'static str,
+        /// Where the key was written.
+        place: Place,
+    },
+    /// Sizes that the family does not allow together.
+    #[error("{place}: {rule}")]
+    BreaksFamilyRule {
+        /// Which rule, and the sizes.
+        rule: FamilyRule,
+        /// Where the last written of the sizes is.
+        place: Place,
+    },
     /// An evaluation would ask for positions that the model does not have.
     #[error("{place}: `eval_block_size` {eval_block_size} exceeds `block_size` {block_size}")]
     EvalBlockTooLong {
@@ -153,6 +171,25 @@ pub enum ConfigError {
     },
 }
 
+/// A rule between the sizes of a family. Prints as what is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum FamilyRule {
+    /// Every key/value head serves the same number of query heads.
+    #[error("`n_kv_head` {n_kv_head} does not divide `n_head` {n_head}")]
+    KeyValueHeads {
+        /// Query heads.
+        n_head: u32,
+        /// Key/value heads.
+        n_kv_head: u32,
+    },
+    /// Rotary positions turn pairs of channels.
+    #[error("`head_dim` {head_dim} is odd: rotary positions turn pairs of channels")]
+    OddHead {
+        /// Channels of a head.
+        head_dim: u32,
+    },
+}
+
 impl ConfigError {
     /// The error's name in JSON.
     pub fn kind(&self) -> &'static str {
@@ -164,6 +201,8 @@ impl ConfigError {
             Self::NotAChoice { .. } => "not-a-choice",
             Self::NotASize { .. } => "not-a-size",
             Self::HeadsDoNotDivide { .. } => "heads-do-not-divide",
+            Self::NotOfFamily { .. } => "not-of-family",
+            Self::BreaksFamilyRule { .. } => "breaks-family-rule",
             Self::EvalBlockTooLong { .. } => "eval-block-too-long",
             Self::TooLarge { .. } => "too-large",
         }
@@ -179,6 +218,8 @@ impl ConfigError {
             | Self::NotAChoice { place, .. }
             | Self::NotASize { place, .. }
             | Self::HeadsDoNotDivide { place, .. }
+            | Self::NotOfFamily { place, .. }
+            | Self::BreaksFamilyRule { place, .. }
             | Self::EvalBlockTooLong { place, .. }
             | Self::TooLarge { place, .. } => place,
         }

@@ -6,10 +6,13 @@
 use std::{borrow::Cow, fmt};
 
 use super::{
-    setting::{Budget, Dtype, Inherited, Setting},
+    setting::{BiasChoice, Budget, Dtype, Inherited, InheritedReal, Setting},
     value::Value,
 };
-use crate::config::{DeviceChoice, Gelu, GradCheckpoint, InitFrom};
+use crate::{
+    config::{DeviceChoice, Gelu, GradCheckpoint, InitFrom, RopeSetting},
+    family::Family,
+};
 
 /// One key.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,6 +95,8 @@ pub enum Range {
     },
     /// Finite, 0 or more.
     NotNegative,
+    /// Finite, above 0.
+    Positive,
     /// At least 0 and below 1.
     BelowOne,
     /// Above 0, at most 1.
@@ -106,6 +111,7 @@ impl Range {
         match (self, value) {
             (Self::Whole { min, max }, Value::Int(value)) => (min..=max).contains(value),
             (Self::NotNegative, Value::Float(value)) => value.is_finite() && *value >= 0.0,
+            (Self::Positive, Value::Float(value)) => value.is_finite() && *value > 0.0,
             (Self::BelowOne, Value::Float(value)) => (0.0..1.0).contains(value),
             (Self::Share, Value::Float(value)) => *value > 0.0 && *value <= 1.0,
             (Self::NotEmpty, Value::Str(value)) => !value.trim().is_empty(),
@@ -120,6 +126,7 @@ impl fmt::Display for Range {
             Self::Any => f.write_str("anything"),
             Self::Whole { min, max } => write!(f, "from {min} to {max}"),
             Self::NotNegative => f.write_str("finite and 0 or more"),
+            Self::Positive => f.write_str("finite and above 0"),
             Self::BelowOne => f.write_str("at least 0 and below 1"),
             Self::Share => f.write_str("above 0 and at most 1"),
             Self::NotEmpty => f.write_str("a string with something in it"),
@@ -138,6 +145,7 @@ const INTERVAL: Range = Range::Whole { min: 1, max: i64::MAX };
 /// A number of steps, or a seed.
 const NUMBER: Range = Range::Whole { min: 0, max: i64::MAX };
 const NOT_NEGATIVE: Range = Range::NotNegative;
+const POSITIVE: Range = Range::Positive;
 const BELOW_ONE: Range = Range::BelowOne;
 const SHARE: Range = Range::Share;
 const NOT_EMPTY: Range = Range::NotEmpty;
@@ -229,6 +237,27 @@ macro_rules! key_table {
                 "'float32', 'bfloat16' or 'float16'; unwritten: what suits the device";
             Ignored compile: bool = boolean(true), ANY,
                 "nanoGPT: torch.compile";
+
+            FitGpt family: Family = text("gpt2"), ANY,
+                "which kind of model: 'gpt2', 'llama', 'mistral', 'qwen2' or 'qwen3'";
+            FitGpt n_kv_head: Inherited = int(0), COUNT,
+                "key/value heads in a block, a divisor of n_head; 0: n_head";
+            FitGpt head_dim: Inherited = int(0), COUNT,
+                "channels of a head; 0: n_embd / n_head";
+            FitGpt ffn_dim: Inherited = int(0), COUNT,
+                "inner width of the MLP; 0: 4 n_embd in GPT-2, 8/3 n_embd rounded up to 256 in the others";
+            FitGpt rope_theta: f64 = float(10_000.0), POSITIVE,
+                "base of the rotary positions";
+            FitGpt rope_scaling: RopeSetting = text(""), ANY,
+                "rotary positions of longer contexts: '', 'linear(FACTOR)' or 'llama3(FACTOR, LOW, HIGH, POSITIONS)'";
+            FitGpt norm_eps: InheritedReal = float(0.0), NOT_NEGATIVE,
+                "what a normalisation adds to the variance; 0: the family's, 1e-5 or 1e-6";
+            FitGpt tie_embeddings: bool = boolean(true), ANY,
+                "whether the head's matrix is the embedding";
+            FitGpt attention_bias: BiasChoice = Value::None, ANY,
+                "biases of the attention's projections: 'none', 'qkv' or 'all'; unwritten: the family's";
+            FitGpt mlp_bias: bool = boolean(false), ANY,
+                "biases in a Llama's MLP";
 
             FitGpt eval_batch_size: Inherited = int(0), COUNT,
                 "sequences in an evaluated batch; 0: batch_size";

@@ -24,8 +24,8 @@ mod written;
 mod tests;
 
 pub use self::{
-    choice::{DeviceChoice, Gelu, GradCheckpoint, InitFrom, Precision},
-    error::{ConfigError, Place},
+    choice::{AttentionBias, DeviceChoice, Gelu, GradCheckpoint, InitFrom, Precision, RopeSetting},
+    error::{ConfigError, FamilyRule, Place},
     keys::{Group, KEYS, Key, Kind, Range},
     python::{Construct, Facts, Found, Given, Noun, Reason, Wanted},
     resolved::{Config, EffectiveBatch},

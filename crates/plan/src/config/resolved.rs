@@ -3,14 +3,15 @@
 use serde::{Serialize, Serializer};
 
 use super::{
-    choice::{DeviceChoice, Gelu, GradCheckpoint, InitFrom, Precision, Published},
+    choice::{DeviceChoice, Gelu, GradCheckpoint, InitFrom, Precision, Published, RopeSetting},
     error::ConfigError,
     keys::{Group, KEYS, Key, key_table},
     rules,
-    setting::{Budget, Dtype, Inherited, Setting, typed},
+    setting::{BiasChoice, Budget, Dtype, Inherited, InheritedReal, Setting, typed},
     value::Value,
     written::Written,
 };
+use crate::family::{Family, gpt2, llama};
 
 /// How a key is handed out: text borrowed, numbers by value, and what 0 takes over from
 /// another key not here but in a method that resolves it.
@@ -28,6 +29,7 @@ macro_rules! getter {
         }
     };
     (Inherited $name:ident $help:literal) => {};
+    (InheritedReal $name:ident $help:literal) => {};
     ($type:ident $name:ident $help:literal) => {
         #[doc = $help]
         pub fn $name(&self) -> $type {
@@ -101,7 +103,8 @@ impl Config {
     fn take_published_sizes(&mut self) {
         if let Some(Published { layers, heads, channels }) = self.init_from.published() {
             (self.n_layer, self.n_head, self.n_embd) = (layers, heads, channels);
-            self.vocab_size = Published::VOCAB_SIZE;
+            self.family = Family::Gpt2;
+            self.vocab_size = gpt2::VOCAB;
             self.bias = true;
             self.gelu = Gelu::Tanh;
         }
@@ -112,6 +115,30 @@ impl Config {
         let sequences = u64::from(self.batch_size) * u64::from(self.gradient_accumulation_steps);
         // `rules::check` has seen this product.
         EffectiveBatch { sequences, tokens: sequences * u64::from(self.block_size) }
+    }
+
+    /// Key/value heads in a block.
+    pub fn n_kv_head(&self) -> u32 {
+        if self.n_kv_head == 0 { self.n_head } else { self.n_kv_head }
+    }
+
+    /// Channels of a head.
+    pub fn head_dim(&self) -> u32 {
+        if self.head_dim == 0 { self.n_embd / self.n_head } else { self.head_dim }
+    }
+
+    /// Inner width of the MLP.
+    pub fn ffn_dim(&self) -> u32 {
+        match (self.ffn_dim, self.family) {
+            (0, Family::Gpt2) => self.n_embd.saturating_mul(4),
+            (0, _) => llama::default_mlp_channels(self.n_embd),
+            (written, _) => written,
+        }
+    }
+
+    /// What a normalisation adds to the variance.
+    pub fn norm_eps(&self) -> f64 {
+        if self.norm_eps == 0.0 { llama::default_epsilon(self.family) } else { self.norm_eps }
     }
 
     /// Sequences in an evaluated batch.

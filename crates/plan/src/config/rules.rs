@@ -1,13 +1,33 @@
 //! Rules between keys. What one key alone may be stands in the table of keys.
 
-use super::{error::ConfigError, resolved::Config, written::Written};
+use super::{
+    error::{ConfigError, FamilyRule},
+    keys::Key,
+    resolved::Config,
+    written::Written,
+};
+use crate::family::{Family, gpt2};
 
-/// nanoGPT's vocabulary where the data names none: 50257 rounded up to a multiple of 64.
-const VOCAB_WITHOUT_DATA: u32 = 50_304;
+/// Keys that GPT-2 does not have.
+const NOT_GPT2: &[&str] = &[
+    "n_kv_head",
+    "head_dim",
+    "ffn_dim",
+    "rope_theta",
+    "rope_scaling",
+    "norm_eps",
+    "tie_embeddings",
+    "attention_bias",
+    "mlp_bias",
+];
+/// Keys that only GPT-2 has.
+const ONLY_GPT2: &[&str] = &["bias", "gelu"];
 
 /// Checks what no single key shows.
 pub(super) fn check(config: &Config, written: &Written) -> Result<(), ConfigError> {
+    keys_of_family(config, written)?;
     heads_divide(config, written)?;
+    heads_of_family(config, written)?;
     let (eval_block_size, block_size) = (config.eval_block_size(), config.block_size());
     if eval_block_size > block_size {
         let place = written.last_place(&["eval_block_size"]);
@@ -16,9 +36,41 @@ pub(super) fn check(config: &Config, written: &Written) -> Result<(), ConfigErro
     products_fit(config, written)
 }
 
+/// A key that the family does not have would change nothing, which is not what its writer meant.
+fn keys_of_family(config: &Config, written: &Written) -> Result<(), ConfigError> {
+    let family = config.family();
+    let others = if family == Family::Gpt2 { NOT_GPT2 } else { ONLY_GPT2 };
+    for name in others {
+        let key = Key::find(name).expect("rules name keys of the table");
+        if written.get(name).is_some_and(|value| *value != key.default) {
+            let place = written.last_place(&[name]);
+            return Err(ConfigError::NotOfFamily { key: key.name, family: family.name(), place });
+        }
+    }
+    Ok(())
+}
+
+/// Rules of families with rotary positions and key/value heads.
+fn heads_of_family(config: &Config, written: &Written) -> Result<(), ConfigError> {
+    if config.family() == Family::Gpt2 {
+        return Ok(());
+    }
+    let (n_head, n_kv_head, head_dim) = (config.n_head(), config.n_kv_head(), config.head_dim());
+    let broken = if !n_head.is_multiple_of(n_kv_head) {
+        FamilyRule::KeyValueHeads { n_head, n_kv_head }
+    } else if !head_dim.is_multiple_of(2) {
+        FamilyRule::OddHead { head_dim }
+    } else {
+        return Ok(());
+    };
+    let place = written.last_place(&["n_head", "n_kv_head", "head_dim", "n_embd"]);
+    Err(ConfigError::BreaksFamilyRule { rule: broken, place })
+}
+
 fn heads_divide(config: &Config, written: &Written) -> Result<(), ConfigError> {
     let (n_embd, n_head) = (config.n_embd(), config.n_head());
-    if n_embd.is_multiple_of(n_head) {
+    let has_own_size = written.get("head_dim").is_some_and(|size| *size != 0_i64.into());
+    if n_embd.is_multiple_of(n_head) || has_own_size {
         return Ok(());
     }
     let below = n_embd / n_head * n_head;
@@ -54,7 +106,7 @@ fn products_fit(config: &Config, written: &Written) -> Result<(), ConfigError> {
     let heads = key("n_head", config.n_head().into());
     let channels = key("n_embd", config.n_embd().into());
     let vocab = match config.vocab_size() {
-        0 => VOCAB_WITHOUT_DATA,
+        0 => gpt2::PADDED_VOCAB,
         written => written,
     };
     let vocab = key("vocab_size", vocab.into());
@@ -67,10 +119,12 @@ fn products_fit(config: &Config, written: &Written) -> Result<(), ConfigError> {
     let four_bytes = key("4 bytes", 4);
     // Weight, gradient and Adam's two moments, in float32.
     let state_bytes = key("16 bytes", 16);
-    // An MLP's inner activation is four times as wide.
+    // An MLP's inner activation is four times as wide in GPT-2.
     let inner = key("4", 4);
+    let heads_wide = key("head_dim", config.head_dim().into());
+    let ffn = key("ffn_dim", config.ffn_dim().into());
 
-    let products: [&[Factor]; 9] = [
+    let products: [&[Factor]; 13] = [
         &[accumulation, batch, block, steps],
         &[batch, block, vocab, four_bytes],
         &[eval_batch, eval_block, vocab, four_bytes],
@@ -80,6 +134,10 @@ fn products_fit(config: &Config, written: &Written) -> Result<(), ConfigError> {
         &[vocab, channels, state_bytes],
         &[eval_iters, eval_batch, eval_block],
         &[samples, new_tokens, layers, channels, four_bytes],
+        &[layers, batch, block, ffn, four_bytes],
+        &[layers, key("3", 3), ffn, channels, state_bytes],
+        &[layers, batch, block, heads, heads_wide, four_bytes],
+        &[layers, key("4", 4), heads, heads_wide, channels, state_bytes],
     ];
     for factors in products {
         let product = factors.iter().try_fold(1_u64, |product, f| product.checked_mul(f.value));

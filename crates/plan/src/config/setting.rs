@@ -1,12 +1,13 @@
 //! From a written value to a typed one and back, for every type in the table of keys.
 
 use super::{
-    choice::{DeviceChoice, Gelu, GradCheckpoint, InitFrom, Precision},
+    choice::{AttentionBias, DeviceChoice, Gelu, GradCheckpoint, InitFrom, Precision, RopeSetting},
     error::{ConfigError, Place, excerpt},
     keys::{Key, Kind},
     size,
     value::Value,
 };
+use crate::family::Family;
 
 /// `dtype`: unwritten, it is chosen by the device.
 pub(super) type Dtype = Option<Precision>;
@@ -14,6 +15,11 @@ pub(super) type Dtype = Option<Precision>;
 pub(super) type Budget = Option<u64>;
 /// A size whose 0 takes over training's; `Config` hands it out resolved.
 pub(super) type Inherited = u32;
+
+/// A number whose 0 means the family's; `Config` hands it out resolved.
+pub(super) type InheritedReal = f64;
+/// `attention_bias`: unwritten, it is the family's.
+pub(super) type BiasChoice = Option<AttentionBias>;
 
 /// A type that a key resolves to.
 pub(super) trait Setting: Sized {
@@ -179,6 +185,45 @@ impl Setting for Budget {
 
     fn write(&self) -> Value {
         self.map_or_else(|| "".into(), |bytes| size::text(bytes).into())
+    }
+}
+
+impl Setting for BiasChoice {
+    const KIND: Kind = Kind::ChoiceOrNone(AttentionBias::NAMES);
+
+    fn read(value: &Value) -> Option<Self> {
+        match value {
+            Value::None => Some(None),
+            other => AttentionBias::parse(text_of(other)?).map(Some),
+        }
+    }
+
+    fn write(&self) -> Value {
+        self.map_or(Value::None, |bias| bias.name().into())
+    }
+}
+
+impl Setting for Family {
+    const KIND: Kind = Kind::Choice(Self::NAMES);
+
+    fn read(value: &Value) -> Option<Self> {
+        Self::parse(text_of(value)?)
+    }
+
+    fn write(&self) -> Value {
+        self.name().into()
+    }
+}
+
+impl Setting for RopeSetting {
+    const KIND: Kind = Kind::Choice(Self::FORMS);
+
+    fn read(value: &Value) -> Option<Self> {
+        Self::parse(text_of(value)?)
+    }
+
+    fn write(&self) -> Value {
+        Value::from(self.to_string())
     }
 }
 

@@ -13,7 +13,7 @@ use crate::{
     model::Model,
     program::{
         Program,
-        gpt::{self, Recompute, Training},
+        decoder::{self, Recompute, Training},
     },
     report::{Overhead, Phase, PlanReport, Verdict},
     torch::{self, CachingAllocator, TorchOptions},
@@ -136,18 +136,20 @@ impl<'a> Counter<'a> {
         let Training { batch, seq, activations: dtype, recompute, .. } = training;
         let rows = training.loss_chunk_rows;
         let train = Counted::Train { model, shape: [batch, seq], dtype, recompute, rows };
-        if self.once(train, || peak_bytes(&gpt::unnamed_train(&model, &training), target)) > room {
+        if self.once(train, || peak_bytes(&decoder::unnamed_train(&model, &training), target))
+            > room
+        {
             return false;
         }
         let update = Counted::Update { model };
-        if self.once(update, || peak_bytes(&gpt::update(&model, &training), target)) > room {
+        if self.once(update, || peak_bytes(&decoder::update(&model, &training), target)) > room {
             return false;
         }
         // An evaluation runs as few sequences at a time as it must.
         training.eval_batch = 1;
         let rows = rows.min(training.eval_seq);
         let evaluate = Counted::Evaluate { model, seq: training.eval_seq, dtype, rows };
-        self.once(evaluate, || peak_bytes(&gpt::unnamed_evaluate(&model, &training), target))
+        self.once(evaluate, || peak_bytes(&decoder::unnamed_evaluate(&model, &training), target))
             <= room
     }
 
@@ -275,7 +277,7 @@ impl<'a> Counter<'a> {
             return *flops;
         }
         let training = Training { batch: 1, recompute, ..job.training };
-        let flops = gpt::unnamed_train(&job.model, &training).flops() as f64 / seq as f64;
+        let flops = decoder::unnamed_train(&job.model, &training).flops() as f64 / seq as f64;
         self.flops.borrow_mut().insert(key, flops);
         flops
     }

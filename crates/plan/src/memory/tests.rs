@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    program::{Access, Class, Life, Operand, Tensor},
+    program::{Access, Class, Life, Operand, ProgramKind, Tensor},
     units::{DType, OpIndex, TensorId},
 };
 
@@ -27,7 +27,7 @@ impl Target for Bench {
 /// Reads programs such as `"a=100; b = a; c, ~b = a b"`: `name=bytes` is an input, the last
 /// statement's results are outputs, every other tensor has 64 bytes.
 fn program(text: &str) -> Program {
-    let mut program = Program::new("test", Vec::new());
+    let mut program = Program::new(ProgramKind::Other("test"), Vec::new());
     let statements: Vec<_> = text.split(';').map(str::trim).collect();
     let tensor = |name: &str, bytes: u64, life| Tensor {
         name: name.into(),
@@ -109,7 +109,7 @@ fn the_checker_refuses_a_read_of_what_nobody_wrote() {
     let mut program = program("a=64; b = a");
     let b = TensorId(1);
     let operands = vec![Operand { tensor: b, access: Access::Updates }];
-    let mut early = Program::new("test", Vec::new());
+    let mut early = Program::new(ProgramKind::Other("test"), Vec::new());
     for tensor in program.tensors() {
         early.tensor(tensor.clone());
     }
@@ -154,7 +154,7 @@ fn any_program() -> impl Strategy<Value = Program> {
     );
     (prop::collection::vec(1u64..3000, 1..4), prop::collection::vec(op, 1..40)).prop_map(
         |(inputs, ops)| {
-            let mut program = Program::new("random", Vec::new());
+            let mut program = Program::new(ProgramKind::Other("random"), Vec::new());
             let tensor = |n: usize, bytes, life| Tensor {
                 name: format!("t{n}"),
                 shape: vec![bytes],

@@ -17,10 +17,13 @@ impl Op {
         match *self {
             Self::Linear { x, weight, .. }
             | Self::LinearGelu { x, weight, .. }
+            | Self::LinearSwiGlu { x, weight, .. }
             | Self::LinearResidual { x, weight, .. }
             | Self::CrossEntropy { x, weight, .. } => 2 * rows(x) * count(weight),
             Self::CrossEntropyBackward { x, weight, .. } => 6 * rows(x) * count(weight),
             Self::LinearBackwardInput { d_out, weight, .. }
+            | Self::LinearBackwardInputAdd { d_out, weight, .. }
+            | Self::LinearBackwardSwiGlu { d_out, weight, .. }
             | Self::LinearBackwardGelu { d_out, weight, .. } => 2 * rows(d_out) * count(weight),
             Self::LinearBackwardWeight { d_out, x, .. } => 2 * count(d_out) * columns(x),
             Self::Attention { out, .. } => attention(out),
@@ -46,10 +49,10 @@ impl Op {
         let rows_of_table = |of: TensorId| get(of).count() * DType::F32.size();
         Bytes::new(match *self {
             Self::Embed { tokens, wpe, out, .. } => {
-                bytes(tokens) + rows_of_table(out) + bytes(wpe) + bytes(out)
+                bytes(tokens) + rows_of_table(out) + wpe.map_or(0, bytes) + bytes(out)
             }
             Self::EmbedBackward { tokens, d_x, d_wpe, .. } => {
-                bytes(tokens) + bytes(d_x) + 2 * rows_of_table(d_x) + 2 * bytes(d_wpe)
+                bytes(tokens) + bytes(d_x) + 2 * rows_of_table(d_x) + 2 * d_wpe.map_or(0, bytes)
             }
             // Made and read.
             Self::CrossEntropy { x, weight, targets, logits, losses } => {
@@ -61,11 +64,18 @@ impl Op {
                 let tables = chunks(x, logits) * (2 * bytes(weight) + 2 * bytes(d_weight));
                 2 * bytes(x) + bytes(targets) + bytes(d_x) + tables + 5 * passes(x, logits)
             }
-            // Keys and values out of three columns, into the cache.
-            Self::StoreCache { qkv, .. } => bytes(qkv) / 3 * 4,
+            // Keys and values of every row, into the cache.
+            Self::StoreCache { qkv, heads, .. } => {
+                let queries = get(qkv.queries());
+                let both = 2 * u64::from(heads.kv) * u64::from(heads.channels);
+                2 * queries.rows() * both * queries.dtype.size()
+            }
             // The whole cache, and one row more of each.
-            Self::CachedAttention { qkv, keys, values, out, .. } => {
-                bytes(qkv) + bytes(keys) + bytes(values) + 3 * bytes(out)
+            Self::CachedAttention { qkv, keys, values, out, heads } => {
+                let rows = get(out).rows() * get(out).dtype.size();
+                let new = 2 * rows * u64::from(heads.kv) * u64::from(heads.channels);
+                let of_token: u64 = qkv.tensors().map(bytes).sum();
+                of_token + bytes(keys) + bytes(values) + bytes(out) + new
             }
             Self::LastRow { out, .. } => 2 * bytes(out),
             _ => {

@@ -1,16 +1,23 @@
 //! A program: ops in order over named tensors, and nothing else.
 //!
 //! It is data: printed, counted, planned for a card that is not there, and run. There is no
-//! autograd: the builder in [`gpt`] writes the backward ops down like the forward ones.
+//! autograd: the builder in [`decoder`] writes the backward ops down like the forward ones.
 
 mod cost;
-pub mod gpt;
+pub mod decoder;
 mod op;
+mod state;
 
 use std::fmt;
 
-pub use self::op::{Access, Adam, Dropout, Moments, Op, Operand, Site, reads, updates, writes};
-use crate::units::{Bytes, DType, TensorId};
+pub use self::{
+    op::{Access, Adam, Dropout, Heads, Op, Operand, Qkv, Site, Turn, reads, updates, writes},
+    state::{ParameterState, SamplingState, TrainingState},
+};
+use crate::{
+    model::Rope,
+    units::{Bytes, DType, TensorId},
+};
 
 /// What a tensor is for; reports sum by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,7 +26,7 @@ pub enum Class {
     Parameter,
     /// Their gradients.
     Gradient,
-    /// Adam's moments.
+    /// What an optimizer keeps between steps.
     Optimizer,
     /// Values between ops, their gradients, and the cache of sampling.
     Activation,
@@ -27,7 +34,7 @@ pub enum Class {
     Logits,
     /// What an op needs only while it runs, and the run's few counters.
     Scratch,
-    /// Tokens and targets.
+    /// Tokens and targets, and tables of constants.
     Input,
 }
 
@@ -124,22 +131,70 @@ impl Names {
     }
 }
 
+/// What a program is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ProgramKind {
+    /// Forward, loss and backward of one micro-batch.
+    Train,
+    /// The optimizer's step.
+    Update,
+    /// The losses of some sequences.
+    Evaluate,
+    /// A prompt of any length up to a whole block.
+    Prefill,
+    /// One token more of every sequence.
+    Decode,
+    /// A program of another engine, or of a test.
+    Other(&'static str),
+}
+
+impl ProgramKind {
+    /// As in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Train => "train",
+            Self::Update => "update",
+            Self::Evaluate => "evaluate",
+            Self::Prefill => "prefill",
+            Self::Decode => "decode",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+/// A table of rotary positions, which no step changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Constant {
+    /// Where it goes.
+    pub tensor: TensorId,
+    rope: Rope,
+    positions: u32,
+    channels: u32,
+}
+
+impl Constant {
+    /// Its rows, first to last.
+    pub fn rows(&self) -> impl Iterator<Item = Vec<f32>> {
+        self.rope.rows(self.positions, self.channels)
+    }
+}
+
 /// Ops in order, with their tensors.
 ///
 /// Tensors that live always come first in the table, in the same order in every program of
 /// a plan, so that one [`TensorId`] names the same state in all of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
-    name: &'static str,
+    kind: ProgramKind,
     tensors: Vec<Tensor>,
     ops: Vec<Op>,
 }
 
 impl Program {
     /// A program over `state`, still without ops.
-    pub fn new(name: &'static str, state: Vec<Tensor>) -> Self {
+    pub fn new(kind: ProgramKind, state: Vec<Tensor>) -> Self {
         assert!(state.iter().all(|t| t.life == Life::Always), "state lives always");
-        Self { name, tensors: state, ops: Vec::new() }
+        Self { kind, tensors: state, ops: Vec::new() }
     }
 
     /// Adds a tensor of the program's own.
@@ -154,9 +209,32 @@ impl Program {
         self.ops.push(op);
     }
 
+    /// What it is for.
+    pub fn kind(&self) -> ProgramKind {
+        self.kind
+    }
+
     /// What it does, in a word.
     pub fn name(&self) -> &'static str {
-        self.name
+        self.kind.name()
+    }
+
+    /// State that is the same in every run. A backend fills it when it allocates its arena, by
+    /// [`Constant::rows`].
+    pub fn constants(&self) -> Vec<Constant> {
+        let mut found: Vec<Constant> = Vec::new();
+        for op in &self.ops {
+            if let Op::Rotary { table, rope, .. } = *op
+                && found.iter().all(|constant| constant.tensor != table)
+            {
+                let &[positions, channels] = &self.get(table).shape[..] else {
+                    panic!("a rotary table has a row for each position");
+                };
+                let [positions, channels] = [positions, channels].map(|size| size as u32);
+                found.push(Constant { tensor: table, rope, positions, channels });
+            }
+        }
+        found
     }
 
     /// The table of tensors, state first.

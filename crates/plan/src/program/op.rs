@@ -4,9 +4,10 @@
 //! kernel's. What changes from step to step (learning rate, counters, the length of a cache)
 //! is an argument of running a program and never stands here.
 //!
-//! Shapes in comments: B sequences, T tokens each, C channels, V vocabulary, H heads.
+//! Shapes in comments: B sequences, T tokens each, C channels, V vocabulary, H query heads, G
+//! key/value heads, D channels of a head, F inner channels of an MLP.
 
-use crate::{config::Gelu, units::TensorId};
+use crate::{config::Gelu, model::Rope, units::TensorId};
 
 /// How an op touches a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,19 +70,53 @@ pub struct Dropout {
     pub site: Site,
 }
 
-/// A parameter with all that its update touches.
+/// Where queries, keys and values are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moments {
-    /// The weights.
-    pub parameter: TensorId,
-    /// Their gradient; the update leaves zeros.
-    pub gradient: TensorId,
-    /// Adam's first moment.
-    pub exp_avg: TensorId,
-    /// Adam's second moment.
-    pub exp_avg_sq: TensorId,
-    /// Whether weight decay applies.
-    pub decays: bool,
+#[expect(missing_docs, reason = "queries, keys and values are named as in the literature")]
+pub enum Qkv {
+    /// Next to each other in one tensor, (B, T, (H + 2 G) D).
+    Joined(TensorId),
+    /// Queries (B, T, H·D), keys and values (B, T, G·D).
+    Split { q: TensorId, k: TensorId, v: TensorId },
+}
+
+impl Qkv {
+    /// The tensors: one or three.
+    pub fn tensors(self) -> impl Iterator<Item = TensorId> {
+        let [first, rest @ ..] = match self {
+            Self::Joined(all) => [Some(all), None, None],
+            Self::Split { q, k, v } => [Some(q), Some(k), Some(v)],
+        };
+        first.into_iter().chain(rest.into_iter().flatten())
+    }
+
+    /// The tensor that holds the queries.
+    pub fn queries(self) -> TensorId {
+        match self {
+            Self::Joined(all) => all,
+            Self::Split { q, .. } => q,
+        }
+    }
+}
+
+/// How many heads there are, and how wide one is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heads {
+    /// Query heads: H.
+    pub query: u32,
+    /// Key/value heads, each serving `query / kv` query heads: G.
+    pub kv: u32,
+    /// Channels of a head: D.
+    pub channels: u32,
+}
+
+/// Which way a rotation goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// By the angle of the position.
+    Forward,
+    /// Back: the gradient of a rotation.
+    Back,
 }
 
 /// AdamW's constants.
@@ -110,28 +145,39 @@ pub enum Op {
     Embed {
         tokens: TensorId,
         wte: TensorId,
-        wpe: TensorId,
+        wpe: Option<TensorId>,
         out: TensorId,
         dropout: Option<Dropout>,
     },
-    /// `out = (x - mean) * rstd * weight + bias`, over the last axis; mean, rstd (B, T).
-    LayerNorm {
+    /// `out = (x - mean) * rstd * weight + bias` over rows as long as `weight`: the last axis, or
+    /// each head of it. `rstd = 1 / √(variance + epsilon)`; mean, rstd: one for each row.
+    ///
+    /// Without `mean` it is RMS norm: the mean counts as 0, there and in the variance.
+    Norm {
         x: TensorId,
         weight: TensorId,
         bias: Option<TensorId>,
         out: TensorId,
-        mean: TensorId,
+        mean: Option<TensorId>,
         rstd: TensorId,
+        epsilon: f32,
     },
-    /// `LayerNorm` once more from the saved `mean` and `rstd`: the same bits.
-    LayerNormAgain {
+    /// `Norm` once more from the saved `mean` and `rstd`: the same bits.
+    NormAgain {
         x: TensorId,
         weight: TensorId,
         bias: Option<TensorId>,
-        mean: TensorId,
+        mean: Option<TensorId>,
         rstd: TensorId,
         out: TensorId,
     },
+    /// Turns each head of `x` by its position, in place; x (B, T, heads·D), table (positions, D).
+    ///
+    /// A row of the table has the cosines of D/2 pairs, then their sines. Pair `i` of a head is
+    /// `(x[i], x[i + D/2])`. The table is a constant: see [`Program::constants`].
+    ///
+    /// [`Program::constants`]: super::Program::constants
+    Rotary { x: TensorId, table: TensorId, rope: Rope, turn: Turn },
     /// `out = x · weightᵀ + bias`; x (…, K), weight (N, K), out (…, N).
     Linear { x: TensorId, weight: TensorId, bias: Option<TensorId>, out: TensorId },
     /// `pre = x · weightᵀ + bias; out = gelu(pre)`. `pre` is kept only for a backward.
@@ -143,6 +189,16 @@ pub enum Op {
         out: TensorId,
         gelu: Gelu,
     },
+    /// `up = x · weightᵀ + bias; out = silu(gate) * up`. `up` is kept only for a backward; `out` is
+    /// computed from `up` as it is stored.
+    LinearSwiGlu {
+        x: TensorId,
+        weight: TensorId,
+        bias: Option<TensorId>,
+        gate: TensorId,
+        up: Option<TensorId>,
+        out: TensorId,
+    },
     /// `out = residual + drop(x · weightᵀ + bias)`.
     LinearResidual {
         x: TensorId,
@@ -152,11 +208,12 @@ pub enum Op {
         out: TensorId,
         dropout: Option<Dropout>,
     },
-    /// Causal attention of every head; qkv (B, T, 3C), out (B, T, C), lse (B, H, T).
+    /// Causal attention of every head; out (B, T, H·D), lse (B, H, T). Query head `h` attends to
+    /// key/value head `h / (H / G)`.
     ///
     /// `lse` is the log of the sum of exponentials of a row of scores: with it the backward
     /// makes the probabilities again.
-    Attention { qkv: TensorId, out: TensorId, lse: TensorId, heads: u32, dropout: Option<Dropout> },
+    Attention { qkv: Qkv, out: TensorId, lse: TensorId, heads: Heads, dropout: Option<Dropout> },
     /// The mean loss of each sequence: x (B, T, C), weight (V, C), losses (B).
     ///
     /// `logits` holds some rows at a time; a full (B·T, V) tensor never exists.
@@ -180,22 +237,22 @@ pub enum Op {
         /// Tokens of the effective batch.
         mean_over: u64,
     },
-    /// Gradient of `LayerNorm`; assigns `d_x`.
-    LayerNormBackward {
+    /// Gradient of `Norm`; assigns `d_x`.
+    NormBackward {
         x: TensorId,
         weight: TensorId,
-        mean: TensorId,
+        mean: Option<TensorId>,
         rstd: TensorId,
         d_out: TensorId,
         d_x: TensorId,
         d_weight: TensorId,
         d_bias: Option<TensorId>,
     },
-    /// Gradient of `LayerNorm`, added to what the residual stream already carries.
-    LayerNormBackwardAdd {
+    /// Gradient of `Norm`, added to what the residual stream already carries.
+    NormBackwardAdd {
         x: TensorId,
         weight: TensorId,
-        mean: TensorId,
+        mean: Option<TensorId>,
         rstd: TensorId,
         d_out: TensorId,
         d_x: TensorId,
@@ -204,6 +261,8 @@ pub enum Op {
     },
     /// `d_x = d_out · weight`.
     LinearBackwardInput { d_out: TensorId, weight: TensorId, d_x: TensorId },
+    /// `d_x += d_out · weight`: another layer reads the same input.
+    LinearBackwardInputAdd { d_out: TensorId, weight: TensorId, d_x: TensorId },
     /// `d_pre = (d_out · weight) * gelu'(pre); pre = gelu(pre)`: the activation once more, in
     /// the place of its input, which nobody needs any longer.
     LinearBackwardGelu {
@@ -212,6 +271,16 @@ pub enum Op {
         pre: TensorId,
         d_pre: TensorId,
         gelu: Gelu,
+    },
+    /// With `d = d_out · weight` and `s = 1 / (1 + exp(-gate))`, all from the values before:
+    /// `out = gate * s * up; gate = d * up * s * (1 + gate * (1 - s)); up = d * gate * s`: the
+    /// activation once more, and the gradients of gate and up in the place of both.
+    LinearBackwardSwiGlu {
+        d_out: TensorId,
+        weight: TensorId,
+        gate: TensorId,
+        up: TensorId,
+        out: TensorId,
     },
     /// `d_weight += d_outᵀ · x; d_bias += Σ d_out`.
     LinearBackwardWeight {
@@ -222,12 +291,12 @@ pub enum Op {
     },
     /// Gradient of `Attention`; assigns `d_qkv`.
     AttentionBackward {
-        qkv: TensorId,
+        qkv: Qkv,
         out: TensorId,
         lse: TensorId,
         d_out: TensorId,
-        d_qkv: TensorId,
-        heads: u32,
+        d_qkv: Qkv,
+        heads: Heads,
         dropout: Option<Dropout>,
     },
     /// `out = drop(x)`: the gradient of a dropout is the same dropout.
@@ -237,18 +306,28 @@ pub enum Op {
         tokens: TensorId,
         d_x: TensorId,
         d_wte: TensorId,
-        d_wpe: TensorId,
+        d_wpe: Option<TensorId>,
         dropout: Option<Dropout>,
     },
     /// `norm = √ Σ gradient²` over all of them, with the loss scale divided out.
     GradientNorm { gradients: Vec<TensorId>, norm: TensorId },
     /// One AdamW update of one parameter; its gradient is left zero. Where `norm` is not
     /// finite nothing but the gradient changes.
-    AdamW { norm: TensorId, moments: Moments, adam: Adam },
-    /// Puts the keys and values of a prompt into the cache: qkv (1, T, 3C), cache (B, T, C).
-    StoreCache { qkv: TensorId, keys: TensorId, values: TensorId },
-    /// One token a sequence: appends to the cache, then attends to all of it; qkv (B, 1, 3C).
-    CachedAttention { qkv: TensorId, keys: TensorId, values: TensorId, out: TensorId, heads: u32 },
+    AdamW {
+        norm: TensorId,
+        parameter: TensorId,
+        gradient: TensorId,
+        exp_avg: TensorId,
+        exp_avg_sq: TensorId,
+        /// Whether weight decay applies.
+        decays: bool,
+        adam: Adam,
+    },
+    /// Puts the keys and values of a prompt into the cache: one sequence of T rows, cache
+    /// (B, T, G·D).
+    StoreCache { qkv: Qkv, keys: TensorId, values: TensorId, heads: Heads },
+    /// One token a sequence: appends to the cache, then attends to all of it.
+    CachedAttention { qkv: Qkv, keys: TensorId, values: TensorId, out: TensorId, heads: Heads },
     /// The last row that is in use: x (1, T, C), out (1, 1, C).
     LastRow { x: TensorId, out: TensorId },
     /// An op of another engine: counted and planned, never run here.
@@ -278,16 +357,23 @@ impl Op {
         let mut list = Seen(see);
         match *self {
             Self::Embed { tokens, wte, wpe, out, .. } => {
-                list.extend([reads(tokens), reads(wte), reads(wpe), writes(out)]);
+                list.extend([reads(tokens), reads(wte)]);
+                list.extend(wpe.map(reads));
+                list.extend([writes(out)]);
             }
-            Self::LayerNorm { x, weight, bias, out, mean, rstd } => {
-                list.extend([reads(x), reads(weight), writes(out), writes(mean), writes(rstd)]);
+            Self::Norm { x, weight, bias, out, mean, rstd, .. } => {
+                list.extend([reads(x), reads(weight), writes(out)]);
+                list.extend(mean.map(writes));
+                list.extend([writes(rstd)]);
                 list.extend(bias.map(reads));
             }
-            Self::LayerNormAgain { x, weight, bias, mean, rstd, out } => {
-                list.extend([reads(x), reads(weight), reads(mean), reads(rstd), writes(out)]);
+            Self::NormAgain { x, weight, bias, mean, rstd, out } => {
+                list.extend([reads(x), reads(weight)]);
+                list.extend(mean.map(reads));
+                list.extend([reads(rstd), writes(out)]);
                 list.extend(bias.map(reads));
             }
+            Self::Rotary { x, table, .. } => list.extend([updates(x), reads(table)]),
             Self::Linear { x, weight, bias, out } => {
                 list.extend([reads(x), reads(weight), writes(out)]);
                 list.extend(bias.map(reads));
@@ -297,6 +383,11 @@ impl Op {
                 list.extend(bias.map(reads));
                 list.extend(pre.map(writes));
             }
+            Self::LinearSwiGlu { x, weight, bias, gate, up, out } => {
+                list.extend([reads(x), reads(weight), reads(gate), writes(out)]);
+                list.extend(bias.map(reads));
+                list.extend(up.map(writes));
+            }
             Self::LinearResidual { x, weight, bias, residual, out, .. } => {
                 list.extend([reads(x), reads(weight), reads(residual), writes(out)]);
                 list.extend(bias.map(reads));
@@ -305,7 +396,8 @@ impl Op {
                 list.extend([reads(x), writes(out)]);
             }
             Self::Attention { qkv, out, lse, .. } => {
-                list.extend([reads(qkv), writes(out), writes(lse)]);
+                list.extend(qkv.tensors().map(reads));
+                list.extend([writes(out), writes(lse)]);
             }
             Self::CrossEntropy { x, weight, targets, logits, losses } => list.extend([
                 reads(x),
@@ -325,18 +417,23 @@ impl Op {
                 writes(d_x),
                 updates(d_weight),
             ]),
-            Self::LayerNormBackward { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias } => {
-                list.extend([reads(x), reads(weight), reads(mean), reads(rstd), reads(d_out)]);
-                list.extend([writes(d_x), updates(d_weight)]);
-                list.extend(d_bias.map(updates));
-            }
-            Self::LayerNormBackwardAdd { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias } => {
-                list.extend([reads(x), reads(weight), reads(mean), reads(rstd), reads(d_out)]);
-                list.extend([updates(d_x), updates(d_weight)]);
+            Self::NormBackward { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias }
+            | Self::NormBackwardAdd { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias } => {
+                let adds = matches!(self, Self::NormBackwardAdd { .. });
+                list.extend([reads(x), reads(weight)]);
+                list.extend(mean.map(reads));
+                list.extend([reads(rstd), reads(d_out)]);
+                list.extend([if adds { updates(d_x) } else { writes(d_x) }, updates(d_weight)]);
                 list.extend(d_bias.map(updates));
             }
             Self::LinearBackwardInput { d_out, weight, d_x } => {
                 list.extend([reads(d_out), reads(weight), writes(d_x)]);
+            }
+            Self::LinearBackwardInputAdd { d_out, weight, d_x } => {
+                list.extend([reads(d_out), reads(weight), updates(d_x)]);
+            }
+            Self::LinearBackwardSwiGlu { d_out, weight, gate, up, out } => {
+                list.extend([reads(d_out), reads(weight), updates(gate), updates(up), writes(out)]);
             }
             Self::LinearBackwardGelu { d_out, weight, pre, d_pre, .. } => {
                 list.extend([reads(d_out), reads(weight), updates(pre), writes(d_pre)]);
@@ -346,24 +443,29 @@ impl Op {
                 list.extend(d_bias.map(updates));
             }
             Self::AttentionBackward { qkv, out, lse, d_out, d_qkv, .. } => {
-                list.extend([reads(qkv), reads(out), reads(lse), reads(d_out), writes(d_qkv)]);
+                list.extend(qkv.tensors().map(reads));
+                list.extend([reads(out), reads(lse), reads(d_out)]);
+                list.extend(d_qkv.tensors().map(writes));
             }
             Self::EmbedBackward { tokens, d_x, d_wte, d_wpe, .. } => {
-                list.extend([reads(tokens), reads(d_x), updates(d_wte), updates(d_wpe)]);
+                list.extend([reads(tokens), reads(d_x), updates(d_wte)]);
+                list.extend(d_wpe.map(updates));
             }
             Self::GradientNorm { ref gradients, norm } => {
                 list.extend(gradients.iter().copied().map(reads));
                 list.extend([writes(norm)]);
             }
-            Self::AdamW { norm, moments: m, .. } => {
+            Self::AdamW { norm, parameter, gradient, exp_avg, exp_avg_sq, .. } => {
                 list.extend([reads(norm)]);
-                list.extend([m.parameter, m.gradient, m.exp_avg, m.exp_avg_sq].map(updates));
+                list.extend([parameter, gradient, exp_avg, exp_avg_sq].map(updates));
             }
-            Self::StoreCache { qkv, keys, values } => {
-                list.extend([reads(qkv), updates(keys), updates(values)]);
+            Self::StoreCache { qkv, keys, values, .. } => {
+                list.extend(qkv.tensors().map(reads));
+                list.extend([updates(keys), updates(values)]);
             }
             Self::CachedAttention { qkv, keys, values, out, .. } => {
-                list.extend([reads(qkv), updates(keys), updates(values), writes(out)]);
+                list.extend(qkv.tensors().map(reads));
+                list.extend([updates(keys), updates(values), writes(out)]);
             }
             Self::Named { ref operands, .. } => list.extend(operands.iter().copied()),
         }
@@ -373,17 +475,26 @@ impl Op {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Embed { .. } => "embed",
-            Self::LayerNorm { .. } => "layer_norm",
-            Self::LayerNormAgain { .. } => "layer_norm_again",
+            Self::Norm { mean: Some(_), .. } => "layer_norm",
+            Self::Norm { mean: None, .. } => "rms_norm",
+            Self::NormAgain { mean: Some(_), .. } => "layer_norm_again",
+            Self::NormAgain { mean: None, .. } => "rms_norm_again",
+            Self::Rotary { turn: Turn::Forward, .. } => "rotary",
+            Self::Rotary { turn: Turn::Back, .. } => "rotary_back",
             Self::Linear { .. } => "linear",
             Self::LinearGelu { .. } => "linear_gelu",
+            Self::LinearSwiGlu { .. } => "linear_swiglu",
             Self::LinearResidual { .. } => "linear_residual",
             Self::Attention { .. } => "attention",
             Self::CrossEntropy { .. } => "cross_entropy",
             Self::CrossEntropyBackward { .. } => "cross_entropy_backward",
-            Self::LayerNormBackward { .. } => "layer_norm_backward",
-            Self::LayerNormBackwardAdd { .. } => "layer_norm_backward_add",
+            Self::NormBackward { mean: Some(_), .. } => "layer_norm_backward",
+            Self::NormBackward { mean: None, .. } => "rms_norm_backward",
+            Self::NormBackwardAdd { mean: Some(_), .. } => "layer_norm_backward_add",
+            Self::NormBackwardAdd { mean: None, .. } => "rms_norm_backward_add",
             Self::LinearBackwardInput { .. } => "linear_backward_input",
+            Self::LinearBackwardInputAdd { .. } => "linear_backward_input_add",
+            Self::LinearBackwardSwiGlu { .. } => "linear_backward_swiglu",
             Self::LinearBackwardGelu { .. } => "linear_backward_gelu",
             Self::LinearBackwardWeight { .. } => "linear_backward_weight",
             Self::AttentionBackward { .. } => "attention_backward",

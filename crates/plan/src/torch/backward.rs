@@ -18,7 +18,7 @@ impl Pass<'_> {
         let d_x = self.residual(format_args!("d_{name}, of its input"));
         let weight = format!("{name}.weight");
         let d_weight = self.tape.new_gradient(&weight);
-        let bias = self.tape.model.has_bias.then(|| format!("{name}.bias"));
+        let bias = self.tape.model.has_bias().then(|| format!("{name}.bias"));
         let d_bias = bias.as_ref().map(|b| self.tape.new_gradient(b));
         let from = [d_out, norm.x, norm.mean, norm.rstd, self.tape.state(&weight)];
         let mut into = vec![d_x, d_weight];

@@ -315,7 +315,7 @@ impl Pass<'_> {
     ) {
         let mut into = Vec::new();
         for part in ["weight", "bias"] {
-            if part == "bias" && !self.tape.model.has_bias {
+            if part == "bias" && !self.tape.model.has_bias() {
                 continue;
             }
             let parameter = format!("{name}.{part}");
@@ -350,7 +350,7 @@ impl Pass<'_> {
             self.tape.run("mm", &[d_out, weight], &[d_x]);
         }
         list.push((parameter, gradient));
-        if self.tape.model.has_bias {
+        if self.tape.model.has_bias() {
             let parameter = format!("{owner}.bias");
             let gradient = self.tape.new_gradient(&parameter);
             self.tape.run("fused_sum", &[d_out], &[gradient]);

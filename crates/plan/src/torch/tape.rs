@@ -9,7 +9,9 @@ use std::{collections::HashMap, fmt};
 use super::{Sheet, TorchOptions};
 use crate::{
     model::{Model, Parameter},
-    program::{Class, Life, Names, Op, Operand, Program, Tensor, reads, updates, writes},
+    program::{
+        Class, Life, Names, Op, Operand, Program, ProgramKind, Tensor, reads, updates, writes,
+    },
     units::{DType, TensorId},
 };
 
@@ -68,7 +70,7 @@ impl<'a> Tape<'a> {
     pub(super) fn new(name: &'static str, sheet: &Sheet<'a>, held: Held) -> Self {
         let Sheet { model, names, .. } = *sheet;
         let (state, table) = state(model, held, names);
-        let program = Program::new(name, state);
+        let program = Program::new(ProgramKind::Other(name), state);
         Self { model, program, ops: Vec::new(), names, table, has_gradients: held.gradients }
     }
 
@@ -183,7 +185,7 @@ impl<'a> Tape<'a> {
 
     /// A parameter's bias, where the model has biases.
     pub(super) fn bias(&self, owner: &str) -> Option<TensorId> {
-        self.model.has_bias.then(|| self.state(&format!("{owner}.bias")))
+        self.model.has_bias().then(|| self.state(&format!("{owner}.bias")))
     }
 }
 

@@ -3,12 +3,13 @@
 use super::*;
 use crate::{
     config::Gelu,
+    family::gpt2::Sizes,
     memory::{place, profile, verify},
     program::Class,
 };
 
 fn model() -> Model {
-    Model {
+    Sizes {
         layers: 2,
         heads: 4,
         channels: 64,
@@ -17,6 +18,7 @@ fn model() -> Model {
         has_bias: true,
         gelu: Gelu::Exact,
     }
+    .model()
 }
 
 fn options() -> TorchOptions {

@@ -1,7 +1,7 @@
 //! Attention, forward and backward.
 
 use fitgpt_plan::{
-    program::{Dropout, Op, Site},
+    program::{Dropout, Heads, Op, Qkv, Site},
     units::DType,
 };
 
@@ -12,47 +12,110 @@ use super::{
     },
     DTYPES, dropouts, dropping,
 };
-use crate::{random::Mask, reference::Causal};
+use crate::{
+    random::Mask,
+    reference::{Causal, joined_channels},
+};
+
+/// Queries, keys and values in one tensor or in three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Layout {
+    Joined,
+    Split,
+}
+
+/// Random queries, keys and values of `[sequences, rows]`.
+pub(super) fn qkv(
+    case: &mut Builder,
+    [b, t]: [u64; 2],
+    heads: Heads,
+    dtype: DType,
+    layout: Layout,
+    std: f64,
+) -> Qkv {
+    let mut part = |name: &str, heads: u32, channels: u32| {
+        case.reads(name, &[b, t, u64::from(heads * channels)], dtype, Fill::normal(std))
+    };
+    let Heads { query, kv, channels } = heads;
+    match layout {
+        Layout::Joined => Qkv::Joined(part("qkv", query + 2 * kv, channels)),
+        Layout::Split => Qkv::Split {
+            q: part("q", query, channels),
+            k: part("k", kv, channels),
+            v: part("v", kv, channels),
+        },
+    }
+}
 
 /// (B, T, H, D)
 const SHAPES: [[u64; 4]; 5] =
     [[1, 1, 1, 4], [2, 5, 3, 16], [1, 33, 3, 24], [2, 70, 1, 64], [1, 130, 3, 80]];
 
+/// (B, T), then (H, G, D): odd counts, one key head for all, as many as queries.
+const GROUPED: [([u64; 2], [u32; 3]); 5] = [
+    ([1, 1], [4, 2, 4]),
+    ([2, 5], [9, 3, 16]),
+    ([1, 70], [5, 1, 24]),
+    ([2, 33], [3, 3, 10]),
+    ([1, 130], [6, 2, 64]),
+];
+
 pub(super) fn cases() -> Vec<Case> {
     let mut list = Vec::new();
     for dtype in DTYPES {
-        for shape in SHAPES {
+        for [b, t, h, d] in SHAPES {
             for dropout in dropouts(Site::Attention) {
-                let start = Attention { shape, dtype, std: 1.0, dropout };
+                let start = Attention { dropout, ..Attention::joined([b, t, h, d], dtype) };
+                list.push(start.forward(Builder::new(start.title())));
+                list.push(start.backward());
+            }
+        }
+        for (shape, [query, kv, channels]) in GROUPED {
+            let heads = Heads { query, kv, channels };
+            for dropout in dropouts(Site::Attention) {
+                let start =
+                    Attention { shape, heads, layout: Layout::Split, dtype, std: 1.0, dropout };
                 list.push(start.forward(Builder::new(start.title())));
                 list.push(start.backward());
             }
         }
         // Scores of ten and more: some rows are all but one-hot, and a sum of exponentials
         // without its largest taken out would leave float32.
-        let sharp = Attention { shape: [1, 70, 1, 16], dtype, std: 4.0, dropout: None };
+        let sharp = Attention { std: 4.0, ..Attention::joined([1, 70, 1, 16], dtype) };
         list.push(sharp.forward(Builder::new(sharp.title())));
         list.push(sharp.backward());
-        let start = Attention { shape: [1, 70, 3, 16], dtype, std: 1.0, dropout: None };
+        let start = Attention::joined([1, 70, 3, 16], dtype);
         list.push(start.forward(Builder::prompt(&start.title(), 70, 33)));
         list.push(start.forward(Builder::prompt(&start.title(), 70, 1)));
+        let heads = Heads { query: 6, kv: 2, channels: 16 };
+        let start = Attention { heads, layout: Layout::Split, ..start };
+        list.push(start.forward(Builder::prompt(&start.title(), 70, 33)));
     }
     list
 }
 
 #[derive(Clone, Copy)]
 struct Attention {
-    shape: [u64; 4],
+    shape: [u64; 2],
+    heads: Heads,
+    layout: Layout,
     dtype: DType,
     std: f64, // of queries, keys and values
     dropout: Option<Dropout>,
 }
 
 impl Attention {
+    fn joined([b, t, h, d]: [u64; 4], dtype: DType) -> Self {
+        let heads = Heads { query: h as u32, kv: h as u32, channels: d as u32 };
+        Self { shape: [b, t], heads, layout: Layout::Joined, dtype, std: 1.0, dropout: None }
+    }
+
     fn title(&self) -> String {
-        let Self { shape: [b, t, h, d], dtype, std, dropout } = *self;
+        let Self { shape: [b, t], heads, dtype, std, dropout, .. } = *self;
+        let Heads { query, kv, channels } = heads;
         let dropping = dropping(dropout);
-        format!("{b}x{t}, {h} heads of {d}, deviation {std}, {dtype}{dropping}")
+        let keys = if kv == query { String::new() } else { format!(", {kv} of keys") };
+        format!("{b}x{t}, {query} heads of {channels}{keys}, deviation {std}, {dtype}{dropping}")
     }
 
     /// Scores have the deviation `std²`; six of those are not exceeded here.
@@ -61,33 +124,55 @@ impl Attention {
     }
 
     fn forward(&self, mut case: Builder) -> Case {
-        let Self { shape: [b, t, h, d], dtype, dropout, .. } = *self;
-        let qkv = case.reads("qkv", &[b, t, 3 * h * d], dtype, Fill::normal(self.std));
+        let Self { shape: [b, t], heads, dtype, dropout, .. } = *self;
+        let (h, d) = (u64::from(heads.query), u64::from(heads.channels));
+        let qkv = qkv(&mut case, [b, t], heads, dtype, self.layout, self.std);
         let tolerance = softmax(d, self.largest_score(), t).stored(dtype);
         let out = case.writes("out", &[b, t, h * d], dtype, tolerance);
         let lse = case.writes_one_a_row("lse", &[b, h, t], log_sum(d, self.largest_score()));
-        case.case(Op::Attention { qkv, out, lse, heads: h as u32, dropout })
+        case.case(Op::Attention { qkv, out, lse, heads, dropout })
     }
 
     fn backward(&self) -> Case {
-        let Self { shape: [b, t, h, d], dtype, dropout, .. } = *self;
+        let Self { shape: [b, t], heads, dtype, dropout, .. } = *self;
+        let (h, d) = (u64::from(heads.query), u64::from(heads.channels));
         let mut case = Builder::new(self.title());
-        let qkv = case.reads("qkv", &[b, t, 3 * h * d], dtype, Fill::normal(self.std));
+        let qkv = qkv(&mut case, [b, t], heads, dtype, self.layout, self.std);
         let (mut outs, mut lses) = (Vec::new(), Vec::new());
-        let per_sequence = (t * 3 * h * d) as usize;
-        for (index, qkv) in (0..).zip(case.values_of(qkv).chunks(per_sequence)) {
+        let per_sequence = t as usize * joined_channels(heads);
+        for (index, qkv) in (0..).zip(joined(&case, qkv, heads).chunks(per_sequence)) {
             let mask = dropout.map(|dropout| Mask::new(&dropout, &case.arguments, index));
-            let (seq, heads, channels) = (t as usize, h as usize, (h * d) as usize);
-            let (out, lse) = Causal { seq, heads, channels, mask }.forward(qkv);
+            let (out, lse) = Causal { seq: t as usize, heads, mask }.forward(qkv);
             outs.extend(out);
             lses.extend(lse);
         }
         let out = case.reads("out", &[b, t, h * d], dtype, Fill::Values(outs));
         let lse = case.reads("lse", &[b, h, t], DType::F32, Fill::Values(lses));
         let d_out = case.reads("d_out", &[b, t, h * d], dtype, Fill::normal(1.0));
-        let tolerance = softmax(d, self.largest_score(), t).stored(dtype);
-        let d_qkv = case.writes("d_qkv", &[b, t, 3 * h * d], dtype, tolerance);
-        let heads = h as u32;
+        // A key head collects from every query head that it serves.
+        let group = u64::from(heads.query / heads.kv);
+        let tolerance = softmax(d, self.largest_score(), group * t).stored(dtype);
+        let kv = u64::from(heads.kv) * d;
+        let mut part = |name: &str, columns| case.writes(name, &[b, t, columns], dtype, tolerance);
+        let d_qkv = match self.layout {
+            Layout::Joined => Qkv::Joined(part("d_qkv", h * d + 2 * kv)),
+            Layout::Split => {
+                Qkv::Split { q: part("d_q", h * d), k: part("d_k", kv), v: part("d_v", kv) }
+            }
+        };
         case.case(Op::AttentionBackward { qkv, out, lse, d_out, d_qkv, heads, dropout })
     }
+}
+
+/// The rows of queries, keys and values next to each other.
+fn joined(case: &Builder, qkv: Qkv, heads: Heads) -> Vec<f64> {
+    let parts: Vec<_> = qkv.tensors().map(|tensor| case.values_of(tensor)).collect();
+    let rows = parts.iter().map(Vec::len).sum::<usize>() / joined_channels(heads);
+    let row = |row: usize| {
+        parts.iter().flat_map(move |part| {
+            let columns = part.len() / rows;
+            &part[row * columns..][..columns]
+        })
+    };
+    (0..rows).flat_map(row).copied().collect()
 }

@@ -1,7 +1,8 @@
-//! Embeddings and dropout.
+//! Embeddings, dropout and rotary positions.
 
 use fitgpt_plan::{
-    program::{Dropout, Op, Site},
+    model::Rope,
+    program::{Dropout, Op, Site, Turn},
     units::DType,
 };
 
@@ -24,6 +25,20 @@ pub(super) fn cases() -> Vec<Case> {
             list.extend(dropouts(Site::Embedding).map(|d| embed_backward(shape, dtype, d)));
             list.push(dropout(shape, dtype));
         }
+        // Without learned positions.
+        list.push(embed_tokens([2, 33, 20, 65], dtype));
+        list.push(embed_tokens_backward([2, 33, 20, 65], dtype));
+        for [b, t, heads, channels] in [[1, 1, 1, 2], [2, 7, 3, 6], [1, 65, 2, 32], [3, 9, 5, 80]] {
+            for turn in [Turn::Forward, Turn::Back] {
+                let title = format!("{b}x{t}, {heads} heads of {channels}, {turn:?}, {dtype}");
+                let shape = [b, t, heads, channels];
+                list.push(rotary(Builder::new(title), shape, dtype, turn));
+            }
+        }
+        let prompt = Builder::prompt(dtype.name(), 9, 6);
+        list.push(rotary(prompt, [1, 9, 2, 16], dtype, Turn::Forward));
+        let decoding = Builder::decoding(dtype.name(), 4);
+        list.push(rotary(decoding, [3, 1, 2, 16], dtype, Turn::Forward));
     }
     list
 }
@@ -35,7 +50,7 @@ fn embed([b, t, c, v]: [u64; 4], dtype: DType, dropout: Option<Dropout>) -> Case
     let wte = case.reads("wte", &[v, c], DType::F32, Fill::normal(1.0));
     let wpe = case.reads("wpe", &[t + 3, c], DType::F32, Fill::normal(1.0));
     let out = case.writes("out", &[b, t, c], dtype, elementwise().stored(dtype));
-    case.case(Op::Embed { tokens, wte, wpe, out, dropout })
+    case.case(Op::Embed { tokens, wte, wpe: Some(wpe), out, dropout })
 }
 
 fn embed_backward([b, t, c, v]: [u64; 4], dtype: DType, dropout: Option<Dropout>) -> Case {
@@ -46,7 +61,33 @@ fn embed_backward([b, t, c, v]: [u64; 4], dtype: DType, dropout: Option<Dropout>
     let fill = Fill::normal(1.0);
     let d_wte = case.updates("d_wte", &[v, c], DType::F32, fill.clone(), sum(b * t));
     let d_wpe = case.updates("d_wpe", &[t + 3, c], DType::F32, fill, sum(b));
-    case.case(Op::EmbedBackward { tokens, d_x, d_wte, d_wpe, dropout })
+    case.case(Op::EmbedBackward { tokens, d_x, d_wte, d_wpe: Some(d_wpe), dropout })
+}
+
+fn embed_tokens([b, t, c, v]: [u64; 4], dtype: DType) -> Case {
+    let mut case = Builder::new(format!("{b}x{t}x{c}, vocab {v}, no positions, {dtype}"));
+    let tokens = case.tokens("tokens", &[b, t], v);
+    let wte = case.reads("wte", &[v, c], DType::F32, Fill::normal(1.0));
+    let out = case.writes("out", &[b, t, c], dtype, elementwise().stored(dtype));
+    case.case(Op::Embed { tokens, wte, wpe: None, out, dropout: None })
+}
+
+fn embed_tokens_backward([b, t, c, v]: [u64; 4], dtype: DType) -> Case {
+    let mut case = Builder::new(format!("{b}x{t}x{c}, vocab {v}, no positions, {dtype}"));
+    let tokens = case.tokens("tokens", &[b, t], v);
+    let d_x = case.reads("d_x", &[b, t, c], dtype, Fill::normal(1.0));
+    let d_wte = case.updates("d_wte", &[v, c], DType::F32, Fill::normal(1.0), sum(b * t));
+    case.case(Op::EmbedBackward { tokens, d_x, d_wte, d_wpe: None, dropout: None })
+}
+
+fn rotary(mut case: Builder, [b, t, h, d]: [u64; 4], dtype: DType, turn: Turn) -> Case {
+    let rope = Rope::new(10_000.0);
+    let positions = t + 5;
+    let tolerance = elementwise().stored(dtype);
+    let x = case.updates("x", &[b, t, h * d], dtype, Fill::normal(1.0), tolerance);
+    let angles = rope.rows(positions as u32, d as u32).flatten().map(f64::from).collect();
+    let table = case.reads("table", &[positions, d], DType::F32, Fill::Values(angles));
+    case.case(Op::Rotary { x, table, rope, turn })
 }
 
 fn dropout([b, t, c, _]: [u64; 4], dtype: DType) -> Case {

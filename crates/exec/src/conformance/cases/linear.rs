@@ -28,6 +28,7 @@ pub(super) fn cases() -> Vec<Case> {
                 for kind in [Gelu::Exact, Gelu::Tanh] {
                     list.extend([Keep::Pre, Keep::Nothing].map(|keep| start.gelu(kind, keep)));
                 }
+                list.extend([Keep::Pre, Keep::Nothing].map(|keep| start.swiglu(keep)));
                 list.extend(dropouts(Site::AttentionOut).map(|dropout| start.residual(dropout)));
                 list.push(start.backward_weight());
             }
@@ -35,6 +36,8 @@ pub(super) fn cases() -> Vec<Case> {
             // The scores of sampling: float32 whatever the activations are.
             list.push(start.plain(start.begin(", float32 out"), DType::F32));
             list.push(start.backward_input());
+            list.push(start.backward_input_add());
+            list.push(start.backward_swiglu());
             list.extend([Gelu::Exact, Gelu::Tanh].map(|kind| start.backward_gelu(kind)));
         }
         let start = Linear { shape: [1, 9, 20, 33], dtype, has_bias: true };
@@ -94,6 +97,34 @@ impl Linear {
         case.case(Op::LinearGelu { x, weight, bias, pre, out, gelu })
     }
 
+    fn swiglu(&self, keep: Keep) -> Case {
+        let [b, t, k, n] = self.shape;
+        let dtype = self.dtype;
+        let mut case = self.begin(&format!(", keeps {keep:?}"));
+        let (x, weight, bias) = self.operands(&mut case);
+        // Both tails are reached.
+        let gate = case.reads("gate", &[b, t, n], dtype, Fill::normal(3.0));
+        let up =
+            (keep == Keep::Pre).then(|| case.writes("up", &[b, t, n], dtype, sum(k).stored(dtype)));
+        // A rounded `up` is multiplied by a gate of up to about four deviations.
+        let tolerance = activation(k).through(dtype).stored(dtype);
+        let out = case.writes("out", &[b, t, n], dtype, tolerance);
+        case.case(Op::LinearSwiGlu { x, weight, bias, gate, up, out })
+    }
+
+    fn backward_swiglu(&self) -> Case {
+        let [b, t, k, n] = self.shape;
+        let dtype = self.dtype;
+        let mut case = self.begin("");
+        let d_out = case.reads("d_out", &[b, t, n], dtype, Fill::normal(1.0));
+        let weight = case.reads("weight", &[n, k], DType::F32, Fill::normal(0.3));
+        let tolerance = activation(n).stored(dtype);
+        let gate = case.updates("gate", &[b, t, k], dtype, Fill::normal(3.0), tolerance);
+        let up = case.updates("up", &[b, t, k], dtype, Fill::normal(1.0), tolerance);
+        let out = case.writes("out", &[b, t, k], dtype, activation(1).stored(dtype));
+        case.case(Op::LinearBackwardSwiGlu { d_out, weight, gate, up, out })
+    }
+
     fn residual(&self, dropout: Option<Dropout>) -> Case {
         let [b, t, k, n] = self.shape;
         let dtype = self.dtype;
@@ -125,6 +156,17 @@ impl Linear {
         let weight = case.reads("weight", &[n, k], DType::F32, Fill::normal(0.3));
         let d_x = case.writes("d_x", &[b, t, k], dtype, sum(n).stored(dtype));
         case.case(Op::LinearBackwardInput { d_out, weight, d_x })
+    }
+
+    fn backward_input_add(&self) -> Case {
+        let [b, t, k, n] = self.shape;
+        let dtype = self.dtype;
+        let mut case = self.begin("");
+        let d_out = case.reads("d_out", &[b, t, n], dtype, Fill::normal(1.0));
+        let weight = case.reads("weight", &[n, k], DType::F32, Fill::normal(0.3));
+        let tolerance = sum(n).stored(dtype);
+        let d_x = case.updates("d_x", &[b, t, k], dtype, Fill::normal(1.0), tolerance);
+        case.case(Op::LinearBackwardInputAdd { d_out, weight, d_x })
     }
 
     fn backward_gelu(&self, gelu: Gelu) -> Case {

@@ -10,37 +10,58 @@ use super::{
         case::{Builder, Case, Fill},
         tolerance::sum,
     },
-    DTYPES, with_bias,
+    DTYPES,
 };
-use crate::reference::statistics;
+use crate::reference::{Centre, statistics};
 
 /// (B, T, C)
 const SHAPES: [[u64; 3]; 4] = [[1, 1, 5], [1, 7, 20], [2, 32, 48], [2, 65, 100]];
+
+/// (B, T, heads, D): each head is normalised.
+const HEADS: [[u64; 4]; 3] = [[1, 1, 3, 4], [2, 7, 5, 20], [1, 33, 2, 64]];
 
 pub(super) fn cases() -> Vec<Case> {
     let mut list = Vec::new();
     for dtype in DTYPES {
         for [b, t, c] in SHAPES {
-            for has_bias in [true, false] {
-                let title = format!("{b}x{t}x{c}{}, {dtype}", with_bias(has_bias));
-                let start = Norm { title, shape: [b, t, c], dtype, has_bias };
-                list.push(start.forward(Builder::new(start.title.clone())));
+            for kind in [Kind::Biased, Kind::Plain, Kind::Rms] {
+                let start = Norm { rows: [b, t], heads: None, channels: c, dtype, kind };
+                list.push(start.forward(Builder::new(start.title())));
                 list.push(start.again());
                 list.extend([Assigns::Yes, Assigns::No].map(|assigns| start.backward(assigns)));
             }
         }
-        let title = format!("1x9x20, bias, {dtype}");
-        let start = Norm { title, shape: [1, 9, 20], dtype, has_bias: true };
-        list.push(start.forward(Builder::prompt(&start.title, 9, 6)));
+        for [b, t, heads, channels] in HEADS {
+            let heads = Some(heads);
+            let start = Norm { rows: [b, t], heads, channels, dtype, kind: Kind::Rms };
+            list.push(start.forward(Builder::new(start.title())));
+            list.push(start.backward(Assigns::Yes));
+        }
+        for kind in [Kind::Biased, Kind::Rms] {
+            let start = Norm { rows: [1, 9], heads: None, channels: 20, dtype, kind };
+            list.push(start.forward(Builder::prompt(&start.title(), 9, 6)));
+        }
     }
     list
 }
 
+/// Which norm.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Layer norm with a bias.
+    Biased,
+    /// Layer norm without.
+    Plain,
+    /// RMS norm.
+    Rms,
+}
+
 struct Norm {
-    title: String,
-    shape: [u64; 3],
+    rows: [u64; 2],
+    heads: Option<u64>,
+    channels: u64,
     dtype: DType,
-    has_bias: bool,
+    kind: Kind,
 }
 
 /// Whether the gradient of the input is assigned or added.
@@ -53,64 +74,85 @@ enum Assigns {
 /// A mean that is not zero: the mean of a row is then no cancellation.
 const FILL: Fill = Fill::Normal { mean: 0.5, std: 1.0 };
 const WEIGHT: Fill = Fill::Normal { mean: 1.0, std: 0.3 };
+const EPSILON: f32 = 1e-5;
 
 impl Norm {
+    fn title(&self) -> String {
+        let Self { rows: [b, t], channels, dtype, kind, .. } = self;
+        let heads = self.heads.map_or(String::new(), |heads| format!("{heads} heads of "));
+        format!("{b}x{t}, {heads}{channels}, {kind:?}, {dtype}")
+    }
+
+    /// The shape of the values.
+    fn shape(&self) -> [u64; 3] {
+        let [b, t] = self.rows;
+        [b, t, self.heads.unwrap_or(1) * self.channels]
+    }
+
+    /// The shape of one number for each norm.
+    fn statistics_shape(&self) -> Vec<u64> {
+        self.rows.into_iter().chain(self.heads).collect()
+    }
+
     fn forward(&self, mut case: Builder) -> Case {
-        let [b, t, c] = self.shape;
-        let x = case.reads("x", &[b, t, c], self.dtype, FILL);
+        let (shape, c) = (self.shape(), self.channels);
+        let x = case.reads("x", &shape, self.dtype, FILL);
         let (weight, bias) = self.affine(&mut case);
-        let out = case.writes("out", &[b, t, c], self.dtype, sum(c).stored(self.dtype));
-        let mean = case.writes_one_a_row("mean", &[b, t], sum(c));
-        let rstd = case.writes_one_a_row("rstd", &[b, t], sum(c));
-        case.case(Op::LayerNorm { x, weight, bias, out, mean, rstd })
+        let out = case.writes("out", &shape, self.dtype, sum(c).stored(self.dtype));
+        let rows = self.statistics_shape();
+        let mean = (self.kind != Kind::Rms).then(|| case.writes_one_a_row("mean", &rows, sum(c)));
+        let rstd = case.writes_one_a_row("rstd", &rows, sum(c));
+        case.case(Op::Norm { x, weight, bias, out, mean, rstd, epsilon: EPSILON })
     }
 
     fn again(&self) -> Case {
-        let [b, t, c] = self.shape;
-        let mut case = Builder::new(self.title.clone());
-        let x = case.reads("x", &[b, t, c], self.dtype, FILL);
-        let [mean, rstd] = self.statistics(&mut case, x);
+        let mut case = Builder::new(self.title());
+        let x = case.reads("x", &self.shape(), self.dtype, FILL);
+        let (mean, rstd) = self.statistics(&mut case, x);
         let (weight, bias) = self.affine(&mut case);
-        let out = case.writes("out", &[b, t, c], self.dtype, sum(1).stored(self.dtype));
-        case.case(Op::LayerNormAgain { x, weight, bias, mean, rstd, out })
+        let out = case.writes("out", &self.shape(), self.dtype, sum(1).stored(self.dtype));
+        case.case(Op::NormAgain { x, weight, bias, mean, rstd, out })
     }
 
     fn backward(&self, assigns: Assigns) -> Case {
-        let [b, t, c] = self.shape;
-        let dtype = self.dtype;
-        let mut case = Builder::new(self.title.clone());
-        let x = case.reads("x", &[b, t, c], dtype, FILL);
-        let [mean, rstd] = self.statistics(&mut case, x);
+        let (shape, c, dtype) = (self.shape(), self.channels, self.dtype);
+        let rows = self.statistics_shape().iter().product();
+        let mut case = Builder::new(self.title());
+        let x = case.reads("x", &shape, dtype, FILL);
+        let (mean, rstd) = self.statistics(&mut case, x);
         let weight = case.reads("weight", &[c], DType::F32, WEIGHT);
-        let d_out = case.reads("d_out", &[b, t, c], dtype, Fill::normal(1.0));
+        let d_out = case.reads("d_out", &shape, dtype, Fill::normal(1.0));
         let fill = Fill::normal(1.0);
-        let d_weight = case.updates("d_weight", &[c], DType::F32, fill.clone(), sum(b * t));
-        let d_bias = self
-            .has_bias
-            .then(|| case.updates("d_bias", &[c], DType::F32, fill.clone(), sum(b * t)));
+        let d_weight = case.updates("d_weight", &[c], DType::F32, fill.clone(), sum(rows));
+        let d_bias = (self.kind == Kind::Biased)
+            .then(|| case.updates("d_bias", &[c], DType::F32, fill.clone(), sum(rows)));
         let tolerance = sum(c).stored(dtype);
         if assigns == Assigns::Yes {
-            let d_x = case.writes("d_x", &[b, t, c], dtype, tolerance);
-            let op = Op::LayerNormBackward { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias };
+            let d_x = case.writes("d_x", &shape, dtype, tolerance);
+            let op = Op::NormBackward { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias };
             return case.case(op);
         }
-        let d_x = case.updates("d_x", &[b, t, c], dtype, fill, tolerance);
-        let op = Op::LayerNormBackwardAdd { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias };
+        let d_x = case.updates("d_x", &shape, dtype, fill, tolerance);
+        let op = Op::NormBackwardAdd { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias };
         case.case(op)
     }
 
     fn affine(&self, case: &mut Builder) -> (TensorId, Option<TensorId>) {
-        let shape = [self.shape[2]];
+        let shape = [self.channels];
         let weight = case.reads("weight", &shape, DType::F32, WEIGHT);
-        let bias = self.has_bias.then(|| case.reads("bias", &shape, DType::F32, Fill::normal(0.3)));
+        let bias = (self.kind == Kind::Biased)
+            .then(|| case.reads("bias", &shape, DType::F32, Fill::normal(0.3)));
         (weight, bias)
     }
 
-    /// Mean and reciprocal standard deviation of `x`, as inputs.
-    fn statistics(&self, case: &mut Builder, x: TensorId) -> [TensorId; 2] {
-        let [b, t, c] = self.shape;
-        let (mean, rstd) = statistics(&case.values_of(x), c as usize);
-        [("mean", mean), ("rstd", rstd)]
-            .map(|(name, values)| case.reads(name, &[b, t], DType::F32, Fill::Values(values)))
+    /// Mean, if the norm has one, and reciprocal standard deviation of `x`, as inputs.
+    fn statistics(&self, case: &mut Builder, x: TensorId) -> (Option<TensorId>, TensorId) {
+        let centre = if self.kind == Kind::Rms { Centre::Zero } else { Centre::Mean };
+        let values = case.values_of(x);
+        let (mean, rstd) = statistics(&values, self.channels as usize, centre, EPSILON.into());
+        let rows = self.statistics_shape();
+        let mut reads =
+            |name: &str, values| case.reads(name, &rows, DType::F32, Fill::Values(values));
+        ((centre == Centre::Mean).then(|| reads("mean", mean)), reads("rstd", rstd))
     }
 }

@@ -1,6 +1,9 @@
 //! The ops of prefill and decode that training does not have, and `Embed` in both.
 
-use fitgpt_plan::{program::Op, units::DType};
+use fitgpt_plan::{
+    program::{Heads, Op},
+    units::DType,
+};
 
 use super::{
     super::{
@@ -8,6 +11,7 @@ use super::{
         tolerance::{copy, elementwise, softmax},
     },
     DTYPES,
+    attention::{Layout, qkv},
 };
 
 pub(super) fn cases() -> Vec<Case> {
@@ -17,11 +21,19 @@ pub(super) fn cases() -> Vec<Case> {
         list.push(embed(Builder::prompt(dtype.name(), 8, 5), [1, 8], dtype));
         for length in [1, 5, 33] {
             list.push(last_row(length, dtype));
-            list.push(store_cache(length, dtype));
+            list.push(store_cache(length, dtype, Layout::Joined));
+            list.push(store_cache(length, dtype, Layout::Split));
         }
-        for (heads, size) in [(1, 4), (3, 16), (3, 24), (1, 64), (1, 80)] {
+        for [query, kv, channels] in [[1, 1, 4], [3, 3, 16], [3, 3, 24], [1, 1, 64], [1, 1, 80]] {
             // An empty cache, some of it, and the last free row.
-            list.extend([0, 4, 32].map(|length| cached_attention(heads, size, length, dtype)));
+            list.extend([0, 4, 32].map(|length| {
+                cached_attention(Heads { query, kv, channels }, Layout::Joined, length, dtype)
+            }));
+        }
+        for [query, kv, channels] in [[4, 2, 16], [9, 3, 24], [5, 1, 6]] {
+            list.extend([0, 32].map(|length| {
+                cached_attention(Heads { query, kv, channels }, Layout::Split, length, dtype)
+            }));
         }
     }
     list
@@ -32,7 +44,7 @@ fn embed(mut case: Builder, [b, t]: [u64; 2], dtype: DType) -> Case {
     let wte = case.reads("wte", &[17, 20], DType::F32, Fill::normal(1.0));
     let wpe = case.reads("wpe", &[8, 20], DType::F32, Fill::normal(1.0));
     let out = case.writes("out", &[b, t, 20], dtype, elementwise().stored(dtype));
-    case.case(Op::Embed { tokens, wte, wpe, out, dropout: None })
+    case.case(Op::Embed { tokens, wte, wpe: Some(wpe), out, dropout: None })
 }
 
 fn last_row(length: u64, dtype: DType) -> Case {
@@ -42,25 +54,30 @@ fn last_row(length: u64, dtype: DType) -> Case {
     case.case(Op::LastRow { x, out })
 }
 
-fn store_cache(length: u64, dtype: DType) -> Case {
-    let mut case = Builder::prompt(&format!("cache 3x33x20, {dtype}"), 33, length);
+fn store_cache(length: u64, dtype: DType, layout: Layout) -> Case {
+    let mut case = Builder::prompt(&format!("cache 3x33x20, {layout:?}, {dtype}"), 33, length);
     case.arguments.cache_row = 1;
-    let qkv = case.reads("qkv", &[1, 33, 60], dtype, Fill::normal(1.0));
+    let heads = match layout {
+        Layout::Joined => Heads { query: 5, kv: 5, channels: 4 },
+        Layout::Split => Heads { query: 15, kv: 5, channels: 4 },
+    };
+    let qkv = qkv(&mut case, [1, 33], heads, dtype, layout, 1.0);
     let keys = case.updates("keys", &[3, 33, 20], dtype, Fill::normal(1.0), copy());
     let values = case.updates("values", &[3, 33, 20], dtype, Fill::normal(1.0), copy());
-    case.case(Op::StoreCache { qkv, keys, values })
+    case.case(Op::StoreCache { qkv, keys, values, heads })
 }
 
-fn cached_attention(heads: u64, size: u64, length: u64, dtype: DType) -> Case {
-    let channels = heads * size;
-    let mut case = Builder::decoding(&format!("{heads} heads of {size}, {dtype}"), length);
+fn cached_attention(heads: Heads, layout: Layout, length: u64, dtype: DType) -> Case {
+    let Heads { query, kv, channels } = heads;
+    let title = format!("{query} heads of {channels}, {kv} of keys, {dtype}");
+    let mut case = Builder::decoding(&title, length);
     let fill = Fill::normal(1.0);
-    let qkv = case.reads("qkv", &[2, 1, 3 * channels], dtype, fill.clone());
-    let cache = [2, 33, channels];
+    let qkv = qkv(&mut case, [2, 1], heads, dtype, layout, 1.0);
+    let cache = [2, 33, u64::from(kv * channels)];
     let keys = case.updates("keys", &cache, dtype, fill.clone(), copy());
     let values = case.updates("values", &cache, dtype, fill, copy());
     // Scores have the deviation 1; six of those are not exceeded here.
-    let tolerance = softmax(size, 6.0, length + 1).stored(dtype);
-    let out = case.writes("out", &[2, 1, channels], dtype, tolerance);
-    case.case(Op::CachedAttention { qkv, keys, values, out, heads: heads as u32 })
+    let tolerance = softmax(channels.into(), 6.0, length + 1).stored(dtype);
+    let out = case.writes("out", &[2, 1, u64::from(query * channels)], dtype, tolerance);
+    case.case(Op::CachedAttention { qkv, keys, values, out, heads })
 }

@@ -1,7 +1,7 @@
 //! The optimizer's two ops.
 
 use fitgpt_plan::{
-    program::{Adam, Moments, Op},
+    program::{Adam, Op},
     units::DType,
 };
 
@@ -80,8 +80,7 @@ impl Update {
         let gradient = case.updates("gradient", &[count], d, gradient, copy());
         let exp_avg = case.updates("exp_avg", &[count], d, Fill::normal(1.0), changed());
         let exp_avg_sq = case.updates("exp_avg_sq", &[count], d, squares, changed());
-        let moments = Moments { parameter, gradient, exp_avg, exp_avg_sq, decays };
         let adam = Adam { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 0.1, grad_clip };
-        case.case(Op::AdamW { norm, moments, adam })
+        case.case(Op::AdamW { norm, parameter, gradient, exp_avg, exp_avg_sq, decays, adam })
     }
 }

@@ -7,11 +7,12 @@
 //! d_q = d_s · k / √D              d_k   = d_sᵀ · q / √D
 //! ```
 //!
-//! One task is one head: blocks of queries from first to last, for each the tiles of keys before
-//! it. Keys and values of the head are copied to scratch, where `d_k` and `d_v` collect.
+//! One task is one key/value head: for each query head that it serves, blocks of queries from
+//! first to last, for each the tiles of keys before it. Keys and values of the head are copied to
+//! scratch, where `d_k` and `d_v` collect.
 
 use super::{
-    Shape,
+    Qkv, QkvMut, Shape, Source,
     heads::{Columns, HeadRows, Place, Split},
     tile::{Causal, HeadMask, HeadOf, KEYS, QUERIES, from_lanes, padded, to_lanes},
 };
@@ -38,11 +39,11 @@ pub(in crate::cpu) fn scratch(seq: usize, size: usize, threads: usize) -> usize 
 /// Operands of [`backward`].
 pub(in crate::cpu) struct Backward<'a, E, M> {
     pub(in crate::cpu) shape: Shape,
-    pub(in crate::cpu) qkv: &'a [E],
+    pub(in crate::cpu) qkv: Qkv<'a, E>,
     pub(in crate::cpu) out: &'a [E],
     pub(in crate::cpu) lse: &'a [f32],
     pub(in crate::cpu) d_out: &'a [E],
-    pub(in crate::cpu) d_qkv: &'a mut [E],
+    pub(in crate::cpu) d_qkv: QkvMut<'a, E>,
     /// The mask of each sequence's probabilities.
     pub(in crate::cpu) mask: M,
     pub(in crate::cpu) scratch: &'a mut [f32],
@@ -54,22 +55,19 @@ pub(in crate::cpu) fn backward<E: Element + Stored>(
     args: Backward<'_, E, impl Fn(usize) -> Option<Mask> + Sync>,
 ) {
     let Backward { shape, qkv, out, lse, d_out, d_qkv, mask, scratch } = args;
-    assert_eq!((qkv.len(), qkv.len()), (d_qkv.len(), 3 * out.len()));
     assert_eq!(out.len(), d_out.len());
     assert_eq!(lse.len(), shape.batch * shape.heads * shape.seq);
     assert_eq!(shape.used, shape.seq, "a backward has all its rows");
-    let split = Split { shape, block: shape.seq };
+    let split = Split { shape: Shape { heads: shape.kv_heads, ..shape }, block: shape.seq };
     let parts = (
-        Columns::<E, 3>::new(d_qkv, split),
+        Columns::of_groups(d_qkv, shape, split),
         PerWorker::new(scratch, Tiles::floats(shape.seq, shape.size)),
     );
     let isa = machine.isa;
     machine.pool.for_each(parts, |task, (d_qkv, space)| {
         let place = split.place(task.index);
-        let mask = mask(place.sequence).map(|mask| HeadMask::new(mask, place.head, shape.seq));
-        let head = place.sequence * shape.heads + place.head;
-        let lse = &lse[head * shape.seq..][..shape.seq];
-        isa.run(Head { shape, place, qkv, out, lse, d_out, d_qkv, mask, space });
+        let mask = mask(place.sequence);
+        isa.run(Group { shape, place, qkv, out, lse, d_out, d_qkv, mask, space });
     });
 }
 
@@ -123,63 +121,77 @@ impl<'a> Tiles<'a> {
     }
 }
 
-/// One task: one head.
-pub(super) struct Head<'a, E> {
+/// One task: one key/value head with its query heads.
+pub(super) struct Group<'a, E> {
     pub(super) shape: Shape,
     pub(super) place: Place,
-    pub(super) qkv: &'a [E],
+    pub(super) qkv: Qkv<'a, E>,
     pub(super) out: &'a [E],
     pub(super) lse: &'a [f32],
     pub(super) d_out: &'a [E],
     pub(super) d_qkv: [HeadRows<'a, E>; 3],
-    pub(super) mask: Option<HeadMask>,
+    pub(super) mask: Option<Mask>,
     pub(super) space: &'a mut [f32],
 }
 
-impl<E: Element> Kernel for Head<'_, E> {
+impl<E: Element> Kernel for Group<'_, E> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let Shape { seq, size, .. } = self.shape;
-        let at = (self.place.sequence, self.place.head);
-        let [queries, keys, values] =
-            std::array::from_fn(|part| HeadOf::new(self.qkv, self.shape, at, (part, 3)));
-        let out = HeadOf::new(self.out, self.shape, at, (0, 1));
-        let d_out = HeadOf::new(self.d_out, self.shape, at, (0, 1));
+        let (sequence, kv) = (self.place.sequence, self.place.head);
+        let keys = HeadOf::new(self.qkv.keys, seq, (sequence, kv), size);
+        let values = HeadOf::new(self.qkv.values, seq, (sequence, kv), size);
+        let [out, d_out] = [self.out, self.d_out].map(|data| Source {
+            data,
+            stride: self.shape.channels(),
+            column: 0,
+        });
         let [mut d_queries, mut d_keys, mut d_values] = self.d_qkv;
         let scale = self.shape.scale();
         let mut tiles = Tiles::new(self.space, seq, size);
         keys.load(simd, 0..seq, None, tiles.keys);
         values.load(simd, 0..seq, None, tiles.values);
 
-        for start in (0..seq).step_by(QUERIES) {
-            let block = start..seq.min(start + QUERIES);
-            // Queries past the end are zero, and so is all that comes of them.
-            tiles.start(block.len(), size);
-            out.load(simd, block.clone(), None, tiles.queries);
-            d_out.load(simd, block.clone(), None, tiles.d_out);
-            tiles.deltas(simd);
-            queries.load(simd, block.clone(), Some(scale), tiles.queries);
-            to_lanes(simd, tiles.queries, tiles.query_lanes);
-            to_lanes(simd, tiles.d_out, tiles.d_out_lanes);
-            tiles.lse[..block.len()].copy_from_slice(&self.lse[block.clone()]);
+        for member in 0..self.shape.group() {
+            let head = kv * self.shape.group() + member;
+            let at = (sequence, head);
+            let queries = HeadOf::new(self.qkv.queries, seq, at, size);
+            let (out, d_out) = (HeadOf::new(out, seq, at, size), HeadOf::new(d_out, seq, at, size));
+            let mask = self.mask.map(|mask| HeadMask::new(mask, head, seq));
+            let lse = &self.lse[(sequence * self.shape.heads + head) * seq..][..seq];
+            for start in (0..seq).step_by(QUERIES) {
+                let block = start..seq.min(start + QUERIES);
+                // Queries past the end are zero, and so is all that comes of them.
+                tiles.start(block.len(), size);
+                out.load(simd, block.clone(), None, tiles.queries);
+                d_out.load(simd, block.clone(), None, tiles.d_out);
+                tiles.deltas(simd);
+                queries.load(simd, block.clone(), Some(scale), tiles.queries);
+                to_lanes(simd, tiles.queries, tiles.query_lanes);
+                to_lanes(simd, tiles.d_out, tiles.d_out_lanes);
+                tiles.lse[..block.len()].copy_from_slice(&lse[block.clone()]);
 
-            for first in (0..block.end).step_by(KEYS) {
-                let keys = KEYS.min(block.end - first);
-                let causal = Causal { first, keys, is_diagonal: first == start };
-                tiles.score(simd, causal, size);
-                tiles.differentiate(simd, causal, self.mask.as_ref(), start);
-                tiles.add(simd, causal, size);
-            }
-
-            from_lanes(simd, tiles.d_query_lanes, tiles.queries);
-            for (row, tile) in block.zip(tiles.queries.chunks_exact_mut(padded(size))) {
-                let tile = &mut tile[..size];
-                for x in tile.iter_mut() {
-                    *x *= scale;
+                for first in (0..block.end).step_by(KEYS) {
+                    let keys = KEYS.min(block.end - first);
+                    let causal = Causal { first, keys, is_diagonal: first == start };
+                    tiles.score(simd, causal, size);
+                    tiles.differentiate(simd, causal, mask.as_ref(), start);
+                    // The first queries that see these keys are the first head's of their tile.
+                    let is_first = member == 0 && causal.is_diagonal;
+                    let sum = if is_first { Sum::New } else { Sum::Continued };
+                    tiles.add(simd, causal, size, sum);
                 }
-                E::narrow_with(simd, tile, d_queries.row(row));
+
+                from_lanes(simd, tiles.d_query_lanes, tiles.queries);
+                for (row, tile) in block.zip(tiles.queries.chunks_exact_mut(padded(size))) {
+                    let tile = &mut tile[..size];
+                    for x in tile.iter_mut() {
+                        *x *= scale;
+                    }
+                    E::narrow_with(simd, tile, d_queries.row_of(row, member, size));
+                }
             }
         }
         let sums = tiles.d_keys.chunks_exact(padded(size));
@@ -286,9 +298,9 @@ impl Tiles<'_> {
         }
     }
 
-    /// The tile's share of `d_q`, `d_k` and `d_v`.
+    /// The tile's share of `d_q`, `d_k` and `d_v`; `sum` says what the latter two begin with.
     #[inline(always)]
-    fn add<S: Simd>(&mut self, simd: S, causal: Causal, size: usize) {
+    fn add<S: Simd>(&mut self, simd: S, causal: Causal, size: usize, sum: Sum) {
         let stride = padded(size);
         let panel = Causal::panel(simd);
         for query in (0..QUERIES).step_by(panel) {
@@ -321,8 +333,7 @@ impl Tiles<'_> {
                     rows: group.min(causal.keys - key),
                     columns: stride,
                     depth: QUERIES - query,
-                    // The first queries that see these keys are those of their own tile.
-                    sum: if causal.is_diagonal { Sum::New } else { Sum::Continued },
+                    sum,
                 });
             }
         }

@@ -3,7 +3,7 @@
 //! Work of a few microseconds: one dot product a key, one task a head.
 
 use super::{
-    Shape,
+    Qkv, Shape, Source,
     heads::{Columns, HeadRows, Place, Split},
     tile::{HeadOf, ROWS_AHEAD},
 };
@@ -26,22 +26,23 @@ pub(in crate::cpu) fn scratch(capacity: usize, size: usize, threads: usize) -> u
 
 /// Operands of [`store`].
 pub(in crate::cpu) struct Store<'a, E> {
-    /// Rows in use of one sequence: q, k and v side by side.
-    pub(in crate::cpu) qkv: &'a [E],
+    /// One sequence of as many rows as are in use.
+    pub(in crate::cpu) shape: Shape,
+    pub(in crate::cpu) qkv: Qkv<'a, E>,
     /// The sequence's cache.
     pub(in crate::cpu) keys: &'a mut [E],
     pub(in crate::cpu) values: &'a mut [E],
-    pub(in crate::cpu) channels: usize,
 }
 
 /// Copies keys and values into the first rows of a cache.
 pub(in crate::cpu) fn store<E: Element>(args: Store<'_, E>) {
-    let Store { qkv, keys, values, channels } = args;
-    assert!(qkv.len() <= 3 * keys.len(), "the cache holds the whole prompt");
+    let Store { shape, qkv, keys, values } = args;
+    let channels = shape.kv_channels();
+    assert!(shape.used * channels <= keys.len(), "the cache holds the whole prompt");
     let cache = keys.chunks_exact_mut(channels).zip(values.chunks_exact_mut(channels));
-    for (row, (key, value)) in qkv.chunks_exact(3 * channels).zip(cache) {
-        key.copy_from_slice(&row[channels..2 * channels]);
-        value.copy_from_slice(&row[2 * channels..]);
+    for (row, (key, value)) in (0..shape.used).zip(cache) {
+        key.copy_from_slice(qkv.keys.row(row, channels));
+        value.copy_from_slice(qkv.values.row(row, channels));
     }
 }
 
@@ -50,7 +51,7 @@ pub(in crate::cpu) struct Cached<'a, E> {
     /// `batch` sequences of one row each; `seq` is the cache's capacity, `used` what it holds
     /// before this token.
     pub(in crate::cpu) shape: Shape,
-    pub(in crate::cpu) qkv: &'a [E],
+    pub(in crate::cpu) qkv: Qkv<'a, E>,
     pub(in crate::cpu) keys: &'a mut [E],
     pub(in crate::cpu) values: &'a mut [E],
     pub(in crate::cpu) out: &'a mut [E],
@@ -61,27 +62,27 @@ pub(in crate::cpu) struct Cached<'a, E> {
 pub(in crate::cpu) fn cached<E: Element + Stored>(machine: &mut Machine, args: Cached<'_, E>) {
     let Cached { shape, qkv, keys, values, out, scratch } = args;
     let Shape { batch, seq, used, .. } = shape;
-    let channels = shape.channels();
+    let channels = shape.kv_channels();
     assert!(used < seq, "the cache has room for one token more");
-    assert_eq!(qkv.len(), batch * 3 * channels);
     assert_eq!((keys.len(), values.len()), (batch * seq * channels, batch * seq * channels));
-    for (sequence, row) in qkv.chunks_exact(3 * channels).enumerate() {
+    for sequence in 0..batch {
         let at = (sequence * seq + used) * channels;
-        keys[at..][..channels].copy_from_slice(&row[channels..2 * channels]);
-        values[at..][..channels].copy_from_slice(&row[2 * channels..]);
+        keys[at..][..channels].copy_from_slice(qkv.keys.row(sequence, channels));
+        values[at..][..channels].copy_from_slice(qkv.values.row(sequence, channels));
     }
-    let (keys, values) = (&*keys, &*values);
+    let [keys, values] =
+        [&*keys, &*values].map(|data| Source { data, stride: channels, column: 0 });
     let one = Shape { seq: 1, used: 1, ..shape };
     let split = Split { shape: one, block: 1 };
-    let parts = (Columns::<E, 1>::new(out, split), PerWorker::new(scratch, seq + 3 * shape.size));
+    let parts = (Columns::of_heads(out, split), PerWorker::new(scratch, seq + 3 * shape.size));
     let isa = machine.isa;
     machine.pool.for_each(parts, |task, ([out], space)| {
         let Place { sequence, head, .. } = split.place(task.index);
-        let at = (sequence, head);
+        let kv = (sequence, head / shape.group());
         isa.run(Head {
-            query: HeadOf::new(qkv, one, at, (0, 3)),
-            keys: HeadOf::new(keys, shape, at, (0, 1)),
-            values: HeadOf::new(values, shape, at, (0, 1)),
+            query: HeadOf::new(qkv.queries, 1, (sequence, head), shape.size),
+            keys: HeadOf::new(keys, seq, kv, shape.size),
+            values: HeadOf::new(values, seq, kv, shape.size),
             count: used + 1,
             scale: shape.scale(),
             out,

@@ -7,7 +7,7 @@
 //! where a tile raises `m`, what was summed before is scaled down to it.
 
 use super::{
-    Shape,
+    Qkv, Shape,
     heads::{Columns, HeadRows, PerRow, Place, RowNumbers, Split},
     tile::{Causal, HeadMask, HeadOf, KEYS, QUERIES, from_lanes, padded, to_lanes},
 };
@@ -42,7 +42,7 @@ fn task_rows(shape: Shape) -> usize {
 /// Operands of [`forward`].
 pub(in crate::cpu) struct Forward<'a, E, M> {
     pub(in crate::cpu) shape: Shape,
-    pub(in crate::cpu) qkv: &'a [E],
+    pub(in crate::cpu) qkv: Qkv<'a, E>,
     pub(in crate::cpu) out: &'a mut [E],
     pub(in crate::cpu) lse: &'a mut [f32],
     /// The mask of each sequence's probabilities.
@@ -56,11 +56,10 @@ pub(in crate::cpu) fn forward<E: Element + Stored>(
     args: Forward<'_, E, impl Fn(usize) -> Option<Mask> + Sync>,
 ) {
     let Forward { shape, qkv, out, lse, mask, scratch } = args;
-    assert_eq!(qkv.len(), 3 * out.len());
     assert!(shape.used <= shape.seq);
     let split = Split { shape, block: task_rows(shape) };
     let parts = (
-        Columns::<E, 1>::new(out, split),
+        Columns::of_heads(out, split),
         PerRow::new(lse, split),
         PerWorker::new(scratch, Tiles::floats(shape.seq, shape.size)),
     );
@@ -106,7 +105,7 @@ impl<'a> Tiles<'a> {
 pub(super) struct Rows<'a, E> {
     pub(super) shape: Shape,
     pub(super) place: Place,
-    pub(super) qkv: &'a [E],
+    pub(super) qkv: Qkv<'a, E>,
     pub(super) out: HeadRows<'a, E>,
     pub(super) lse: RowNumbers<'a>,
     pub(super) mask: Option<HeadMask>,
@@ -119,9 +118,11 @@ impl<E: Element> Kernel for Rows<'_, E> {
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
         let Shape { seq, size, .. } = self.shape;
-        let at = (self.place.sequence, self.place.head);
-        let [queries, keys, values] =
-            std::array::from_fn(|part| HeadOf::new(self.qkv, self.shape, at, (part, 3)));
+        let (sequence, head) = (self.place.sequence, self.place.head);
+        let kv = (sequence, head / self.shape.group());
+        let queries = HeadOf::new(self.qkv.queries, seq, (sequence, head), size);
+        let keys = HeadOf::new(self.qkv.keys, seq, kv, size);
+        let values = HeadOf::new(self.qkv.values, seq, kv, size);
         let rows = self.place.rows;
         let mut tiles = Tiles::new(self.space, seq, size);
         keys.load(simd, 0..rows.end, None, tiles.keys);

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::cpu::{
-    attention::Shape,
+    attention::{QkvMut, Shape},
     parts::{Grid, Outputs, Parts, Tile},
     pool::Task,
 };
@@ -48,23 +48,69 @@ impl Split {
     }
 }
 
-/// (B, T, N · C) in rectangles: for each task its rows of its head's columns, `N` times.
+/// Columns of a row that the tasks of one head get.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    /// Of the first head.
+    first: usize,
+    /// Of each head.
+    width: usize,
+}
+
+/// One matrix for all parts, or one for each.
+enum Grids<'a, T, const N: usize> {
+    One(Grid<'a, T>),
+    Each([Grid<'a, T>; N]),
+}
+
+/// Rows of heads in rectangles: for each task its rows of its head's columns, `N` times.
 pub(super) struct Columns<'a, T, const N: usize> {
-    grid: Grid<'a, T>,
+    grids: Grids<'a, T, N>,
+    spans: [Span; N],
     split: Split,
 }
 
-impl<'a, T: Send + 'static, const N: usize> Columns<'a, T, N> {
-    pub(super) fn new(data: &'a mut [T], split: Split) -> Self {
-        let Shape { batch, seq, .. } = split.shape;
-        let width = N * split.shape.channels();
+impl<'a, T: Send + 'static> Columns<'a, T, 1> {
+    /// (B, T, H·D): a task has the columns of its head.
+    pub(super) fn of_heads(data: &'a mut [T], split: Split) -> Self {
+        let Shape { batch, seq, size, .. } = split.shape;
+        let width = split.shape.channels();
         assert_eq!(data.len(), batch * seq * width);
-        Self { grid: Grid::new(data, width), split }
+        let spans = [Span { first: 0, width: size }];
+        Self { grids: Grids::One(Grid::new(data, width)), spans, split }
+    }
+}
+
+impl<'a, T: Send + 'static> Columns<'a, T, 3> {
+    /// Gradients of queries, keys and values of `shape`: a task of `split` is a key/value head,
+    /// and has its columns and those of all query heads that it serves.
+    pub(super) fn of_groups(data: QkvMut<'a, T>, shape: Shape, split: Split) -> Self {
+        assert_eq!((split.shape.heads, split.shape.batch), (shape.kv_heads, shape.batch));
+        let rows = shape.batch * shape.seq;
+        let (queries, keys) = (shape.channels(), shape.kv_channels());
+        let widths = [shape.group() * shape.size, shape.size, shape.size];
+        let (grids, firsts) = match data {
+            QkvMut::Joined(data) => {
+                let width = queries + 2 * keys;
+                assert_eq!(data.len(), rows * width);
+                (Grids::One(Grid::new(data, width)), [0, queries, queries + keys])
+            }
+            QkvMut::Split(parts) => {
+                let lengths = parts.each_ref().map(|part| part.len());
+                assert_eq!(lengths, [rows * queries, rows * keys, rows * keys]);
+                let [q, k, v] = parts;
+                let grids = [Grid::new(q, queries), Grid::new(k, keys), Grid::new(v, keys)];
+                (Grids::Each(grids), [0; 3])
+            }
+        };
+        let spans = std::array::from_fn(|n| Span { first: firsts[n], width: widths[n] });
+        Self { grids, spans, split }
     }
 }
 
 // SAFETY: two tasks differ in sequence, head or block of rows: their rectangles differ in rows
-// or in columns. The `N` rectangles of one task lie a whole width of channels apart.
+// or in columns. The `N` rectangles of one task lie in different matrices, or in one matrix from
+// columns on that are at least all heads' columns apart; the constructors checked the widths.
 unsafe impl<T: Send + 'static, const N: usize> Parts for Columns<'_, T, N> {
     type Part<'p> = [HeadRows<'p, T>; N];
     fn count(&self) -> Option<usize> {
@@ -80,11 +126,16 @@ unsafe impl<T: Send + 'static, const N: usize> Parts for Columns<'_, T, N> {
         let first = place.sequence * shape.seq;
         let rows = first + place.rows.start..first + place.rows.end;
         std::array::from_fn(|n| {
-            let column = n * shape.channels() + place.head * shape.size;
-            let columns = column..column + shape.size;
-            // SAFETY: `new` checked that the grid holds the shape, inside which the place lies;
-            // the caller's promise keeps other tasks from this index.
-            let tile = unsafe { self.grid.tile(rows.clone(), columns.clone()) };
+            let Span { first: column, width } = self.spans[n];
+            let column = column + place.head * width;
+            let columns = column..column + width;
+            let grid = match &self.grids {
+                Grids::One(grid) => grid,
+                Grids::Each(grids) => &grids[n],
+            };
+            // SAFETY: the constructor checked that the grid holds the shape, inside which the
+            // place lies; the caller's promise keeps other tasks from this index.
+            let tile = unsafe { grid.tile(rows.clone(), columns.clone()) };
             HeadRows { tile, first, columns }
         })
     }
@@ -102,6 +153,13 @@ impl<T> HeadRows<'_, T> {
     #[inline(always)]
     pub(super) fn row(&mut self, row: usize) -> &mut [T] {
         self.tile.row(self.first + row, self.columns.clone())
+    }
+
+    /// The columns of head `head` of a group, in row `row` of the sequence.
+    #[inline(always)]
+    pub(super) fn row_of(&mut self, row: usize, head: usize, size: usize) -> &mut [T] {
+        let first = self.columns.start + head * size;
+        self.tile.row(self.first + row, first..first + size)
     }
 }
 
@@ -159,26 +217,54 @@ mod tests {
 
     #[test]
     fn tasks_cover_every_used_row_of_every_head_once() {
-        let shape = Shape { batch: 2, seq: 11, used: 9, heads: 3, size: 2 };
+        let shape = Shape { batch: 2, seq: 11, used: 9, heads: 3, kv_heads: 3, size: 2 };
         let split = Split { shape, block: 4 };
         assert_eq!(split.count(), 18);
-        let mut columns = vec![0; 2 * 11 * 3 * 3 * 2];
+        let mut columns = vec![0; 2 * 11 * 3 * 2];
         let mut numbers = vec![0.0; 2 * 3 * 11];
-        let parts = (Columns::<_, 3>::new(&mut columns, split), PerRow::new(&mut numbers, split));
-        Pool::new(3).unwrap().for_each(parts, |task, (mut columns, mut numbers)| {
+        let parts = (Columns::of_heads(&mut columns, split), PerRow::new(&mut numbers, split));
+        Pool::new(3).unwrap().for_each(parts, |task, ([mut columns], mut numbers)| {
             let place = split.place(task.index);
             for row in place.rows.clone() {
-                for columns in &mut columns {
-                    columns.row(row).iter_mut().for_each(|x| *x += 1 + place.head);
-                }
+                columns.row(row).iter_mut().for_each(|x| *x += 1 + place.head);
             }
             numbers.get().iter_mut().for_each(|x| *x += 1.0);
         });
         for (i, &x) in columns.iter().enumerate() {
-            let (row, head) = (i / 18 % 11, i % 6 / 2);
+            let (row, head) = (i / 6 % 11, i % 6 / 2);
             assert_eq!(x, if row < 9 { 1 + head } else { 0 });
         }
         let times = |i: usize| if i % 11 < 9 { 1.0_f32 } else { 0.0 };
         assert!(numbers.iter().enumerate().all(|(i, x)| x.to_bits() == times(i).to_bits()));
+    }
+
+    #[test]
+    fn groups_cover_every_column_of_queries_keys_and_values_once() {
+        let shape = Shape { batch: 2, seq: 3, used: 3, heads: 6, kv_heads: 2, size: 2 };
+        let split = Split { shape: Shape { heads: 2, ..shape }, block: 3 };
+        let width = 2 * (6 + 2 + 2);
+        let mut joined = vec![0; 2 * 3 * width];
+        let mut parts = [vec![0; 2 * 3 * 12], vec![0; 2 * 3 * 4], vec![0; 2 * 3 * 4]];
+        let targets = [
+            QkvMut::Joined(&mut joined[..]),
+            QkvMut::Split(parts.each_mut().map(|part| &mut part[..])),
+        ];
+        for target in targets {
+            let parts = Columns::of_groups(target, shape, split);
+            Pool::new(2).unwrap().for_each(parts, |task, mut parts| {
+                let place = split.place(task.index);
+                for row in place.rows.clone() {
+                    for (n, part) in parts.iter_mut().enumerate() {
+                        part.row(row).iter_mut().for_each(|x| *x += 1 + 10 * n + place.head);
+                    }
+                    parts[0].row_of(row, 2, 2).iter_mut().for_each(|x| *x += 100);
+                }
+            });
+        }
+        let expected: Vec<_> =
+            [1, 1, 1, 1, 101, 101, 2, 2, 2, 2, 102, 102, 11, 11, 12, 12, 21, 21, 22, 22].into();
+        assert!(joined.chunks(width).all(|row| row == expected));
+        assert!(parts[0].chunks(12).all(|row| *row == expected[..12]));
+        assert!(parts[2].chunks(4).all(|row| *row == expected[16..]));
     }
 }

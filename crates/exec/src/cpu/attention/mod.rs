@@ -8,9 +8,10 @@
 //! softmax over keys needs no sum across lanes, and neither keys nor values have to be
 //! transposed for the products around it.
 //!
-//! A task of the forward is a block of queries of one head, a task of the backward one head.
+//! A task of the forward is a block of queries of one head. A task of the backward is one
+//! key/value head with all the query heads that it serves, so that no sum is shared.
 //!
-//! Definition: `reference`. This room may only be faster.
+//! Definition: `reference`. This module may only be faster.
 
 mod backward;
 mod cached;
@@ -19,6 +20,8 @@ mod heads;
 #[cfg(test)]
 mod tests;
 mod tile;
+
+use fitgpt_plan::program::Heads;
 
 pub(super) use self::{
     backward::{Backward, backward, scratch as backward_scratch},
@@ -35,20 +38,93 @@ pub(super) struct Shape {
     pub(super) seq: usize,
     /// Rows of each sequence that are in use, from the first.
     pub(super) used: usize,
-    /// Heads.
+    /// Query heads.
     pub(super) heads: usize,
+    /// Key/value heads.
+    pub(super) kv_heads: usize,
     /// Channels of one head.
     pub(super) size: usize,
 }
 
 impl Shape {
-    /// Channels of all heads.
+    pub(super) fn new(batch: usize, seq: usize, used: usize, heads: Heads) -> Self {
+        let (query, kv) = (heads.query as usize, heads.kv as usize);
+        assert!(kv > 0 && query.is_multiple_of(kv), "{kv} key heads serve {query} query heads");
+        Self { batch, seq, used, heads: query, kv_heads: kv, size: heads.channels as usize }
+    }
+
+    /// Channels of all query heads.
     fn channels(self) -> usize {
         self.heads * self.size
+    }
+
+    /// Channels of all keys, and of all values.
+    fn kv_channels(self) -> usize {
+        self.kv_heads * self.size
+    }
+
+    /// Query heads that one key/value head serves.
+    fn group(self) -> usize {
+        self.heads / self.kv_heads
     }
 
     /// What a score is multiplied by.
     fn scale(self) -> f32 {
         1.0 / (self.size as f32).sqrt()
     }
+}
+
+/// Rows of all heads of queries, keys or values, to be read.
+#[derive(Clone, Copy, Debug)]
+struct Source<'a, E> {
+    data: &'a [E],
+    /// From one row to the next.
+    stride: usize,
+    /// The first head's first column.
+    column: usize,
+}
+
+impl<'a, E> Source<'a, E> {
+    /// `channels` columns of row `row`, from the first head on.
+    fn row(&self, row: usize, channels: usize) -> &'a [E] {
+        &self.data[row * self.stride + self.column..][..channels]
+    }
+}
+
+/// Queries, keys and values, in one tensor or in three.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Qkv<'a, E> {
+    queries: Source<'a, E>,
+    keys: Source<'a, E>,
+    values: Source<'a, E>,
+}
+
+impl<'a, E> Qkv<'a, E> {
+    /// All three next to each other in the rows of `data`.
+    pub(super) fn joined(data: &'a [E], shape: Shape) -> Self {
+        let (queries, keys) = (shape.channels(), shape.kv_channels());
+        let stride = queries + 2 * keys;
+        assert!(data.len() >= shape.batch * shape.seq * stride);
+        let [queries, keys, values] =
+            [0, queries, queries + keys].map(|column| Source { data, stride, column });
+        Self { queries, keys, values }
+    }
+
+    /// Queries, keys and values, each with rows of their own.
+    pub(super) fn split(parts: [&'a [E]; 3], shape: Shape) -> Self {
+        let widths = [shape.channels(), shape.kv_channels(), shape.kv_channels()];
+        let rows = shape.batch * shape.seq;
+        let [queries, keys, values] = std::array::from_fn(|i| {
+            assert!(parts[i].len() >= rows * widths[i]);
+            Source { data: parts[i], stride: widths[i], column: 0 }
+        });
+        Self { queries, keys, values }
+    }
+}
+
+/// Where the gradients of queries, keys and values go.
+#[derive(Debug)]
+pub(super) enum QkvMut<'a, E> {
+    Joined(&'a mut [E]),
+    Split([&'a mut [E]; 3]),
 }

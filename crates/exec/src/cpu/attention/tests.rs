@@ -1,8 +1,8 @@
 //! Sixteen lanes on any machine: the tiles of AVX-512 without its instructions.
 
 use super::{
-    Shape,
-    backward::{self, Head},
+    Qkv, QkvMut, Shape,
+    backward::{self, Group},
     forward::{self, Rows},
     heads::{Columns, PerRow, Split},
 };
@@ -12,7 +12,7 @@ use crate::cpu::{
     pool::Task,
 };
 
-const SHAPE: Shape = Shape { batch: 1, seq: 150, used: 150, heads: 2, size: 24 };
+const SHAPE: Shape = Shape { batch: 1, seq: 150, used: 150, heads: 2, kv_heads: 2, size: 24 };
 
 fn numbers(count: usize, seed: usize) -> Vec<f32> {
     (0..count).map(|i| ((i * 37 + seed) * 61 % 211) as f32 / 100.0 - 1.05).collect()
@@ -34,24 +34,25 @@ fn run<S: Simd>(simd: S) -> Results {
     let tasks = (0..heads).map(|index| Task { index, worker: 0 });
     for task in tasks.clone() {
         let mut space = vec![f32::NAN; forward::scratch(seq, size, 1)];
-        let parts = (Columns::<f32, 1>::new(&mut out, split), PerRow::new(&mut lse, split));
+        let parts = (Columns::of_heads(&mut out, split), PerRow::new(&mut lse, split));
         // SAFETY: the parts of one task, and nobody has another.
         let ([out], lse) = unsafe { parts.part(task) };
         let place = split.place(task.index);
         let space = &mut space;
-        simd.run(Rows { shape: SHAPE, place, qkv: &qkv, out, lse, mask: None, space });
+        let qkv = Qkv::joined(&qkv, SHAPE);
+        simd.run(Rows { shape: SHAPE, place, qkv, out, lse, mask: None, space });
     }
     for task in tasks {
         let mut space = vec![f32::NAN; backward::scratch(seq, size, 1)];
-        let parts = Columns::<f32, 3>::new(&mut d_qkv, split);
+        let parts = Columns::of_groups(QkvMut::Joined(&mut d_qkv), SHAPE, split);
         // SAFETY: as above.
         let d_qkv = unsafe { parts.part(task) };
         let place = split.place(task.index);
-        simd.run(Head {
+        simd.run(Group {
             shape: SHAPE,
-            lse: &lse[place.head * seq..][..seq],
+            lse: &lse,
             place,
-            qkv: &qkv,
+            qkv: Qkv::joined(&qkv, SHAPE),
             out: &out,
             d_out: &d_out,
             d_qkv,

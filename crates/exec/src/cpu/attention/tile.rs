@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::{
     cpu::{
-        attention::Shape,
+        attention::Source,
         isa::{Block, LANES_MAX, Simd, Strided},
     },
     element::Element,
@@ -41,17 +41,16 @@ pub(super) struct HeadOf<'a, E> {
 }
 
 impl<'a, E: Element> HeadOf<'a, E> {
-    /// Part `part` (0, 1, 2 for q, k, v) of the rows of one sequence, for one head.
+    /// The columns of one head in the rows of one sequence of `seq` rows.
     pub(super) fn new(
-        data: &'a [E],
-        shape: Shape,
+        source: Source<'a, E>,
+        seq: usize,
         (sequence, head): (usize, usize),
-        (part, parts): (usize, usize),
+        size: usize,
     ) -> Self {
-        let stride = parts * shape.channels();
-        let rows = &data[sequence * shape.seq * stride..][..shape.seq * stride];
-        let column = part * shape.channels() + head * shape.size;
-        Self { rows, stride, column, size: shape.size }
+        let Source { data, stride, column } = source;
+        let rows = &data[sequence * seq * stride..][..seq * stride];
+        Self { rows, stride, column: column + head * size, size }
     }
 
     #[inline(always)]

@@ -9,7 +9,7 @@ use std::ops::Range;
 use fitgpt_plan::config::Gelu;
 
 use crate::{
-    cpu::{gelu, isa::Simd, parts::Tile},
+    cpu::{gelu, isa::Simd, parts::Tile, swiglu},
     element::Element,
 };
 
@@ -150,6 +150,106 @@ impl<T: Element> Epilogue<(Tile<'_, T>, Tile<'_, T>)> for TimesGeluSlope {
             }
         }
         T::narrow_with(simd, sums, out.row(at.row, at.columns));
+    }
+}
+
+/// `up = sums + bias`, `out = silu(gate) * up`; the outputs are `(up, out)`, and `up` may be none.
+#[derive(Clone, Copy, Debug)]
+pub struct StoreSwiGlu<'a, T> {
+    /// One for each column.
+    pub bias: Option<&'a [f32]>,
+    /// A matrix of the result's shape.
+    pub gate: &'a [T],
+    /// Columns of `gate`.
+    pub columns: usize,
+}
+
+impl<T: Element> Epilogue<(Option<Tile<'_, T>>, Tile<'_, T>)> for StoreSwiGlu<'_, T> {
+    #[inline(always)]
+    fn finish<S: Simd>(
+        &self,
+        simd: S,
+        at: Segment,
+        sums: &mut [f32],
+        (up, out): &mut (Option<Tile<'_, T>>, Tile<'_, T>),
+    ) {
+        add_bias(self.bias, &at, sums);
+        let gate = &self.gate[at.row * self.columns..][at.columns.clone()];
+        let out = out.row(at.row, at.columns.clone());
+        if let (Some(gate), Some(out)) = (T::as_f32(gate), T::as_f32_mut(out)) {
+            swiglu::values(simd, gate, sums, out);
+        } else {
+            // As stored: down, and up again; `out` is free to hold it in between.
+            T::narrow_with(simd, sums, out);
+            T::widen_with(simd, out, sums);
+            let (mut wide, mut values) = ([0.0; PIECE], [0.0; PIECE]);
+            let pieces = gate.chunks(PIECE).zip(sums.chunks(PIECE));
+            for ((gate, sums), out) in pieces.zip(out.chunks_mut(PIECE)) {
+                let (wide, values) = (&mut wide[..out.len()], &mut values[..out.len()]);
+                T::widen_with(simd, gate, wide);
+                swiglu::values(simd, wide, sums, values);
+                T::narrow_with(simd, values, out);
+            }
+        }
+        if let Some(up) = up {
+            T::narrow_with(simd, sums, up.row(at.row, at.columns));
+        }
+    }
+}
+
+/// With the sums as the gradient of `silu(gate) * up`: gate and up become their gradients, and
+/// `out` that value; the outputs are `(gate, up, out)`.
+#[derive(Clone, Copy, Debug)]
+pub struct TimesSwiGluSlopes;
+
+impl<T: Element> Epilogue<(Tile<'_, T>, Tile<'_, T>, Tile<'_, T>)> for TimesSwiGluSlopes {
+    #[inline(always)]
+    fn finish<S: Simd>(
+        &self,
+        simd: S,
+        at: Segment,
+        sums: &mut [f32],
+        (gate, up, out): &mut (Tile<'_, T>, Tile<'_, T>, Tile<'_, T>),
+    ) {
+        let gate = gate.row(at.row, at.columns.clone());
+        let up = up.row(at.row, at.columns.clone());
+        if let (Some(gate), Some(up)) = (T::as_f32_mut(gate), T::as_f32_mut(up)) {
+            swiglu::values_and_gradients(simd, gate, up, sums);
+        } else {
+            let (mut gates, mut ups) = ([0.0; PIECE], [0.0; PIECE]);
+            let pieces = gate.chunks_mut(PIECE).zip(up.chunks_mut(PIECE));
+            for ((gate, up), sums) in pieces.zip(sums.chunks_mut(PIECE)) {
+                let (gates, ups) = (&mut gates[..sums.len()], &mut ups[..sums.len()]);
+                T::widen_with(simd, gate, gates);
+                T::widen_with(simd, up, ups);
+                swiglu::values_and_gradients(simd, gates, ups, sums);
+                T::narrow_with(simd, gates, gate);
+                T::narrow_with(simd, ups, up);
+            }
+        }
+        T::narrow_with(simd, sums, out.row(at.row, at.columns));
+    }
+}
+
+/// `out = out + sums`, in any stored type.
+#[derive(Clone, Copy, Debug)]
+pub struct AddStored;
+
+impl<T: Element> Epilogue<Tile<'_, T>> for AddStored {
+    #[inline(always)]
+    fn finish<S: Simd>(&self, simd: S, at: Segment, sums: &mut [f32], out: &mut Tile<'_, T>) {
+        let out = out.row(at.row, at.columns);
+        if let Some(out) = T::as_f32_mut(out) {
+            out.iter_mut().zip(sums).for_each(|(out, sum)| *out += *sum);
+            return;
+        }
+        let mut wide = [0.0; PIECE];
+        for (out, sums) in out.chunks_mut(PIECE).zip(sums.chunks_mut(PIECE)) {
+            let wide = &mut wide[..out.len()];
+            T::widen_with(simd, out, wide);
+            sums.iter_mut().zip(wide).for_each(|(sum, old)| *sum += *old);
+            T::narrow_with(simd, sums, out);
+        }
     }
 }
 

@@ -28,7 +28,8 @@ pub use self::{
     block::Shape,
     column_sums::ColumnSums,
     epilogue::{
-        AddInto, AddResidual, DropOut, Epilogue, Segment, Store, StoreGelu, TimesGeluSlope,
+        AddInto, AddResidual, AddStored, DropOut, Epilogue, Segment, Store, StoreGelu, StoreSwiGlu,
+        TimesGeluSlope, TimesSwiGluSlopes,
     },
     pack::View,
 };

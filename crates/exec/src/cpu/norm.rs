@@ -1,4 +1,4 @@
-//! LayerNorm over the last axis.
+//! Normalisation over rows as long as the weight: layer norm, and RMS norm, whose mean is 0.
 //!
 //! ```text
 //! out = (x - mean) * rstd * weight + bias          x, out: (N, C)
@@ -12,7 +12,8 @@
 //! d_weight += Σ d_out * n          d_bias += Σ d_out
 //! ```
 //!
-//! The sums over rows are made for each block of rows, then over the blocks in order.
+//! RMS norm has no `mean(g)`. The sums over rows are made for each block of rows, then over the
+//! blocks in order.
 
 use fitgpt_plan::units::DType;
 
@@ -26,8 +27,6 @@ use crate::{
     },
     element::Element,
 };
-
-const EPSILON: f32 = 1e-5;
 
 /// Floats of scratch of [`forward`] and [`again`]: a row in and a row out for each worker.
 pub(super) fn forward_scratch(dtype: DType, channels: usize, threads: usize) -> usize {
@@ -56,8 +55,10 @@ pub(super) struct Forward<'a, E> {
     pub(super) x: &'a [E],
     pub(super) scale: Scale<'a>,
     pub(super) out: &'a mut [E],
-    pub(super) mean: &'a mut [f32],
+    /// None for RMS norm.
+    pub(super) mean: Option<&'a mut [f32]>,
     pub(super) rstd: &'a mut [f32],
+    pub(super) epsilon: f32,
     pub(super) scratch: &'a mut [f32],
 }
 
@@ -65,7 +66,7 @@ pub(super) struct Forward<'a, E> {
 pub(super) struct Again<'a, E> {
     pub(super) x: &'a [E],
     pub(super) scale: Scale<'a>,
-    pub(super) mean: &'a [f32],
+    pub(super) mean: Option<&'a [f32]>,
     pub(super) rstd: &'a [f32],
     pub(super) out: &'a mut [E],
     pub(super) scratch: &'a mut [f32],
@@ -75,7 +76,7 @@ pub(super) struct Again<'a, E> {
 pub(super) struct Backward<'a, E> {
     pub(super) x: &'a [E],
     pub(super) weight: &'a [f32],
-    pub(super) mean: &'a [f32],
+    pub(super) mean: Option<&'a [f32]>,
     pub(super) rstd: &'a [f32],
     pub(super) d_out: &'a [E],
     pub(super) d_x: &'a mut [E],
@@ -153,20 +154,20 @@ impl Scale<'_> {
 
 /// `out`, `mean` and `rstd` of every row.
 pub(super) fn forward<E: Element + Stored>(machine: &mut Machine, args: Forward<'_, E>) {
-    let Forward { x, scale, out, mean, rstd, scratch } = args;
-    let channels = scale.check(x.len(), out.len(), mean.len());
-    assert_eq!(mean.len(), rstd.len());
+    let Forward { x, scale, out, mean, rstd, epsilon, scratch } = args;
+    let channels = scale.check(x.len(), out.len(), rstd.len());
+    assert!(mean.as_ref().is_none_or(|mean| mean.len() == rstd.len()));
     let block = block_rows(channels);
     let parts = (
         Blocks::new(out, block * channels),
-        Blocks::new(mean, block),
+        mean.map(|mean| Blocks::new(mean, block)),
         Blocks::new(rstd, block),
         PerWorker::new(scratch, 2 * rows::space(E::DTYPE, channels)),
     );
     let isa = machine.isa;
     machine.pool.for_each(parts, |task, (out, mean, rstd, space)| {
         let x = &x[task.index * block * channels..][..out.len()];
-        isa.run(ForwardRows { x, scale: &scale, out, mean, rstd, space });
+        isa.run(ForwardRows { x, scale: &scale, out, mean, rstd, epsilon, space });
     });
 }
 
@@ -174,24 +175,29 @@ struct ForwardRows<'a, E> {
     x: &'a [E],
     scale: &'a Scale<'a>,
     out: &'a mut [E],
-    mean: &'a mut [f32],
+    mean: Option<&'a mut [f32]>,
     rstd: &'a mut [f32],
+    epsilon: f32,
     space: &'a mut [f32],
 }
 
 impl<E: Element> Kernel for ForwardRows<'_, E> {
     type Output = ();
     #[inline(always)]
-    fn run<S: Simd>(self, simd: S) {
+    fn run<S: Simd>(mut self, simd: S) {
         let channels = self.scale.weight.len();
         let (x_space, out_space) = self.space.split_at_mut(self.space.len() / 2);
         let rows = self.x.chunks_exact(channels).zip(self.out.chunks_exact_mut(channels));
-        for ((x, out), (mean, rstd)) in rows.zip(self.mean.iter_mut().zip(self.rstd)) {
+        for (row, ((x, out), rstd)) in rows.zip(self.rstd).enumerate() {
             let x = wide(simd, x, x_space);
-            *mean = rows::sum(simd, x) / channels as f32;
-            let variance = rows::sum_of_squares(simd, x, *mean) / channels as f32;
-            *rstd = 1.0 / (variance + EPSILON).sqrt();
-            self.scale.row(simd, x, (*mean, *rstd), out, out_space);
+            let mut mean = 0.0;
+            if let Some(means) = &mut self.mean {
+                mean = rows::sum(simd, x) / channels as f32;
+                means[row] = mean;
+            }
+            let variance = rows::sum_of_squares(simd, x, mean) / channels as f32;
+            *rstd = 1.0 / (variance + self.epsilon).sqrt();
+            self.scale.row(simd, x, (mean, *rstd), out, out_space);
         }
     }
 }
@@ -199,8 +205,8 @@ impl<E: Element> Kernel for ForwardRows<'_, E> {
 /// `out` once more, from the moments that [`forward`] stored.
 pub(super) fn again<E: Element + Stored>(machine: &mut Machine, args: Again<'_, E>) {
     let Again { x, scale, mean, rstd, out, scratch } = args;
-    let channels = scale.check(x.len(), out.len(), mean.len());
-    assert_eq!(mean.len(), rstd.len());
+    let channels = scale.check(x.len(), out.len(), rstd.len());
+    assert!(mean.is_none_or(|mean| mean.len() == rstd.len()));
     let block = block_rows(channels);
     let space = 2 * rows::space(E::DTYPE, channels);
     let parts = (Blocks::new(out, block * channels), PerWorker::new(scratch, space));
@@ -208,7 +214,7 @@ pub(super) fn again<E: Element + Stored>(machine: &mut Machine, args: Again<'_, 
     machine.pool.for_each(parts, |task, (out, space)| {
         let x = &x[task.index * block * channels..][..out.len()];
         let count = out.len() / channels;
-        let mean = &mean[task.index * block..][..count];
+        let mean = mean.map(|mean| &mean[task.index * block..][..count]);
         let rstd = &rstd[task.index * block..][..count];
         isa.run(AgainRows { x, scale: &scale, mean, rstd, out, space });
     });
@@ -217,7 +223,7 @@ pub(super) fn again<E: Element + Stored>(machine: &mut Machine, args: Again<'_, 
 struct AgainRows<'a, E> {
     x: &'a [E],
     scale: &'a Scale<'a>,
-    mean: &'a [f32],
+    mean: Option<&'a [f32]>,
     rstd: &'a [f32],
     out: &'a mut [E],
     space: &'a mut [f32],
@@ -230,8 +236,9 @@ impl<E: Element> Kernel for AgainRows<'_, E> {
         let channels = self.scale.weight.len();
         let (x_space, out_space) = self.space.split_at_mut(self.space.len() / 2);
         let rows = self.x.chunks_exact(channels).zip(self.out.chunks_exact_mut(channels));
-        for ((x, out), (&mean, &rstd)) in rows.zip(self.mean.iter().zip(self.rstd)) {
+        for (row, ((x, out), &rstd)) in rows.zip(self.rstd).enumerate() {
             let x = wide(simd, x, x_space);
+            let mean = self.mean.map_or(0.0, |mean| mean[row]);
             self.scale.row(simd, x, (mean, rstd), out, out_space);
         }
     }
@@ -243,11 +250,11 @@ pub(super) fn backward<E: Element + Stored>(machine: &mut Machine, args: Backwar
     let channels = weight.len();
     assert_eq!(d_weight.len(), channels);
     assert!(d_bias.as_ref().is_none_or(|d_bias| d_bias.len() == channels));
-    assert_eq!(x.len(), mean.len() * channels);
+    assert_eq!(x.len(), rstd.len() * channels);
     assert_eq!((x.len(), x.len()), (d_out.len(), d_x.len()));
-    assert_eq!(mean.len(), rstd.len());
+    assert!(mean.is_none_or(|mean| mean.len() == rstd.len()));
     let block = block_rows(channels);
-    let blocks = mean.len().div_ceil(block);
+    let blocks = rstd.len().div_ceil(block);
     let (sums, space) = scratch.split_at_mut(blocks * 2 * channels);
     let parts = (
         Blocks::new(d_x, block * channels),
@@ -262,7 +269,7 @@ pub(super) fn backward<E: Element + Stored>(machine: &mut Machine, args: Backwar
         isa.run(BackwardRows {
             x: &x[numbers.clone()],
             weight,
-            mean: &mean[rows.clone()],
+            mean: mean.map(|mean| &mean[rows.clone()]),
             rstd: &rstd[rows],
             d_out: &d_out[numbers],
             d_x,
@@ -277,7 +284,7 @@ pub(super) fn backward<E: Element + Stored>(machine: &mut Machine, args: Backwar
 struct BackwardRows<'a, E> {
     x: &'a [E],
     weight: &'a [f32],
-    mean: &'a [f32],
+    mean: Option<&'a [f32]>,
     rstd: &'a [f32],
     d_out: &'a [E],
     d_x: &'a mut [E],
@@ -296,18 +303,20 @@ impl<E: Element> Kernel for BackwardRows<'_, E> {
         self.sums.fill(0.0);
         let (d_weight, d_bias) = self.sums.split_at_mut(channels);
         let rows = self.x.chunks_exact(channels).zip(self.d_out.chunks_exact(channels));
-        let moments = self.mean.iter().zip(self.rstd);
         let results = self.d_x.chunks_exact_mut(channels);
-        for (((x, d_out), (&mean, &rstd)), d_x) in rows.zip(moments).zip(results) {
+        for (number, (((x, d_out), &rstd), d_x)) in rows.zip(self.rstd).zip(results).enumerate() {
             let row = Row {
                 x: wide(simd, x, x_space),
                 weight: self.weight,
                 d_out: wide(simd, d_out, d_out_space),
-                mean,
+                mean: self.mean.map_or(0.0, |mean| mean[number]),
                 rstd,
                 to: self.to,
             };
-            let means = row.means(simd);
+            let mut means = row.means(simd);
+            if self.mean.is_none() {
+                means.0 = 0.0;
+            }
             if let Some(d_x) = E::as_f32_mut(d_x) {
                 row.finish(simd, means, d_x, d_weight, d_bias);
             } else {

@@ -2,11 +2,13 @@
 
 use fitgpt_plan::{
     config::Gelu,
+    family::gpt2::Sizes,
     memory::{Limits, Plan, Target, place, profile, verify},
     model::Model,
+    optimizer::Optimizer,
     program::{
         Adam, Class, Op, Program,
-        gpt::{self, Recompute, Training},
+        decoder::{self, Recompute, Training},
     },
     units::{Bytes, DType},
 };
@@ -24,8 +26,8 @@ impl Target for Host {
     }
 }
 
-fn gpt2() -> Model {
-    Model {
+fn sizes() -> Sizes {
+    Sizes {
         layers: 12,
         heads: 12,
         channels: 768,
@@ -36,6 +38,10 @@ fn gpt2() -> Model {
     }
 }
 
+fn gpt2() -> Model {
+    sizes().model()
+}
+
 fn four_sequences() -> Training {
     Training {
         batch: 4,
@@ -44,15 +50,25 @@ fn four_sequences() -> Training {
         eval_batch: 4,
         eval_seq: 1024,
         dropout: 0.0,
-        adam: Adam { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.1, grad_clip: 1.0 },
+        optimizer: Optimizer::adamw(Adam {
+            beta1: 0.9,
+            beta2: 0.95,
+            epsilon: 1e-8,
+            weight_decay: 0.1,
+            grad_clip: 1.0,
+        }),
         activations: DType::F32,
         recompute: Recompute::default(),
-        loss_chunk_rows: gpt::default_loss_chunk_rows(50304, 4096),
+        loss_chunk_rows: decoder::default_loss_chunk_rows(50304, 4096),
     }
 }
 
 fn programs(model: &Model, training: &Training) -> Vec<Program> {
-    vec![gpt::train(model, training), gpt::update(model, training), gpt::evaluate(model, training)]
+    vec![
+        decoder::train(model, training),
+        decoder::update(model, training),
+        decoder::evaluate(model, training),
+    ]
 }
 
 /// Places and verifies; also checks that placement ends within 2 % of the bound.
@@ -98,8 +114,8 @@ fn each_level_of_recomputation_needs_less_than_the_one_before() {
 #[test]
 fn half_precision_halves_the_activations() {
     let half = Training { activations: DType::Bf16, ..four_sequences() };
-    let full = activations(&gpt::train(&gpt2(), &four_sequences()));
-    let half = activations(&gpt::train(&gpt2(), &half));
+    let full = activations(&decoder::train(&gpt2(), &four_sequences()));
+    let half = activations(&decoder::train(&gpt2(), &half));
     assert!((half as f64) < 0.51 * full as f64, "{half} of {full}");
 }
 
@@ -107,7 +123,7 @@ fn half_precision_halves_the_activations() {
 fn evaluation_and_update_never_add_to_the_plan() {
     let training = four_sequences();
     let all = planned(&gpt2(), &training).arena_bytes();
-    let train = place(vec![gpt::train(&gpt2(), &training)], &Host).unwrap().arena_bytes();
+    let train = place(vec![decoder::train(&gpt2(), &training)], &Host).unwrap().arena_bytes();
     assert_eq!(all, train);
 }
 
@@ -116,13 +132,13 @@ fn small_odd_and_biased_models_plan_too() {
     for (layers, heads, channels, vocab, has_bias) in
         [(1, 1, 8, 17, true), (3, 3, 60, 65, false), (6, 6, 384, 65, true), (2, 5, 40, 101, true)]
     {
-        let model = Model { layers, heads, channels, vocab, has_bias, ..gpt2() };
+        let model = Sizes { layers, heads, channels, vocab, has_bias, ..sizes() }.model();
         for dropout in [0.0, 0.1] {
             let training = Training { batch: 3, seq: 37, dropout, ..four_sequences() };
             let plan = place(programs(&model, &training), &Host).unwrap();
             verify(plan, &Host).unwrap();
         }
-        for program in [gpt::prefill, gpt::decode] {
+        for program in [decoder::prefill, decoder::decode] {
             let plan = place(vec![program(&model, 3, DType::F32)], &Host).unwrap();
             verify(plan, &Host).unwrap();
         }
@@ -131,9 +147,9 @@ fn small_odd_and_biased_models_plan_too() {
 
 #[test]
 fn a_program_prints_one_op_a_line() {
-    let model = Model { layers: 1, heads: 1, channels: 8, vocab: 17, ..gpt2() };
+    let model = Sizes { layers: 1, heads: 1, channels: 8, vocab: 17, ..sizes() }.model();
     let training = Training { batch: 1, seq: 4, ..four_sequences() };
-    let text = gpt::evaluate(&model, &training).to_string();
+    let text = decoder::evaluate(&model, &training).to_string();
     let expected = "   0  embedded = embed tokens, wte.weight, wpe.weight\n   \
         1  h.0.ln_1, h.0.ln_1.mean, h.0.ln_1.rstd = layer_norm embedded, h.0.ln_1.weight\n";
     assert!(text.starts_with(expected), "{text}");

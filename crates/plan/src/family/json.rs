@@ -1,0 +1,176 @@
+//! Reading `config.json`: typed values by key, and errors that name the key.
+
+use std::fmt;
+
+use serde_json::{Map, Value as Json};
+
+use super::Family;
+
+/// Why a `config.json` does not describe a model that this program has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FamilyError {
+    /// Not an object.
+    #[error("it should be a JSON object")]
+    NotAnObject,
+    /// A model that is not supported.
+    #[error("`model_type` `{found}` is not supported: it can be {}", Types)]
+    ModelType {
+        /// As written.
+        found: String,
+    },
+    /// A key that the family needs.
+    #[error("`{key}` is missing")]
+    Missing {
+        /// The key.
+        key: &'static str,
+    },
+    /// A feature that is not supported, or a value that makes no sense.
+    #[error("`{key}` should be {expected}, found {found}")]
+    Unfit {
+        /// The key.
+        key: &'static str,
+        /// What this program can run.
+        expected: Claim,
+        /// What is written, as JSON.
+        found: String,
+    },
+}
+
+/// The supported model types, for an error.
+struct Types;
+
+impl fmt::Display for Types {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&Family::NAMES.join(", "))
+    }
+}
+
+/// What a key of `config.json` has to be. Prints as that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// This value, as JSON writes it.
+    Is(&'static str),
+    /// One of two.
+    Either(&'static str, &'static str),
+    /// Both ends included.
+    Within(&'static str, &'static str),
+    /// A divisor of another key.
+    Divides(&'static str),
+    /// Even.
+    Even,
+    /// A number above 0.
+    Positive,
+    /// One of the supported ways to scale rotary positions.
+    RopeType,
+    /// At least as long as the sequences of the run.
+    AtLeastBlock(u32),
+    /// A JSON value of another kind.
+    Kind(&'static str),
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Is(value) => f.write_str(value),
+            Self::Either(first, second) => write!(f, "{first} or {second}"),
+            Self::Within(least, most) => write!(f, "from {least} to {most}"),
+            Self::Divides(key) => write!(f, "a divisor of `{key}`"),
+            Self::Even => f.write_str("an even number"),
+            Self::Positive => f.write_str("a number above 0"),
+            Self::RopeType => f.write_str("`default`, `linear` or `llama3`"),
+            Self::AtLeastBlock(block) => write!(f, "at least `block_size` {block}"),
+            Self::Kind(kind) => f.write_str(kind),
+        }
+    }
+}
+
+/// The largest size that a key may state: anything above is damage, not a model.
+const LARGEST: u64 = 1 << 31;
+
+/// A JSON object, read key by key. A key whose value is `null` counts as absent.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Document<'a>(&'a Map<String, Json>);
+
+impl<'a> Document<'a> {
+    pub(super) fn new(document: &'a Json) -> Result<Self, FamilyError> {
+        document.as_object().map(Self).ok_or(FamilyError::NotAnObject)
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<&'a Json> {
+        self.0.get(key).filter(|value| !value.is_null())
+    }
+
+    /// The object under a key, if there is one.
+    pub(super) fn object(&self, key: &'static str) -> Result<Option<Self>, FamilyError> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        match value.as_object() {
+            Some(object) => Ok(Some(Self(object))),
+            None => Err(unfit(key, Claim::Kind("an object"), value)),
+        }
+    }
+
+    pub(super) fn text(&self, key: &'static str) -> Result<&'a str, FamilyError> {
+        let value = self.get(key).ok_or(FamilyError::Missing { key })?;
+        value.as_str().ok_or_else(|| unfit(key, Claim::Kind("a string"), value))
+    }
+
+    /// A size from 1 to 2^31 that must be there.
+    pub(super) fn size(&self, key: &'static str) -> Result<u32, FamilyError> {
+        self.optional_size(key)?.ok_or(FamilyError::Missing { key })
+    }
+
+    /// A size from 1 to 2^31.
+    pub(super) fn optional_size(&self, key: &'static str) -> Result<Option<u32>, FamilyError> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        match value.as_u64() {
+            Some(size) if (1..=LARGEST).contains(&size) => Ok(Some(size as u32)),
+            _ => Err(unfit(key, Claim::Within("1", "2^31"), value)),
+        }
+    }
+
+    /// A finite number above 0.
+    pub(super) fn positive(&self, key: &'static str) -> Result<Option<f64>, FamilyError> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        match value.as_f64() {
+            Some(number) if number.is_finite() && number > 0.0 => Ok(Some(number)),
+            _ => Err(unfit(key, Claim::Positive, value)),
+        }
+    }
+
+    /// A share of activations, from 0 to 1.
+    pub(super) fn share(&self, key: &'static str) -> Result<Option<f64>, FamilyError> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        match value.as_f64() {
+            Some(share) if (0.0..=1.0).contains(&share) => Ok(Some(share)),
+            _ => Err(unfit(key, Claim::Within("0", "1"), value)),
+        }
+    }
+
+    pub(super) fn flag(&self, key: &'static str) -> Result<Option<bool>, FamilyError> {
+        let Some(value) = self.get(key) else { return Ok(None) };
+        match value.as_bool() {
+            Some(flag) => Ok(Some(flag)),
+            None => Err(unfit(key, Claim::Either("true", "false"), value)),
+        }
+    }
+
+    /// Refuses a flag that asks for something that is not supported.
+    pub(super) fn require(&self, key: &'static str, wanted: bool) -> Result<(), FamilyError> {
+        match self.flag(key)? {
+            Some(flag) if flag != wanted => {
+                let expected = Claim::Is(if wanted { "true" } else { "false" });
+                Err(FamilyError::Unfit { key, expected, found: flag.to_string() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses the key's value.
+    pub(super) fn refuse(&self, key: &'static str, expected: Claim) -> FamilyError {
+        unfit(key, expected, self.get(key).unwrap_or(&Json::Null))
+    }
+}
+
+fn unfit(key: &'static str, expected: Claim, found: &Json) -> FamilyError {
+    FamilyError::Unfit { key, expected, found: found.to_string() }
+}

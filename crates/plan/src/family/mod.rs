@@ -1,0 +1,204 @@
+//! Families of models: how a family's config becomes a [`Model`] and back, and how it names its
+//! parameters in checkpoints.
+//!
+//! A family is one file. [`Family`] has a variant for each `model_type` of Hugging Face's
+//! `config.json` that is understood here; several may share a file.
+//!
+//! Promise: nothing is read as another model. A feature that the programs do not have is an
+//! error with the name of its key.
+
+pub mod gpt2;
+mod json;
+pub mod llama;
+
+use std::fmt;
+
+use serde_json::{Map, Value as Json};
+
+pub use self::json::{Claim, FamilyError};
+use crate::{
+    config::{Config, Value},
+    model::Model,
+};
+
+/// A `model_type` that can be planned and trained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// GPT-2, and nanoGPT's variant of it without biases.
+    Gpt2,
+    /// Llama 1 to 3, `SmolLM`, `TinyLlama`.
+    Llama,
+    /// Mistral, as far as its window reaches.
+    Mistral,
+    /// Qwen 2 and 2.5: Llama with biases on queries, keys and values.
+    Qwen2,
+    /// Qwen 3: Llama with normalised queries and keys.
+    Qwen3,
+}
+
+impl Family {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Gpt2, Self::Llama, Self::Mistral, Self::Qwen2, Self::Qwen3];
+
+    /// As in a config, which is the `model_type` of `config.json`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Gpt2 => "gpt2",
+            Self::Llama => "llama",
+            Self::Mistral => "mistral",
+            Self::Qwen2 => "qwen2",
+            Self::Qwen3 => "qwen3",
+        }
+    }
+
+    pub(crate) const NAMES: &'static [&'static str] =
+        &["gpt2", "llama", "mistral", "qwen2", "qwen3"];
+
+    /// The family of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|family| family.name() == name)
+    }
+
+    /// The model that `config`, whose family this is, describes.
+    pub(crate) fn describe(self, config: &Config, vocab: u32) -> Model {
+        match self {
+            Self::Gpt2 => gpt2::describe(config, vocab),
+            _ => llama::describe(self, config, vocab),
+        }
+    }
+
+    /// How its parameters are named and stored.
+    pub fn naming(self) -> &'static Naming {
+        match self {
+            Self::Gpt2 => &gpt2::NAMING,
+            _ => &llama::NAMING,
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The names of a family's parameters, and how they lie in Hugging Face's files.
+#[derive(Debug)]
+pub struct Naming {
+    /// The table of tokens.
+    pub embedding: &'static str,
+    /// The table of positions; empty if the family has none.
+    pub positions: &'static str,
+    /// In front of a block's number.
+    pub blocks: &'static str,
+    /// Before the attention.
+    pub norm_1: &'static str,
+    /// One joined projection, or those of queries, keys and values.
+    pub qkv: &'static [&'static str],
+    /// Norms of queries and keys.
+    pub qk_norm: [&'static str; 2],
+    /// The attention's output projection.
+    pub attention_out: &'static str,
+    /// Before the MLP.
+    pub norm_2: &'static str,
+    /// The gate of a gated MLP; empty if the family has none.
+    pub mlp_gate: &'static str,
+    /// To the MLP's inner width.
+    pub mlp_up: &'static str,
+    /// And back.
+    pub mlp_down: &'static str,
+    /// Before the head.
+    pub norm: &'static str,
+    /// The head, if it is not tied.
+    pub head: &'static str,
+    /// Whether projections back into the residual stream begin smaller with depth.
+    pub scales_residual_init: bool,
+    /// What Hugging Face's files put in front of every name but the head's.
+    pub file_prefix: &'static str,
+    /// Ends of names whose matrices lie (in, out) in files.
+    pub transposed: &'static [&'static str],
+    /// Whether files have every bias, as zeros if the model has none.
+    pub files_have_all_biases: bool,
+    /// Ends of names that files may hold and the model does not need.
+    pub spare: &'static [&'static str],
+}
+
+impl Naming {
+    /// The name of a block.
+    pub fn block(&self, layer: u32) -> String {
+        format!("{}{layer}", self.blocks)
+    }
+}
+
+/// A model as a `config.json` describes it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Published {
+    /// Whose model it is.
+    pub family: Family,
+    /// The keys of a config that describe the same model.
+    pub keys: Vec<(&'static str, Value)>,
+    /// Rows of its embedding.
+    pub vocab: u32,
+    /// Longest sequence that it was made for.
+    pub positions: u32,
+    /// How far back a token sees, if that is less than all of a sequence.
+    pub window: Option<u32>,
+    /// Share of activations that training drops.
+    pub dropout: f64,
+}
+
+impl Published {
+    /// Reads the text of a `config.json`, which must be an object.
+    pub fn read(document: &Json) -> Result<Self, FamilyError> {
+        let document = json::Document::new(document)?;
+        let found = document.text("model_type")?;
+        match Family::parse(found) {
+            Some(Family::Gpt2) => gpt2::read(&document),
+            Some(family) => llama::read(family, &document),
+            None => Err(FamilyError::ModelType { found: found.to_owned() }),
+        }
+    }
+
+    /// An error if sequences of `block` tokens would need more than the model sees.
+    pub fn check_window(&self, block: u32) -> Result<(), FamilyError> {
+        match self.window {
+            Some(window) if window < block => Err(FamilyError::Unfit {
+                key: "sliding_window",
+                expected: Claim::AtLeastBlock(block),
+                found: window.to_string(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The `config.json` of a model, as `transformers` reads it.
+pub fn document(model: &Model, dropout: f64) -> Map<String, Json> {
+    match model.family {
+        Family::Gpt2 => gpt2::write(model, dropout),
+        _ => llama::write(model, dropout),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_family_reads_back_as_its_name() {
+        assert_eq!(Family::ALL.map(Family::name), Family::NAMES);
+        for family in Family::ALL {
+            assert_eq!(Family::parse(family.name()), Some(family));
+        }
+        assert_eq!(Family::parse("bert"), None);
+    }
+
+    #[test]
+    fn another_model_type_is_refused_by_name() {
+        let document = serde_json::json!({"model_type": "mixtral", "hidden_size": 64});
+        let error = Published::read(&document).unwrap_err();
+        assert_eq!(error, FamilyError::ModelType { found: "mixtral".into() });
+        assert!(Published::read(&serde_json::json!([1])).is_err());
+        assert!(Published::read(&serde_json::json!({})).is_err());
+    }
+}

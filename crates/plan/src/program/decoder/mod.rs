@@ -1,0 +1,238 @@
+//! The programs of a decoder: train, update, evaluate, prefill, decode.
+//!
+//! Written from the description of the model alone; which family it is does not matter here.
+//!
+//! Each is written down op by op, backward included. What may be chosen without changing the
+//! training (recomputation, rows of logits at a time) is an argument here, not a rewrite.
+
+mod backward;
+mod builder;
+
+use self::builder::{Builder, Level, Mixer};
+use super::{Class, Life, Names, Op, Program, ProgramKind, Site, Tensor};
+use crate::{
+    model::{MlpKind, Model},
+    optimizer::Optimizer,
+    units::{Bytes, DType},
+};
+
+/// What is computed again in the backward instead of kept. Layers are alike, so a count says
+/// it; the lowest layers recompute, because their values would be kept longest.
+///
+/// The activation of an MLP is never kept: it is a quarter of a GPT-2 layer's bytes, and the op
+/// that needs its slope gives it back on the way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Recompute {
+    /// Layers that keep only their input.
+    pub blocks: u32,
+    /// Layers above those that make normalised values again.
+    pub cheap: u32,
+}
+
+/// Everything about a run that shapes its programs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Training {
+    /// Sequences of a micro-batch.
+    pub batch: u64,
+    /// Tokens of a sequence.
+    pub seq: u64,
+    /// Micro-batches of a step.
+    pub accumulation: u64,
+    /// Sequences that an evaluation runs at a time.
+    pub eval_batch: u64,
+    /// Tokens of an evaluation's sequence.
+    pub eval_seq: u64,
+    /// Probability of a zero, 0 for none.
+    pub dropout: f32,
+    /// The optimizer with its constants.
+    pub optimizer: Optimizer,
+    /// How activations are stored.
+    pub activations: DType,
+    /// What is computed again.
+    pub recompute: Recompute,
+    /// Rows of logits at a time.
+    pub loss_chunk_rows: u64,
+}
+
+/// Rows of logits at a time where the config does not say: a power of two, about 128 MiB of
+/// float32. A function of the shapes alone, so that a budget never changes rounding.
+pub fn default_loss_chunk_rows(vocab: u64, rows: u64) -> u64 {
+    let fitting = ((128 << 20) / (4 * vocab)).max(64);
+    let power = 1 << fitting.ilog2();
+    power.min(rows)
+}
+
+/// One micro-batch: forward, loss, backward; gradients and the loss are added to.
+pub fn train(model: &Model, training: &Training) -> Program {
+    write_train(model, training, Names::Kept)
+}
+
+/// The same to be counted and forgotten: its tensors have no names.
+pub(crate) fn unnamed_train(model: &Model, training: &Training) -> Program {
+    write_train(model, training, Names::Left)
+}
+
+fn write_train(model: &Model, training: &Training, names: Names) -> Program {
+    let mut b = Builder::of_training(ProgramKind::Train, model, training, names);
+    b.shape = (training.batch, training.seq);
+    b.dropout = training.dropout;
+    let tokens = b.input("tokens");
+    let targets = b.input("targets");
+
+    let embedded = b.embed(tokens);
+    let mut x = embedded;
+    let mut kept = Vec::new();
+    for layer in 0..model.layers {
+        let activated = b.activated(layer);
+        let forward = b.block(layer, x, Some(activated));
+        x = b.mlp_residual(layer, activated, forward.middle);
+        kept.push(forward);
+    }
+    let final_norm = b.weights.norm;
+    let norm = b.norm(final_norm, x, "");
+
+    let rows = training.batch * training.seq;
+    let name = format!("d_{}", b.norm_name(final_norm));
+    let d_norm = b.activation(name, model.channels.into());
+    let logits = b.logits(training.loss_chunk_rows.min(rows));
+    let head = b.weights.head;
+    b.program.op(Op::CrossEntropyBackward {
+        x: norm.out,
+        weight: b.weight(head),
+        targets,
+        logits,
+        loss: b.loss(),
+        d_x: d_norm,
+        d_weight: b.gradient(head),
+        mean_over: rows * training.accumulation,
+    });
+
+    let d_x = b.activation("d_x", model.channels.into());
+    b.program.op(Op::NormBackward {
+        x,
+        weight: b.weight(final_norm.weight),
+        mean: norm.mean,
+        rstd: norm.rstd,
+        d_out: d_norm,
+        d_x,
+        d_weight: b.gradient(final_norm.weight),
+        d_bias: final_norm.bias.map(|bias| b.gradient(bias)),
+    });
+    let Recompute { blocks, cheap } = training.recompute;
+    for layer in (0..model.layers).rev() {
+        let mut forward = kept.pop().expect("as many blocks back as forth");
+        let mut level = Level::Keep;
+        if layer < blocks {
+            forward = b.block(layer, forward.x, None);
+        } else if layer < blocks + cheap {
+            level = Level::Cheap;
+        }
+        b.block_backward(layer, &forward, d_x, level);
+    }
+    let d_wte = b.gradient(b.weights.embedding);
+    let d_wpe = b.weights.positions.map(|positions| b.gradient(positions));
+    let dropout = b.dropout_at(0, Site::Embedding);
+    b.program.op(Op::EmbedBackward { tokens, d_x, d_wte, d_wpe, dropout });
+    b.program
+}
+
+/// The optimizer's step, after the last micro-batch.
+pub fn update(model: &Model, training: &Training) -> Program {
+    let mut b = Builder::of_training(ProgramKind::Update, model, training, Names::Kept);
+    let norm = b.program.tensor(Tensor {
+        name: "norm".into(),
+        shape: vec![1],
+        dtype: DType::F32,
+        class: Class::Scratch,
+        life: Life::Output,
+    });
+    let state = b.parameters();
+    let gradients = state.iter().map(|state| state.gradient).collect();
+    let updates: Vec<_> = b
+        .weights
+        .parameters
+        .iter()
+        .zip(state)
+        .map(|(parameter, state)| training.optimizer.update(parameter, state, norm))
+        .collect();
+    b.program.op(Op::GradientNorm { gradients, norm });
+    for op in updates {
+        b.program.op(op);
+    }
+    b.program
+}
+
+/// What an evaluation holds besides the state at the least: in a block's MLP the residual
+/// stream, its normalised values and what the last product reads; a gated MLP also the gate.
+pub(crate) fn least_of_evaluation(model: &Model, training: &Training) -> Bytes {
+    let inner = match model.mlp {
+        MlpKind::Gelu(_) => u64::from(model.mlp_channels),
+        MlpKind::SwiGlu => 2 * u64::from(model.mlp_channels),
+    };
+    let of_token = 2 * u64::from(model.channels) + inner;
+    let values = (training.eval_batch * training.eval_seq).saturating_mul(of_token);
+    Bytes::new(values.saturating_mul(training.activations.size()))
+}
+
+/// The losses of some sequences: forward only.
+pub fn evaluate(model: &Model, training: &Training) -> Program {
+    write_evaluate(model, training, Names::Kept)
+}
+
+/// The same to be counted and forgotten: its tensors have no names.
+pub(crate) fn unnamed_evaluate(model: &Model, training: &Training) -> Program {
+    write_evaluate(model, training, Names::Left)
+}
+
+fn write_evaluate(model: &Model, training: &Training, names: Names) -> Program {
+    let mut b = Builder::of_training(ProgramKind::Evaluate, model, training, names);
+    b.shape = (training.eval_batch, training.eval_seq);
+    let tokens = b.input("tokens");
+    let targets = b.input("targets");
+    let mut x = b.embed(tokens);
+    for layer in 0..model.layers {
+        x = b.block_forward_only(layer, x, Mixer::Attention);
+    }
+    let norm = b.norm(b.weights.norm, x, "");
+    let rows = training.eval_batch * training.eval_seq;
+    let logits = b.logits(training.loss_chunk_rows.min(rows));
+    let losses = b.program.tensor(Tensor {
+        name: "losses".into(),
+        shape: vec![training.eval_batch],
+        dtype: DType::F32,
+        class: Class::Scratch,
+        life: Life::Output,
+    });
+    let weight = b.weight(b.weights.head);
+    b.program.op(Op::CrossEntropy { x: norm.out, weight, targets, logits, losses });
+    b.program
+}
+
+/// A prompt of one sequence, up to a whole block: fills its cache, gives the last row's logits.
+pub fn prefill(model: &Model, batch: u64, activations: DType) -> Program {
+    let mut b = Builder::of_sampling(ProgramKind::Prefill, model, batch, activations);
+    b.shape = (1, model.block.into());
+    let tokens = b.input("tokens");
+    let mut x = b.embed(tokens);
+    for layer in 0..model.layers {
+        x = b.block_forward_only(layer, x, Mixer::AttentionThatFillsTheCache);
+    }
+    b.shape = (1, 1);
+    let last = b.activation("last", model.channels.into());
+    b.program.op(Op::LastRow { x, out: last });
+    b.next_logits(last);
+    b.program
+}
+
+/// One token more of every sequence.
+pub fn decode(model: &Model, batch: u64, activations: DType) -> Program {
+    let mut b = Builder::of_sampling(ProgramKind::Decode, model, batch, activations);
+    b.shape = (batch, 1);
+    let tokens = b.input("tokens");
+    let mut x = b.embed(tokens);
+    for layer in 0..model.layers {
+        x = b.block_forward_only(layer, x, Mixer::Cache);
+    }
+    b.next_logits(x);
+    b.program
+}

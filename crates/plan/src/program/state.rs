@@ -1,0 +1,154 @@
+//! The tensors that live as long as a run: weights, gradients, optimizer states, caches.
+//!
+//! Every program of a plan has the same state at the start of its table, so that one
+//! [`TensorId`] names the same tensor in all of them. Who a tensor belongs to is looked up here,
+//! never computed from its position.
+
+use super::{Class, Life, Names, Tensor};
+use crate::{
+    model::{Model, Parameter, Weights},
+    optimizer::Optimizer,
+    units::{DType, TensorId},
+};
+
+/// The tensors of one parameter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParameterState {
+    /// The weights.
+    pub weight: TensorId,
+    /// Their gradient.
+    pub gradient: TensorId,
+    /// What the optimizer keeps, by the state's name.
+    pub states: Vec<(&'static str, TensorId)>,
+}
+
+impl ParameterState {
+    /// The optimizer's state of that name, which the parameter's rule has.
+    pub fn optimizer(&self, name: &str) -> TensorId {
+        let found = self.states.iter().find(|(state, _)| *state == name);
+        found.expect("a rule asks for its own states").1
+    }
+}
+
+/// The state of training.
+#[derive(Clone, Debug)]
+pub struct TrainingState {
+    /// In the order of the table: weights, gradients, each kind of optimizer state, the rest.
+    pub tensors: Vec<Tensor>,
+    /// By parameter, in the model's order.
+    pub parameters: Vec<ParameterState>,
+    /// The step's loss.
+    pub loss: TensorId,
+    /// Cosines and sines of rotary positions.
+    pub rotary: Option<TensorId>,
+}
+
+impl TrainingState {
+    /// The state of training `model`.
+    pub fn new(model: &Model, optimizer: &Optimizer) -> Self {
+        Self::of(model, &Weights::of(model), optimizer, Names::Kept)
+    }
+
+    pub(super) fn of(
+        model: &Model,
+        weights: &Weights,
+        optimizer: &Optimizer,
+        names: Names,
+    ) -> Self {
+        let parameters = &weights.parameters;
+        let mut table = Table { tensors: Vec::with_capacity(4 * parameters.len() + 2), names };
+        let weights = table.each(parameters, "", Class::Parameter);
+        let gradients = table.each(parameters, "d_", Class::Gradient);
+        let states: Vec<_> = parameters.iter().map(|p| optimizer.states(p)).collect();
+        let mut found = vec![Vec::new(); parameters.len()];
+        // All first states, then all second ones: tensors that one pass touches lie together.
+        let most = states.iter().map(Vec::len).max().unwrap_or(0);
+        for kind in 0..most {
+            for (index, parameter) in parameters.iter().enumerate() {
+                if let Some(state) = states[index].get(kind) {
+                    let name = table.names.of(format_args!("{}.{}", state.name, parameter.name));
+                    let shape = state.shape.clone();
+                    let id = table.add(name, shape, state.dtype, Class::Optimizer);
+                    found[index].push((state.name, id));
+                }
+            }
+        }
+        let name = table.names.of("loss");
+        let loss = table.add(name, vec![1], DType::F32, Class::Scratch);
+        let rotary = table.rotary(model);
+        let parameters = weights
+            .into_iter()
+            .zip(gradients)
+            .zip(found)
+            .map(|((weight, gradient), states)| ParameterState { weight, gradient, states })
+            .collect();
+        Self { tensors: table.tensors, parameters, loss, rotary }
+    }
+}
+
+/// The state of sampling.
+#[derive(Clone, Debug)]
+pub struct SamplingState {
+    /// In the order of the table: weights, caches, the rest.
+    pub tensors: Vec<Tensor>,
+    /// The weights, by parameter.
+    pub weights: Vec<TensorId>,
+    /// Keys and values of each layer, (B, T, KV·D).
+    pub caches: Vec<[TensorId; 2]>,
+    /// Cosines and sines of rotary positions.
+    pub rotary: Option<TensorId>,
+}
+
+impl SamplingState {
+    /// Weights, and the keys and values of `batch` sequences.
+    pub fn new(model: &Model, batch: u64, activations: DType) -> Self {
+        Self::of(model, &Weights::of(model), batch, activations)
+    }
+
+    pub(super) fn of(model: &Model, weights: &Weights, batch: u64, activations: DType) -> Self {
+        let mut table = Table { tensors: Vec::new(), names: Names::Kept };
+        let ids = table.each(&weights.parameters, "", Class::Parameter);
+        let shape = vec![batch, model.block.into(), model.kv_channels()];
+        let naming = model.family.naming();
+        let caches = (0..model.layers)
+            .map(|layer| {
+                ["keys", "values"].map(|part| {
+                    let name = format!("{}.{part}", naming.block(layer));
+                    table.add(name, shape.clone(), activations, Class::Activation)
+                })
+            })
+            .collect();
+        let rotary = table.rotary(model);
+        Self { tensors: table.tensors, weights: ids, caches, rotary }
+    }
+}
+
+/// A table of state under construction.
+struct Table {
+    tensors: Vec<Tensor>,
+    names: Names,
+}
+
+impl Table {
+    fn add(&mut self, name: String, shape: Vec<u64>, dtype: DType, class: Class) -> TensorId {
+        self.tensors.push(Tensor { name, shape, dtype, class, life: Life::Always });
+        TensorId(self.tensors.len() as u32 - 1)
+    }
+
+    /// A float32 tensor like each parameter.
+    fn each(&mut self, parameters: &[Parameter], prefix: &str, class: Class) -> Vec<TensorId> {
+        let like = |p: &Parameter| {
+            let name = self.names.of(format_args!("{prefix}{}", p.name));
+            self.add(name, p.shape.clone(), DType::F32, class)
+        };
+        parameters.iter().map(like).collect()
+    }
+
+    /// The table of rotary positions, if the model has them: a constant that a backend fills.
+    fn rotary(&mut self, model: &Model) -> Option<TensorId> {
+        model.rope()?;
+        let shape = vec![model.block.into(), model.head_channels.into()];
+        let name = self.names.of("rotary");
+        Some(self.add(name, shape, DType::F32, Class::Input))
+    }
+}
