@@ -56,9 +56,10 @@ pub(super) struct Columns<'a, T, const N: usize> {
 
 impl<'a, T: Send + 'static, const N: usize> Columns<'a, T, N> {
     pub(super) fn new(data: &'a mut [T], split: Split) -> Self {
-        let Shape { batch, seq, .. } = split.shape;
+        let Shape { batch, seq, used, .. } = split.shape;
         let width = N * split.shape.channels();
         assert_eq!(data.len(), batch * seq * width);
+        assert!(used <= seq, "{used} rows of a sequence of {seq}");
         Self { grid: Grid::new(data, width), split }
     }
 }
@@ -113,8 +114,9 @@ pub(super) struct PerRow<'a> {
 
 impl<'a> PerRow<'a> {
     pub(super) fn new(data: &'a mut [f32], split: Split) -> Self {
-        let Shape { batch, heads, seq, .. } = split.shape;
+        let Shape { batch, heads, seq, used, .. } = split.shape;
         assert_eq!(data.len(), batch * heads * seq);
+        assert!(used <= seq, "{used} rows of a sequence of {seq}");
         Self { grid: Grid::new(data, seq), split }
     }
 }
@@ -156,6 +158,14 @@ impl RowNumbers<'_> {
 mod tests {
     use super::*;
     use crate::cpu::pool::Pool;
+
+    /// The rows past the first sequence are the second one's, and another task's.
+    #[test]
+    #[should_panic(expected = "5 rows of a sequence of 4")]
+    fn no_task_gets_rows_past_its_sequence() {
+        let shape = Shape { batch: 2, seq: 4, used: 5, heads: 1, size: 1 };
+        Columns::<_, 1>::new(&mut [0; 8], Split { shape, block: 5 });
+    }
 
     #[test]
     fn tasks_cover_every_used_row_of_every_head_once() {
