@@ -23,6 +23,7 @@ pub mod pool;
 mod product;
 pub mod rates;
 mod rows;
+mod sync;
 mod target;
 mod update;
 
