@@ -89,8 +89,9 @@ class Autocast:
         return self.copies[id(value)][1]
 
     def _cast_all(self, op, args, kwargs, dtype):
-        args = [self.cast(a, dtype) for a in args]
-        return op(*args, **{k: self.cast(v, dtype) for k, v in kwargs.items()})
+        kwargs = {k: self.cast(v, dtype) for k, v in kwargs.items()}
+        args = [self.cast(a, dtype) for a in reversed(args)]  # C++ evaluates them from the right
+        return op(*reversed(args), **kwargs)
 
     def _half(self, op):
         def kernel(*args, **kwargs):

@@ -65,10 +65,26 @@ def parameters_movable():
         else:
             swap(one, other)
 
+    def deepcopy(self, memo):
+        """PyTorch's would copy the fake mode along, and the copy would be foreign to ours."""
+        if id(self) not in memo:
+            if not self.is_leaf:
+                raise RuntimeError("only leaves of the autograd graph can be copied deeply")
+            copied = self.detach().clone()
+            if isinstance(self, torch.nn.Parameter):
+                copied = torch.nn.Parameter(copied, self.requires_grad)
+            else:
+                copied.requires_grad_(self.requires_grad)
+            if self.grad is not None:
+                copied.grad = deepcopy(self.grad, memo)
+            memo[id(self)] = copied
+        return memo[id(self)]
+
     with (
         mock.patch.object(
             FakeTensor, "data", property(base_data.__get__, set_data), create=True
         ),
+        mock.patch.object(FakeTensor, "__deepcopy__", deepcopy, create=True),
         mock.patch.object(torch.utils, "swap_tensors", swap_tensors),
     ):
         yield
@@ -93,8 +109,8 @@ def _tensor_patches():
         return base_dispatch(cls, func, types, args, kwargs or {})
 
     def to(self, *args, **kwargs):
+        args, copy = _without_copy(args, kwargs)
         device, dtype, non_blocking, layout = torch._C._nn._parse_to(*args, **kwargs)
-        copy = kwargs.get("copy", _copy_argument(args))
         target = on_card(device) or self.device
         if target.type == self.device.type:
             return torch.Tensor.to(
@@ -128,8 +144,8 @@ def _tensor_patches():
     yield FakeTensor, "is_cpu", of_type("cpu")
     yield FakeTensor, "is_meta", of_type("meta")
     yield FakeTensor, "get_device", lambda self: 0 if is_cuda(self) else -1
-    yield FakeTensor, "is_pinned", lambda self, *_: False
-    yield FakeTensor, "pin_memory", lambda self, *_: self
+    yield torch.Tensor, "is_pinned", lambda self, *_, **__: False
+    yield torch.Tensor, "pin_memory", lambda self, *_, **__: self
     yield FakeTensor, "record_stream", lambda self, *_: None
     yield torch._C, "_group_tensors_by_device_and_dtype", group_tensors
     for name in ("init_gpu_context", "init_cuda_context"):
@@ -137,10 +153,12 @@ def _tensor_patches():
             yield fake_tensor, name, lambda *_: None
 
 
-def _copy_argument(args):
-    """`copy` as a positional argument: the second bool of `to`."""
-    flags = [a for a in args if isinstance(a, bool)]
-    return flags[1] if len(flags) > 1 else False
+def _without_copy(args, kwargs):
+    """`copy` apart from the other arguments of `to`: it is the second bool, or has its name."""
+    flags = [index for index, a in enumerate(args) if isinstance(a, bool)]
+    if len(flags) > 1:
+        return args[: flags[1]] + args[flags[1] + 1 :], args[flags[1]]
+    return args, kwargs.pop("copy", False)
 
 
 def _format(layout):

@@ -1,6 +1,7 @@
 """`pretend`: runs PyTorch code on fake tensors and counts the memory that it would hold."""
 
 import contextlib
+import functools
 import warnings
 from unittest import mock
 
@@ -12,10 +13,9 @@ from torch._subclasses.fake_tensor import (
     FakeTensorMode,
 )
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from . import device as fake_cuda
-from . import unknown, values
+from . import kernels, unknown, values
 from .attribution import Attribution
 from .autocast import Autocast
 from .live import Live
@@ -84,6 +84,7 @@ class Counter(TorchDispatchMode):
                 stack.enter_context(fake_cuda.installed(self.capability, self.measured.card))
                 stack.enter_context(self._kernels())
             stack.enter_context(fake_cuda.parameters_movable())
+            stack.enter_context(kernels.fallbacks())
             stack.enter_context(self._reading_back())
             stack.enter_context(self.attribution.installed())
             stack.enter_context(self.fake_mode)
@@ -174,30 +175,21 @@ class Counter(TorchDispatchMode):
             return unknown.shaped(op, args, kwargs, self.notes)
 
     def _count(self, op, args, result):
+        kernels.settle(op, args, result)
         name = op._schema.name.rpartition("::")[2]
         module, stage = self.attribution.here()
-        made = 0
         before = self.live.bytes
-        for leaf in (result,) if isinstance(result, torch.Tensor) else tree_leaves(result):
-            if isinstance(leaf, torch.Tensor) and leaf.device.type == self.kind:
-                self.live.see(leaf, name, module, stage)
-        if op._schema.is_mutable:
-            for leaf in tree_leaves(args):
-                if isinstance(leaf, torch.Tensor) and leaf.device.type == self.kind:
-                    self.live.see(leaf, name, module, stage)
-        if self.attribution.is_gradient_sum(op):
-            made = self.live.bytes - before
+        for tensor in kernels.storages((result, args) if op._schema.is_mutable else result):
+            if tensor.device.type == self.kind:
+                self.live.see(tensor, name, module, stage)
         self.attribution.watch(op, args)
-        self.live.reach(name, made)
+        is_sum = self.attribution.is_gradient_sum(op)
+        self.live.reach(name, self.live.bytes - before if is_sum else 0)
 
 
+@functools.lru_cache(maxsize=None)
 def _is_composite(op):
-    key = torch._C.DispatchKey.CompositeImplicitAutograd
-    found = _composite.get(op)
-    if found is None:
-        found = _composite[op] = op.has_kernel_for_dispatch_key(key) and op not in _kept_whole
-    return found
-
-
-_composite = {}
-_kept_whole = {aten.detach.default}
+    """Whether an op is only a tree of others. Inference mode hands such ops over whole."""
+    has = op.has_kernel_for_dispatch_key
+    keys = torch._C.DispatchKey
+    return has(keys.CompositeImplicitAutograd) and not any(map(has, (keys.CPU, keys.CUDA, keys.Meta)))

@@ -11,6 +11,7 @@ import math
 
 import torch
 import torch.nn.functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 aten = torch.ops.aten
 
@@ -20,6 +21,7 @@ class Rules:
 
     def __init__(self, capability):
         self.capability = tuple(capability)
+        self.takes_3d = _attention_takes_3d()
         self.ops = {
             aten.dropout.default: dropout,
             aten.dropout_.default: dropout_,
@@ -36,6 +38,14 @@ class Rules:
         self, query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False,
         *, scale=None, enable_gqa=False,
     ):  # fmt: skip
+        if self.takes_3d and query.dim() == key.dim() == value.dim() == 3:
+            mask = attn_mask
+            while mask is not None and mask.dim() < 4:
+                mask = mask.unsqueeze(0)
+            parts = (t.unsqueeze(0) for t in (query, key, value))
+            return self.attention(
+                *parts, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+            ).squeeze(0)
         kernel = self.attention_kernel(query, key, value, attn_mask, dropout_p, is_causal, enable_gqa)
         mask = _additive(attn_mask, query.dtype)
         if kernel == "flash":
@@ -110,6 +120,24 @@ class Rules:
         return [*types, torch.bfloat16] if self.capability >= (8, 0) else types
 
 
+def _attention_takes_3d():
+    """Whether this PyTorch gives attention without a batch axis one."""
+    part = torch.empty(1, 2, 8, device="meta")
+    with _Ops() as seen:
+        F.scaled_dot_product_attention(part, part, part)
+    return aten.unsqueeze.default in seen.ops
+
+
+class _Ops(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.ops = set()
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        self.ops.add(op)
+        return op(*args, **(kwargs or {}))
+
+
 def dropout(input, p, train):
     if train and 0.0 < p < 1.0 and input.numel():
         return aten.native_dropout(input, p, train)[0]
@@ -128,7 +156,14 @@ def dropout_(input, p, train):
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None):
-    return aten._fused_rms_norm(input, normalized_shape, weight, eps)[0]
+    if weight is None or weight.dtype == input.dtype:
+        return aten._fused_rms_norm(input, normalized_shape, weight, eps)[0]
+    # Mixed types are not fused, on any device.
+    axes = list(range(-len(normalized_shape), 0))
+    eps = torch.finfo(input.dtype).eps if eps is None else eps
+    wide = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input
+    scale = torch.rsqrt(wide.pow(2).mean(axes, keepdim=True).add_(eps))
+    return ((wide * scale).type_as(input) * weight).type_as(input)
 
 
 def _additive(mask, dtype):

@@ -17,13 +17,13 @@ def answer(op, args, kwargs, notes):
     if op is aten._local_scalar_dense.default:
         real = values.known(args[0])
         if real is not None:
-            return real.item()
+            return values.read(torch.Tensor.item, real)
         notes.add("item", "a value was read back from a tensor without values: zero was taken")
         return values.guess(args[0].dtype)
     if op is aten.equal.default:
         reals = [values.known(t) for t in args[:2]]
-        if None not in reals:
-            return torch.equal(*reals) if reals[0].shape == reals[1].shape else False
+        if all(real is not None for real in reals):
+            return values.read(torch.equal, *reals)
         notes.add("equal", "tensors without values were compared: taken as different")
         return False
     if op in _ASSERTIONS:
@@ -72,7 +72,7 @@ def _without_masks(indices, notes):
         real = values.known(index)
         if real is None:
             notes.add("index", "a mask's values are not known: it was taken to select everything")
-        count = index.numel() if real is None else int(real.count_nonzero())
+        count = index.numel() if real is None else values.read(lambda t: int(t.count_nonzero()), real)
         expanded += [_fake((count,), torch.int64, index.device) for _ in range(index.dim())]
     return expanded
 
@@ -86,7 +86,7 @@ def array(tensor, notes):
 
     real = values.known(tensor)
     if real is not None:
-        return real.detach().numpy()
+        return values.read(lambda t: t.detach().numpy(), real)
     notes.add("numpy", "an array was made from a tensor without values: it holds zeros")
     return numpy.zeros(tuple(tensor.shape), dtype=_NUMPY.get(tensor.dtype, "float32"))
 

@@ -7,6 +7,7 @@ program reads anyway (a loss for the log) are answered with zero and noted.
 """
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._mode_utils import no_dispatch
 from torch.utils._pytree import tree_flatten, tree_leaves
 
@@ -19,6 +20,8 @@ MOST_INTEGERS = 1 << 20
 _READ = "_fitgpt_value"
 # Ops that give all of a tensor's values without having read any.
 _WRITES_ALL = {aten.zero_.default, aten.fill_.Scalar, aten.fill_.Tensor, aten.copy_.default}
+# What they return holds no values yet.
+_EMPTY = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
 # Gradients are taken to be finite: `found_inf` keeps its zero.
 _KEEPS = {
     getattr(aten, name).default
@@ -42,7 +45,9 @@ class Value:
 
 
 def known(tensor):
-    """The real tensor behind a fake one, or `None`."""
+    """The real tensor behind a fake one, or `None`. A real tensor is its own value."""
+    if not isinstance(tensor, FakeTensor):
+        return tensor if tensor.device.type == "cpu" else None
     value = getattr(tensor, _READ, None)
     return value.real if value is not None and value.is_known else None
 
@@ -65,12 +70,15 @@ def follow(op, args, kwargs, result):
         return
     if not outputs or not all(is_small(t) for t in outputs):
         return
+    if op._schema.name.rpartition("::")[2] in _EMPTY:
+        return
     if any(known(t) is None for t in inputs):
         return
     reals = _run(op, args, kwargs)
     if reals is None:
         return
-    owners = {v.real.untyped_storage()._cdata: v.shared for v in map(_value, inputs)}
+    held = [v for v in map(_value, inputs) if v is not None]
+    owners = {v.real.untyped_storage()._cdata: v.shared for v in held}
     for output, real in zip(outputs, (t for t in tree_leaves(reals) if isinstance(t, torch.Tensor))):
         if real.shape == output.shape:
             remember(output, real, owners.get(real.untyped_storage()._cdata))
@@ -103,7 +111,7 @@ def _written(op, args, kwargs):
 
 
 def _value(tensor):
-    return getattr(tensor, _READ)
+    return getattr(tensor, _READ, None)
 
 
 def _run(op, args, kwargs):
@@ -134,6 +142,12 @@ def real_result(op, args, kwargs):
     if any(known(t) is None for t in inputs):
         return None
     return _run(op, args, kwargs)
+
+
+def read(function, *reals):
+    """`function` of real tensors, outside of every mode."""
+    with no_dispatch():
+        return function(*reals)
 
 
 def guess(dtype):
