@@ -15,6 +15,14 @@ from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
 aten = torch.ops.aten
+# Without a place of its own, a tensor is what its stage makes. The names are those of `plan`.
+_BY_STAGE = {
+    "forward": "activations", "backward": "activations", "update": "scratch", "outside": "inputs",
+}  # fmt: skip
+KINDS = (
+    "parameters", "gradients", "optimizer state", "activations", "logits", "scratch", "inputs",
+    "buffers",
+)  # fmt: skip
 _LOSSES = {aten._log_softmax.default, aten.nll_loss_forward.default}
 
 
@@ -94,7 +102,7 @@ class Attribution:
             for name, parameter in root.named_parameters():
                 self._mark_parameter(parameter, name)
             for name, buffer in root.named_buffers():
-                self._mark(buffer, "buffer", name)
+                self._mark(buffer, "buffers", name)
         for optimizer in list(self.optimizers):
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
@@ -107,8 +115,7 @@ class Attribution:
             return record.kind
         if record.shape and record.shape[-1] in self.vocab_sizes and record.dtype.is_floating_point:
             return "logits"
-        by_stage = {"forward": "activations", "backward": "backward temporaries"}
-        return {**by_stage, "update": "update temporaries", "outside": "inputs"}[record.stage]
+        return _BY_STAGE[record.stage]
 
     def _mark_parameter(self, parameter, name):
         self._mark(parameter, "parameters", name)

@@ -32,9 +32,9 @@ def find(name):
     """The card that `name` means; raises `ValueError` with the nearest names if there is none."""
     command = [fitgpt.program(), "plan", "--engine", "torch", "--compile=False", "--n_layer=1"]
     answer = subprocess.run([*command, "--gpu", name, "--json"], capture_output=True, text=True)
-    if answer.returncode == 2 or not answer.stdout:
-        raise ValueError(answer.stderr.strip() or f"`fitgpt` does not know the card {name!r}")
-    plan = json.loads(answer.stdout)
+    plan = json.loads(answer.stdout or "{}")
+    if "device" not in plan:
+        raise ValueError(plan.get("error") or answer.stderr.strip() or f"no card {name!r}")
     device, overhead = plan["device"], plan["overhead"]
     low, high = (
         sum(overhead[part][end] for part in ("context_bytes", "workspace_bytes"))

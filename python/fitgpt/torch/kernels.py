@@ -26,6 +26,7 @@ _SHRUNK = {
     aten.soft_margin_loss.default, aten.col2im.default,
 }  # fmt: skip
 _LSTM = getattr(getattr(aten, "mkldnn_rnn_layer", None), "default", None)
+_LSTM_BACKWARD = getattr(getattr(aten, "mkldnn_rnn_layer_backward", None), "default", None)
 
 # Largest input of an op that is run for real because nothing else says its shape.
 MOST_BYTES = 1 << 30
@@ -39,9 +40,13 @@ def settle(op, args, result):
         storage = result.untyped_storage()
         if count * result.element_size() > storage.nbytes():
             storage.resize_(count * result.element_size())
-    elif op is _LSTM and args[-1]:
+    elif op is _LSTM and args[-1] and torch.is_grad_enabled():
         size = _lstm_workspace(tuple(args[0].shape), args[10], args[0].dtype, *args[11:15])
         result[3].untyped_storage().resize_(size)
+    elif op is _LSTM_BACKWARD:
+        # The shape function gives both biases one gradient; oneDNN gives each its own.
+        return (*result[:4], torch.empty_like(result[4]), *result[5:])
+    return result
 
 
 @functools.lru_cache
@@ -54,7 +59,7 @@ def _lstm_workspace(shape, hidden, dtype, layers, has_biases, bidirectional, bat
     steps, batch, features = shape
     scale = max(1.0, steps * batch * max(hidden, features) / (1 << 20))
     asked = max(1, round(steps / scale))
-    with no_dispatch(), torch.no_grad():
+    with no_dispatch(), torch.enable_grad():  # without, there is no workspace
         weights = [(4 * hidden, features), (4 * hidden, hidden), (4 * hidden,), (4 * hidden,)]
         result = aten.mkldnn_rnn_layer(
             torch.zeros(asked, batch, features, dtype=dtype),

@@ -97,8 +97,7 @@ class Live:
     def reach(self, op, sum_bytes=0):
         """Ends an op: notes the bytes that are alive now."""
         self.time += 1
-        if not self.curve or self.curve[-1][1] != self.bytes:
-            self.curve.append((self.time, self.bytes))
+        self.curve.append((self.time, op))
         for phase in self.active:
             phase.reach(self.bytes, op, self.time, sum_bytes)
 

@@ -92,6 +92,28 @@ class Measured:
             kinds[group.kind] = kinds.get(group.kind, 0) + group.bytes
         return dict(sorted(kinds.items(), key=lambda item: -item[1]))
 
+    def curve(self, phase):
+        """A phase's last run, op by op: `(op, {kind: bytes})`."""
+        start, end = self._phase(phase).spans[-1]
+        kind = self._counter.attribution.kind
+        changes = []
+        for record in self._live.records:
+            if record.born <= end and (record.died is None or record.died > start):
+                changes.append((record.born, kind(record), record.bytes))
+                if record.died is not None and record.died <= end:
+                    changes.append((record.died, kind(record), -record.bytes))
+        changes.sort(key=lambda change: change[0])
+        held, index, points = {}, 0, []
+        for time, op in self._live.curve:
+            if not start < time <= end:
+                continue
+            while index < len(changes) and changes[index][0] <= time:
+                _, name, size = changes[index]
+                held[name] = held.get(name, 0) + size
+                index += 1
+            points.append((op, dict(held)))
+        return points
+
     def verdict(self, card):
         """`"fits"`, `"tight"` or `"no"`, as `fitgpt plan` judges."""
         return cards.find(card).verdict(self.peak_bytes)
@@ -123,7 +145,7 @@ class Measured:
         return self.phases[phase] if isinstance(phase, str) else phase
 
 
-_STATE = ("parameters", "gradients", "optimizer state", "buffer")
+_STATE = ("parameters", "gradients", "optimizer state", "buffers")
 
 
 def _form(record):

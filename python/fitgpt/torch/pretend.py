@@ -163,7 +163,7 @@ class Counter(TorchDispatchMode):
         answer = unknown.answer(op, args, kwargs, self.notes)
         if answer is not unknown.NO_ANSWER:
             return answer
-        result = self._run(op, args, kwargs)
+        result = kernels.settle(op, args, self._run(op, args, kwargs))
         self._count(op, args, result)
         values.follow(op, args, kwargs, result)
         return result
@@ -175,7 +175,6 @@ class Counter(TorchDispatchMode):
             return unknown.shaped(op, args, kwargs, self.notes)
 
     def _count(self, op, args, result):
-        kernels.settle(op, args, result)
         name = op._schema.name.rpartition("::")[2]
         module, stage = self.attribution.here()
         before = self.live.bytes
