@@ -9,6 +9,11 @@
     print(m.report("RTX 4070"))
 """
 
+try:
+    import torch  # noqa: F401
+except ImportError as error:
+    raise ImportError("`fitgpt.torch` needs PyTorch 2.6 or later: `pip install torch`") from error
+
 from .pretend import pretend
 
 __all__ = ["pretend"]

@@ -34,7 +34,8 @@ def find(name):
     answer = subprocess.run([*command, "--gpu", name, "--json"], capture_output=True, text=True)
     plan = json.loads(answer.stdout or "{}")
     if "device" not in plan:
-        raise ValueError(plan.get("error") or answer.stderr.strip() or f"no card {name!r}")
+        message = plan.get("error", {}).get("message")
+        raise ValueError(message or answer.stderr.strip() or f"no card is called {name!r}")
     device, overhead = plan["device"], plan["overhead"]
     low, high = (
         sum(overhead[part][end] for part in ("context_bytes", "workspace_bytes"))
