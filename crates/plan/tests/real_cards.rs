@@ -2,10 +2,11 @@
 //! `docs/real-cards.md`, misses included.
 //!
 //! `real_cards.jsonl` holds the source, the config and the figures of each. The table in the
-//! document is the one that is computed here; the test prints it if they differ. It holds no limit
-//! for the errors of `allocated`, since a card that failed was measured once, at an op that has to
-//! be inferred: only how many failing requests are tensors of the plan, and how many outcomes the
-//! verdict agrees with.
+//! document is the one that is computed here; the test prints it if they differ.
+//!
+//! A message names the bytes that were held when a request failed, not the op that made it. What
+//! the plan holds there is therefore the nearest of all ops that make a tensor of that size; if
+//! there are more than [`FEW`] of them, one is near by chance and the error counts for nothing.
 
 use std::fmt::Write as _;
 
@@ -14,12 +15,15 @@ use fitgpt_plan::{
     device::{COMPILE_BYTES, CUDA_CONTEXT_BYTES, WORKSPACE_BYTES},
     memory::profile,
     model::Model,
-    program::{Access, Program},
+    program::{Access, Class, Program},
     report::{Overhead, Verdict},
     torch::{CachingAllocator, Phase, Precision, TorchOptions, phases},
     units::Bytes,
 };
 use serde_json::Value;
+
+/// So many places still tell something.
+const FEW: usize = 8;
 
 const MIB: f64 = 1024.0 * 1024.0;
 const GIB: f64 = 1024.0 * MIB;
@@ -97,18 +101,23 @@ impl Row {
     /// was asked for.
     fn candidates(&self) -> Vec<(String, f64)> {
         let wanted = self.text("requested");
-        let is_phase = |phase: &Phase| phase.name() == self.text("phase");
+        // Before the first update there are no moments.
+        let is_first = self.text("phase") == "train_first";
+        let wanted_phase = if is_first { "train" } else { self.text("phase") };
+        let is_phase = |phase: &Phase| phase.name() == wanted_phase;
         let mut found = Vec::new();
         for (_, program) in self.programs.iter().filter(|(phase, _)| is_phase(phase)) {
             let held = profile(program, &CachingAllocator);
             for (index, op) in program.ops().iter().enumerate() {
                 let operands = op.operands();
-                let made = operands.iter().filter(|o| o.access == Access::Write);
+                let made = operands.iter().filter(|o| o.access == Access::Writes);
                 let made: Vec<_> = made.map(|o| program.get(o.tensor)).collect();
                 let Some(tensor) = made.iter().find(|t| printed(t.bytes().get()) == wanted) else {
                     continue;
                 };
-                let live: u64 = held.by_op[index].iter().map(|bytes| bytes.get()).sum();
+                let classes = Class::ALL.iter().zip(held.by_op[index]);
+                let counted = classes.filter(|(c, _)| !(is_first && **c == Class::Optimizer));
+                let live: u64 = counted.map(|(_, bytes)| bytes.get()).sum();
                 let new: u64 = made.iter().map(|t| t.bytes().get().next_multiple_of(512)).sum();
                 found.push((tensor.name.clone(), (live - new) as f64));
             }
@@ -139,6 +148,8 @@ struct Tally {
     outcomes: usize,
     agreeing: usize,
     undecided: usize,
+    /// Bytes that are neither free nor PyTorch's.
+    outside: Vec<f64>,
 }
 
 /// The keys of a config that differ from nanoGPT's defaults.
@@ -202,6 +213,9 @@ fn table(rows: &[Row]) -> (String, Tally) {
             names.dedup();
             plan.push(match &names[..] {
                 [] => "no tensor of this size".to_owned(),
+                [first, second, third, rest @ ..] if !rest.is_empty() => {
+                    format!("`{first}`, `{second}`, `{third}` and {} more", rest.len())
+                }
                 names => format!("`{}`", names.join("`, `")),
             });
             if let Some(held) = row.json["allocated_gib"].as_f64() {
@@ -211,11 +225,20 @@ fn table(rows: &[Row]) -> (String, Tally) {
                 let nearest = nearest.min_by(|a, b| distance(a).total_cmp(&distance(b)));
                 if let Some(at) = nearest {
                     let share = at / GIB / held - 1.0;
-                    tally.errors.push(share.abs());
-                    plan.push(format!("{:.2} GiB held then", at / GIB));
-                    error.push(format!("{:+.1} %", share * 100.0));
+                    let places = candidates.len();
+                    plan.push(format!("{:.2} GiB held there", at / GIB));
+                    if places <= FEW {
+                        tally.errors.push(share.abs());
+                        error.push(format!("{:+.1} %", share * 100.0));
+                    } else {
+                        error.push(format!("({:+.1} %, nearest of {places})", share * 100.0));
+                    }
                 }
             }
+        }
+        let free = row.json["free_mib"].as_f64().map(|free| free / 1024.0);
+        if let (Some(free), Some(reserved)) = (free, row.json["reserved_gib"].as_f64()) {
+            tally.outside.push(row.json["total_gib"].as_f64().unwrap() - free - reserved);
         }
         let source = row.text("source");
         let short = source.trim_start_matches("https://").trim_start_matches("github.com/");
@@ -251,11 +274,16 @@ fn summary(rows: &[Row], tally: &Tally) -> String {
     let mut errors = tally.errors.clone();
     errors.sort_by(f64::total_cmp);
     let (median, most) = (errors[errors.len() / 2] * 100.0, errors[errors.len() - 1] * 100.0);
+    let mut outside = tally.outside.clone();
+    outside.sort_by(f64::total_cmp);
+    let outside: Vec<_> = outside.iter().map(|gib| format!("{gib:.2}")).collect();
+    let outside = outside.join(", ");
     format!(
         "{} reports. Of {} failing requests {} are the size of a tensor that the plan has in that \
-         phase. At {} of them the message says how much was allocated: the plan is off by {median:.1} % \
-         in the median and {most:.0} % at most. Of {} outcomes the verdict agrees with {}, {} are \
-         undecided (tight), {} are wrong.\n",
+         phase. For {} of them the message says how much was allocated and few ops come into \
+         question: there the plan is off by {median:.1} % in the median and {most:.0} % at most. Of {} \
+         outcomes the verdict agrees with {}, {} are undecided (tight), {} are wrong. Neither free nor \
+         PyTorch's (context, libraries, and other processes, if any): {outside} GiB.\n",
         rows.len(),
         tally.requests,
         tally.requests_found,
