@@ -13,8 +13,8 @@ use std::fmt::Write as _;
 use fitgpt_plan::{
     config::Gelu,
     device::{COMPILE_BYTES, CUDA_CONTEXT_BYTES, WORKSPACE_BYTES},
+    family::gpt2::Sizes,
     memory::profile,
-    model::Model,
     program::{Access, Class, Program},
     report::{Overhead, Verdict},
     torch::{CachingAllocator, Phase, Precision, TorchOptions, phases},
@@ -42,7 +42,7 @@ impl Row {
         let number = |key: &str, default: u64| config[key].as_u64().unwrap_or(default);
         let is = |key: &str, default: bool| config[key].as_bool().unwrap_or(default);
         let (batch, seq) = (number("batch_size", 12), number("block_size", 1024));
-        let model = Model {
+        let model = Sizes {
             layers: number("n_layer", 12) as u32,
             heads: number("n_head", 12) as u32,
             channels: number("n_embd", 768) as u32,
@@ -50,7 +50,8 @@ impl Row {
             block: seq as u32,
             has_bias: is("bias", false),
             gelu: Gelu::Exact,
-        };
+        }
+        .model();
         let options = TorchOptions {
             batch,
             seq,
@@ -208,7 +209,8 @@ fn table(rows: &[Row]) -> (String, Tally) {
             card.push(format!("asked for {requested}"));
             let candidates = row.candidates();
             tally.requests_found += usize::from(!candidates.is_empty());
-            let mut names: Vec<_> = candidates.iter().map(|(name, _)| without_layer(name)).collect();
+            let mut names: Vec<_> =
+                candidates.iter().map(|(name, _)| without_layer(name)).collect();
             names.sort();
             names.dedup();
             plan.push(match &names[..] {
