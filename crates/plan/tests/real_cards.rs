@@ -208,7 +208,8 @@ fn table(rows: &[Row]) -> (String, Tally) {
             card.push(format!("asked for {requested}"));
             let candidates = row.candidates();
             tally.requests_found += usize::from(!candidates.is_empty());
-            let mut names: Vec<_> = candidates.iter().map(|(name, _)| without_layer(name)).collect();
+            let mut names: Vec<_> =
+                candidates.iter().map(|(name, _)| without_layer(name)).collect();
             names.sort();
             names.dedup();
             plan.push(match &names[..] {
