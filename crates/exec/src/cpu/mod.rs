@@ -25,6 +25,7 @@ pub mod rates;
 mod rotary;
 mod rows;
 mod swiglu;
+mod sync;
 mod target;
 mod update;
 

@@ -13,6 +13,7 @@ mod count;
 mod moves;
 mod note;
 mod option;
+mod patch;
 mod search;
 mod smaller;
 #[cfg(test)]
@@ -29,13 +30,14 @@ use self::{
 pub use self::{
     note::Note,
     option::{Change, Effect, FitOption},
-    text::{command_line, write},
+    patch::{Patch, Upgrade},
+    text::{command_line, fitgpt_command, nanogpt_commands, write},
 };
 use crate::{
     config::{Config, Precision},
     memory::Target,
     report::{Device, Overhead, PlanReport, Verdict},
-    torch::TorchOptions,
+    torch::{Rules, TorchOptions},
 };
 
 /// Who runs the config.
@@ -58,9 +60,14 @@ pub enum Engine<'a> {
 }
 
 impl Engine<'_> {
-    /// nanoGPT as it comes: one worker, fused kernels.
+    /// nanoGPT on CUDA with one worker and fused kernels.
     pub fn torch(precision: Precision) -> Self {
-        Self::Torch { precision, kernels: TorchOptions::default() }
+        Self::torch_on(Rules::Cuda, precision)
+    }
+
+    /// The same under the rules of a device.
+    pub fn torch_on(rules: Rules, precision: Precision) -> Self {
+        Self::Torch { precision, kernels: TorchOptions::on(rules) }
     }
 
     fn precision(&self) -> Precision {
@@ -154,8 +161,7 @@ pub fn fit(case: &Case<'_>) -> Fit {
     // The first of several with as much room.
     let safest = options.iter().filter(keeping).rev().min_by_key(|option| option.arena_bytes);
     let safest = place(safest);
-    let known = option::patches(case.config, &[]);
-    let plain = |o: &&FitOption| keeping(o) && o.patches.iter().all(|patch| known.contains(patch));
+    let plain = |o: &&FitOption| keeping(o) && o.new_patches == 0 && o.upgrades.is_empty();
     let without_patches = place(options.iter().find(plain));
     Fit { original, options, recommended, safest, without_patches, notes }
 }
