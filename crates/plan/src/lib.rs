@@ -8,6 +8,7 @@
 pub mod config;
 pub mod model;
 pub mod program;
+pub mod published;
 pub mod torch;
 
 pub mod memory;
