@@ -224,7 +224,7 @@ causes! {
     /// The config cannot run.
     "invalid-config" InvalidConfig {
         /// The kind of error.
-        problem: Option<&'static str>,
+        problem: Option<String>,
         /// What it says.
         message: Option<String>,
         /// The key that the script refused.

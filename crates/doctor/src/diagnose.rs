@@ -1,5 +1,7 @@
 //! From a log and what is known in addition to it to a diagnosis.
 
+use std::fmt::Write as _;
+
 use fitgpt_plan::{
     config::{self, ConfigError, Facts, Written},
     device::Gpu,
@@ -179,21 +181,23 @@ fn command(run: &Run, log: &Log, case: &Case, option: &fit::FitOption) -> String
     }
     match run.options.ddp_world {
         0 | 1 => line.push_str("python train.py"),
-        world => line += &format!("torchrun --standalone --nproc_per_node={world} train.py"),
+        world => {
+            let _ = write!(line, "torchrun --standalone --nproc_per_node={world} train.py");
+        }
     }
     let is_changed = |key: &str| option.changes.iter().any(|(changed, _)| *changed == key);
     match (&case.file, &case.config) {
         (Some(file), _) => line.extend([" ", file]),
         (None, None) => {
             for (key, value) in log.progress.overrides.iter().filter(|(key, _)| !is_changed(key)) {
-                line += &format!(" --{key}={}", value.replace(['\'', '"'], ""));
+                let _ = write!(line, " --{key}={}", value.replace(['\'', '"'], ""));
             }
         }
         (None, Some(_)) => {}
     }
     for (key, value, place) in case.config.iter().flat_map(Written::iter) {
         if place.line.is_none() && !is_changed(key.name) {
-            line += &format!(" {}", fit::command_line(&[(key.name, value.clone())]));
+            let _ = write!(line, " {}", fit::command_line(&[(key.name, value.clone())]));
         }
     }
     line + " " + &fit::command_line(&option.changes)

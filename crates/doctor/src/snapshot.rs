@@ -239,7 +239,9 @@ mod tests {
             Py::Text(value) => text(value, bytes),
             Py::List(items) => {
                 bytes.extend(b"](");
-                items.iter().for_each(|item| write(item, bytes));
+                for item in items {
+                    write(item, bytes);
+                }
                 bytes.push(b'e');
             }
             Py::Dict(pairs) => {

@@ -23,7 +23,7 @@ fn diagnosis(name: &str) -> Diagnosis {
 }
 
 fn causes(diagnosis: &Diagnosis) -> Vec<&'static str> {
-    diagnosis.findings.iter().filter(|f| f.is_cause).map(|f| f.rule()).collect()
+    diagnosis.findings.iter().filter(|f| f.is_cause).map(fitgpt_doctor::Finding::rule).collect()
 }
 
 /// Name; kind; phase and how sure; the best tensor's shape and type; the causes.

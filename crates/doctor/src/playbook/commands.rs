@@ -18,6 +18,9 @@ pub(super) fn of(remedy: Remedy, stack: Stack, scene: &Scene<'_>) -> Vec<String>
     let eval = setup.eval_batch.map_or(1, |batch| (batch / 4).max(1));
     let one = |text: &str| vec![text.to_owned()];
     match (remedy, stack) {
+        (R::SmallerMicroBatch, S::Jax)
+        | (R::QuantizeWeights, S::Diffusers | S::ComfyUi | S::SdWebui)
+        | (R::SmallerContext, S::Plain | S::HfTrainer | S::TextGenWebui) => Vec::new(),
         (R::SmallerMicroBatch, S::NanoGpt) => {
             one("fitgpt fit config/train_gpt2.py --engine torch --gpu \"YOUR CARD\"")
         }
@@ -37,7 +40,6 @@ pub(super) fn of(remedy: Remedy, stack: Stack, scene: &Scene<'_>) -> Vec<String>
         (R::SmallerMicroBatch, S::Diffusers) => {
             vec![format!("--train_batch_size {batch} --gradient_accumulation_steps {accumulation} --gradient_checkpointing")]
         }
-        (R::SmallerMicroBatch, S::Jax) => Vec::new(),
         (R::SmallerMicroBatch, _) => {
             vec![format!("DataLoader(dataset, batch_size={batch}, ...)  # and (loss / {accumulation}).backward() in {accumulation} passes before optimizer.step()")]
         }
@@ -104,7 +106,6 @@ pub(super) fn of(remedy: Remedy, stack: Stack, scene: &Scene<'_>) -> Vec<String>
         (R::ShardedStateDict, _) => one("accelerate launch --fsdp_state_dict_type SHARDED_STATE_DICT ..."),
         (R::QuantizeWeights, S::Vllm) => one("vllm serve MODEL-AWQ --quantization awq"),
         (R::QuantizeWeights, S::LlamaCpp | S::Ollama) => one("ollama run MODEL:7b-instruct-q4_K_M"),
-        (R::QuantizeWeights, S::Diffusers | S::ComfyUi | S::SdWebui) => Vec::new(),
         (R::QuantizeWeights, _) => {
             one("AutoModelForCausalLM.from_pretrained(name, quantization_config=BitsAndBytesConfig(load_in_4bit=True))")
         }
@@ -121,9 +122,8 @@ pub(super) fn of(remedy: Remedy, stack: Stack, scene: &Scene<'_>) -> Vec<String>
         (R::MaxModelLen, _) => vec![format!("vllm serve {} --max-model-len 8192", served(scene))],
         (R::EnforceEager, _) => vec![format!("vllm serve {} --enforce-eager", served(scene))],
         (R::SmallerContext, S::Ollama) => one("OLLAMA_CONTEXT_LENGTH=4096 ollama serve"),
-        (R::SmallerContext, S::LlamaCpp) => one("llama-server -m MODEL.gguf -c 4096"),
         (R::SmallerContext, S::Exllama) => one("ExLlamaV2Cache(model, max_seq_len=4096)"),
-        (R::SmallerContext, _) => Vec::new(),
+        (R::SmallerContext, _) => one("llama-server -m MODEL.gguf -c 4096"),
         (R::QuantizedKv, S::Vllm) => vec![format!("vllm serve {} --kv-cache-dtype fp8", served(scene))],
         (R::QuantizedKv, S::Ollama) => one("OLLAMA_FLASH_ATTENTION=1 OLLAMA_KV_CACHE_TYPE=q8_0 ollama serve"),
         (R::QuantizedKv, S::LlamaCpp) => one("llama-server -m MODEL.gguf -fa on -ctk q8_0 -ctv q8_0"),
@@ -140,7 +140,6 @@ pub(super) fn of(remedy: Remedy, stack: Stack, scene: &Scene<'_>) -> Vec<String>
         (R::FreeTheCard, _) => free_the_card(scene),
         (R::OneRankPerCard, _) => one("torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"]))"),
         (R::ExpandableSegments, _) => one("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py"),
-        (R::FindTheShape, _) => one("CUDA_LAUNCH_BLOCKING=1 python train.py"),
         (R::XlaPreallocate, _) => one("XLA_PYTHON_CLIENT_PREALLOCATE=false python main.py"),
         (R::TfMemoryGrowth, _) => one("TF_FORCE_GPU_ALLOW_GROWTH=true python train.py"),
         (R::MpsWatermark, _) => one("PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 python main.py"),
@@ -152,7 +151,7 @@ pub(super) fn of(remedy: Remedy, stack: Stack, scene: &Scene<'_>) -> Vec<String>
         (R::StreamData, _) => one("load_dataset(name, streaming=True)"),
         (R::ShmSize, _) => one("docker run --shm-size=8g ..."),
         (R::PagingFile, _) => one("SystemPropertiesPerformance.exe"),
-        (R::LaunchBlocking, _) => one("CUDA_LAUNCH_BLOCKING=1 python train.py"),
+        (R::FindTheShape | R::LaunchBlocking, _) => one("CUDA_LAUNCH_BLOCKING=1 python train.py"),
         (R::CheckIds, _) => one("assert 0 <= ids.min() and ids.max() < model.config.vocab_size"),
         (R::RecordSnapshot, _) => vec![
             "torch.cuda.memory._record_memory_history()  # first line of the script".to_owned(),

@@ -294,8 +294,9 @@ fn remedies(scene: &Scene<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy> {
         Cause::PagingFile {} => vec![R::PagingFile, R::FewerWorkers],
         Cause::DevShm {} => vec![R::ShmSize, R::FewerWorkers],
         Cause::SharedMemory { .. } => vec![R::SmallerTiles],
-        Cause::NotMemory { .. } => vec![R::LaunchBlocking, R::CheckIds],
-        Cause::DeviceSideError { is_shown: true } => vec![R::LaunchBlocking, R::CheckIds],
+        Cause::NotMemory { .. } | Cause::DeviceSideError { is_shown: true } => {
+            vec![R::LaunchBlocking, R::CheckIds]
+        }
         Cause::DeviceSideError { .. } => {
             vec![R::LaunchBlocking, R::CheckIds, R::FreeTheCard, R::SmallerMicroBatch]
         }

@@ -95,7 +95,7 @@ impl Decoder {
                 }
             }
         };
-        for rows in self.rows(log) {
+        for rows in rows(log) {
             add("logits", vec![rows, self.vocab], Role::Logits);
         }
         for (name, shape) in [
@@ -110,23 +110,23 @@ impl Decoder {
         list
     }
 
-    /// Numbers of tokens that a pass may have: exactly what the log says, else whole sequences of
-    /// the usual lengths.
-    fn rows(&self, log: &Log) -> Vec<u64> {
-        match (log.setup.batch, log.setup.seq) {
-            (Some(batch), Some(seq)) => {
-                let tokens = batch.saturating_mul(seq);
-                vec![tokens, tokens.saturating_sub(batch)]
-            }
-            (Some(batch), None) => {
-                [1024, 2048, 512, 4096].map(|seq| batch.saturating_mul(seq)).to_vec()
-            }
-            _ => (0..9).flat_map(|n| [1024 << n, 3 * (1024 << n)]).collect(),
-        }
-    }
-
     /// Weights in the types that people load them in: the least that the log allows.
     pub(crate) fn weights_bytes(&self, is_quantized: bool) -> u64 {
         if is_quantized { self.parameters / 2 } else { self.parameters.saturating_mul(2) }
+    }
+}
+
+/// Numbers of tokens that a pass may have: exactly what the log says, else whole sequences of
+/// the usual lengths.
+fn rows(log: &Log) -> Vec<u64> {
+    match (log.setup.batch, log.setup.seq) {
+        (Some(batch), Some(seq)) => {
+            let tokens = batch.saturating_mul(seq);
+            vec![tokens, tokens.saturating_sub(batch)]
+        }
+        (Some(batch), None) => {
+            [1024, 2048, 512, 4096].map(|seq| batch.saturating_mul(seq)).to_vec()
+        }
+        _ => (0..9).flat_map(|n| [1024 << n, 3 * (1024 << n)]).collect(),
     }
 }

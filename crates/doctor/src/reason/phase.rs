@@ -66,11 +66,12 @@ pub(super) fn by_frames(log: &Log) -> Option<Phase> {
 }
 
 /// Calls that put a model on the card, in other scripts than nanoGPT's.
-const LOADS: [&str; 4] = [
+const LOADS: [&str; 5] = [
     "from_pretrained(",
     "load_model(",
     "set_module_tensor_to_device",
     "load_checkpoint_and_dispatch(",
+    "load_checkpoint_guess_config(",
 ];
 
 /// Loops of an evaluation, which may generate.

@@ -19,7 +19,7 @@ use crate::{cause::Cause, diagnosis::Certainty, reason::Scene};
 pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
     let cause = match (&scene.config_error, &scene.log.progress.refused) {
         (Some(error), _) => Cause::InvalidConfig {
-            problem: Some(error.kind()),
+            problem: Some(error.kind().to_owned()),
             message: Some(error.message()),
             key: None,
         },

@@ -123,7 +123,7 @@ pub(crate) static RULES: [Rule; 33] = [
     rule!("hidden-by-compiler", hidden_by_compiler, No, translated),
     rule!("evaluation-gathers-predictions", evaluation_gathers_predictions, Yes),
     rule!("gather-on-save", gather_on_save, Yes),
-    rule!("static-state-too-large", static_state_too_large, IfCertain, translated),
+    rule!("static-state-too-large", static_state_too_large, IfLikely, translated),
     rule!("foreign-memory", foreign_memory, IfCertain, translated),
     rule!("request-larger-than-card", request_larger_than_card, No, translated),
     rule!("flat-copy", flat_copy, Yes),

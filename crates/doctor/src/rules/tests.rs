@@ -262,7 +262,7 @@ fn ties_are_listed_and_not_guessed() {
     // GPT-2 medium: logits of one sequence are as large as `wte`.
     let config = "n_layer = 24\nn_head = 16\nn_embd = 1024\nbatch_size = 1\ncompile = False";
     let diagnosis = diagnosis(&full("198.00 MiB"), config);
-    let rules: Vec<_> = diagnosis.findings.iter().map(|finding| finding.rule()).collect();
+    let rules: Vec<_> = diagnosis.findings.iter().map(crate::Finding::rule).collect();
     assert!(rules.contains(&"logits-at-the-peak") && rules.contains(&"weight-shaped"), "{rules:?}");
     assert!(diagnosis.tensors.iter().any(|tensor| tensor.name == "wte.weight"));
 }
