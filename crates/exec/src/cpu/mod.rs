@@ -17,6 +17,7 @@ pub mod gelu;
 pub mod isa;
 mod linear;
 pub mod matmul;
+mod muon;
 mod norm;
 pub mod parts;
 pub mod pool;
@@ -27,6 +28,7 @@ mod rows;
 mod swiglu;
 mod target;
 mod update;
+mod update_8bit;
 
 pub use self::{backend::Cpu, target::CpuTarget};
 
