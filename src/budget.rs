@@ -81,6 +81,9 @@ pub fn less_a_margin(free: Bytes) -> Bytes {
 /// What a report calls the host.
 pub const THIS_MACHINE: &str = "this machine's memory";
 
+/// What a report calls a card of which only a budget is known.
+pub const A_CARD: &str = "a card of this size";
+
 /// Beside the arena: the binary, the threads' stacks, tokenizers, and the scratch of reading
 /// and writing checkpoints.
 pub const HOST_OVERHEAD: Overhead = Overhead {

@@ -7,13 +7,26 @@ allocator rounds it. No CUDA context, no library workspace, no fragmentation.
 
     count_torch_memory.py '{"n_layer": 12, "n_embd": 768, "batch_size": 4}'   one configuration
     count_torch_memory.py --random 100 --seed 1                              any number of them
+    count_torch_memory.py --again FILE.jsonl [--rules cpu]                   count its configs anew
     count_torch_memory.py --check FILE.jsonl                                 against figures
 
 One JSON line a configuration: `{"config": {...}, "torch_eager_bytes": {...}}`. Needs PyTorch 2.x
-(written with 2.15) and no GPU. Tensors are said to be on the CPU, where three rules differ from
-CUDA's: CUDA's dropout is taken (`native_dropout`: a mask of one byte an element), CUDA's fused
-attention (it accepts dropout), and of the loss the CPU's form (half logits enter it as a float32
-copy), or with `"half_softmax": true` CUDA's.
+(written with 2.15) and no GPU. Made with it, in `crates/plan/tests/torch_peaks`:
+
+    eager.jsonl       --again eager.jsonl               38 configs on CUDA
+    eager_cpu.jsonl   --again eager.jsonl --rules cpu   the same on a CPU
+    counted.jsonl     --random 220 --seed 1
+
+Autograd on fake CUDA tensors needs a driver, so every tensor is a fake CPU tensor. `"rules": "cpu"`
+counts what PyTorch does with them. `"rules": "cuda"`, the default, replaces what CUDA does in
+another way; `trace_cuda_rules.py` checks each of these on fake CUDA tensors without autograd:
+
+- `cross_entropy` of half logits: a half softmax, then a float32 copy of its result
+- dropout is one kernel with a mask of one byte an element, inside of attention too
+- fused attention in half types fills heads up to a multiple of 8
+- fused attention in float32 keeps its log-sum-exp in multiples of 32 rows, and none without autograd
+- autocast runs a softmax in float32
+- AdamW that is not fused counts its steps in host memory
 """
 
 import argparse
@@ -35,7 +48,7 @@ DEFAULTS = dict(
     n_layer=12, n_head=12, n_embd=768, block_size=1024, batch_size=12, vocab_size=50304,
     bias=False, dropout=0.0, dtype="bfloat16", grad_checkpoint=False,
     gradient_accumulation_steps=2, eval_batch_size=0, eval_block_size=0,
-    fused_attention=True, fused_adam=True, grad_clip=1.0, half_softmax=False,
+    fused_attention=True, fused_adam=True, grad_clip=1.0, rules="cuda",
 )  # fmt: skip
 
 
@@ -47,6 +60,7 @@ class Live(TorchDispatchMode):
         self.sizes = {}
         self.bytes = self.peak = 0
         self.op = None
+        self.ignores_scalars = False  # they are in host memory
 
     def start(self):
         self.peak, self.op = self.bytes, None
@@ -57,7 +71,7 @@ class Live(TorchDispatchMode):
         if key in self.sizes:
             return
         size = -(-storage.nbytes() // 512) * 512
-        if size == 0:
+        if size == 0 or (self.ignores_scalars and tensor.dim() == 0):
             return
 
         def freed(_, key=key):
@@ -89,12 +103,44 @@ class Norm(nn.Module):
 class Drop(nn.Module):
     def __init__(self, config):
         super().__init__()
-        self.rate = config.dropout
+        self.rate, self.is_cuda = config.dropout, config.rules == "cuda"
 
     def forward(self, x):
-        if self.training and self.rate > 0.0:
+        if not self.training or self.rate == 0.0:
+            return x
+        if self.is_cuda:
             return torch.native_dropout(x, self.rate, True)[0]
-        return x
+        return F.dropout(x, self.rate, True)
+
+
+class Efficient(torch.autograd.Function):
+    """CUDA's memory-efficient attention: (B, H, T, D), heads side by side in memory."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, is_recorded):
+        batch, heads, seq, head = q.shape
+        out = q.new_empty(batch, seq, heads, head).transpose(1, 2)
+        if is_recorded:
+            lse = q.new_empty(batch, heads, -(-seq // 32) * 32, dtype=torch.float32)
+            ctx.save_for_backward(q, k, v, out, lse)
+        return out
+
+    @staticmethod
+    def backward(ctx, d_out):
+        q, k, v, out, lse = ctx.saved_tensors
+        shape = (q.shape[0], q.shape[2], q.shape[1], q.shape[3])
+        return *(q.new_empty(shape).transpose(1, 2) for _ in range(3)), None
+
+
+def cuda_attention(q, k, v):
+    """Causal attention with what CUDA's kernels allocate. Dropout adds nothing to it."""
+    if q.dtype == torch.float32:
+        return Efficient.apply(q, k, v, torch.is_grad_enabled())
+    head = q.shape[-1]
+    if head % 8 == 0:  # the CPU's kernel allocates the same
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    q, k, v = (F.pad(part, (0, -head % 8)) for part in (q, k, v))
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)[..., :head]
 
 
 class Attention(nn.Module):
@@ -115,13 +161,16 @@ class Attention(nn.Module):
         split = self.c_attn(x).split(channels, dim=2)
         q, k, v = (p.view(batch, seq, heads, channels // heads).transpose(1, 2) for p in split)
         if self.config.fused_attention:
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            if self.config.rules == "cuda":
+                y = cuda_attention(q, k, v)
+            else:
+                rate = self.config.dropout if self.training else 0.0
+                y = F.scaled_dot_product_attention(q, k, v, dropout_p=rate, is_causal=True)
         else:
             scores = (q @ k.transpose(-2, -1)) * (1.0 / (channels // heads) ** 0.5)
             scores = scores.masked_fill(self.mask[:, :, :seq, :seq] == 0, float("-inf"))
-            # CUDA's autocast sends softmax to float32 and its reader casts back.
-            wide = torch.float32 if torch.is_autocast_enabled("cpu") else None
-            scores = F.softmax(scores, dim=-1, dtype=wide)
+            is_wide = torch.is_autocast_enabled("cpu") and self.config.rules == "cuda"
+            scores = F.softmax(scores, dim=-1, dtype=torch.float32 if is_wide else None)
             scores = self.attn_drop(scores)
             y = scores @ v
         y = y.transpose(1, 2).contiguous().view(batch, seq, channels)
@@ -181,10 +230,8 @@ class Gpt(nn.Module):
         return logits, self.loss(logits.view(-1, logits.shape[-1]), targets.view(-1))
 
     def loss(self, logits, targets):
-        if not self.config.half_softmax:
+        if self.config.rules == "cpu" or logits.dtype == torch.float32:
             return F.cross_entropy(logits, targets, ignore_index=-1)
-        # On CUDA `cross_entropy` asks for a softmax in the logits' own type, and autocast's list
-        # obeys; only the rest of the loss is in float32.
         with torch.autocast("cpu", enabled=False):
             log_softmax = F.log_softmax(logits, -1)  # held until the loss is there
             return F.nll_loss(log_softmax.float(), targets, ignore_index=-1)
@@ -249,7 +296,9 @@ class Run:
             live.start()
             if config.grad_clip:
                 nn.utils.clip_grad_norm_(model.parameters(), config.grad_clip)
+            live.ignores_scalars = config.rules == "cuda" and not config.fused_adam
             self.optimizer.step()
+            live.ignores_scalars = False
             self.optimizer.zero_grad(set_to_none=True)
             peaks["update_peak"], peaks["update_op"] = live.peak, live.op
         peaks["eval_later_peak"], peaks["eval_later_op"] = self.peak_of(self.evaluate)
@@ -265,22 +314,23 @@ def count(config):
 def any_config(rng):
     """Shapes that people train, and some that nobody should."""
     heads = rng.choice([1, 2, 3, 4, 6, 7, 8, 12, 16, 20])
+    rules = rng.choice(["cuda", "cuda", "cuda", "cpu"])
     config = dict(
         n_layer=rng.choice([1, 2, 3, 4, 6]),
         n_head=heads,
-        n_embd=heads * rng.choice([16, 32, 40, 64, 80]),
+        n_embd=heads * rng.choice([16, 20, 32, 40, 50, 64, 80]),
         block_size=rng.choice([32, 64, 128, 200, 256, 512, 1024, 2048]),
         batch_size=rng.choice([1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32, 64]),
         vocab_size=rng.choice([65, 96, 256, 1001, 4096, 32000, 50257, 50304]),
         bias=rng.random() < 0.5,
-        dropout=rng.choice([0.0, 0.0, 0.1]),
+        dropout=rng.choice([0.0, 0.0, 0.1]) if rules == "cuda" else 0.0,
         dtype=rng.choice(["bfloat16", "bfloat16", "float16", "float32"]),
         grad_checkpoint=rng.random() < 0.25,
         gradient_accumulation_steps=rng.choice([1, 2, 5]),
         fused_attention=rng.random() < 0.8,
         fused_adam=rng.random() < 0.7,
     )
-    config["half_softmax"] = config["dtype"] != "float32" and rng.random() < 0.3
+    config["rules"] = rules
     config["eval_batch_size"] = rng.choice([0, 0, 1, config["batch_size"] * 2])
     config["eval_block_size"] = rng.choice([0, 0, max(1, config["block_size"] // 2)])
     return config
@@ -307,6 +357,8 @@ def main():
     parser.add_argument("configs", nargs="*", help="JSON objects with nanoGPT's keys")
     parser.add_argument("--random", type=int, default=0, metavar="N")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--again", metavar="FILE")
+    parser.add_argument("--rules", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--check", metavar="FILE")
     args = parser.parse_args()
     if args.check:
@@ -314,6 +366,11 @@ def main():
     rng = random.Random(args.seed)
     configs = [json.loads(text) for text in args.configs]
     configs += [any_config(rng) for _ in range(args.random)]
+    if args.again:
+        rows = [json.loads(line)["config"] for line in open(args.again).readlines()]
+        configs += [{**{k: v for k, v in row.items() if k != "rules"}} for row in rows]
+        if args.rules == "cpu":
+            configs = [{**config, "rules": "cpu"} for config in configs]
     for config in configs:
         print(json.dumps(dict(config=config, torch_eager_bytes=count(config))), flush=True)
 

@@ -127,6 +127,12 @@ pub(super) fn with_place(command: Command, engines: &'static [&'static str]) -> 
                 .help(help),
         )
         .arg(gpu())
+        .arg(
+            Arg::new("reserve")
+                .long("reserve")
+                .value_name("SIZE")
+                .help("Memory to leave to others, such as 1GB for a desktop on the card"),
+        )
 }
 
 pub(super) fn gpu() -> Arg {

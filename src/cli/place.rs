@@ -1,16 +1,17 @@
-//! Where a plan is to run: a card of the catalogue, a budget, or this machine; and who runs it.
+//! Where a plan is to run: a card of the catalogue, a card that is here, a budget, or the host; and
+//! which engine runs it.
 
 use clap::ArgMatches;
 use fitgpt_plan::{
-    config::{Config, Precision},
+    config::{Config, DeviceChoice, Precision, parse_size},
     device,
     report::{Device, Overhead},
-    torch,
+    torch::{self, Rules, TorchOptions},
     units::Bytes,
 };
 
 use super::Failure;
-use crate::{os, run::device::Runner};
+use crate::{budget::A_CARD, cards, os, run::device::Runner, words::plan as said};
 
 /// Who runs the config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +21,7 @@ pub(super) enum Engine {
 }
 
 impl Engine {
-    /// The engines that `--engine` names, PyTorch's first where it names both.
+    /// The engines that `--engine` names, PyTorch's first if it names both.
     pub(super) fn of(matches: &ArgMatches) -> &'static [Self] {
         match matches.get_one::<String>("engine").map(String::as_str) {
             Some("both") => &[Self::Torch, Self::Fitgpt],
@@ -34,6 +35,8 @@ impl Engine {
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) engine: Engine,
+    /// Whose kernels PyTorch runs.
+    pub(super) rules: Rules,
     pub(super) device: Device,
     pub(super) overhead: Overhead,
     /// The config's `dtype`, or what suits the device.
@@ -59,38 +62,149 @@ impl Place {
         matches: &ArgMatches,
         config: &Config,
     ) -> Result<Self, Failure> {
-        let budget = config.memory_budget().map(Bytes::new);
-        let mut has_bf16 = true;
-        let mut runner = Runner::cpu(config);
-        let (device, is_here) = match matches.get_one::<String>("gpu") {
-            Some(name) => {
-                let gpu = device::find(name)?;
-                has_bf16 = gpu.has_bf16();
-                let total_bytes = gpu.total_bytes();
-                let usable_bytes = budget.map_or(total_bytes, |budget| budget.min(total_bytes));
-                (Device { name: gpu.name.to_owned(), total_bytes, usable_bytes }, false)
+        let is_compared = Engine::of(matches).len() > 1;
+        let mut place = match (matches.get_one::<String>("gpu"), engine) {
+            (Some(name), _) => Self::of_card(engine, name, config)?,
+            (None, Engine::Fitgpt) => Self::here(config)?,
+            // Next to our own engine on the host, PyTorch is compared on the host as well.
+            (None, Engine::Torch) if is_compared && runs_on_host(config)? => {
+                Self::of_torch(Rules::Cpu, config)?
             }
-            None if engine == Engine::Fitgpt => {
-                runner = Runner::for_a_plan(config)?;
-                has_bf16 = runner.has_bf16();
-                (runner.device(config)?, true)
-            }
-            None => (os::host_memory().device(budget), false),
+            (None, Engine::Torch) => Self::of_torch(rules(config), config)?,
         };
-        let overhead = match (is_here, engine) {
-            (true, _) => runner.overhead(),
-            (false, Engine::Torch) => torch::overhead(config),
+        if let Some(reserve) = reserve(matches)? {
+            place.device.usable_bytes = place.device.usable_bytes.saturating_sub(reserve);
+        }
+        Ok(place)
+    }
+
+    /// A card of the catalogue.
+    fn of_card(engine: Engine, name: &str, config: &Config) -> Result<Self, Failure> {
+        let gpu = device::find(name)?;
+        let total_bytes = gpu.total_bytes();
+        let usable_bytes = budget(config).map_or(total_bytes, |budget| budget.min(total_bytes));
+        let device = Device { name: gpu.name.to_owned(), total_bytes, usable_bytes };
+        let overhead = match engine {
+            Engine::Torch => torch::overhead(config),
             // A card's context and libraries are there whoever runs on it; nothing compiles.
-            (false, Engine::Fitgpt) => {
+            Engine::Fitgpt => {
                 Overhead { compile_bytes: [Bytes::ZERO; 2], ..torch::overhead(config) }
             }
         };
-        let precision = match (is_here, has_bf16) {
-            (true, _) => runner.precision(config),
-            (false, true) => config.precision_or(Precision::Bfloat16),
-            (false, false) => config.precision_or(Precision::Float16),
-        };
-        let is_card = matches.contains_id("gpu");
-        Ok(Self { engine, device, overhead, precision, has_bf16, is_card, runner })
+        let half = if gpu.has_bf16() { Precision::Bfloat16 } else { Precision::Float16 };
+        Ok(Self {
+            engine,
+            rules: Rules::Cuda,
+            device,
+            overhead,
+            precision: config.precision_or(half),
+            has_bf16: gpu.has_bf16(),
+            is_card: true,
+            runner: Runner::cpu(config),
+        })
     }
+
+    /// The device of this machine that our own engine would run on.
+    fn here(config: &Config) -> Result<Self, Failure> {
+        Self::of_runner(config, Runner::for_a_plan(config)?)
+    }
+
+    /// The device that `runner` has opened.
+    pub(super) fn of_runner(config: &Config, runner: Runner) -> Result<Self, Failure> {
+        Ok(Self {
+            engine: Engine::Fitgpt,
+            rules: Rules::Cuda,
+            device: runner.device(config)?,
+            overhead: runner.overhead(),
+            precision: runner.precision(config),
+            has_bf16: runner.has_bf16(),
+            is_card: false,
+            runner,
+        })
+    }
+
+    /// PyTorch without a card's name: the host; or the card that is here, or any card of the
+    /// budget's size.
+    fn of_torch(rules: Rules, config: &Config) -> Result<Self, Failure> {
+        let budget = budget(config);
+        let (device, has_bf16, suits) = match rules {
+            Rules::Cpu => (os::host_memory().device(budget), true, Precision::Float32),
+            Rules::Cuda => match (card_here(config.device()), budget) {
+                (Some((device, has_bf16)), _) => {
+                    let usable_bytes = budget.unwrap_or(device.usable_bytes);
+                    let half = if has_bf16 { Precision::Bfloat16 } else { Precision::Float16 };
+                    (Device { usable_bytes, ..device }, has_bf16, half)
+                }
+                (None, Some(budget)) => {
+                    let name = A_CARD.to_owned();
+                    let device = Device { name, total_bytes: budget, usable_bytes: budget };
+                    (device, true, Precision::Bfloat16)
+                }
+                (None, None) => return Err(no_card()),
+            },
+        };
+        Ok(Self {
+            engine: Engine::Torch,
+            rules,
+            device,
+            overhead: torch::overhead_of(rules, config),
+            precision: config.precision_or(suits),
+            has_bf16,
+            is_card: false,
+            runner: Runner::cpu(config),
+        })
+    }
+
+    /// How PyTorch runs `config` here.
+    pub(super) fn torch_options(&self, config: &Config) -> TorchOptions {
+        TorchOptions::on(self.rules).of_config(config, self.precision)
+    }
+}
+
+fn budget(config: &Config) -> Option<Bytes> {
+    config.memory_budget().map(Bytes::new)
+}
+
+/// PyTorch's rules without a card's name.
+fn rules(config: &Config) -> Rules {
+    match config.device() {
+        DeviceChoice::Cpu => Rules::Cpu,
+        _ => Rules::Cuda,
+    }
+}
+
+/// Whether our own engine would run `config` on the host.
+fn runs_on_host(config: &Config) -> Result<bool, Failure> {
+    Ok(Runner::for_a_plan(config)?.gpu().is_none())
+}
+
+/// What `--reserve` leaves to others, such as a desktop.
+fn reserve(matches: &ArgMatches) -> Result<Option<Bytes>, Failure> {
+    let Some(text) = matches.try_get_one::<String>("reserve").ok().flatten() else {
+        return Ok(None);
+    };
+    let bytes = parse_size(text);
+    bytes
+        .map(|bytes| Some(Bytes::new(bytes)))
+        .ok_or_else(|| Failure::new("usage", said::no_size("--reserve", text)).hint(said::sizes()))
+}
+
+/// NVIDIA's card that `choice` names, with the memory that is free right now.
+fn card_here(choice: DeviceChoice) -> Option<(Device, bool)> {
+    let index = match choice {
+        DeviceChoice::Cuda(index) | DeviceChoice::Gpu(index) => index.unwrap_or(0),
+        _ => 0,
+    };
+    let card = cards::Driver::open().ok()?.cards().into_iter().find(|card| card.index == index)?;
+    let memory = card.memory?;
+    let device = Device {
+        name: card.name,
+        total_bytes: memory.total_bytes,
+        usable_bytes: memory.free_bytes,
+    };
+    Some((device, card.has_bf16.unwrap_or(true)))
+}
+
+fn no_card() -> Failure {
+    Failure::new("device", said::no_card()).hint(said::name_a_card())
 }

@@ -62,6 +62,8 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         for path in drawn {
             terminal::line(&words::plan::drawn(path));
         }
+        let judged = chart.panels.last().expect("somebody runs it");
+        terminal::line(&verdict(&judged.report));
     }
     Ok(answer)
 }
@@ -76,8 +78,9 @@ fn panel(
     let Place { engine, device, overhead, precision, runner, .. } = place.clone();
     let (report, courses) = match engine {
         Engine::Torch => {
-            let report = torch::torch_report(config, vocab, precision, device, overhead);
-            let courses = wants_picture.then(|| torch::torch_courses(config, vocab, precision));
+            let options = place.torch_options(config);
+            let report = torch::torch_report(config, vocab, &options, device, overhead);
+            let courses = wants_picture.then(|| torch::torch_courses(config, vocab, &options));
             (report, courses)
         }
         Engine::Fitgpt => {
@@ -215,6 +218,18 @@ fn arena(report: &PlanReport) -> String {
             device.usable_bytes,
             words::names::device(&device.name),
         ),
+    }
+}
+
+/// Whether it fits, and by how much.
+fn verdict(report: &PlanReport) -> String {
+    let [low, high] = report.overhead.range();
+    let (need, usable) = (report.arena_bytes, report.device.usable_bytes);
+    let device = words::names::device(&report.device.name);
+    match report.verdict {
+        Verdict::Fits => words::plan::fits(device, usable.saturating_sub(need + high)),
+        Verdict::Tight => words::plan::tight(device, usable.saturating_sub(need), low, high),
+        Verdict::No => words::plan::does_not_fit(device, (need + low).saturating_sub(usable)),
     }
 }
 

@@ -17,7 +17,7 @@ use serde_json::json;
 use super::{
     Answer, Failure, Reader, args,
     begin::{self, Beginning, Split, Start},
-    place::{Engine, Place},
+    place::Place,
     plan, sample,
     ways::{self, Adapted},
 };
@@ -200,15 +200,7 @@ fn without_arena(error: BackendError, config: &Config, vocab: u32, runner: &Runn
 
 /// This machine as the place of a plan.
 fn place(config: &Config, runner: &Runner) -> Result<Place, Failure> {
-    Ok(Place {
-        engine: Engine::Fitgpt,
-        device: runner.device(config)?,
-        overhead: runner.overhead(),
-        precision: runner.precision(config),
-        has_bf16: runner.has_bf16(),
-        is_card: false,
-        runner: runner.clone(),
-    })
+    Place::of_runner(config, runner.clone())
 }
 
 /// What `--fit` changes; `None` where it fits already, and where nothing that may be changed

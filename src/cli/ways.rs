@@ -30,7 +30,7 @@ pub(super) fn all(config: &Config, vocab: u32, place: &Place) -> Fit {
     let target = place.runner.target();
     let engine = match place.engine {
         Engine::Fitgpt => fit::Engine::Fitgpt { target: &target, precision: place.precision },
-        Engine::Torch => fit::Engine::torch(place.precision),
+        Engine::Torch => fit::Engine::torch_on(place.rules, place.precision),
     };
     fit::fit(&Case {
         config,

@@ -29,11 +29,11 @@ pub(crate) fn draw(chart: &Chart) -> String {
          <script type=\"application/json\" id=\"chart\">{data}</script>\n\
          <script>\n{script}</script>\n</body>\n</html>\n",
         lang = words::lang().code(),
-        style = include_str!("page.css"),
+        style = include_str!("../../python/fitgpt/torch/page.css"),
         hint = escaped(&words::plan::how_to_point()),
         svg = svg::draw(chart),
         data = data(chart).to_string().replace('<', "\\u003c"),
-        script = include_str!("page.js"),
+        script = include_str!("../../python/fitgpt/torch/page.js"),
     )
 }
 

@@ -63,8 +63,9 @@ fn ours(config: &Config, vocab: u32, usable: u64) -> Panel {
 fn theirs(config: &Config, vocab: u32, usable: u64) -> Panel {
     let precision = Precision::Bfloat16;
     let overhead = torch::overhead(config);
-    let report = torch::torch_report(config, vocab, precision, device(usable), overhead);
-    let courses = torch::torch_courses(config, vocab, precision);
+    let options = torch::TorchOptions::from_config(config, precision);
+    let report = torch::torch_report(config, vocab, &options, device(usable), overhead);
+    let courses = torch::torch_courses(config, vocab, &options);
     Panel { report, courses, precision, vocab }
 }
 

@@ -2,7 +2,7 @@
 
 use fitgpt_plan::{program::Class, report::Verdict};
 
-use crate::budget::THIS_MACHINE;
+use crate::budget::{A_CARD, THIS_MACHINE};
 
 messages! {
     /// Before what went wrong.
@@ -45,6 +45,10 @@ messages! {
         en: "this machine's memory", zh: "本机内存", ja: "このマシンのメモリ", de: "Speicher dieser Maschine",
     }
 
+    a_card() {
+        en: "a card of this size", zh: "这个容量的显卡", ja: "この容量のカード", de: "eine Karte dieser Größe",
+    }
+
     fits() { en: "fits", zh: "放得下", ja: "収まる", de: "passt" }
     tight() { en: "tight", zh: "勉强", ja: "ぎりぎり", de: "knapp" }
     does_not_fit() { en: "does not fit", zh: "放不下", ja: "収まらない", de: "passt nicht" }
@@ -52,7 +56,11 @@ messages! {
 
 /// A device by the name that a report gives it; cards keep theirs.
 pub(crate) fn device(name: &str) -> String {
-    if name == THIS_MACHINE { this_machine() } else { name.to_owned() }
+    match name {
+        THIS_MACHINE => this_machine(),
+        A_CARD => a_card(),
+        name => name.to_owned(),
+    }
 }
 
 /// A class of tensors.

@@ -36,6 +36,32 @@ messages! {
         ja: "演算 {index} {op} で",
         de: "bei Op {index} {op}",
     }
+    /// No card is here, and none was named.
+    no_card() {
+        en: "no card to plan for: none is named, and this machine has none",
+        zh: "没有可供规划的显卡：未指定显卡，本机也没有",
+        ja: "計画の対象となるカードがありません。名前の指定がなく、このマシンにもありません",
+        de: "keine Karte, für die geplant werden könnte: keine ist genannt, und diese Maschine hat keine",
+    }
+    name_a_card() {
+        en: "add `--gpu NAME`, such as `--gpu \"RTX 4070\"`, or `--budget 12GB`; `--device=cpu` plans for this machine's memory",
+        zh: "请加上 `--gpu 名称`，例如 `--gpu \"RTX 4070\"`，或 `--budget 12GB`；`--device=cpu` 按本机内存规划",
+        ja: "`--gpu 名前`（例: `--gpu \"RTX 4070\"`）か `--budget 12GB` を付けてください。`--device=cpu` ならこのマシンのメモリで計画します",
+        de: "`--gpu NAME` angeben, etwa `--gpu \"RTX 4070\"`, oder `--budget 12GB`; `--device=cpu` plant für den Speicher dieser Maschine",
+    }
+    /// A flag's value is no size.
+    no_size(flag, text) {
+        en: "`{flag} {text}` is not a size",
+        zh: "`{flag} {text}` 不是容量",
+        ja: "`{flag} {text}` は容量ではありません",
+        de: "`{flag} {text}` ist keine Größe",
+    }
+    sizes() {
+        en: "sizes are written as `1GB`, `11.5GiB` or `800MB`",
+        zh: "容量的写法如 `1GB`、`11.5GiB` 或 `800MB`",
+        ja: "容量は `1GB`、`11.5GiB`、`800MB` のように書きます",
+        de: "Größen schreibt man als `1GB`, `11.5GiB` oder `800MB`",
+    }
     /// The card cannot do what the config asks for.
     no_bfloat16(device) {
         en: "{device} has no bfloat16: write `dtype = 'float16'`",
@@ -56,6 +82,27 @@ messages! {
         zh: "计划需要 {need}；只有在此外的开销不超过 {low} 时才放得下，而它可能达到 {high}，预算为 {budget}",
         ja: "計画には {need} が必要です。そのほかの使用量が {low} 以下なら収まりますが、{high} に達することもあり、予算は {budget} です",
         de: "der Plan braucht {need}; er passt nur, wenn daneben nicht mehr als {low} nötig sind, und es können {high} sein, das Budget ist {budget}",
+    }
+    /// The last line of a plan: yes.
+    fits(device, spare) {
+        en: "fits {device}: at least {spare} to spare",
+        zh: "{device} 放得下：至少余 {spare}",
+        ja: "{device} に収まる: 少なくとも {spare} の余裕",
+        de: "passt ({device}): mindestens {spare} bleiben frei",
+    }
+    /// The last line of a plan: perhaps.
+    tight(device, left, low, high) {
+        en: "tight on {device}: {left} left for the {low} to {high} next to the tensors",
+        zh: "{device} 勉强：张量之外需 {low} 至 {high}，只剩 {left}",
+        ja: "{device} にはぎりぎり: テンソル以外に {low} 〜 {high} 必要で、残りは {left}",
+        de: "knapp ({device}): {left} bleiben für {low} bis {high} neben den Tensoren",
+    }
+    /// The last line of a plan: no.
+    does_not_fit(device, short) {
+        en: "does not fit {device}: at least {short} too much",
+        zh: "{device} 放不下：至少超出 {short}",
+        ja: "{device} に収まらない: 少なくとも {short} 超過",
+        de: "passt nicht ({device}): mindestens {short} zu viel",
     }
     /// Where the peak is.
     peak_at(index, phase, op) {

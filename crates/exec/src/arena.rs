@@ -1,20 +1,23 @@
-//! The memory of a run: allocated once, touched whole, seen only through a verified plan.
+//! The memory of a run: allocated once, touched whole, seen only through its verified plan.
 //!
-//! This file is the one door to raw memory: kernels get slices. Everything here rests on
-//! what [`VerifiedPlan`] promises: slots lie inside their chunk, are aligned, and those of one
-//! op do not touch.
+//! This file is the one door to raw memory: kernels get slices. An [`Arena`] owns the plan that it
+//! was allocated for and hands out tensors by program and id, so that safe code can name no bytes
+//! but those of a tensor. Two promises carry every `unsafe` block:
+//!
+//! - A range is checked against its chunk before it becomes a pointer ([`Chunk::range`]).
+//! - The slots of one op do not touch: [`VerifiedPlan`] was checked for that. Everything else is
+//!   borrowed through `&self` or `&mut self`, where the compiler keeps writers apart.
 
 use std::{
     alloc::{Layout, alloc, dealloc},
     marker::PhantomData,
     ptr::NonNull,
-    slice,
 };
 
 use bytemuck::Pod;
 use fitgpt_plan::{
     memory::{Located, Slot, VerifiedPlan},
-    program::Access,
+    program::{Access, Op, Program},
     units::{Bytes, DType, OpIndex, TensorId},
 };
 
@@ -58,12 +61,82 @@ const CHUNK_ALIGNMENT: usize = 2 << 20;
 /// The smallest page of any system we run on.
 const PAGE: usize = 4096;
 
-/// The arena's allocations.
+/// The allocations of one plan, with the plan.
 #[derive(Debug)]
 pub struct Arena {
+    plan: VerifiedPlan,
     chunks: Vec<Chunk>,
 }
 
+impl Arena {
+    /// Allocates what `plan` says, fills it with `fill` and touches every page, so that memory
+    /// which the system promised but does not have is missed now and not in a step.
+    pub fn new(plan: VerifiedPlan, fill: u8) -> Result<Self, Refused> {
+        let asked = plan.plan().arena_bytes();
+        let sizes = plan.plan().chunks.iter();
+        let chunks = sizes.map(|size| Chunk::allocate(*size, fill).ok_or(Refused { asked }));
+        Ok(Self { chunks: chunks.collect::<Result<_, _>>()?, plan })
+    }
+
+    /// The plan that it was allocated for.
+    pub fn plan(&self) -> &VerifiedPlan {
+        &self.plan
+    }
+
+    /// The tensors of one op, as slices that do not touch.
+    pub fn operands(&mut self, program: usize, op: OpIndex) -> Operands<'_> {
+        Operands {
+            chunks: &self.chunks,
+            plan: &self.plan,
+            program,
+            op,
+            scratch: self.plan.scratch(program, op),
+            given: 0,
+            arena: PhantomData,
+        }
+    }
+
+    /// The bytes of a tensor, between runs.
+    pub fn tensor(&self, program: usize, tensor: TensorId) -> &[u8] {
+        let range = range(&self.chunks, self.plan.slot(program, tensor));
+        // SAFETY: `range` lies inside a chunk, which was filled when it was allocated, and
+        // `&self` keeps every writer away for as long as this slice lives.
+        unsafe { range.as_ref() }
+    }
+
+    /// The bytes of a tensor, to be changed between runs.
+    pub fn tensor_mut(&mut self, program: usize, tensor: TensorId) -> &mut [u8] {
+        self.slot_mut(self.plan.slot(program, tensor))
+    }
+
+    /// The bytes of an op's scratch, to be changed between ops; empty if it needs none.
+    pub fn scratch_mut(&mut self, program: usize, op: OpIndex) -> &mut [u8] {
+        self.plan.scratch(program, op).map_or(&mut [], |slot| self.slot_mut(slot))
+    }
+
+    /// The `length` bytes behind one slot of the plan: a test's guard.
+    pub(crate) fn behind(&mut self, slot: Slot, length: Bytes) -> &mut [u8] {
+        self.slot_mut(Slot { start: slot.end, end: slot.end + length, ..slot })
+    }
+
+    /// Sound for any slot: one that leaves its chunk is a panic.
+    fn slot_mut(&mut self, slot: Slot) -> &mut [u8] {
+        let mut range = range(&self.chunks, slot);
+        // SAFETY: as in `tensor`; `&mut self` keeps readers away too.
+        unsafe { range.as_mut() }
+    }
+}
+
+/// Where a slot lies. A slot of no bytes lies nowhere: no op touches its tensor.
+fn range(chunks: &[Chunk], slot: Slot) -> NonNull<[u8]> {
+    if slot.bytes() == Bytes::ZERO {
+        // Aligned for every stored type.
+        return NonNull::slice_from_raw_parts(NonNull::<u64>::dangling().cast(), 0);
+    }
+    chunks[slot.chunk as usize].range(slot.start, slot.bytes())
+}
+
+/// One allocation. Every byte of it was written when it was made.
 #[derive(Debug)]
 struct Chunk {
     start: NonNull<u8>,
@@ -74,70 +147,46 @@ struct Chunk {
 // thread that made it.
 unsafe impl Send for Chunk {}
 
-impl Arena {
-    /// Allocates what `plan` says, fills it with `fill` and touches every page, so that memory
-    /// which the system promised but does not have is missed now and not in a step.
-    pub fn new(plan: &VerifiedPlan, fill: u8) -> Result<Self, Refused> {
-        let asked = plan.plan().arena_bytes();
-        let mut chunks = Vec::new();
-        for size in &plan.plan().chunks {
-            // One byte at least: an allocation of nothing is no allocation.
-            let size = size.get().max(1);
-            let size = usize::try_from(size).map_err(|_| Refused { asked })?;
-            let layout = Layout::from_size_align(size, CHUNK_ALIGNMENT);
-            let layout = layout.map_err(|_| Refused { asked })?;
-            // SAFETY: the layout is not empty.
-            let start = NonNull::new(unsafe { alloc(layout) }).ok_or(Refused { asked })?;
-            chunks.push(Chunk { start, layout });
-            ask_for_huge_pages(start, size);
-            // SAFETY: the chunk was just allocated with this size, and nobody else has it.
-            unsafe { start.write_bytes(fill, size) };
-            // The compiler may ask the system for zeros instead of writing them, and the system
-            // gives zeros without memory. A volatile write is really made.
-            for page in (0..size).step_by(PAGE) {
-                // SAFETY: as above; `page` is less than the size.
-                unsafe { start.add(page).write_volatile(fill) };
-            }
+impl Chunk {
+    fn allocate(size: Bytes, fill: u8) -> Option<Self> {
+        // One byte at least: an allocation of nothing is no allocation.
+        let size = usize::try_from(size.get().max(1)).ok()?;
+        let layout = Layout::from_size_align(size, CHUNK_ALIGNMENT).ok()?;
+        // SAFETY: the layout is not empty.
+        let start = NonNull::new(unsafe { alloc(layout) })?;
+        ask_for_huge_pages(start, size);
+        // SAFETY: the chunk was just allocated with this size, and nobody else has it.
+        unsafe { start.write_bytes(fill, size) };
+        // The compiler may ask the system for zeros instead of writing them, and the system
+        // gives zeros without memory. A volatile write is really made.
+        for page in (0..size).step_by(PAGE) {
+            // SAFETY: as above; `page` is less than the size.
+            unsafe { start.add(page).write_volatile(fill) };
         }
-        Ok(Self { chunks })
+        Some(Self { start, layout })
     }
 
-    /// The operands of one op, as slices that do not touch.
-    pub fn operands<'a>(
-        &'a mut self,
-        plan: &'a VerifiedPlan,
-        program: usize,
-        op: OpIndex,
-    ) -> Operands<'a> {
-        Operands {
-            chunks: &self.chunks,
-            located: plan.operands(program, op),
-            scratch: plan.scratch(program, op),
-            given: 0,
-            arena: PhantomData,
-        }
+    /// `len` bytes from `start` on, inside this chunk.
+    fn range(&self, start: Bytes, len: Bytes) -> NonNull<[u8]> {
+        let (start, len, size) = (start.index(), len.index(), self.layout.size());
+        let is_inside = start <= size && len <= size - start;
+        assert!(is_inside, "{len} bytes at {start} of a chunk of {size}");
+        // SAFETY: `start` is at most one past the last byte.
+        NonNull::slice_from_raw_parts(unsafe { self.start.add(start) }, len)
     }
+}
 
-    /// The bytes of one slot, between runs.
-    pub fn bytes(&mut self, slot: Slot) -> &mut [u8] {
-        // SAFETY: the slot comes from a verified plan, so it lies inside its chunk; `&mut
-        // self` keeps every other view away for as long as this one lives.
-        unsafe { slice_at(&self.chunks, slot.chunk, slot.start, slot.bytes()) }
-    }
-
-    /// The bytes behind one slot, up to `length`: a test's guard.
-    pub(crate) fn behind(&mut self, slot: Slot, length: Bytes) -> &mut [u8] {
-        let chunk = self.chunks[slot.chunk as usize].layout.size();
-        assert!((slot.end + length).index() <= chunk, "a guard lies inside its chunk");
-        // SAFETY: asserted to lie inside the chunk; `&mut self` as above.
-        unsafe { slice_at(&self.chunks, slot.chunk, slot.end, length) }
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `allocate` with this very layout, and never given away.
+        unsafe { dealloc(self.start.as_ptr(), self.layout) };
     }
 }
 
 /// Kernels walk through rows that lie kilobytes apart: with small pages they wait for addresses
 /// more than for numbers. A wish only: where the system has no huge pages, small ones do.
 fn ask_for_huge_pages(start: NonNull<u8>, size: usize) {
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(miri)))]
     {
         use rustix::mm::{Advice, madvise};
         // SAFETY: the advice changes how these pages are backed, never what they hold, and the
@@ -145,48 +194,40 @@ fn ask_for_huge_pages(start: NonNull<u8>, size: usize) {
         let _: Result<(), _> =
             unsafe { madvise(start.as_ptr().cast(), size, Advice::LinuxHugepage) };
     }
-    #[cfg(not(target_os = "linux"))]
+    #[cfg(not(all(target_os = "linux", not(miri))))]
     let _ = (start, size);
-}
-
-impl Drop for Arena {
-    fn drop(&mut self) {
-        for chunk in &self.chunks {
-            // SAFETY: allocated in `new` with this very layout, and never given away.
-            unsafe { dealloc(chunk.start.as_ptr(), chunk.layout) };
-        }
-    }
-}
-
-/// # Safety
-/// The range lies inside the chunk, and no other reference to any of it lives as long as `'a`
-/// unless both are only read.
-unsafe fn slice_at<'a>(chunks: &[Chunk], chunk: u32, start: Bytes, len: Bytes) -> &'a mut [u8] {
-    let first = chunks[chunk as usize].start;
-    // SAFETY: inside the chunk, by the caller's promise; the chunk was filled in `new`.
-    unsafe { slice::from_raw_parts_mut(first.add(start.index()).as_ptr(), len.index()) }
 }
 
 /// The tensors of one op while it runs.
 #[derive(Debug)]
 pub struct Operands<'a> {
     chunks: &'a [Chunk],
-    located: &'a [Located],
+    plan: &'a VerifiedPlan,
+    program: usize,
+    op: OpIndex,
     scratch: Option<Slot>,
     given: u64, // a bit for each changed operand that was handed out
     arena: PhantomData<&'a mut [u8]>,
 }
 
 impl<'a> Operands<'a> {
+    /// The program that the op is part of.
+    pub fn program(&self) -> &'a Program {
+        self.plan.program(self.program)
+    }
+
+    /// The op.
+    pub fn op(&self) -> &'a Op {
+        &self.program().ops()[self.op.index()]
+    }
+
     /// A tensor that the op reads.
     pub fn read<T: Stored>(&self, tensor: TensorId) -> &'a [T] {
         let (_, found) = self.find(tensor, T::DTYPE);
         assert!(found.access == Access::Reads, "the op declares that it changes this tensor");
         // SAFETY: verified slots of one op do not touch unless both are only read, and a
-        // tensor declared as read is never handed out below; `'a` borrows the arena.
-        let bytes = unsafe {
-            slice_at(self.chunks, found.slot.chunk, found.slot.start, found.slot.bytes())
-        };
+        // tensor declared as read is never handed out below; `'a` borrows the arena mutably.
+        let bytes: &'a [u8] = unsafe { range(self.chunks, found.slot).as_ref() };
         bytemuck::cast_slice(bytes)
     }
 
@@ -197,31 +238,137 @@ impl<'a> Operands<'a> {
         assert!(self.given & (1 << position) == 0, "this tensor was handed out before");
         self.given |= 1 << position;
         // SAFETY: verified slots of one op do not touch, and the bit just set says that this
-        // one is handed out a single time; `'a` borrows the arena.
-        let bytes = unsafe {
-            slice_at(self.chunks, found.slot.chunk, found.slot.start, found.slot.bytes())
-        };
+        // one is handed out a single time; `'a` borrows the arena mutably.
+        let bytes: &'a mut [u8] = unsafe { range(self.chunks, found.slot).as_mut() };
         bytemuck::cast_slice_mut(bytes)
     }
 
-    /// The op's scratch as numbers, once; empty where it needs none.
+    /// The op's scratch as numbers, once; empty if it needs none.
     pub fn scratch<T: Pod>(&mut self) -> &'a mut [T] {
         let Some(slot) = self.scratch.take() else { return &mut [] };
         // SAFETY: scratch is a slot like any other, verified against all that live at this
         // op, and `take` gives it out a single time.
-        let bytes = unsafe { slice_at(self.chunks, slot.chunk, slot.start, slot.bytes()) };
+        let bytes: &'a mut [u8] = unsafe { range(self.chunks, slot).as_mut() };
         bytemuck::cast_slice_mut(bytes)
     }
 
     fn find(&self, tensor: TensorId, dtype: DType) -> (u32, Located) {
-        let position = self.located.iter().position(|l| l.tensor == tensor);
+        let located = self.plan.operands(self.program, self.op);
+        let position = located.iter().position(|l| l.tensor == tensor);
         let position = position.expect("the op declares all its operands");
-        let found = self.located[position];
+        let found = located[position];
         assert!(found.dtype == dtype, "the kernel takes {dtype}, the tensor is {}", found.dtype);
         // Counted among those that are changed: a norm reads more tensors than a word has bits.
-        let changed = self.located[..position].iter().filter(|l| l.access != Access::Reads);
+        let changed = located[..position].iter().filter(|l| l.access != Access::Reads);
         let position = changed.count() as u32;
         assert!(position < u64::BITS, "few operands are changed");
         (position, found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fitgpt_plan::{
+        memory::{Limits, Plan, Planned, Space, Target, place, verify},
+        program::{Class, Life, Operand, ProgramKind, Tensor},
+    };
+
+    use super::*;
+
+    /// A host on which every op has 16 bytes of scratch.
+    struct Host(Limits);
+
+    impl Target for Host {
+        fn limits(&self) -> Limits {
+            self.0
+        }
+
+        fn scratch(&self, _: &Program, _: &Op) -> Bytes {
+            Bytes::new(16)
+        }
+    }
+
+    const HOST: Host = Host(Limits::HOST);
+    const X: TensorId = TensorId(0);
+    const UNUSED: TensorId = TensorId(1);
+    const OUT: TensorId = TensorId(2);
+    const FIRST: OpIndex = OpIndex(0);
+
+    /// `out = op x`, next to a tensor that nothing touches.
+    fn program() -> Program {
+        let mut program = Program::new(ProgramKind::Other("test"), Vec::new());
+        for (name, life) in [("x", Life::Input), ("unused", Life::Inner), ("out", Life::Output)] {
+            let (shape, dtype, class) = (vec![5], DType::F32, Class::Activation);
+            program.tensor(Tensor { name: name.into(), shape, dtype, class, life });
+        }
+        let operands = [(X, Access::Reads), (OUT, Access::Writes)];
+        let operands = operands.map(|(tensor, access)| Operand { tensor, access }).into();
+        program.op(Op::Named { name: "op", operands });
+        program
+    }
+
+    fn arena() -> Arena {
+        let plan = place(vec![program()], &HOST).unwrap();
+        Arena::new(verify(plan, &HOST).unwrap(), 0).unwrap()
+    }
+
+    #[test]
+    fn an_op_reads_what_the_host_wrote_and_the_host_what_the_op_wrote() {
+        let mut arena = arena();
+        let x = [1.0f32, 2.0, 3.0, 4.0, 5.0];
+        arena.tensor_mut(0, X).copy_from_slice(bytemuck::cast_slice(&x));
+        let mut operands = arena.operands(0, FIRST);
+        assert_eq!(operands.op().name(), "op");
+        // Twice: what is only read is shared. All of them live at the same time.
+        let (first, second) = (operands.read::<f32>(X), operands.read::<f32>(X));
+        let (out, scratch) = (operands.write::<f32>(OUT), operands.scratch::<u64>());
+        scratch.fill(7);
+        for (out, (a, b)) in out.iter_mut().zip(first.iter().zip(second)) {
+            *out = a + b;
+        }
+        assert_eq!(scratch, [7, 7]);
+        assert!(operands.scratch::<u64>().is_empty(), "given once");
+        let doubled = x.map(|x| 2.0 * x);
+        assert_eq!(bytemuck::cast_slice::<_, f32>(arena.tensor(0, OUT)), doubled);
+    }
+
+    #[test]
+    fn a_tensor_that_no_op_touches_has_no_bytes() {
+        let mut arena = arena();
+        assert!(arena.tensor(0, UNUSED).is_empty() && arena.tensor_mut(0, UNUSED).is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "handed out before")]
+    fn a_tensor_that_is_changed_is_handed_out_once() {
+        let mut arena = arena();
+        let mut operands = arena.operands(0, FIRST);
+        let _ = (operands.write::<f32>(OUT), operands.write::<f32>(OUT));
+    }
+
+    #[test]
+    #[should_panic(expected = "only reads this tensor")]
+    fn a_tensor_that_is_read_is_never_handed_out_for_writing() {
+        arena().operands(0, FIRST).write::<f32>(X);
+    }
+
+    #[test]
+    #[should_panic(expected = "of a chunk of")]
+    fn bytes_past_the_end_of_a_chunk_are_refused() {
+        let mut arena = arena();
+        let slot = arena.plan().slot(0, OUT);
+        arena.behind(slot, Bytes::new(1 << 20));
+    }
+
+    #[test]
+    #[should_panic(expected = "of a chunk of")]
+    fn a_slot_that_the_checker_did_not_see_is_refused() {
+        // More slots than tensors: the last one belongs to nobody.
+        let Plan { mut programs, chunks } = place(vec![program()], &HOST).unwrap();
+        let Planned { slots, .. } = &mut programs[0];
+        let (start, end) = (Bytes::new(1 << 20), Bytes::new((1 << 20) + 4));
+        slots.push(Slot { space: Space::Device, chunk: 0, start, end });
+        let plan = verify(Plan { programs, chunks }, &HOST).unwrap();
+        Arena::new(plan, 0).unwrap().tensor(0, TensorId(3));
     }
 }

@@ -1,7 +1,7 @@
 //! What a backend is: something that holds an arena and runs programs in it.
 
 use fitgpt_plan::{
-    memory::{Limits, VerifiedPlan},
+    memory::{Limits, Slot, VerifiedPlan},
     program::{Op, Program},
     units::{Bytes, OpIndex, TensorId},
 };
@@ -117,10 +117,9 @@ pub enum Watch {
     Poison,
 }
 
-/// A plan with its arena on the host: what the reference and the CPU have in common.
+/// An arena on the host, watched or not: what the reference and the CPU have in common.
 #[derive(Debug)]
 pub(crate) struct Host {
-    pub(crate) plan: VerifiedPlan,
     arena: Arena,
     watch: Watch,
     guard: Bytes,
@@ -138,16 +137,15 @@ impl Host {
         watch: Watch,
     ) -> Result<Self, BackendError> {
         let fill = if watch == Watch::Poison { POISON } else { 0 };
-        let arena = Arena::new(&plan, fill)?;
-        let mut host = Self { plan, arena, watch, guard: limits.guard };
+        let mut host = Self { arena: Arena::new(plan, fill)?, watch, guard: limits.guard };
         host.fill_constants();
         Ok(host)
     }
 
     /// State is shared by all programs, so each constant is filled once by any of them.
     fn fill_constants(&mut self) {
-        for program in 0..self.plan.plan().programs.len() {
-            for constant in self.plan.program(program).constants() {
+        for program in 0..self.plan().plan().programs.len() {
+            for constant in self.plan().program(program).constants() {
                 let mut start = Bytes::ZERO;
                 for row in constant.rows() {
                     let bytes = bytemuck::cast_slice(&row);
@@ -158,6 +156,10 @@ impl Host {
         }
     }
 
+    pub(crate) fn plan(&self) -> &VerifiedPlan {
+        self.arena.plan()
+    }
+
     /// Runs `kernel` for every op in order.
     pub(crate) fn run(
         &mut self,
@@ -165,14 +167,13 @@ impl Host {
         ended: &mut dyn FnMut(OpIndex),
         mut kernel: impl FnMut(&Program, &Op, &mut Operands<'_>),
     ) {
-        let count = self.plan.program(program).ops().len();
+        let count = self.plan().program(program).ops().len();
         for at in (0..count as u32).map(OpIndex) {
             if self.watch == Watch::Poison {
                 self.set_guards(program, at);
             }
-            let listing = self.plan.program(program);
-            let mut operands = self.arena.operands(&self.plan, program, at);
-            kernel(listing, &listing.ops()[at.index()], &mut operands);
+            let mut operands = self.arena.operands(program, at);
+            kernel(operands.program(), operands.op(), &mut operands);
             if self.watch == Watch::Poison {
                 self.check_guards(program, at);
                 self.poison_the_dead(program, at);
@@ -181,36 +182,32 @@ impl Host {
         }
     }
 
-    pub(crate) fn bytes(&mut self, program: usize, tensor: TensorId) -> &mut [u8] {
-        self.arena.bytes(self.plan.slot(program, tensor))
+    /// Every slot that an op may change or read, its scratch among them.
+    fn slots(&self, program: usize, at: OpIndex) -> Vec<Slot> {
+        let operands = self.plan().operands(program, at).iter().map(|operand| operand.slot);
+        operands.chain(self.plan().scratch(program, at)).collect()
     }
 
     fn set_guards(&mut self, program: usize, at: OpIndex) {
-        let scratch = self.plan.scratch(program, at);
-        if let Some(slot) = scratch {
-            self.arena.bytes(slot).fill(POISON);
-        }
-        let slots = self.plan.operands(program, at).iter().map(|o| o.slot).chain(scratch);
-        for slot in slots {
+        self.arena.scratch_mut(program, at).fill(POISON);
+        for slot in self.slots(program, at) {
             self.arena.behind(slot, self.guard).fill(GUARD);
         }
     }
 
     fn check_guards(&mut self, program: usize, at: OpIndex) {
-        let scratch = self.plan.scratch(program, at);
-        let slots = self.plan.operands(program, at).iter().map(|o| o.slot).chain(scratch);
-        for slot in slots {
+        for slot in self.slots(program, at) {
             let untouched = self.arena.behind(slot, self.guard).iter().all(|b| *b == GUARD);
-            let name = self.plan.program(program).ops()[at.index()].name();
+            let name = self.plan().program(program).ops()[at.index()].name();
             assert!(untouched, "`{name}` wrote behind a slot");
         }
     }
 
     fn poison_the_dead(&mut self, program: usize, at: OpIndex) {
-        for operand in self.plan.operands(program, at) {
-            if operand.dies {
-                self.arena.bytes(operand.slot).fill(POISON);
-            }
+        let dead = self.plan().operands(program, at).iter().filter(|operand| operand.dies);
+        let dead: Vec<_> = dead.map(|operand| operand.tensor).collect();
+        for tensor in dead {
+            self.arena.tensor_mut(program, tensor).fill(POISON);
         }
     }
 }
@@ -218,16 +215,12 @@ impl Host {
 /// Copies between the host and a tensor that lies on it.
 impl Host {
     pub(crate) fn write(&mut self, program: usize, tensor: TensorId, start: Bytes, values: &[u8]) {
-        self.bytes(program, tensor)[start.index()..][..values.len()].copy_from_slice(values);
+        let to = self.arena.tensor_mut(program, tensor);
+        to[start.index()..][..values.len()].copy_from_slice(values);
     }
 
-    pub(crate) fn read(
-        &mut self,
-        program: usize,
-        tensor: TensorId,
-        start: Bytes,
-        values: &mut [u8],
-    ) {
-        values.copy_from_slice(&self.bytes(program, tensor)[start.index()..][..values.len()]);
+    pub(crate) fn read(&self, program: usize, tensor: TensorId, start: Bytes, values: &mut [u8]) {
+        let from = self.arena.tensor(program, tensor);
+        values.copy_from_slice(&from[start.index()..][..values.len()]);
     }
 }

@@ -47,7 +47,9 @@ impl Gpu {
         let work = device.health.ask(move || {
             let is_run = watch == Watch::Off;
             let arena = Arena::new(&of, &planned, if is_run { 0 } else { POISON }, is_run)?;
-            Ok(Arc::new(Work { device: of, plan: planned, arena, watch, guard }))
+            let work = Work { device: of, plan: planned, arena, watch, guard };
+            work.fill_constants()?;
+            Ok(Arc::new(work))
         })?;
         Ok(Self { device, plan, work: Some(work) })
     }
@@ -78,6 +80,24 @@ impl Drop for Gpu {
 }
 
 impl Work {
+    /// State is shared by all programs: each constant is filled by the first that names it.
+    fn fill_constants(&self) -> Result<(), BackendError> {
+        let mut filled = Vec::new();
+        for program in 0..self.plan.plan().programs.len() {
+            for constant in self.plan.program(program).constants() {
+                if filled.contains(&constant.tensor) {
+                    continue;
+                }
+                filled.push(constant.tensor);
+                let slot = self.plan.slot(program, constant.tensor);
+                let values: Vec<f32> = constant.rows().flatten().collect();
+                let bytes = bytemuck::cast_slice(&values);
+                self.arena.write(&self.device, slot, Bytes::ZERO, bytes)?;
+            }
+        }
+        Ok(())
+    }
+
     fn launch_all(
         &self,
         program: usize,

@@ -12,6 +12,7 @@ mod embed;
 mod linear;
 mod loss;
 mod norm;
+mod rotary;
 mod update;
 
 use std::{cell::RefCell, ops::Range};
@@ -98,15 +99,19 @@ impl<'c> Call<'c> {
     pub(crate) fn run(&self) {
         match *self.op {
             Op::Embed { .. } | Op::EmbedBackward { .. } => self.embed(),
-            Op::LayerNorm { .. }
-            | Op::LayerNormAgain { .. }
-            | Op::LayerNormBackward { .. }
-            | Op::LayerNormBackwardAdd { .. } => self.norm(),
+            Op::Norm { .. }
+            | Op::NormAgain { .. }
+            | Op::NormBackward { .. }
+            | Op::NormBackwardAdd { .. } => self.norm(),
+            Op::Rotary { .. } => self.rotary(),
             Op::Linear { .. }
             | Op::LinearGelu { .. }
+            | Op::LinearSwiGlu { .. }
             | Op::LinearResidual { .. }
             | Op::LinearBackwardInput { .. }
+            | Op::LinearBackwardInputAdd { .. }
             | Op::LinearBackwardGelu { .. }
+            | Op::LinearBackwardSwiGlu { .. }
             | Op::LinearBackwardWeight { .. } => self.linear(),
             Op::Attention { .. }
             | Op::AttentionBackward { .. }

@@ -172,7 +172,7 @@ const SIZES: [(&str, &str); 6] = [
     ("eval_batch_size", "2"),
 ];
 
-const CASES: [Case; 2] = [
+const CASES: [Case; 4] = [
     Case {
         keys: &[("bias", "False"), ("gelu", "exact"), ("dropout", "0.0"), ("vocab_size", "96")],
         recompute: Recompute { blocks: 0, cheap: 0 },
@@ -181,6 +181,31 @@ const CASES: [Case; 2] = [
     // The vocabulary's table is larger than what a kernel is given at once.
     Case {
         keys: &[("bias", "True"), ("gelu", "tanh"), ("dropout", "0.1"), ("vocab_size", "2048")],
+        recompute: Recompute { blocks: 1, cheap: 1 },
+        max_binding: Bytes::new(1 << 19),
+    },
+    // Two query heads share a key head. Heads as wide as a Qwen 3 has them, and normalised.
+    Case {
+        keys: &[
+            ("family", "qwen3"),
+            ("n_kv_head", "1"),
+            ("head_dim", "128"),
+            ("tie_embeddings", "False"),
+            ("dropout", "0.0"),
+            ("vocab_size", "96"),
+        ],
+        recompute: Recompute { blocks: 0, cheap: 0 },
+        max_binding: Bytes::new(1 << 30),
+    },
+    Case {
+        keys: &[
+            ("family", "llama"),
+            ("n_kv_head", "1"),
+            ("attention_bias", "all"),
+            ("mlp_bias", "True"),
+            ("dropout", "0.1"),
+            ("vocab_size", "2048"),
+        ],
         recompute: Recompute { blocks: 1, cheap: 1 },
         max_binding: Bytes::new(1 << 19),
     },

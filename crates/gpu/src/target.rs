@@ -8,7 +8,7 @@ use fitgpt_plan::{
 
 use crate::{
     device::Properties,
-    kernels::{attention::Tiles, layer_norm::BLOCK_ROWS, update},
+    kernels::{attention::Tiles, norm::BLOCK_ROWS, update},
 };
 
 /// A GPU as a planner sees it.
@@ -67,8 +67,8 @@ impl GpuTarget {
         }
         for op in program.ops() {
             match *op {
-                Op::Attention { out, heads, .. } | Op::AttentionBackward { out, heads, .. } => {
-                    let channels = program.get(out).columns() / u64::from(heads);
+                Op::Attention { heads, .. } | Op::AttentionBackward { heads, .. } => {
+                    let channels = u64::from(heads.channels);
                     let shared_bytes = self.properties.shared_bytes;
                     if Tiles::new(channels as usize, shared_bytes).is_none() {
                         return Err(Refusal::WideHead { channels, shared_bytes });
@@ -76,9 +76,12 @@ impl GpuTarget {
                 }
                 // Only the vocabulary's table is cut into pieces.
                 Op::LinearGelu { weight, .. }
+                | Op::LinearSwiGlu { weight, .. }
                 | Op::LinearResidual { weight, .. }
                 | Op::LinearBackwardInput { weight, .. }
-                | Op::LinearBackwardGelu { weight, .. } => {
+                | Op::LinearBackwardInputAdd { weight, .. }
+                | Op::LinearBackwardGelu { weight, .. }
+                | Op::LinearBackwardSwiGlu { weight, .. } => {
                     let tensor = program.get(weight);
                     let (need, have) = (tensor.bytes(), self.properties.max_binding);
                     if need > have {
@@ -133,8 +136,8 @@ impl Scratch {
             Op::AttentionBackward { out, lse, dropout, .. } => {
                 Self { words: keys(dropout.is_some(), out), floats: get(lse).count() }
             }
-            Op::LayerNormBackward { x, .. } | Op::LayerNormBackwardAdd { x, .. } => {
-                Self { words: 0, floats: blocks(x) * 2 * get(x).columns() }
+            Op::NormBackward { x, weight, .. } | Op::NormBackwardAdd { x, weight, .. } => {
+                Self { words: 0, floats: blocks(x) * 2 * get(weight).columns() }
             }
             Op::LinearBackwardWeight { d_out, d_bias, .. } => {
                 let floats = d_bias.map_or(0, |_| blocks(d_out) * get(d_out).columns());
@@ -157,12 +160,16 @@ impl Scratch {
                 let floats = gradients.iter().map(|id| blocks(id) + cuts(id)).sum();
                 Self { words: 0, floats }
             }
-            Op::LayerNorm { .. }
-            | Op::LayerNormAgain { .. }
+            Op::Norm { .. }
+            | Op::NormAgain { .. }
+            | Op::Rotary { .. }
             | Op::Linear { .. }
             | Op::LinearGelu { .. }
+            | Op::LinearSwiGlu { .. }
             | Op::LinearBackwardInput { .. }
+            | Op::LinearBackwardInputAdd { .. }
             | Op::LinearBackwardGelu { .. }
+            | Op::LinearBackwardSwiGlu { .. }
             | Op::AdamW { .. }
             | Op::StoreCache { .. }
             | Op::CachedAttention { .. }

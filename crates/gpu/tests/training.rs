@@ -7,18 +7,18 @@ use fitgpt_exec::{Arguments, Backend, Watch};
 use fitgpt_gpu::{Device, Gpu, GpuTarget, Held, Kind, adapters};
 use fitgpt_plan::{
     config::Gelu,
-    family::gpt2::Sizes,
+    family::{Family, gpt2::Sizes},
     job,
-    model::Model,
+    model::{Biases, MlpKind, Model, NormKind, Positions, Rope, RopeScaling},
     optimizer::Optimizer,
     program::{
         Adam, Class,
         decoder::{Recompute, Training, train, update},
     },
-    units::{Bytes, DType, TensorId},
+    units::{Bytes, DType, Real, TensorId},
 };
 
-const MODEL: Model = Sizes {
+const GPT2: Model = Sizes {
     layers: 2,
     heads: 2,
     channels: 32,
@@ -28,6 +28,26 @@ const MODEL: Model = Sizes {
     gelu: Gelu::Exact,
 }
 .model();
+
+/// Three query heads share a key head; queries have more channels than the residual stream.
+const LLAMA: Model = Model {
+    family: Family::Qwen3,
+    layers: 2,
+    channels: 32,
+    vocab: 512,
+    block: 16,
+    heads: 6,
+    kv_heads: 2,
+    head_channels: 8,
+    mlp_channels: 88,
+    positions: Positions::Rotary(Rope { theta: Real::new(1e4), scaling: RopeScaling::None }),
+    norm: NormKind::Rms,
+    norm_epsilon: Real::new(1e-6),
+    has_qk_norm: true,
+    mlp: MlpKind::SwiGlu,
+    biases: Biases { norm: false, qkv: true, attention_out: false, mlp: false },
+    is_tied: true,
+};
 
 const TRAINING: Training = Training {
     batch: 4,
@@ -62,10 +82,10 @@ fn software() -> Device {
 }
 
 /// A model with weights and tokens, both functions of their positions.
-fn started(device: &Device, batch: u64) -> Gpu {
+fn started(model: &Model, device: &Device, batch: u64) -> Gpu {
     let training = Training { batch, ..TRAINING };
     let target = GpuTarget::new(device.properties());
-    let programs = vec![train(&MODEL, &training), update(&MODEL, &training)];
+    let programs = vec![train(model, &training), update(model, &training)];
     for program in &programs {
         target.check(program).unwrap();
     }
@@ -77,7 +97,7 @@ fn started(device: &Device, batch: u64) -> Gpu {
         let count = 0..tensor.count() as u32;
         let noise = |i: u32| f64::from(fitgpt_exec::random::fmix32(i ^ (index << 20))) / 2e10 - 0.1;
         let bytes: Vec<u8> = match tensor.class {
-            Class::Parameter if tensor.name.contains("ln_") => {
+            Class::Parameter if tensor.name.contains("ln_") || tensor.name.contains("norm") => {
                 count.flat_map(|i| (1.0 + noise(i) as f32).to_ne_bytes()).collect()
             }
             Class::Parameter => count.flat_map(|i| (noise(i) as f32).to_ne_bytes()).collect(),
@@ -94,7 +114,7 @@ fn step(gpu: &mut Gpu, step: u64) -> f32 {
     for name in ["tokens", "targets"] {
         let input = gpu.plan().program(0).find(name).unwrap();
         let count = 0..gpu.plan().program(0).get(input).count() as u32;
-        let bytes: Vec<_> = count.flat_map(|i| (i * 37 % MODEL.vocab).to_ne_bytes()).collect();
+        let bytes: Vec<_> = count.flat_map(|i| (i * 37 % GPT2.vocab).to_ne_bytes()).collect();
         gpu.write(0, input, Bytes::ZERO, &bytes).unwrap();
     }
     let loss = gpu.plan().program(0).find("loss").unwrap();
@@ -110,7 +130,12 @@ fn step(gpu: &mut Gpu, step: u64) -> f32 {
 fn the_device_holds_the_arena_and_the_pools_of_the_plan_after_one_step_and_after_fifty() {
     let _alone = alone();
     let device = software();
-    let mut gpu = started(&device, TRAINING.batch);
+    holds_what_was_planned(&GPT2, &device);
+    holds_what_was_planned(&LLAMA, &device);
+}
+
+fn holds_what_was_planned(model: &Model, device: &Device) {
+    let mut gpu = started(model, device, TRAINING.batch);
     // The pools were measured before a plan was made, and a plan names them.
     let planned = Held { arenas: gpu.plan().plan().arena_bytes(), pools: device.pools().to_vec() };
     assert_eq!(device.held().unwrap(), planned);
@@ -129,11 +154,13 @@ fn units_add_up_in_the_planes_of_the_device_and_without_them() {
     let device = software();
     let tree = device.clone().without_planes();
     assert!(device.properties().adds_in_planes() && !tree.properties().adds_in_planes());
-    let (mut planes, mut tree) = (started(&device, 4), started(&tree, 4));
-    for n in 0..3 {
-        let (a, b) = (step(&mut planes, n), step(&mut tree, n));
-        // The same numbers in another order: some spacings of a float32 near 6.
-        assert!((a - b).abs() < 16.0 * f32::EPSILON * 6.0, "step {n}: {a} and {b}");
+    for model in [GPT2, LLAMA] {
+        let (mut planes, mut tree) = (started(&model, &device, 4), started(&model, &tree, 4));
+        for n in 0..3 {
+            let (a, b) = (step(&mut planes, n), step(&mut tree, n));
+            // The same numbers in another order: some spacings of a float32 near 6.
+            assert!((a - b).abs() < 16.0 * f32::EPSILON * 6.0, "step {n}: {a} and {b}");
+        }
     }
 }
 
@@ -143,13 +170,15 @@ fn an_arena_in_many_chunks_is_the_same_arena() {
     let device = software();
     // The widest activation fills two thirds of one.
     let small = device.clone().with_chunks_of(Bytes::new(192 << 10));
-    let (mut whole, mut cut) = (started(&device, 16), started(&small, 16));
-    let chunks = |gpu: &Gpu| gpu.plan().plan().chunks.len();
-    assert_eq!(chunks(&whole), 1);
-    assert!(chunks(&cut) > 5, "{}", chunks(&cut));
-    // Where tensors lie changes nothing of what is computed.
-    for n in 0..3 {
-        assert_eq!(step(&mut whole, n).to_bits(), step(&mut cut, n).to_bits(), "step {n}");
+    for model in [GPT2, LLAMA] {
+        let (mut whole, mut cut) = (started(&model, &device, 16), started(&model, &small, 16));
+        let chunks = |gpu: &Gpu| gpu.plan().plan().chunks.len();
+        assert_eq!(chunks(&whole), 1);
+        assert!(chunks(&cut) > 5, "{}", chunks(&cut));
+        // Where tensors lie changes nothing of what is computed.
+        for n in 0..3 {
+            assert_eq!(step(&mut whole, n).to_bits(), step(&mut cut, n).to_bits(), "step {n}");
+        }
     }
 }
 
@@ -159,11 +188,13 @@ fn a_tensor_larger_than_a_binding_is_worked_on_in_parts() {
     let device = software();
     // The table of the vocabulary has 64 KiB, the widest activation 128.
     let narrow = device.clone().with_bindings_of(Bytes::new(32 << 10));
-    let (mut whole, mut parts) = (started(&device, 16), started(&narrow, 16));
-    for n in 0..3 {
-        let (a, b) = (step(&mut whole, n), step(&mut parts, n));
-        // Only sums over rows and over the vocabulary are cut, and then added in another
-        // order: some spacings of a float32 near 6.
-        assert!((a - b).abs() < 16.0 * f32::EPSILON * 6.0, "step {n}: {a} and {b}");
+    for model in [GPT2, LLAMA] {
+        let (mut whole, mut parts) = (started(&model, &device, 16), started(&model, &narrow, 16));
+        for n in 0..3 {
+            let (a, b) = (step(&mut whole, n), step(&mut parts, n));
+            // Only sums over rows and over the vocabulary are cut, and then added in another
+            // order: some spacings of a float32 near 6.
+            assert!((a - b).abs() < 16.0 * f32::EPSILON * 6.0, "step {n}: {a} and {b}");
+        }
     }
 }

@@ -10,6 +10,7 @@ pub mod family;
 pub mod model;
 pub mod optimizer;
 pub mod program;
+pub mod published;
 pub mod torch;
 
 pub mod memory;

@@ -1,13 +1,13 @@
-//! The GPT's programs as plans: sizes, placement, recomputation.
+//! The programs of decoders as plans: sizes, placement, recomputation.
 
 use fitgpt_plan::{
-    config::Gelu,
+    config::{Gelu, Written},
     family::gpt2::Sizes,
     memory::{Limits, Plan, Target, place, profile, verify},
     model::Model,
     optimizer::Optimizer,
     program::{
-        Adam, Class, Op, Program,
+        Adam, Class, Op, Program, SamplingState,
         decoder::{self, Recompute, Training},
     },
     units::{Bytes, DType},
@@ -141,6 +141,74 @@ fn small_odd_and_biased_models_plan_too() {
         for program in [decoder::prefill, decoder::decode] {
             let plan = place(vec![program(&model, 3, DType::F32)], &Host).unwrap();
             verify(plan, &Host).unwrap();
+        }
+    }
+}
+
+/// A Llama-class model from a config's keys.
+fn llama(keys: &str) -> Model {
+    let mut written = Written::new();
+    for pair in keys.split_whitespace() {
+        let (key, value) = pair.split_once('=').unwrap();
+        written.set(key, value).unwrap();
+    }
+    let config = written.resolve().unwrap();
+    Model::new(&config, config.vocab_size())
+}
+
+/// SmolLM-135M.
+const SMOL: &str = "family=llama n_layer=30 n_head=9 n_kv_head=3 n_embd=576 ffn_dim=1536 vocab_size=49152 block_size=512";
+
+#[test]
+fn a_llama_is_placed_as_tightly_as_gpt2_at_every_level_of_recomputation() {
+    let model = llama(SMOL);
+    let arena = |blocks, cheap| {
+        let recompute = Recompute { blocks, cheap };
+        let training = Training { seq: 512, eval_seq: 512, recompute, ..four_sequences() };
+        planned(&model, &training).arena_bytes()
+    };
+    assert!(arena(0, 30) < arena(0, 0));
+    assert!(arena(15, 15) < arena(0, 30));
+    assert!(arena(30, 0) < arena(15, 15));
+}
+
+#[test]
+fn fewer_key_heads_make_a_smaller_cache() {
+    let bytes = |model: &Model| {
+        let state = SamplingState::new(model, 2, DType::F32);
+        state.caches.iter().flatten().map(|id| state.tensors[id.index()].bytes().get()).sum()
+    };
+    let (grouped, whole): (u64, u64) =
+        (bytes(&llama(SMOL)), bytes(&llama(&SMOL.replace("n_kv_head=3", "n_kv_head=9"))));
+    assert_eq!(whole, 3 * grouped);
+    assert_eq!(grouped, 30 * 2 * 2 * 512 * 3 * 64 * 4);
+}
+
+#[test]
+fn every_kind_of_llama_plans() {
+    for family in ["llama", "mistral", "qwen2", "qwen3"] {
+        for keys in [
+            "n_layer=1 n_head=1 n_embd=8",
+            "n_layer=2 n_head=3 n_kv_head=1 n_embd=60 ffn_dim=77 tie_embeddings=False",
+            "n_layer=3 n_head=6 n_kv_head=2 n_embd=50 head_dim=10 mlp_bias=True attention_bias=all",
+        ] {
+            let model = llama(&format!("family={family} {keys} vocab_size=65 block_size=64"));
+            for dropout in [0.0, 0.1] {
+                let recompute = Recompute { blocks: 1, cheap: model.layers - 1 };
+                let training = Training {
+                    batch: 3,
+                    seq: 37,
+                    eval_seq: 37,
+                    dropout,
+                    recompute,
+                    ..four_sequences()
+                };
+                verify(place(programs(&model, &training), &Host).unwrap(), &Host).unwrap();
+            }
+            for program in [decoder::prefill, decoder::decode] {
+                let plan = place(vec![program(&model, 3, DType::F32)], &Host).unwrap();
+                verify(plan, &Host).unwrap();
+            }
         }
     }
 }

@@ -57,7 +57,8 @@ fn ways(config: &Config, engine: Engine<'_>) -> Fit {
 
 fn torch_plan(config: &Config) -> PlanReport {
     let overhead = torch::overhead(config);
-    torch::torch_report(config, VOCAB, Precision::Bfloat16, card(), overhead)
+    let options = torch::TorchOptions::from_config(config, Precision::Bfloat16);
+    torch::torch_report(config, VOCAB, &options, card(), overhead)
 }
 
 fn gib(bytes: Bytes) -> f64 {

@@ -1,15 +1,16 @@
 //! What PyTorch holds, against figures that were counted while PyTorch ran.
 //!
-//! `torch_peaks/eager.jsonl` was counted with nanoGPT's own model and loop, `counted.jsonl` by
-//! `tools/count_torch_memory.py` on random configurations, `compiled.jsonl` from the
-//! allocations of inductor's generated code; all with PyTorch 2.15, one configuration a line.
+//! `tools/count_torch_memory.py` wrote `torch_peaks/eager.jsonl` (CUDA), `eager_cpu.jsonl` (CPU) and
+//! `counted.jsonl` (random configurations of both), `tools/count_inductor_memory.py` wrote
+//! `compiled.jsonl` from the allocations of inductor's generated code; all with PyTorch 2.15, one
+//! configuration a line.
 
 use fitgpt_plan::{
     config::Gelu,
     family::gpt2::Sizes,
     memory::profile,
     model::Model,
-    torch::{CachingAllocator, Loss, Phase, Precision, TorchOptions, phases},
+    torch::{CachingAllocator, Phase, Precision, Rules, TorchOptions, phases},
 };
 use serde_json::Value;
 
@@ -38,6 +39,10 @@ fn row(line: &str, figures: &str) -> Row {
     }
     .model();
     let (batch, seq) = (number("batch_size", 12), number("block_size", 1024));
+    let rules = match config["rules"].as_str() {
+        Some("cpu") => Rules::Cpu,
+        _ => Rules::Cuda,
+    };
     let options = TorchOptions {
         batch,
         seq,
@@ -54,8 +59,7 @@ fn row(line: &str, figures: &str) -> Row {
         checkpoint_blocks: is("grad_checkpoint", false),
         fused_attention: is("fused_attention", true),
         fused_adam: is("fused_adam", true),
-        loss: if is("half_softmax", false) { Loss::HalfSoftmax } else { Loss::Float32 },
-        ..TorchOptions::default()
+        ..TorchOptions::on(rules)
     };
     let figures = &json[figures];
     let keys = [
@@ -101,8 +105,14 @@ fn hold(differences: &[(f64, String)], limit: f64) {
 }
 
 #[test]
-fn eager_peaks_are_those_of_nanogpt_to_the_byte() {
+fn eager_peaks_on_cuda_are_those_of_nanogpt_to_the_byte() {
     let file = include_str!("torch_peaks/eager.jsonl");
+    hold(&differences(file, "torch_eager_bytes"), 0.0);
+}
+
+#[test]
+fn eager_peaks_on_a_cpu_are_those_of_nanogpt_to_the_byte() {
+    let file = include_str!("torch_peaks/eager_cpu.jsonl");
     hold(&differences(file, "torch_eager_bytes"), 0.0);
 }
 

@@ -2,7 +2,7 @@
 
 use fitgpt_exec::MemoryRefused;
 use fitgpt_gpu::{Adapter, Api, Device, Gpu, GpuTarget, Kind, NoVulkan, Refusal, adapters, vulkan};
-use fitgpt_plan::units::DType;
+use fitgpt_plan::{device::GRAPHICS_CONTEXT_BYTES, units::DType};
 
 use super::{
     Backend, BackendError, Bytes, DeviceChoice, Here, Overhead, Pool, Precision, Program, Seen,
@@ -133,9 +133,6 @@ fn memory_of(adapter: &Adapter) -> Option<(Bytes, Bytes)> {
     }
 }
 
-/// Beside the arena: the driver's context, which cannot be asked for before it is there.
-const CONTEXT: [Bytes; 2] = [Bytes::new(32 << 20), Bytes::new(320 << 20)];
-
 impl Opened {
     fn new(adapter: Adapter) -> Result<Self, Unavailable> {
         let device = Device::open(&adapter)?;
@@ -164,7 +161,7 @@ impl Opened {
     pub(super) fn overhead(&self) -> Overhead {
         let pools = self.pools().iter().map(|pool| pool.bytes).fold(Bytes::ZERO, |a, b| a + b);
         Overhead {
-            context_bytes: CONTEXT,
+            context_bytes: GRAPHICS_CONTEXT_BYTES,
             workspace_bytes: [pools; 2],
             compile_bytes: [Bytes::ZERO; 2],
         }

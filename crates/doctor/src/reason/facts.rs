@@ -1,13 +1,11 @@
 //! What the message's numbers say by themselves.
 
+use fitgpt_plan::device::{CUDA_CONTEXT_BYTES, CUDA_CONTEXT_MOST_BYTES};
+
 use crate::{
     diagnosis::Facts,
     parse::{Log, Message, Size},
 };
-
-const GIB: u64 = 1 << 30;
-/// What a process takes beside its tensors, at least and at most: the driver's context.
-const CONTEXT: [u64; 2] = [GIB / 5, GIB];
 
 /// The numbers, with who holds the rest of the card. `total` is the card's size where the
 /// message names none.
@@ -53,7 +51,7 @@ fn foreign(
         return Some(taken.minus(process));
     }
     let rest = taken.minus(reserved?);
-    let [least, most] = CONTEXT;
+    let [least, most] = [CUDA_CONTEXT_BYTES[0].get(), CUDA_CONTEXT_MOST_BYTES.get()];
     if rest.bytes <= least {
         return Some(Size::exact(0));
     }
@@ -64,6 +62,8 @@ fn foreign(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const GIB: u64 = 1 << 30;
 
     fn of(text: &str) -> Facts {
         facts(&Log::read(text.as_bytes()), None)

@@ -18,7 +18,11 @@ pub(crate) use self::{
     next::{next, peak_bytes},
     run::{Run, Source},
 };
-use fitgpt_plan::{config::ConfigError, torch};
+use fitgpt_plan::{
+    config::ConfigError,
+    device::{CUDA_CONTEXT_BYTES, WORKSPACE_BYTES},
+    torch,
+};
 
 use crate::{
     diagnosis::{Facts, Phase, PhaseName, Supposition, Tensor},
@@ -33,7 +37,7 @@ fn may_be_gpt2(log: &Log) -> bool {
 }
 
 /// The least that a context and its libraries take.
-const LEAST_OVERHEAD: u64 = (1 << 30) / 4;
+const LEAST_OVERHEAD: u64 = CUDA_CONTEXT_BYTES[0].get() + WORKSPACE_BYTES[0].get();
 
 /// A failure that has been thought through; rules look at this and nothing else.
 #[derive(Debug)]

@@ -12,7 +12,7 @@
 //! Not a smaller batch. Moments of 8 bits or on the host, state that is shared between cards,
 //! or a smaller model.
 
-use fitgpt_plan::torch::Precision;
+use fitgpt_plan::{device::CUDA_CONTEXT_BYTES, torch::Precision};
 
 use super::Answer;
 use crate::{
@@ -20,9 +20,6 @@ use crate::{
     parse::Memory,
     reason::{Scene, Source},
 };
-
-/// The least that a context takes.
-const CONTEXT: u64 = (1 << 30) / 5;
 
 pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
     scene.log.message.as_ref().filter(|m| m.memory == Memory::Gpu)?;
@@ -36,6 +33,6 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
         .number("total_bytes", total.bytes);
     let certainty =
         if run.source == Source::Given { Certainty::Certain } else { Certainty::Likely };
-    let is_too_large = run.static_bytes() + copies + CONTEXT > total.high;
+    let is_too_large = run.static_bytes() + copies + CUDA_CONTEXT_BYTES[0].get() > total.high;
     is_too_large.then_some(Answer { certainty, is_cause: true, evidence })
 }

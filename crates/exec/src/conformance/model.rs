@@ -67,11 +67,11 @@ const LLAMA: Model = Model {
 /// Sequences of the effective batch.
 const SEQUENCES: u64 = 4;
 
+/// The share that is dropped.
+const DROPOUT: f32 = 0.2;
+
 /// Halves lose small gradients without one.
 const LOSS_SCALE: f32 = 64.0;
-
-/// Ops of such a model that a gradient passes through, there and back.
-const OPS: u64 = 40;
 
 /// Small models on `make`'s backend.
 pub fn judge_model(target: &impl Target, make: Make<'_>) -> Result<Verdict, BackendError> {
@@ -114,7 +114,7 @@ impl Setting {
             accumulation: SEQUENCES / batch,
             eval_batch: batch,
             eval_seq: seq,
-            dropout: 0.2,
+            dropout: DROPOUT,
             optimizer: Optimizer::adamw(Adam {
                 beta1: 0.9,
                 beta2: 0.95,
@@ -141,7 +141,8 @@ fn judge_training(
 
     let defined = gradients(setting, &whole, &Device(WATCHED), &mut reference)?;
     let name = format!("{}, {}, against the reference", setting.model.family, setting.dtype);
-    compare(verdict, &name, chain(setting.dtype, OPS), &defined, &kept);
+    let ops = train(&setting.model, &whole).ops().len();
+    compare(verdict, &name, chain(setting.dtype, ops), &defined, &kept);
 
     let layers = setting.model.layers;
     let mixes = (0..=layers).flat_map(|b| (0..=layers - b).map(move |cheap| (b, cheap)));
@@ -162,7 +163,7 @@ fn judge_training(
         let split = gradients(setting, &setting.training(batch, keep), target, make)?;
         let name = format!("{}, {batch} of {SEQUENCES} at a time", setting.dtype);
         // Activations do not depend on the split; only the order of f32 sums does.
-        compare(verdict, &name, chain(DType::F32, OPS), &kept, &split);
+        compare(verdict, &name, chain(DType::F32, ops), &kept, &split);
     }
     Ok(())
 }
@@ -277,6 +278,7 @@ fn judge_sampling(
     let Setting { model, dtype } = *setting;
     let programs = vec![prefill(&model, BATCH, dtype), decode(&model, BATCH, dtype)];
     let state = programs[0].clone();
+    let tolerance = chain(dtype, state.ops().len());
     let logits = [0, 1].map(|p| programs[p].find("logits").expect("the builder names it"));
     let tokens = [0, 1].map(|p| programs[p].find("tokens").expect("the builder names it"));
     let mut backend = planned(programs, target, make)?;
@@ -301,7 +303,6 @@ fn judge_sampling(
         backend.run(1, &Arguments { length, ..Arguments::default() })?;
         let found = elements(DType::F32, &bytes_of(&mut *backend, 1, logits[1])?);
         let expected = elements(DType::F32, &whole.concat());
-        let tolerance = chain(dtype, OPS / 2); // forward only
         let worst = furthest(&expected, &found, |_| true, tolerance);
         let (op, case, tensor) = ("decode", format!("{dtype}, token {length}"), "logits".into());
         let why = tolerance.why;
@@ -312,7 +313,7 @@ fn judge_sampling(
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_plan::program::decoder::evaluate;
+    use fitgpt_plan::{memory::VerifiedPlan, program::decoder::evaluate, units::OpIndex};
 
     use super::*;
     use crate::reference::widen;
@@ -345,6 +346,96 @@ mod tests {
             self.step().unwrap();
             self.set(parameter, &old);
             self.values("loss")[0]
+        }
+    }
+
+    /// The reference with a mistake in it.
+    struct Faulty {
+        backend: Box<dyn Backend>,
+        fault: Fault,
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Fault {
+        /// One projection does without its bias.
+        NoBias,
+        /// Every token is one position further.
+        NextPosition,
+        /// One dropout does not scale up what it keeps.
+        NoScale,
+        /// The loss is the mean of one token too few.
+        MeanOfLoss,
+    }
+
+    impl Backend for Faulty {
+        fn plan(&self) -> &VerifiedPlan {
+            self.backend.plan()
+        }
+
+        fn run_op_by_op(
+            &mut self,
+            program: usize,
+            arguments: &Arguments,
+            ended: &mut dyn FnMut(OpIndex),
+        ) -> Result<(), BackendError> {
+            let rows = SEQUENCES as f32 * MODEL.block as f32;
+            let factor = if self.fault == Fault::MeanOfLoss { rows / (rows - 1.0) } else { 1.0 };
+            let loss_scale = arguments.loss_scale * factor;
+            self.backend.run_op_by_op(program, &Arguments { loss_scale, ..*arguments }, ended)
+        }
+
+        fn write(
+            &mut self,
+            program: usize,
+            tensor: TensorId,
+            start: Bytes,
+            values: &[u8],
+        ) -> Result<(), BackendError> {
+            let name = self.plan().program(program).get(tensor).name.clone();
+            let mut values = values.to_vec();
+            match (self.fault, name.as_str()) {
+                (Fault::NoBias, "h.1.mlp.c_proj.bias") => values.fill(0),
+                (Fault::NextPosition, "wpe.weight") => {
+                    values.rotate_left(4 * MODEL.channels as usize);
+                }
+                (Fault::NoScale, "h.1.attn.c_proj.weight" | "h.1.attn.c_proj.bias") => {
+                    let kept = 1.0 - f64::from(DROPOUT);
+                    let scaled = widen(DType::F32, &values).into_iter().map(|w| w * kept);
+                    values = narrow(DType::F32, &scaled.collect::<Vec<_>>());
+                }
+                _ => {}
+            }
+            self.backend.write(program, tensor, start, &values)
+        }
+
+        fn read(
+            &mut self,
+            program: usize,
+            tensor: TensorId,
+            start: Bytes,
+            values: &mut [u8],
+        ) -> Result<(), BackendError> {
+            self.backend.read(program, tensor, start, values)
+        }
+    }
+
+    #[test]
+    fn a_mistake_of_a_few_percent_is_caught_in_every_type() {
+        use Fault::{MeanOfLoss, NextPosition, NoBias, NoScale};
+        for dtype in DTYPES {
+            let setting = Setting { dtype, ..F32 };
+            let training = setting.training(SEQUENCES, Recompute::default());
+            let of =
+                |make: Make<'_>| gradients(&setting, &training, &Device(WATCHED), make).unwrap();
+            let defined = of(&mut reference);
+            let tolerance = chain(dtype, train(&setting.model, &training).ops().len());
+            for fault in [NoBias, NextPosition, NoScale, MeanOfLoss] {
+                let found =
+                    of(&mut |plan| Ok(Box::new(Faulty { backend: reference(plan)?, fault })));
+                let mut verdict = Verdict::default();
+                compare(&mut verdict, "a fault", tolerance, &defined, &found);
+                assert!(!verdict.failures.is_empty(), "{dtype}: {fault:?} is not seen");
+            }
         }
     }
 

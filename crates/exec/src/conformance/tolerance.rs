@@ -96,8 +96,19 @@ pub(super) fn log_sum(inner: u64, largest: f64) -> Tolerance {
     Tolerance { absolute: EPSILON * (8.0 + score), ..Tolerance::new(8.0 * EPSILON, why) }
 }
 
-/// Whole models: `ops` ops in a row, each of which adds its own error.
-pub(super) fn model(dtype: DType, ops: u64) -> Tolerance {
-    let why = "every op of a chain adds some spacings of its stored type";
-    Tolerance::new(spacing(dtype) * ops as f64, why)
+/// Whole models of `ops` ops: errors of random sign grow as the root of their number.
+///
+/// What one op adds, in spacings of its type:
+///
+/// - A half type: half a spacing, the most that rounding to nearest is off. Backends round the same
+///   values, so it is less: the furthest gradient of the suite's models (45 ops) was 0.03 spacings
+///   an op away in bfloat16 and 0.12 in float16, of AVX-512, AVX2 and the portable kernels.
+/// - float32: an op is a sum, with several roundings. The furthest was 1.6 spacings an op away; the
+///   rest is for backends that sum in longer chains.
+pub(super) fn model(dtype: DType, ops: usize) -> Tolerance {
+    let (of_one, why) = match dtype {
+        DType::F32 => (6.0, "each op adds an f32 sum's error; signs are random"),
+        _ => (0.5, "each op rounds to a half type once; signs are random"),
+    };
+    Tolerance::new(of_one * spacing(dtype) * (ops as f64).sqrt(), why)
 }

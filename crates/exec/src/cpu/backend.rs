@@ -31,7 +31,7 @@ impl Cpu {
 
 impl Backend for Cpu {
     fn plan(&self) -> &VerifiedPlan {
-        &self.host.plan
+        self.host.plan()
     }
 
     fn run_op_by_op(

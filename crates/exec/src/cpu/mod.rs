@@ -26,6 +26,7 @@ pub mod rates;
 mod rotary;
 mod rows;
 mod swiglu;
+mod sync;
 mod target;
 mod update;
 mod update_8bit;

@@ -251,10 +251,13 @@ pub unsafe trait Outputs: Sync {
 unsafe impl<T: Send + 'static> Outputs for Grid<'_, T> {
     type Tile<'p> = Tile<'p, T>;
     fn holds(&self, rows: usize, columns: usize) -> bool {
-        (self.rows, self.columns) == (rows, columns) || (rows * columns == 0 && self.rows == 0)
+        let is_empty = rows == 0 || columns == 0;
+        (self.rows, self.columns) == (rows, columns) || (is_empty && self.rows == 0)
     }
     #[inline]
     unsafe fn tile<'p>(&self, rows: Range<usize>, columns: Range<usize>) -> Tile<'p, T> {
+        let is_inside = rows.end <= self.rows && columns.end <= self.columns;
+        assert!(is_inside, "{rows:?} by {columns:?} of {} by {}", self.rows, self.columns);
         Tile { start: self.start, stride: self.columns, rows, columns, borrow: PhantomData }
     }
 }
@@ -375,6 +378,15 @@ mod tests {
         let tiling = Tiling { rows: 0..4, columns: 0..4, tile_rows: 3, tile_columns: 4 };
         let tiles = Tiles::new(&mut grid, (4, 4), tiling);
         Pool::new(1).unwrap().for_each(tiles, |_, mut tile| tile.row(3, 0..1).fill(1));
+    }
+
+    #[test]
+    #[should_panic(expected = "the outputs are")]
+    fn a_shape_whose_product_wraps_to_zero_is_no_empty_shape() {
+        let half = 1 << (usize::BITS / 2);
+        let tiling = Tiling { rows: 0..1, columns: 0..1, tile_rows: 1, tile_columns: 1 };
+        let mut empty: Grid<'_, u8> = Grid::new(&mut [], 1);
+        Tiles::new(&mut empty, (half, half), tiling);
     }
 
     #[test]

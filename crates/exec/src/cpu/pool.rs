@@ -5,21 +5,25 @@
 //! its index and nothing else; [`Task::worker`] chooses scratch, never numbers.
 //!
 //! Running takes `&mut self`: one call at a time, and a task cannot start another.
+//!
+//! `tests/loom` runs this file in every order that its threads can take.
 
 use std::{
     any::Any,
-    cell::UnsafeCell,
-    hint, io,
+    io,
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     ptr,
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::SeqCst},
-    },
-    thread::{self, JoinHandle},
+    sync::{PoisonError, atomic::Ordering::SeqCst},
 };
 
-use crate::cpu::parts::Parts;
+use super::{
+    parts::Parts,
+    sync::{
+        Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Condvar, LOOKS, Mutex, MutexGuard,
+        UnsafeCell, hint,
+        thread::{self, JoinHandle},
+    },
+};
 
 /// Which piece of the work, and who does it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,10 +40,6 @@ pub struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
 }
-
-/// How often a thread looks again before it sleeps: some tens of microseconds, the pause
-/// between the ops of a step.
-const LOOKS: u32 = 2000;
 
 /// Indices are handed out from the low half of a 64-bit word.
 const UNCLAIMED: u64 = u32::MAX as u64;
@@ -155,11 +155,14 @@ impl Pool {
         let job = Job { call, body, n };
         // SAFETY: `&mut self` means no other call is running, and the last one returned after
         // all its tasks had ended, so no thread reads `job` now.
-        unsafe { *shared.job.get() = job };
+        shared.job.with_mut(|to| unsafe { *to = job });
         shared.ended.store(0, SeqCst);
         let number = (shared.open.load(SeqCst) >> 32).wrapping_add(1);
         shared.open.store(number << 32 | u64::from(n), SeqCst);
-        if shared.workers_asleep.load(SeqCst) > 0 {
+        // Of two read-modify-writes the later sees the earlier: either this one sees who is about
+        // to sleep, or that thread sees the tasks. A load would need the total order of `SeqCst`,
+        // which `loom` does not know.
+        if shared.workers_asleep.fetch_add(0, SeqCst) > 0 {
             drop(shared.lock_sleep());
             shared.work_came.notify_all();
         }
@@ -246,7 +249,7 @@ impl Shared {
         };
         // SAFETY: this thread has taken a task that it has not counted as ended, so `job` is
         // the one that was stored before this word, and stays.
-        let job = unsafe { *self.job.get() };
+        let job = self.job.with(|job| unsafe { *job });
         let task = Task { index: (job.n - (open & UNCLAIMED) as u32) as usize, worker };
         // SAFETY: as above: `run` keeps the closure alive until every task has ended.
         let call = || unsafe { (job.call)(job.body, task) };
@@ -257,7 +260,9 @@ impl Shared {
             // A payload may panic when it is dropped, and this thread must not.
             std::mem::forget(second);
         }
-        if self.ended.fetch_add(1, SeqCst) + 1 == job.n && self.caller_asleep.load(SeqCst) {
+        let is_last = self.ended.fetch_add(1, SeqCst) + 1 == job.n;
+        // Not a load, as for `workers_asleep`.
+        if is_last && self.caller_asleep.fetch_or(false, SeqCst) {
             drop(self.lock_sleep());
             self.all_ended.notify_one();
         }
@@ -270,7 +275,7 @@ impl Shared {
             return;
         }
         let mut sleep = self.lock_sleep();
-        self.caller_asleep.store(true, SeqCst);
+        self.caller_asleep.swap(true, SeqCst);
         while !is_over() {
             sleep = self.all_ended.wait(sleep).unwrap_or_else(PoisonError::into_inner);
         }

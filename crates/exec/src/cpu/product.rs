@@ -50,20 +50,24 @@ impl Kernel for TileProduct<'_> {
         if rows == 0 || columns == 0 {
             return;
         }
-        // `tile` relies on these.
+        // `tile` relies on these. Saturating: a sum that wraps would pass.
         assert!(columns.is_multiple_of(S::LANES));
-        assert!((rows - 1) * self.c_stride + columns <= self.c.len());
+        let last = |count: usize, stride: usize| (count - 1).saturating_mul(stride);
+        assert!(last(rows, self.c_stride).saturating_add(columns) <= self.c.len());
         if depth > 0 {
-            assert!((depth - 1) * self.b_stride + columns <= self.b.len());
-            assert!((rows - 1) * self.a.row + (depth - 1) * self.a.depth < self.a.data.len());
+            assert!(last(depth, self.b_stride).saturating_add(columns) <= self.b.len());
+            let corner = last(rows, self.a.row).saturating_add(last(depth, self.a.depth));
+            assert!(corner < self.a.data.len());
         }
         let mut column = 0;
         while S::TILE_VECTORS >= 2 && column + 2 * S::LANES <= columns {
-            self.panel::<S, 2>(simd, column);
+            // SAFETY: asserted above, for all rows and columns.
+            unsafe { self.panel::<S, 2>(simd, column) };
             column += 2 * S::LANES;
         }
         while column < columns {
-            self.panel::<S, 1>(simd, column);
+            // SAFETY: as above; `columns` is a multiple of the lanes.
+            unsafe { self.panel::<S, 1>(simd, column) };
             column += S::LANES;
         }
     }
@@ -72,27 +76,38 @@ impl Kernel for TileProduct<'_> {
 impl TileProduct<'_> {
     /// All rows, in tiles of as many as registers hold or a few less: a tile of one or two rows
     /// would wait for each of its sums.
+    ///
+    /// # Safety
+    /// As for [`tile`](Self::tile), for all rows.
     #[inline(always)]
-    fn panel<S: Simd, const V: usize>(&mut self, simd: S, column: usize) {
+    unsafe fn panel<S: Simd, const V: usize>(&mut self, simd: S, column: usize) {
         // Array lengths cannot be associated constants; only one arm is compiled.
-        let done = match S::TILE_ROWS {
-            12 => {
-                let row = self.tiles::<S, 12, V>(simd, 0, column, whole_tiles(self.rows, 12, 8));
-                self.tiles::<S, 8, V>(simd, row, column, (self.rows - row) / 8)
-            }
-            6 => {
-                let row = self.tiles::<S, 6, V>(simd, 0, column, whole_tiles(self.rows, 6, 5));
-                self.tiles::<S, 5, V>(simd, row, column, (self.rows - row) / 5)
-            }
-            _ => 0,
-        };
-        let row = self.tiles::<S, 4, V>(simd, done, column, (self.rows - done) / 4);
-        self.tiles::<S, 1, V>(simd, row, column, self.rows - row);
+        // SAFETY: each call takes whole tiles of the rows that are left.
+        unsafe {
+            let done = match S::TILE_ROWS {
+                12 => {
+                    let whole = whole_tiles(self.rows, 12, 8);
+                    let row = self.tiles::<S, 12, V>(simd, 0, column, whole);
+                    self.tiles::<S, 8, V>(simd, row, column, (self.rows - row) / 8)
+                }
+                6 => {
+                    let whole = whole_tiles(self.rows, 6, 5);
+                    let row = self.tiles::<S, 6, V>(simd, 0, column, whole);
+                    self.tiles::<S, 5, V>(simd, row, column, (self.rows - row) / 5)
+                }
+                _ => 0,
+            };
+            let row = self.tiles::<S, 4, V>(simd, done, column, (self.rows - done) / 4);
+            self.tiles::<S, 1, V>(simd, row, column, self.rows - row);
+        }
     }
 
     /// `count` tiles from row `row` on; the row after them.
+    ///
+    /// # Safety
+    /// As for [`tile`](Self::tile), for all of these rows.
     #[inline(always)]
-    fn tiles<S: Simd, const R: usize, const V: usize>(
+    unsafe fn tiles<S: Simd, const R: usize, const V: usize>(
         &mut self,
         simd: S,
         row: usize,
@@ -100,14 +115,18 @@ impl TileProduct<'_> {
         count: usize,
     ) -> usize {
         for tile in 0..count {
-            self.tile::<S, R, V>(simd, row + tile * R, column);
+            // SAFETY: the caller's promise.
+            unsafe { self.tile::<S, R, V>(simd, row + tile * R, column) };
         }
         row + count * R
     }
 
-    /// Rows `row..row + R` by columns `column..column + V * LANES`, inside the product.
+    /// Rows `row..row + R` by columns `column..column + V * LANES`.
+    ///
+    /// # Safety
+    /// They lie inside `rows` by `columns`, for which both factors are long enough.
     #[inline(always)]
-    fn tile<S: Simd, const R: usize, const V: usize>(
+    unsafe fn tile<S: Simd, const R: usize, const V: usize>(
         &mut self,
         simd: S,
         row: usize,
@@ -115,8 +134,7 @@ impl TileProduct<'_> {
     ) {
         let mut sums = [[simd.splat(0.0); V]; R];
         for k in 0..self.depth {
-            // SAFETY: `k < depth` and the tile lies inside `rows` by `columns`, for which
-            // `run` asserted that both factors are long enough.
+            // SAFETY: `k < depth`, and the caller's promise.
             let (b, a) = unsafe {
                 let b = self.b.as_ptr().add(k * self.b_stride + column);
                 let b = slice::from_raw_parts(b, V * S::LANES);
@@ -211,6 +229,41 @@ mod tests {
         }
         assert_eq!([64, 16, 48, 3].map(|rows| whole_tiles(rows, 6, 5)), [9, 1, 8, 0]);
         assert_eq!([64, 16, 48, 3].map(|rows| whole_tiles(rows, 12, 8)), [4, 0, 4, 0]);
+    }
+
+    struct FarApart(fn(&mut TileProduct<'_>));
+
+    impl Kernel for FarApart {
+        type Output = bool;
+        #[inline(always)]
+        fn run<S: Simd>(self, simd: S) -> bool {
+            let (data, mut c) = ([0.0; 64], [0.0; 64]);
+            let mut product = TileProduct {
+                a: A { data: &data, row: 2, depth: 1 },
+                b: &data,
+                b_stride: 16,
+                c: &mut c,
+                c_stride: 16,
+                rows: 2,
+                columns: 16,
+                depth: 2,
+                sum: Sum::New,
+            };
+            (self.0)(&mut product);
+            let run = std::panic::AssertUnwindSafe(|| simd.run(product));
+            std::panic::catch_unwind(run).is_err()
+        }
+    }
+
+    #[test]
+    fn factors_whose_end_wraps_are_refused() {
+        for isa in Isa::all() {
+            assert!(!isa.run(FarApart(|_| ())), "the product itself is right");
+            assert!(isa.run(FarApart(|product| product.b_stride = usize::MAX - 15)));
+            assert!(isa.run(FarApart(|product| product.c_stride = usize::MAX - 15)));
+            assert!(isa.run(FarApart(|product| product.a.row = usize::MAX)));
+            assert!(isa.run(FarApart(|product| product.a.depth = usize::MAX)));
+        }
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Reference {
 
 impl Backend for Reference {
     fn plan(&self) -> &VerifiedPlan {
-        &self.host.plan
+        self.host.plan()
     }
 
     fn run_op_by_op(

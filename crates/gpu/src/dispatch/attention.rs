@@ -1,9 +1,14 @@
 //! Attention, forward, backward and from the cache.
 
-use cubecl::prelude::{CubeCount, CubeDim};
-use fitgpt_plan::{program::Op, units::TensorId};
+use std::ops::Range;
 
-use super::{Call, OptionalMask, elements, launch, line, misplaced};
+use cubecl::prelude::{ComptimeOptionArgs, CubeCount, CubeDim, CubePrimitive};
+use fitgpt_plan::{
+    program::{Heads, Op, Qkv},
+    units::TensorId,
+};
+
+use super::{Call, OptionalMask, elements, launch, line, misplaced, optional};
 use crate::kernels::{
     attention::{self, BatchLaunch, Tiles},
     elementwise,
@@ -15,24 +20,80 @@ struct Shape {
     batch: usize,
     seq: usize,
     used: usize,
-    heads: usize,
-    size: usize,
+    heads: Heads,
+    rows: Rows,
+}
+
+/// How rows of queries, keys and values lie in their tensors.
+#[derive(Clone, Copy)]
+struct Rows {
+    query_stride: usize,
+    kv_stride: usize,
+    keys_at: usize,
+    values_at: usize,
+}
+
+impl Rows {
+    fn of(qkv: Qkv, heads: Heads) -> Self {
+        let [queries, keys] = [query_channels(heads), kv_channels(heads)];
+        let joined = queries + 2 * keys;
+        match qkv {
+            Qkv::Joined(_) => Self {
+                query_stride: joined,
+                kv_stride: joined,
+                keys_at: queries,
+                values_at: queries + keys,
+            },
+            Qkv::Split { .. } => {
+                Self { query_stride: queries, kv_stride: keys, keys_at: 0, values_at: 0 }
+            }
+        }
+    }
+}
+
+fn query_channels(heads: Heads) -> usize {
+    (heads.query * heads.channels) as usize
+}
+
+fn kv_channels(heads: Heads) -> usize {
+    (heads.kv * heads.channels) as usize
+}
+
+/// The tensors of keys and of values, if those are not the queries' as well.
+fn keys_and_values(qkv: Qkv) -> [Option<TensorId>; 2] {
+    match qkv {
+        Qkv::Joined(_) => [None, None],
+        Qkv::Split { k, v, .. } => [Some(k), Some(v)],
+    }
 }
 
 impl Shape {
-    fn channels(self) -> usize {
-        self.heads * self.size
+    fn size(self) -> usize {
+        self.heads.channels as usize
     }
 
-    fn heads(self, first_sequence: usize) -> BatchLaunch {
-        let scale = (1.0 / (self.size as f64).sqrt()) as f32;
-        BatchLaunch::new(self.seq, self.used, self.heads, self.channels(), scale, first_sequence)
+    fn batch(self, first_sequence: usize) -> BatchLaunch {
+        let Rows { query_stride, kv_stride, keys_at, values_at } = self.rows;
+        let Heads { query, kv, channels } = self.heads;
+        let scale = (1.0 / f64::from(channels).sqrt()) as f32;
+        BatchLaunch::new(
+            self.seq,
+            self.used,
+            query as usize,
+            (query / kv) as usize,
+            query_stride,
+            kv_stride,
+            keys_at,
+            values_at,
+            scale,
+            first_sequence,
+        )
     }
 
     /// A cube for each tile of rows, head and sequence.
-    fn cubes(self, tiles: Tiles, sequences: usize) -> CubeCount {
+    fn cubes(self, tiles: Tiles, heads: u32, sequences: usize) -> CubeCount {
         let x = self.used.div_ceil(tiles.rows).max(1);
-        CubeCount::Static(x as u32, self.heads as u32, sequences as u32)
+        CubeCount::Static(x as u32, heads, sequences as u32)
     }
 }
 
@@ -40,33 +101,36 @@ impl Call<'_> {
     pub(super) fn attention(&self) {
         match *self.op {
             Op::Attention { qkv, out, lse, heads, ref dropout } => {
-                let shape = self.attention_shape(out, heads);
+                let shape = self.attention_shape(qkv, out, heads);
                 let tiles = self.tiles(shape);
                 let keys = dropout.as_ref().map(|dropout| self.keys(dropout, out));
-                let units = [qkv, out, lse].map(|id| self.share_bytes(id, shape.batch));
-                for window in self.windows(shape.batch, &units) {
+                let [k, v] = keys_and_values(qkv);
+                for window in self.sequences(shape, qkv, [out, lse]) {
                     launch!(
                         self,
                         attention::forward,
-                        shape.cubes(tiles, window.len()),
+                        shape.cubes(tiles, heads.query, window.len()),
                         square(tiles),
-                        self.shares(qkv, &window, shape.batch),
+                        self.shares(qkv.queries(), &window, shape.batch),
+                        self.optional_shares(k, &window, shape.batch),
+                        self.optional_shares(v, &window, shape.batch),
                         self.shares(out, &window, shape.batch),
                         self.shares(lse, &window, shape.batch),
                         OptionalMask::from(keys.as_ref().map(|keys| keys())),
-                        shape.heads(window.start),
+                        shape.batch(window.start),
                         tiles,
-                        self.stored(qkv),
+                        self.stored(out),
                     );
                 }
             }
             Op::AttentionBackward { qkv, out, lse, d_out, d_qkv, heads, ref dropout } => {
-                let shape = self.attention_shape(out, heads);
+                let shape = self.attention_shape(qkv, out, heads);
                 let tiles = self.tiles(shape);
                 let keys = dropout.as_ref().map(|dropout| self.keys(dropout, out));
-                let units = [qkv, out, lse].map(|id| self.share_bytes(id, shape.batch));
-                for window in self.windows(shape.batch, &units) {
-                    let rows = window.len() * shape.heads * shape.seq;
+                let [k, v] = keys_and_values(qkv);
+                let [d_k, d_v] = keys_and_values(d_qkv);
+                for window in self.sequences(shape, qkv, [out, lse]) {
+                    let rows = window.len() * heads.query as usize * shape.seq;
                     launch!(
                         self,
                         attention::along,
@@ -75,112 +139,122 @@ impl Call<'_> {
                         self.shares(out, &window, shape.batch),
                         self.shares(d_out, &window, shape.batch),
                         self.floats(),
-                        shape.heads(window.start),
+                        shape.batch(window.start),
                         rows,
-                        shape.size,
-                        self.stored(qkv),
+                        shape.size(),
+                        self.stored(out),
                     );
                     launch!(
                         self,
                         attention::backward_keys,
-                        shape.cubes(tiles, window.len()),
+                        shape.cubes(tiles, heads.kv, window.len()),
                         square(tiles),
-                        self.shares(qkv, &window, shape.batch),
+                        self.shares(qkv.queries(), &window, shape.batch),
+                        self.optional_shares(k, &window, shape.batch),
+                        self.optional_shares(v, &window, shape.batch),
                         self.shares(lse, &window, shape.batch),
                         self.floats(),
                         self.shares(d_out, &window, shape.batch),
-                        self.shares(d_qkv, &window, shape.batch),
+                        self.shares(d_k.unwrap_or(d_qkv.queries()), &window, shape.batch),
+                        self.optional_shares(d_v, &window, shape.batch),
                         OptionalMask::from(keys.as_ref().map(|keys| keys())),
-                        shape.heads(window.start),
+                        shape.batch(window.start),
                         tiles,
-                        self.stored(qkv),
+                        self.stored(out),
                     );
                     launch!(
                         self,
                         attention::backward_queries,
-                        shape.cubes(tiles, window.len()),
+                        shape.cubes(tiles, heads.query, window.len()),
                         square(tiles),
-                        self.shares(qkv, &window, shape.batch),
+                        self.shares(qkv.queries(), &window, shape.batch),
+                        self.optional_shares(k, &window, shape.batch),
+                        self.optional_shares(v, &window, shape.batch),
                         self.shares(lse, &window, shape.batch),
                         self.floats(),
                         self.shares(d_out, &window, shape.batch),
-                        self.shares(d_qkv, &window, shape.batch),
+                        self.shares(d_qkv.queries(), &window, shape.batch),
                         OptionalMask::from(keys.as_ref().map(|keys| keys())),
-                        shape.heads(window.start),
+                        shape.batch(window.start),
                         tiles,
-                        self.stored(qkv),
+                        self.stored(out),
                     );
                 }
             }
-            Op::StoreCache { qkv, keys, values } => {
-                let channels = self.columns(keys);
+            Op::StoreCache { qkv, keys, values, heads } => {
+                let channels = kv_channels(heads);
                 let sequences = self.listing.get(keys).shape[0] as usize;
                 let row = self.arguments.cache_row as usize;
-                let count = self.used(qkv) * channels;
-                for (part, cache) in [(1, keys), (2, values)] {
+                let count = self.used(qkv.queries()) * channels;
+                let rows = Rows::of(qkv, heads);
+                let [k, v] = keys_and_values(qkv);
+                for (from, at, cache) in [(k, rows.keys_at, keys), (v, rows.values_at, values)] {
                     let (cache_row, first) = self.part(cache, &(row..row + 1), sequences);
                     launch!(
                         self,
                         elementwise::columns,
                         elements(count),
                         line(),
-                        self.whole(qkv),
+                        self.whole(from.unwrap_or(qkv.queries())),
                         cache_row,
                         count,
                         channels,
-                        3 * channels,
-                        part * channels,
+                        rows.kv_stride,
+                        at,
                         first,
                         channels,
-                        self.stored(qkv),
+                        self.stored(keys),
                     );
                 }
             }
             Op::CachedAttention { qkv, keys, values, out, heads } => {
                 let length = self.arguments.length as usize;
                 let cache = &self.listing.get(keys).shape;
+                let channels = kv_channels(heads);
+                let rows = Rows::of(qkv, heads);
                 let shape = Shape {
                     batch: cache[0] as usize,
                     seq: cache[1] as usize,
                     used: length + 1,
-                    heads: heads as usize,
-                    size: cache[2] as usize / heads as usize,
+                    heads,
+                    // Keys and values are read from the cache.
+                    rows: Rows { kv_stride: channels, keys_at: 0, values_at: 0, ..rows },
                 };
                 assert!(length < shape.seq, "the cache has room for one token more");
-                let channels = shape.channels();
-                let units = [qkv, keys, out].map(|id| self.share_bytes(id, shape.batch));
-                for window in self.windows(shape.batch, &units) {
-                    for (part, cache) in [(1, keys), (2, values)] {
+                let [k, v] = keys_and_values(qkv);
+                for window in self.sequences(shape, qkv, [keys, out]) {
+                    let new = [(k, rows.keys_at, keys), (v, rows.values_at, values)];
+                    for (from, at, cache) in new {
                         let count = window.len() * channels;
                         launch!(
                             self,
                             elementwise::columns,
                             elements(count),
                             line(),
-                            self.shares(qkv, &window, shape.batch),
+                            self.shares(from.unwrap_or(qkv.queries()), &window, shape.batch),
                             self.shares(cache, &window, shape.batch),
                             count,
                             channels,
-                            3 * channels,
-                            part * channels,
+                            rows.kv_stride,
+                            at,
                             length * channels,
                             shape.seq * channels,
-                            self.stored(qkv),
+                            self.stored(keys),
                         );
                     }
                     launch!(
                         self,
                         attention::cached,
-                        CubeCount::Static(heads, window.len() as u32, 1),
+                        CubeCount::Static(heads.query, window.len() as u32, 1),
                         line(),
-                        self.shares(qkv, &window, shape.batch),
+                        self.shares(qkv.queries(), &window, shape.batch),
                         self.shares(keys, &window, shape.batch),
                         self.shares(values, &window, shape.batch),
                         self.shares(out, &window, shape.batch),
-                        shape.heads(window.start),
-                        shape.size,
+                        shape.batch(window.start),
+                        shape.size(),
                         self.properties().sums,
-                        self.stored(qkv),
+                        self.stored(keys),
                     );
                 }
             }
@@ -188,15 +262,30 @@ impl Call<'_> {
         }
     }
 
-    fn attention_shape(&self, out: TensorId, heads: u32) -> Shape {
+    fn attention_shape(&self, qkv: Qkv, out: TensorId, heads: Heads) -> Shape {
         let shape = &self.listing.get(out).shape;
-        let (seq, heads) = (shape[1] as usize, heads as usize);
-        let size = shape[2] as usize / heads;
-        Shape { batch: shape[0] as usize, seq, used: self.used(out).min(seq), heads, size }
+        let (batch, seq) = (shape[0] as usize, shape[1] as usize);
+        Shape { batch, seq, used: self.used(out).min(seq), heads, rows: Rows::of(qkv, heads) }
+    }
+
+    /// Windows of sequences of `qkv` and `others`.
+    fn sequences(&self, shape: Shape, qkv: Qkv, others: [TensorId; 2]) -> Vec<Range<usize>> {
+        let tensors = qkv.tensors().chain(others);
+        let units: Vec<_> = tensors.map(|id| self.share_bytes(id, shape.batch)).collect();
+        self.windows(shape.batch, &units)
+    }
+
+    fn optional_shares<E: CubePrimitive>(
+        &self,
+        id: Option<TensorId>,
+        shares: &Range<usize>,
+        count: usize,
+    ) -> ComptimeOptionArgs<Box<[E]>> {
+        optional(id.map(|id| self.shares(id, shares, count)))
     }
 
     fn tiles(&self, shape: Shape) -> Tiles {
-        let tiles = Tiles::new(shape.size, self.properties().shared_bytes);
+        let tiles = Tiles::new(shape.size(), self.properties().shared_bytes);
         tiles.expect("the target was asked before the program was planned")
     }
 }

@@ -2,7 +2,7 @@
 
 use fitgpt_plan::program::Op;
 
-use super::{Call, OptionalMask, cubes, elements, launch, line, misplaced};
+use super::{Call, OptionalMask, cubes, elements, launch, line, misplaced, optional};
 use crate::kernels::embed;
 
 impl Call<'_> {
@@ -21,7 +21,7 @@ impl Call<'_> {
                             line(),
                             self.whole(tokens),
                             self.rows_of(wte, &table),
-                            self.whole(wpe),
+                            optional(wpe.map(|wpe| self.whole(wpe))),
                             self.rows_of(out, &window),
                             OptionalMask::from(keys.as_ref().map(|keys| keys())),
                             count,
@@ -73,6 +73,7 @@ impl Call<'_> {
                             self.stored(d_x),
                         );
                     }
+                    let Some(d_wpe) = d_wpe else { continue };
                     launch!(
                         self,
                         embed::backward_positions,

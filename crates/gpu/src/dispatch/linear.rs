@@ -84,6 +84,29 @@ impl Call<'_> {
                     );
                 }
             }
+            Op::LinearSwiGlu { x, weight, bias, gate, up, out } => {
+                for rows in self.windows(self.used(x), &[self.row_bytes(x), self.row_bytes(out)]) {
+                    let extents = self.layer(weight, rows.len());
+                    launch!(
+                        self,
+                        linear::gated,
+                        tiles(extents, core),
+                        square(),
+                        self.rows_of(x, &rows),
+                        self.whole(weight),
+                        optional(bias.map(|bias| self.whole(bias))),
+                        self.rows_of(gate, &rows),
+                        optional(up.map(|up| self.rows_of(up, &rows))),
+                        self.rows_of(out, &rows),
+                        factor(0, extents.inner, extents.left),
+                        factor(0, extents.inner, extents.right),
+                        extents.inner,
+                        core,
+                        self.stored(x),
+                        factors,
+                    );
+                }
+            }
             Op::LinearResidual { x, weight, bias, residual, out, ref dropout } => {
                 let keys = dropout.as_ref().map(|dropout| self.keys(dropout, out));
                 for rows in self.windows(self.used(x), &[self.row_bytes(x), self.row_bytes(out)]) {
@@ -110,7 +133,9 @@ impl Call<'_> {
                     );
                 }
             }
-            Op::LinearBackwardInput { d_out, weight, d_x } => {
+            Op::LinearBackwardInput { d_out, weight, d_x }
+            | Op::LinearBackwardInputAdd { d_out, weight, d_x } => {
+                let adds = matches!(self.op, Op::LinearBackwardInputAdd { .. });
                 let units = [self.row_bytes(d_out), self.row_bytes(d_x)];
                 for rows in self.windows(self.rows(d_out), &units) {
                     let (inner, right) = (self.rows(weight), self.columns(weight));
@@ -121,7 +146,7 @@ impl Call<'_> {
                         self.matrix(d_x, &rows),
                         Extents { left: rows.len(), right, inner },
                         (Layout::InnerLast, Layout::InnerFirst),
-                        To::Assign,
+                        if adds { To::Add } else { To::Assign },
                     );
                 }
             }
@@ -143,6 +168,30 @@ impl Call<'_> {
                         factor(0, right, right),
                         inner,
                         kind(gelu),
+                        core,
+                        self.stored(d_out),
+                        factors,
+                    );
+                }
+            }
+            Op::LinearBackwardSwiGlu { d_out, weight, gate, up, out } => {
+                let units = [self.row_bytes(d_out), self.row_bytes(out)];
+                for rows in self.windows(self.rows(d_out), &units) {
+                    let (inner, right) = (self.rows(weight), self.columns(weight));
+                    let extents = Extents { left: rows.len(), right, inner };
+                    launch!(
+                        self,
+                        linear::through_swiglu,
+                        tiles(extents, core),
+                        square(),
+                        self.rows_of(d_out, &rows),
+                        self.whole(weight),
+                        self.rows_of(gate, &rows),
+                        self.rows_of(up, &rows),
+                        self.rows_of(out, &rows),
+                        factor(0, inner, extents.left),
+                        factor(0, right, right),
+                        inner,
                         core,
                         self.stored(d_out),
                         factors,
@@ -276,11 +325,17 @@ mod tests {
     use super::*;
     use crate::{Device, Gpu, GpuTarget, Kind, Properties, adapters};
 
+    /// The keys that differ between families.
+    const FAMILIES: [&[(&str, &str)]; 2] = [
+        &[("bias", "True")],
+        &[("family", "llama"), ("n_kv_head", "1"), ("ffn_dim", "200"), ("mlp_bias", "True")],
+    ];
+
     /// The loss and every gradient of one micro-batch, of a model whose matrices end inside of
     /// tiles.
-    fn trained(device: &Device) -> Vec<(String, Vec<u8>)> {
+    fn trained(device: &Device, family: &[(&str, &str)]) -> Vec<(String, Vec<u8>)> {
         let mut written = Written::new();
-        for (key, value) in [
+        let sizes = [
             ("n_layer", "1"),
             ("n_head", "2"),
             ("n_embd", "72"), // 216 columns of `qkv`, 288 of the MLP
@@ -288,8 +343,8 @@ mod tests {
             ("batch_size", "3"), // 135 rows
             ("vocab_size", "131"),
             ("dropout", "0.1"),
-            ("bias", "True"),
-        ] {
+        ];
+        for (key, value) in sizes.iter().chain(family) {
             written.set(key, value).unwrap();
         }
         let config = written.resolve().unwrap();
@@ -336,11 +391,13 @@ mod tests {
         let adapter = adapter.expect("a software Vulkan driver (Debian: mesa-vulkan-drivers)");
         let device = Device::open(&adapter).unwrap();
         let imitating = device.as_if(Properties { core: Core::Imitated, ..device.properties() });
-        let (expected, found) = (trained(&device), trained(&imitating));
-        assert!(expected.len() > 10, "the gradients of a layer");
-        for ((name, expected), (_, found)) in expected.iter().zip(&found) {
-            assert!(expected.iter().any(|byte| *byte != 0), "`{name}` was computed");
-            assert!(expected == found, "`{name}` has other bits");
+        for family in FAMILIES {
+            let (expected, found) = (trained(&device, family), trained(&imitating, family));
+            assert!(expected.len() > 10, "the gradients of a layer");
+            for ((name, expected), (_, found)) in expected.iter().zip(&found) {
+                assert!(expected.iter().any(|byte| *byte != 0), "`{name}` was computed");
+                assert!(expected == found, "`{name}` has other bits");
+            }
         }
     }
 }

@@ -1,75 +1,82 @@
-//! `LayerNorm`, forward, again and backward.
+//! Norms, forward, again and backward.
 
-use cubecl::prelude::CubeCount;
+use std::ops::Range;
+
+use cubecl::prelude::{BufferArg, CubeCount};
 use fitgpt_plan::{program::Op, units::TensorId};
 
 use super::{Call, cubes, elements, launch, line, misplaced, optional};
 use crate::kernels::{
-    layer_norm::{self, BLOCK_ROWS},
     math::UNITS,
+    norm::{self, BLOCK_ROWS},
 };
 
 impl Call<'_> {
     pub(super) fn norm(&self) {
         match *self.op {
-            Op::LayerNorm { x, weight, bias, out, mean, rstd } => {
-                for window in self.windows(self.used(x), &[self.row_bytes(x), 4]) {
+            Op::Norm { x, weight, bias, out, mean, rstd, epsilon } => {
+                let heads = self.heads_of_row(x, weight);
+                for window in self.norm_windows(self.used(x), x, heads) {
+                    let rows = window.len() * heads;
                     launch!(
                         self,
-                        layer_norm::forward,
-                        cubes(window.len()),
+                        norm::forward,
+                        cubes(rows),
                         line(),
                         self.rows_of(x, &window),
                         self.whole(weight),
                         optional(bias.map(|bias| self.whole(bias))),
                         self.rows_of(out, &window),
-                        self.one_a_row(mean, x, &window),
-                        self.one_a_row(rstd, x, &window),
-                        window.len(),
-                        self.columns(x),
+                        optional(mean.map(|mean| self.statistics(mean, x, &window))),
+                        self.statistics(rstd, x, &window),
+                        rows,
+                        self.columns(weight),
+                        epsilon,
                         self.properties().sums,
                         self.stored(x),
                     );
                 }
             }
-            Op::LayerNormAgain { x, weight, bias, mean, rstd, out } => {
-                for window in self.windows(self.used(x), &[self.row_bytes(x), 4]) {
+            Op::NormAgain { x, weight, bias, mean, rstd, out } => {
+                let heads = self.heads_of_row(x, weight);
+                for window in self.norm_windows(self.used(x), x, heads) {
+                    let rows = window.len() * heads;
                     launch!(
                         self,
-                        layer_norm::again,
-                        cubes(window.len()),
+                        norm::again,
+                        cubes(rows),
                         line(),
                         self.rows_of(x, &window),
                         self.whole(weight),
                         optional(bias.map(|bias| self.whole(bias))),
-                        self.one_a_row(mean, x, &window),
-                        self.one_a_row(rstd, x, &window),
+                        optional(mean.map(|mean| self.statistics(mean, x, &window))),
+                        self.statistics(rstd, x, &window),
                         self.rows_of(out, &window),
-                        window.len(),
-                        self.columns(x),
+                        rows,
+                        self.columns(weight),
                         self.stored(x),
                     );
                 }
             }
-            Op::LayerNormBackward { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias }
-            | Op::LayerNormBackwardAdd { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias } => {
-                let adds = matches!(self.op, Op::LayerNormBackwardAdd { .. });
-                let channels = self.columns(x);
+            Op::NormBackward { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias }
+            | Op::NormBackwardAdd { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias } => {
+                let adds = matches!(self.op, Op::NormBackwardAdd { .. });
+                let (heads, channels) = (self.heads_of_row(x, weight), self.columns(weight));
                 let mut blocks = 0;
-                // Windows begin at multiples of 64 rows, because a row has 4 bytes of `mean`.
-                for window in self.windows(self.rows(x), &[self.row_bytes(x), 4]) {
+                for window in self.norm_windows(self.rows(x), x, heads) {
+                    let rows = window.len() * heads;
                     launch!(
                         self,
-                        layer_norm::backward_input,
-                        cubes(window.len()),
+                        norm::backward_input,
+                        cubes(rows),
                         line(),
                         self.rows_of(x, &window),
                         self.whole(weight),
-                        self.one_a_row(mean, x, &window),
-                        self.one_a_row(rstd, x, &window),
+                        optional(mean.map(|mean| self.statistics(mean, x, &window))),
+                        self.statistics(rstd, x, &window),
                         self.rows_of(d_out, &window),
                         self.rows_of(d_x, &window),
-                        window.len(),
+                        rows,
                         channels,
                         adds,
                         self.properties().sums,
@@ -77,16 +84,17 @@ impl Call<'_> {
                     );
                     launch!(
                         self,
-                        layer_norm::weight_sums,
+                        norm::weight_sums,
                         blocks_of(window.len(), channels),
                         line(),
                         self.rows_of(x, &window),
-                        self.one_a_row(mean, x, &window),
-                        self.one_a_row(rstd, x, &window),
+                        optional(mean.map(|mean| self.statistics(mean, x, &window))),
+                        self.statistics(rstd, x, &window),
                         self.rows_of(d_out, &window),
                         self.floats(),
                         blocks,
-                        window.len(),
+                        BLOCK_ROWS * heads,
+                        rows,
                         channels,
                         self.stored(x),
                     );
@@ -108,7 +116,7 @@ impl Call<'_> {
         for window in self.windows(self.rows(d_out), &[self.row_bytes(d_out), 4]) {
             launch!(
                 self,
-                layer_norm::column_sums,
+                norm::column_sums,
                 blocks_of(window.len(), columns),
                 line(),
                 self.rows_of(d_out, &window),
@@ -127,7 +135,7 @@ impl Call<'_> {
         let channels = self.columns(out);
         launch!(
             self,
-            layer_norm::add_blocks,
+            norm::add_blocks,
             elements(channels),
             line(),
             self.floats(),
@@ -139,13 +147,19 @@ impl Call<'_> {
         );
     }
 
-    /// The numbers of a tensor that has one for each row of `x`.
-    fn one_a_row(
-        &self,
-        id: TensorId,
-        x: TensorId,
-        window: &std::ops::Range<usize>,
-    ) -> cubecl::prelude::BufferArg {
+    /// Norms in one row of `x`.
+    fn heads_of_row(&self, x: TensorId, weight: TensorId) -> usize {
+        self.columns(x) / self.columns(weight)
+    }
+
+    /// Windows of the rows of `x`. They begin at multiples of [`BLOCK_ROWS`], because 4 bytes a
+    /// row do at multiples of 64.
+    fn norm_windows(&self, rows: usize, x: TensorId, heads: usize) -> Vec<Range<usize>> {
+        self.windows(rows, &[self.row_bytes(x), 4 * heads as u64, 4])
+    }
+
+    /// The means or deviations of some rows of `x`.
+    fn statistics(&self, id: TensorId, x: TensorId, window: &Range<usize>) -> BufferArg {
         self.shares(id, window, self.rows(x))
     }
 }

@@ -39,11 +39,11 @@ impl Call<'_> {
                     self.properties().sums,
                 );
             }
-            Op::AdamW { norm, moments, ref adam } => {
+            Op::AdamW { norm, parameter, gradient, exp_avg, exp_avg_sq, decays, ref adam } => {
                 let lr = f64::from(self.arguments.lr);
                 let updates = self.arguments.updates as f64;
                 let (beta1, beta2) = (f64::from(adam.beta1), f64::from(adam.beta2));
-                let decay = if moments.decays { lr * f64::from(adam.weight_decay) } else { 0.0 };
+                let decay = if decays { lr * f64::from(adam.weight_decay) } else { 0.0 };
                 let step = || {
                     StepLaunch::new(
                         1.0 / self.arguments.loss_scale,
@@ -58,7 +58,7 @@ impl Call<'_> {
                         adam.epsilon,
                     )
                 };
-                let count = self.listing.get(moments.parameter).count() as usize;
+                let count = self.listing.get(parameter).count() as usize;
                 for window in self.windows(count, &[4]) {
                     launch!(
                         self,
@@ -66,10 +66,10 @@ impl Call<'_> {
                         elements(window.len()),
                         line(),
                         self.whole(norm),
-                        self.shares(moments.parameter, &window, count),
-                        self.shares(moments.gradient, &window, count),
-                        self.shares(moments.exp_avg, &window, count),
-                        self.shares(moments.exp_avg_sq, &window, count),
+                        self.shares(parameter, &window, count),
+                        self.shares(gradient, &window, count),
+                        self.shares(exp_avg, &window, count),
+                        self.shares(exp_avg_sq, &window, count),
                         window.len(),
                         step(),
                     );

@@ -4,11 +4,15 @@
 //! p = softmax(q · kᵀ / √D) over keys not after the query;  out = drop(p) · v
 //! ```
 //!
-//! A row of `qkv` is q | k | v, C channels each; head h has channels h·D … (h+1)·D of each. The
-//! forward makes a tile of queries, passing over tiles of keys with a running maximum and sum,
-//! and keeps the log-sum-exp of each row. The backward makes the probabilities again from it:
-//! one kernel for a tile of keys passes over the queries, another for a tile of queries over
-//! the keys. Nobody adds to what another cube adds to, so the order of every sum is fixed.
+//! Queries, keys and values are three tensors, or one with rows of q | k | v, which a kernel is
+//! given as its queries, with neither keys nor values. Query head h has channels h·D … (h+1)·D;
+//! groups of query heads share a key/value head.
+//!
+//! The forward makes a tile of queries, passing over tiles of keys with a running maximum and
+//! sum, and keeps the log-sum-exp of each row. The backward makes the probabilities again from
+//! it: one kernel for a tile of keys passes over the queries of all heads of its group, another
+//! for a tile of queries over the keys. Nobody adds to what another cube adds to, so the order
+//! of every sum is fixed.
 
 use cubecl::prelude::*;
 
@@ -70,8 +74,18 @@ pub(crate) struct Batch {
     pub(crate) seq: usize,
     /// Those of them that are in use.
     pub(crate) used: usize,
+    /// Query heads.
     pub(crate) heads: usize,
-    pub(crate) channels: usize,
+    /// Query heads that share a key/value head.
+    pub(crate) group: usize,
+    /// Elements from one row of queries to the next.
+    pub(crate) query_stride: usize,
+    /// The same of keys and values.
+    pub(crate) kv_stride: usize,
+    /// Where in its tensor the first row of keys begins.
+    pub(crate) keys_at: usize,
+    /// The same of values.
+    pub(crate) values_at: usize,
     /// `1 / √D`
     pub(crate) scale: f32,
     /// Sequences of the micro-batch before these.
@@ -99,6 +113,28 @@ fn load<E: Float>(
         }
         tile[r * pitch + d] = value;
         i += CUBE_DIM as usize;
+    }
+}
+
+/// Rows `row …` of keys or values: of a tensor for them alone, or of the joined one.
+#[cube]
+fn load_kv<E: Float>(
+    tile: &mut Shared<[f32]>,
+    joined: &[E],
+    own: &ComptimeOption<Box<[E]>>,
+    first: usize,
+    of: &Batch,
+    row: usize,
+    #[comptime] tiles: Tiles,
+) {
+    #[comptime]
+    match own {
+        ComptimeOption::Some(own) => {
+            load::<E>(tile, own, first, of.kv_stride, row, of.used, tiles);
+        }
+        ComptimeOption::None => {
+            load::<E>(tile, joined, first, of.kv_stride, row, of.used, tiles);
+        }
     }
 }
 
@@ -139,10 +175,12 @@ fn kept(
     value
 }
 
-/// `out` (B, T, C) and `lse` (B, H, T). Cubes: query tiles, heads, sequences.
+/// `out` (B, T, H·D) and `lse` (B, H, T). Cubes: query tiles, query heads, sequences.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn forward<E: Float>(
-    qkv: &[E],
+    queries: &[E],
+    keys: ComptimeOption<Box<[E]>>,
+    values: ComptimeOption<Box<[E]>>,
     out: &mut [E],
     lse: &mut [f32],
     mask: ComptimeOption<Mask>,
@@ -162,9 +200,9 @@ pub(crate) fn forward<E: Float>(
     let first_query = CUBE_POS_X as usize * rows;
     let (head, sequence) = (CUBE_POS_Y as usize, CUBE_POS_Z as usize);
     let (y, x) = (UNIT_POS_Y as usize, UNIT_POS_X as usize);
-    let stride = 3 * of.channels;
-    let start = sequence * of.seq * stride + head * size;
-    load::<E>(&mut q, qkv, start, stride, first_query, of.used, tiles);
+    let start = sequence * of.seq * of.query_stride + head * size;
+    let start_kv = sequence * of.seq * of.kv_stride + head / of.group * size;
+    load::<E>(&mut q, queries, start, of.query_stride, first_query, of.used, tiles);
 
     let mut sums = Array::<f32>::new(comptime!(per * columns));
     let mut most = Array::<f32>::new(per);
@@ -182,7 +220,7 @@ pub(crate) fn forward<E: Float>(
     let end = min(first_query + rows, of.used);
     let mut first_key = 0usize;
     while first_key < end {
-        load::<E>(&mut kv, qkv, start + of.channels, stride, first_key, of.used, tiles);
+        load_kv::<E>(&mut kv, queries, &keys, start_kv + of.keys_at, &of, first_key, tiles);
         sync_cube();
         #[unroll]
         for i in 0..per {
@@ -203,7 +241,7 @@ pub(crate) fn forward<E: Float>(
         }
         sync_cube();
         // The keys were read: their place takes the values.
-        load::<E>(&mut kv, qkv, start + 2 * of.channels, stride, first_key, of.used, tiles);
+        load_kv::<E>(&mut kv, queries, &values, start_kv + of.values_at, &of, first_key, tiles);
         #[unroll]
         for i in 0..per {
             let row = y + i * side;
@@ -267,7 +305,7 @@ pub(crate) fn forward<E: Float>(
             for c in 0..columns {
                 let d = x + c * side;
                 if d < size {
-                    let at = (sequence * of.seq + query) * of.channels + head * size + d;
+                    let at = ((sequence * of.seq + query) * of.heads + head) * size + d;
                     out[at] = E::cast_from(sums[i * columns + c] / total[i]);
                 }
             }
@@ -293,7 +331,7 @@ pub(crate) fn along<E: Float>(
     if i < count {
         let (query, head) = (i % of.seq, i / of.seq % of.heads);
         let sequence = i / of.seq / of.heads;
-        let first = (sequence * of.seq + query) * of.channels + head * size;
+        let first = ((sequence * of.seq + query) * of.heads + head) * size;
         let mut sum = 0.0f32;
         for d in 0..size {
             sum = fma(f32::cast_from(out[first + d]), f32::cast_from(d_out[first + d]), sum);
@@ -328,7 +366,7 @@ fn held(#[comptime] tiles: Tiles) -> Held {
     }
 }
 
-/// Probabilities and gradients of scores of a tile of queries with a tile of keys.
+/// Probabilities and gradients of scores of a tile of queries of `head` with a tile of keys.
 #[cube]
 fn gradients_of_scores(
     held: &mut Held,
@@ -336,13 +374,14 @@ fn gradients_of_scores(
     along: &[f32],
     mask: &ComptimeOption<Mask>,
     of: &Batch,
+    head: usize,
     first_query: usize,
     first_key: usize,
     #[comptime] tiles: Tiles,
 ) {
     let (side, per) = comptime!((tiles.side(), tiles.per()));
     let scores_pitch = comptime!(tiles.rows + 1);
-    let (head, sequence) = (CUBE_POS_Y as usize, CUBE_POS_Z as usize);
+    let sequence = CUBE_POS_Z as usize;
     let (y, x) = (UNIT_POS_Y as usize, UNIT_POS_X as usize);
     #[unroll]
     for i in 0..per {
@@ -369,14 +408,18 @@ fn gradients_of_scores(
     }
 }
 
-/// Gradients of keys and values. Cubes: key tiles, heads, sequences.
+/// Gradients of keys and values, the latter in `d_keys` where they have no tensor. Cubes: key
+/// tiles, key/value heads, sequences.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn backward_keys<E: Float>(
-    qkv: &[E],
+    queries: &[E],
+    keys: ComptimeOption<Box<[E]>>,
+    values: ComptimeOption<Box<[E]>>,
     lse: &[f32],
     along: &[f32],
     d_out: &[E],
-    d_qkv: &mut [E],
+    d_keys: &mut [E],
+    mut d_values: ComptimeOption<Box<[E]>>,
     mask: ComptimeOption<Mask>,
     of: Batch,
     #[comptime] tiles: Tiles,
@@ -387,13 +430,12 @@ pub(crate) fn backward_keys<E: Float>(
     let scores_pitch = comptime!(rows + 1);
     let mut held = held(tiles);
     let first_key = CUBE_POS_X as usize * rows;
-    let (head, sequence) = (CUBE_POS_Y as usize, CUBE_POS_Z as usize);
+    let (kv_head, sequence) = (CUBE_POS_Y as usize, CUBE_POS_Z as usize);
     let (y, x) = (UNIT_POS_Y as usize, UNIT_POS_X as usize);
-    let stride = 3 * of.channels;
-    let start = sequence * of.seq * stride + head * size;
-    let start_out = sequence * of.seq * of.channels + head * size;
-    load::<E>(&mut held.k, qkv, start + of.channels, stride, first_key, of.used, tiles);
-    load::<E>(&mut held.v, qkv, start + 2 * of.channels, stride, first_key, of.used, tiles);
+    let start_kv = sequence * of.seq * of.kv_stride + kv_head * size;
+    let (at_k, at_v) = (start_kv + of.keys_at, start_kv + of.values_at);
+    load_kv::<E>(&mut held.k, queries, &keys, at_k, &of, first_key, tiles);
+    load_kv::<E>(&mut held.v, queries, &values, at_v, &of, first_key, tiles);
     let mut d_k = Array::<f32>::new(comptime!(per * columns));
     let mut d_v = Array::<f32>::new(comptime!(per * columns));
     #[unroll]
@@ -401,32 +443,47 @@ pub(crate) fn backward_keys<E: Float>(
         d_k[i] = 0.0;
         d_v[i] = 0.0;
     }
-    let mut first_query = first_key;
-    while first_query < of.used {
-        load::<E>(&mut held.q, qkv, start, stride, first_query, of.used, tiles);
-        load::<E>(&mut held.d_out, d_out, start_out, of.channels, first_query, of.used, tiles);
-        sync_cube();
-        gradients_of_scores(&mut held, lse, along, &mask, &of, first_query, first_key, tiles);
-        sync_cube();
-        #[unroll]
-        for i in 0..per {
-            let key = y + i * side;
-            for query in 0..rows {
-                let weight = held.weights[query * scores_pitch + key];
-                let d_score = held.d_scores[query * scores_pitch + key];
-                #[unroll]
-                for c in 0..columns {
-                    let d = x + c * side;
-                    if d < size {
-                        let at = i * columns + c;
-                        d_v[at] = fma(weight, held.d_out[query * pitch + d], d_v[at]);
-                        d_k[at] = fma(d_score, held.q[query * pitch + d], d_k[at]);
+    let stride_out = of.heads * size;
+    for head in kv_head * of.group..(kv_head + 1) * of.group {
+        let start = sequence * of.seq * of.query_stride + head * size;
+        let start_out = sequence * of.seq * stride_out + head * size;
+        let mut first_query = first_key;
+        while first_query < of.used {
+            load::<E>(&mut held.q, queries, start, of.query_stride, first_query, of.used, tiles);
+            load::<E>(&mut held.d_out, d_out, start_out, stride_out, first_query, of.used, tiles);
+            sync_cube();
+            gradients_of_scores(
+                &mut held,
+                lse,
+                along,
+                &mask,
+                &of,
+                head,
+                first_query,
+                first_key,
+                tiles,
+            );
+            sync_cube();
+            #[unroll]
+            for i in 0..per {
+                let key = y + i * side;
+                for query in 0..rows {
+                    let weight = held.weights[query * scores_pitch + key];
+                    let d_score = held.d_scores[query * scores_pitch + key];
+                    #[unroll]
+                    for c in 0..columns {
+                        let d = x + c * side;
+                        if d < size {
+                            let at = i * columns + c;
+                            d_v[at] = fma(weight, held.d_out[query * pitch + d], d_v[at]);
+                            d_k[at] = fma(d_score, held.q[query * pitch + d], d_k[at]);
+                        }
                     }
                 }
             }
+            sync_cube();
+            first_query += rows;
         }
-        sync_cube();
-        first_query += rows;
     }
     #[unroll]
     for i in 0..per {
@@ -435,22 +492,33 @@ pub(crate) fn backward_keys<E: Float>(
         for c in 0..columns {
             let d = x + c * side;
             if key < of.used && d < size {
-                let at = start + key * stride + d;
-                d_qkv[at + of.channels] = E::cast_from(d_k[i * columns + c]);
-                d_qkv[at + 2 * of.channels] = E::cast_from(d_v[i * columns + c]);
+                let at = key * of.kv_stride + d;
+                d_keys[at_k + at] = E::cast_from(d_k[i * columns + c]);
+                let d_value = E::cast_from(d_v[i * columns + c]);
+                #[comptime]
+                match &mut d_values {
+                    ComptimeOption::Some(d_values) => {
+                        d_values[at_v + at] = d_value;
+                    }
+                    ComptimeOption::None => {
+                        d_keys[at_v + at] = d_value;
+                    }
+                }
             }
         }
     }
 }
 
-/// Gradients of queries. Cubes: query tiles, heads, sequences.
+/// Gradients of queries. Cubes: query tiles, query heads, sequences.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn backward_queries<E: Float>(
-    qkv: &[E],
+    queries: &[E],
+    keys: ComptimeOption<Box<[E]>>,
+    values: ComptimeOption<Box<[E]>>,
     lse: &[f32],
     along: &[f32],
     d_out: &[E],
-    d_qkv: &mut [E],
+    d_queries: &mut [E],
     mask: ComptimeOption<Mask>,
     of: Batch,
     #[comptime] tiles: Tiles,
@@ -463,11 +531,13 @@ pub(crate) fn backward_queries<E: Float>(
     let first_query = CUBE_POS_X as usize * rows;
     let (head, sequence) = (CUBE_POS_Y as usize, CUBE_POS_Z as usize);
     let (y, x) = (UNIT_POS_Y as usize, UNIT_POS_X as usize);
-    let stride = 3 * of.channels;
-    let start = sequence * of.seq * stride + head * size;
-    let start_out = sequence * of.seq * of.channels + head * size;
-    load::<E>(&mut held.q, qkv, start, stride, first_query, of.used, tiles);
-    load::<E>(&mut held.d_out, d_out, start_out, of.channels, first_query, of.used, tiles);
+    let start = sequence * of.seq * of.query_stride + head * size;
+    let start_kv = sequence * of.seq * of.kv_stride + head / of.group * size;
+    let (at_k, at_v) = (start_kv + of.keys_at, start_kv + of.values_at);
+    let stride_out = of.heads * size;
+    let start_out = sequence * of.seq * stride_out + head * size;
+    load::<E>(&mut held.q, queries, start, of.query_stride, first_query, of.used, tiles);
+    load::<E>(&mut held.d_out, d_out, start_out, stride_out, first_query, of.used, tiles);
     let mut d_q = Array::<f32>::new(comptime!(per * columns));
     #[unroll]
     for i in 0..per * columns {
@@ -476,10 +546,10 @@ pub(crate) fn backward_queries<E: Float>(
     let end = min(first_query + rows, of.used);
     let mut first_key = 0usize;
     while first_key < end {
-        load::<E>(&mut held.k, qkv, start + of.channels, stride, first_key, of.used, tiles);
-        load::<E>(&mut held.v, qkv, start + 2 * of.channels, stride, first_key, of.used, tiles);
+        load_kv::<E>(&mut held.k, queries, &keys, at_k, &of, first_key, tiles);
+        load_kv::<E>(&mut held.v, queries, &values, at_v, &of, first_key, tiles);
         sync_cube();
-        gradients_of_scores(&mut held, lse, along, &mask, &of, first_query, first_key, tiles);
+        gradients_of_scores(&mut held, lse, along, &mask, &of, head, first_query, first_key, tiles);
         sync_cube();
         #[unroll]
         for i in 0..per {
@@ -506,16 +576,16 @@ pub(crate) fn backward_queries<E: Float>(
         for c in 0..columns {
             let d = x + c * side;
             if query < of.used && d < size {
-                d_qkv[start + query * stride + d] = E::cast_from(d_q[i * columns + c]);
+                d_queries[start + query * of.query_stride + d] = E::cast_from(d_q[i * columns + c]);
             }
         }
     }
 }
 
-/// One query a sequence against `of.used` rows of the cache. Cubes: heads, sequences.
+/// One query a sequence against `of.used` rows of the cache. Cubes: query heads, sequences.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn cached<E: Float>(
-    qkv: &[E],
+    queries: &[E],
     keys: &[E],
     values: &[E],
     out: &mut [E],
@@ -529,8 +599,8 @@ pub(crate) fn cached<E: Float>(
     let mut weights = Shared::<[f32]>::new_slice(units);
     let (head, sequence) = (CUBE_POS_X as usize, CUBE_POS_Y as usize);
     let unit = UNIT_POS as usize;
-    let query = sequence * 3 * of.channels + head * size;
-    let start = sequence * of.seq * of.channels + head * size;
+    let query = sequence * of.query_stride + head * size;
+    let start = sequence * of.seq * of.kv_stride + head / of.group * size;
     let mut weighted = Array::<f32>::new(columns);
     #[unroll]
     for c in 0..columns {
@@ -545,8 +615,8 @@ pub(crate) fn cached<E: Float>(
         if key < of.used {
             let mut sum = 0.0f32;
             for d in 0..size {
-                let q = f32::cast_from(qkv[query + d]);
-                sum = fma(q, f32::cast_from(keys[start + key * of.channels + d]), sum);
+                let q = f32::cast_from(queries[query + d]);
+                sum = fma(q, f32::cast_from(keys[start + key * of.kv_stride + d]), sum);
             }
             score = sum * of.scale;
         }
@@ -564,7 +634,7 @@ pub(crate) fn cached<E: Float>(
             if d < size {
                 weighted[c] *= correction;
                 for j in 0..end {
-                    let value = f32::cast_from(values[start + (first_key + j) * of.channels + d]);
+                    let value = f32::cast_from(values[start + (first_key + j) * of.kv_stride + d]);
                     weighted[c] = fma(weights[j], value, weighted[c]);
                 }
             }
@@ -576,7 +646,7 @@ pub(crate) fn cached<E: Float>(
     for c in 0..columns {
         let d = unit + c * units;
         if d < size {
-            out[sequence * of.channels + head * size + d] = E::cast_from(weighted[c] / total);
+            out[(sequence * of.heads + head) * size + d] = E::cast_from(weighted[c] / total);
         }
     }
 }

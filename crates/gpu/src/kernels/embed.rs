@@ -4,6 +4,8 @@
 //! out = drop(wte[token] + wpe[position])          tokens: (B, T); out: (B, T, C)
 //! ```
 //!
+//! Models without learned positions have no `wpe`.
+//!
 //! A token may stand in many places, and floats added by many units at once would be added in
 //! any order. So the backward first links each row to the next one with the same token; then
 //! the first row of each chain adds up all of it, and nobody else writes there.
@@ -23,7 +25,7 @@ const NONE: u32 = 0xffff_ffff;
 pub(crate) fn forward<E: Float>(
     tokens: &[u32],
     wte: &[f32],
-    wpe: &[f32],
+    wpe: ComptimeOption<Box<[f32]>>,
     out: &mut [E],
     mask: ComptimeOption<Mask>,
     count: usize,
@@ -40,8 +42,14 @@ pub(crate) fn forward<E: Float>(
         let (row, c) = (first_row + i / channels, i % channels);
         let token = tokens[row];
         if token >= low && token < high {
-            let position = first_position + row % seq;
-            let value = wte[(token - low) as usize * channels + c] + wpe[position * channels + c];
+            let value = wte[(token - low) as usize * channels + c];
+            #[comptime]
+            let value = match wpe {
+                ComptimeOption::Some(wpe) => {
+                    value + wpe[(first_position + row % seq) * channels + c]
+                }
+                ComptimeOption::None => value,
+            };
             #[comptime]
             let value = match mask {
                 ComptimeOption::Some(mask) => {

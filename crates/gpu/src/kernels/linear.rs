@@ -7,7 +7,7 @@ use cubecl::{ir::ElemType, prelude::*};
 
 use super::{
     mask::{Mask, factor},
-    math::{Gelu, gelu, gelu_slope},
+    math::{Gelu, gelu, gelu_slope, sigmoid},
     product::{Core, Factor, Layout, column_of, number, pass, product, row_of},
 };
 
@@ -107,6 +107,47 @@ pub(crate) fn activate<E: Float, H: Float>(
     }
 }
 
+/// `up = x · weightᵀ + bias; out = silu(gate) * up`, where `up` is kept only if it is given.
+#[cube(launch_unchecked, create_dummy_kernel)]
+pub(crate) fn gated<E: Float, H: Float>(
+    x: &[E],
+    weight: &[f32],
+    bias: ComptimeOption<Box<[f32]>>,
+    gate: &[E],
+    mut up: ComptimeOption<Box<[E]>>,
+    out: &mut [E],
+    of_x: Factor,
+    of_weight: Factor,
+    inners: usize,
+    #[comptime] core: Core,
+    #[define(E)] _stored: ElemType,
+    #[define(H)] _factors: ElemType,
+) {
+    let last = comptime!(Layout::InnerLast);
+    let mut made = product::<E, f32, H>(x, weight, &of_x, &of_weight, inners, last, last, core);
+    #[unroll]
+    for part in 0..comptime!(core.parts()) {
+        pass(&mut made, part, core);
+        for e in 0..comptime!(core.share()) {
+            let (row, column) = (row_of(part, e, core), column_of(part, core));
+            if row < of_x.outer && column < of_weight.outer {
+                let at = row * of_weight.outer + column;
+                // Rounded also where it is not kept, as above.
+                let value = E::cast_from(number(&made, part, e, core) + bias_at(&bias, column));
+                #[comptime]
+                match &mut up {
+                    ComptimeOption::Some(up) => {
+                        up[at] = value;
+                    }
+                    ComptimeOption::None => {}
+                }
+                let gate = f32::cast_from(gate[at]);
+                out[at] = E::cast_from(gate * sigmoid(gate) * f32::cast_from(value));
+            }
+        }
+    }
+}
+
 /// `out = residual + drop(x · weightᵀ + bias)`; `first_row` rows come before these.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn onto_residual<E: Float, H: Float>(
@@ -180,6 +221,44 @@ pub(crate) fn through_gelu<E: Float, H: Float>(
                 let slope = gelu_slope(input, kind);
                 d_pre[at] = E::cast_from(number(&made, part, e, core) * slope);
                 pre[at] = E::cast_from(gelu(input, kind));
+            }
+        }
+    }
+}
+
+/// With `d = d_out · weight` and `s = sigmoid(gate)`, all from the values before:
+/// `out = gate * s * up; gate = d * up * s * (1 + gate * (1 - s)); up = d * gate * s`
+#[cube(launch_unchecked, create_dummy_kernel)]
+pub(crate) fn through_swiglu<E: Float, H: Float>(
+    d_out: &[E],
+    weight: &[f32],
+    gate: &mut [E],
+    up: &mut [E],
+    out: &mut [E],
+    of_d_out: Factor,
+    of_weight: Factor,
+    inners: usize,
+    #[comptime] core: Core,
+    #[define(E)] _stored: ElemType,
+    #[define(H)] _factors: ElemType,
+) {
+    let (last, first) = comptime!((Layout::InnerLast, Layout::InnerFirst));
+    let mut made =
+        product::<E, f32, H>(d_out, weight, &of_d_out, &of_weight, inners, last, first, core);
+    #[unroll]
+    for part in 0..comptime!(core.parts()) {
+        pass(&mut made, part, core);
+        for e in 0..comptime!(core.share()) {
+            let (row, column) = (row_of(part, e, core), column_of(part, core));
+            if row < of_d_out.outer && column < of_weight.outer {
+                let at = row * of_weight.outer + column;
+                let d = number(&made, part, e, core);
+                let (g, u) = (f32::cast_from(gate[at]), f32::cast_from(up[at]));
+                let s = sigmoid(g);
+                let silu = g * s;
+                out[at] = E::cast_from(silu * u);
+                gate[at] = E::cast_from(d * u * s * fma(g, 1.0 - s, 1.0));
+                up[at] = E::cast_from(d * silu);
             }
         }
     }

@@ -25,6 +25,14 @@ pub(crate) enum Gelu {
     Tanh,
 }
 
+/// `1 / (1 + exp(-x))`
+#[cube]
+pub(crate) fn sigmoid(x: f32) -> f32 {
+    // Some devices make a NaN of an exponential that is too large.
+    let bounded: f32 = clamp_max(-x, 80.0f32);
+    1.0 / (1.0 + bounded.exp())
+}
+
 /// The activation of `x`.
 #[cube]
 pub(crate) fn gelu(x: f32, #[comptime] kind: Gelu) -> f32 {
@@ -53,10 +61,7 @@ pub(crate) fn gelu_slope(x: f32, #[comptime] kind: Gelu) -> f32 {
 /// `1 / (1 + exp(-2u))` with `u = √(2/π) (x + 0.044715 x³)`, which is `(1 + tanh u) / 2`.
 #[cube]
 fn logistic(x: f32) -> f32 {
-    let minus_2u = -TWICE * x * fma(CUBIC * x, x, 1.0);
-    // Some devices make a NaN of an exponential that is too large.
-    let bounded: f32 = clamp_max(minus_2u, 80.0f32);
-    1.0 / (1.0 + bounded.exp())
+    sigmoid(TWICE * x * fma(CUBIC * x, x, 1.0))
 }
 
 /// `exp(-x²/2)`

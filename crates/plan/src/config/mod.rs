@@ -32,6 +32,7 @@ pub use self::{
     python::{Construct, Facts, Found, Given, Noun, Reason, Wanted},
     resolved::{Config, EffectiveBatch},
     rewrite::rewrite,
+    size::parse as parse_size,
     value::Value,
     written::Written,
 };

@@ -16,7 +16,7 @@ const UNITS: [(&str, u64); 9] = [
 /// Bytes of a size such as `12GB`, `11.5 gib`, `8g` or `12000000000`; at least one.
 ///
 /// Exact in whole numbers; what is left of a byte is dropped.
-pub(super) fn parse(text: &str) -> Option<u64> {
+pub fn parse(text: &str) -> Option<u64> {
     let text = text.trim();
     let unit_at = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '_')));
     let (number, unit) = text.split_at(unit_at.unwrap_or(text.len()));

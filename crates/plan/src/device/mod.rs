@@ -5,6 +5,7 @@
 //! elsewhere a stated rule takes its place. A card that is really here is asked, not looked up.
 
 mod catalogue;
+mod context;
 mod find;
 mod rates;
 #[cfg(test)]
@@ -12,6 +13,10 @@ mod tests;
 
 pub use self::{
     catalogue::GPUS,
+    context::{
+        COMPILE_BYTES, CUDA_CONTEXT_BYTES, CUDA_CONTEXT_MOST_BYTES, GRAPHICS_CONTEXT_BYTES,
+        WORKSPACE_BYTES,
+    },
     find::{DeviceError, find},
     rates::Rates,
 };

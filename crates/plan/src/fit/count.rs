@@ -8,6 +8,7 @@ use std::{
 use super::{Case, Engine, candidate::Candidate};
 use crate::{
     config::{Config, GradCheckpoint, Precision},
+    device::COMPILE_BYTES,
     job::{self, Job, peak_bytes},
     memory::{PlanError, Target},
     model::Model,
@@ -94,7 +95,7 @@ impl<'a> Counter<'a> {
             && config.compile()
             && !self.case.config.compile()
         {
-            overhead.compile_bytes = torch::COMPILE_BYTES;
+            overhead.compile_bytes = COMPILE_BYTES;
         }
         overhead
     }
@@ -190,7 +191,7 @@ impl<'a> Counter<'a> {
         match self.case.engine {
             Engine::Torch { precision, kernels } => {
                 let options = kernels.of_config(config, precision);
-                (torch::report_of(config, *vocab, &options, (*device).clone(), *overhead), None)
+                (torch::torch_report(config, *vocab, &options, (*device).clone(), *overhead), None)
             }
             Engine::Fitgpt { target, .. } => {
                 let job = self.job(config, &target);

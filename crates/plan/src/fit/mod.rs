@@ -35,7 +35,7 @@ use crate::{
     config::{Config, Precision},
     memory::Target,
     report::{Device, Overhead, PlanReport, Verdict},
-    torch::TorchOptions,
+    torch::{Rules, TorchOptions},
 };
 
 /// Who runs the config.
@@ -58,9 +58,14 @@ pub enum Engine<'a> {
 }
 
 impl Engine<'_> {
-    /// nanoGPT as it comes: one worker, fused kernels.
+    /// nanoGPT on CUDA with one worker and fused kernels.
     pub fn torch(precision: Precision) -> Self {
-        Self::Torch { precision, kernels: TorchOptions::default() }
+        Self::torch_on(Rules::Cuda, precision)
+    }
+
+    /// The same under the rules of a device.
+    pub fn torch_on(rules: Rules, precision: Precision) -> Self {
+        Self::Torch { precision, kernels: TorchOptions::on(rules) }
     }
 
     fn precision(&self) -> Precision {

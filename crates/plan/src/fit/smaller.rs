@@ -5,7 +5,7 @@
 
 use super::{Change, Effect, FitOption, candidate::raw, moves::Way, search::Search};
 use crate::{
-    config::{InitFrom, Precision, Value},
+    config::{Config, InitFrom, Precision, Value},
     report::Verdict,
 };
 
@@ -41,7 +41,7 @@ fn ladders(search: &Search<'_>) -> Vec<Vec<Vec<Change>>> {
     if *config.init_from() == InitFrom::Scratch {
         let layers = (1..config.n_layer()).rev();
         ladders.push(layers.map(|layers| vec![("n_layer", layers.into())]).collect());
-        ladders.push(widths(config.n_embd(), config.n_head()));
+        ladders.push(widths(config));
     }
     ladders
 }
@@ -62,15 +62,31 @@ fn blocks(search: &Search<'_>) -> Vec<Vec<Change>> {
         .collect()
 }
 
-/// Narrower models whose heads stay as wide as they are; one head alone is halved.
-fn widths(channels: u32, heads: u32) -> Vec<Vec<Change>> {
-    if heads == 1 {
+/// Narrower models whose heads stay as wide as they are; one head alone is halved. Groups of
+/// query heads lose a key/value head each with all that it serves, and what is written of the
+/// MLP shrinks in proportion.
+fn widths(config: &Config) -> Vec<Vec<Change>> {
+    let (channels, groups) = (config.n_embd(), config.n_kv_head());
+    if config.n_head() == 1 {
         let halves = std::iter::successors(Some(channels / 2), |width| Some(width / 2));
         return halves.take_while(|w| *w > 0).map(|w| vec![("n_embd", w.into())]).collect();
     }
-    let of_a_head = channels / heads;
-    let fewer = (1..heads).rev();
-    fewer
-        .map(|heads| vec![("n_embd", (heads * of_a_head).into()), ("n_head", heads.into())])
+    let share =
+        |size: u32, fewer: u32| (u64::from(size) * u64::from(fewer) / u64::from(groups)) as u32;
+    (1..groups)
+        .rev()
+        .map(|fewer| {
+            let mut changes: Vec<Change> = vec![
+                ("n_embd", share(channels, fewer).into()),
+                ("n_head", share(config.n_head(), fewer).into()),
+            ];
+            if raw(config, "n_kv_head") != Value::Int(0) {
+                changes.push(("n_kv_head", fewer.into()));
+            }
+            if raw(config, "ffn_dim") != Value::Int(0) {
+                changes.push(("ffn_dim", share(config.ffn_dim(), fewer).max(1).into()));
+            }
+            changes
+        })
         .collect()
 }

@@ -82,7 +82,8 @@ fn check(config: &Config, engine: Engine<'_>, usable: u64) -> Fit {
             Engine::Torch { precision, .. } => {
                 let precision = changed.precision_or(precision);
                 let beside = small_overhead();
-                let report = torch_report(&changed, VOCAB, precision, device(usable), beside);
+                let options = TorchOptions::from_config(&changed, precision);
+                let report = torch_report(&changed, VOCAB, &options, device(usable), beside);
                 (report.peak_bytes, report.arena_bytes)
             }
             Engine::Fitgpt { target, precision } => {

@@ -1,8 +1,11 @@
 //! Causal attention as PyTorch keeps it: fused, or score by score as before PyTorch 2.
+//!
+//! Which fused kernel runs, and what it saves, was read from PyTorch 2.15 (`sdp_utils.cpp`,
+//! `attention.cpp`) and traced over fake CUDA tensors by `tools/trace_cuda_rules.py`.
 
 use std::fmt;
 
-use super::{eager::Dropped, pass::Pass, tape::mask_name};
+use super::{Rules, eager::Dropped, pass::Pass, tape::mask_name};
 use crate::units::{DType, TensorId};
 
 /// The attention's result and what its backward needs.
@@ -14,8 +17,59 @@ pub(super) struct Attention {
 }
 
 enum Saved {
-    Fused { qkv: TensorId, lse: TensorId },
+    Fused { qkv: TensorId, lse: Option<TensorId> },
+    Padded(Padded),
     Plain(Plain),
+}
+
+/// Heads filled up to the next multiple of [`FLASH_HEAD_MULTIPLE`].
+struct Padded {
+    parts: [TensorId; 3],
+    out: TensorId,
+    lse: TensorId,
+}
+
+/// Flash attention takes heads of a multiple of 8; others are copied into wider ones.
+const FLASH_HEAD_MULTIPLE: u64 = 8;
+
+/// The memory-efficient kernel aligns its log-sum-exp to 32 rows.
+const EFFICIENT_LSE_MULTIPLE: u64 = 32;
+
+/// A fused kernel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kernel {
+    /// Half types on CUDA.
+    Flash,
+    /// Float32 on CUDA.
+    Efficient,
+    /// The CPU's, of every type.
+    ForCpu,
+}
+
+impl Kernel {
+    fn of(p: &Pass<'_>) -> Self {
+        match (p.options.rules, p.compute()) {
+            (Rules::Cpu, _) => Self::ForCpu,
+            (Rules::Cuda, DType::F32) => Self::Efficient,
+            (Rules::Cuda, _) => Self::Flash,
+        }
+    }
+
+    const fn forward(self) -> &'static str {
+        match self {
+            Self::Flash => "_scaled_dot_product_flash_attention",
+            Self::Efficient => "_scaled_dot_product_efficient_attention",
+            Self::ForCpu => "_scaled_dot_product_flash_attention_for_cpu",
+        }
+    }
+
+    const fn backward(self) -> &'static str {
+        match self {
+            Self::Flash => "_scaled_dot_product_flash_attention_backward",
+            Self::Efficient => "_scaled_dot_product_efficient_attention_backward",
+            Self::ForCpu => "_scaled_dot_product_flash_attention_for_cpu_backward",
+        }
+    }
 }
 
 struct Plain {
@@ -28,20 +82,73 @@ struct Plain {
     probabilities: TensorId, // as multiplied with the values
 }
 
-/// Flash and memory-efficient kernels save the output and one log-sum-exp a row; with dropout
-/// also the state of the generator, which is small.
+/// Fused kernels save the output and one log-sum-exp a row. Flash attention also saves the state
+/// of its generator, 1 KiB a layer, which is not counted.
 pub(super) fn fused(p: &mut Pass<'_>, layer: u32, again: &str, qkv: TensorId) -> Attention {
     let h = format!("h.{layer}");
-    let channels = p.channels();
+    let (channels, heads) = (p.channels(), u64::from(p.tape.model.heads));
+    let kernel = Kernel::of(p);
+    let head = channels / heads;
+    if kernel == Kernel::Flash && !head.is_multiple_of(FLASH_HEAD_MULTIPLE) {
+        return padded(p, &h, again, qkv, head.next_multiple_of(FLASH_HEAD_MULTIPLE));
+    }
     let out = p.value(format_args!("{h}.attn.out{again}"), channels);
-    let rows = [p.batch, p.tape.model.heads.into(), p.seq];
-    let lse = p.tape.value(format_args!("{h}.attn.lse{again}"), &rows, DType::F32);
-    let name = match p.compute() {
-        DType::F32 => "_scaled_dot_product_efficient_attention",
-        _ => "_scaled_dot_product_flash_attention",
+    let rows = match kernel {
+        Kernel::Efficient => p.seq.next_multiple_of(EFFICIENT_LSE_MULTIPLE),
+        Kernel::Flash | Kernel::ForCpu => p.seq,
     };
-    p.tape.run(name, &[qkv], &[out, lse]);
+    let mut into = vec![out];
+    // The memory-efficient kernel makes none if nothing will ask for a gradient.
+    let lse = (p.is_recorded || kernel != Kernel::Efficient).then(|| {
+        let shape = [p.batch, heads, rows];
+        p.tape.value(format_args!("{h}.attn.lse{again}"), &shape, DType::F32)
+    });
+    into.extend(lse);
+    p.tape.run(kernel.forward(), &[qkv], &into);
     Attention { out, names: Vec::new(), saved: Saved::Fused { qkv, lse } }
+}
+
+/// Flash attention of heads that it does not take: queries, keys and values are copied into wider
+/// heads, and the output is cut back by a copy.
+fn padded(p: &mut Pass<'_>, h: &str, again: &str, qkv: TensorId, head: u64) -> Attention {
+    let heads = u64::from(p.tape.model.heads);
+    let wide = [p.batch, heads, p.seq, head];
+    let compute = p.compute();
+    let parts = ["q", "k", "v"].map(|part| {
+        let name = format_args!("{h}.attn.{part} padded{again}");
+        let copy = p.tape.value(name, &wide, compute);
+        p.tape.run("constant_pad_nd", &[qkv], &[copy]);
+        copy
+    });
+    let wide_out = p.tape.value(format_args!("{h}.attn.out padded{again}"), &wide, compute);
+    let rows = [p.batch, heads, p.seq];
+    let lse = p.tape.value(format_args!("{h}.attn.lse{again}"), &rows, DType::F32);
+    p.tape.run(Kernel::Flash.forward(), &parts, &[wide_out, lse]);
+    let out = p.value(format_args!("{h}.attn.out{again}"), p.channels());
+    p.tape.run("clone", &[wide_out], &[out]);
+    p.tape.hold(&[qkv]);
+    let saved = Saved::Padded(Padded { parts, out: wide_out, lse });
+    Attention { out, names: Vec::new(), saved }
+}
+
+/// The gradients of queries, keys and values whose heads were filled up.
+fn padded_backward(p: &mut Pass<'_>, h: &str, saved: &Padded, d_out: TensorId) -> [TensorId; 3] {
+    let Padded { parts: [q, k, v], out, lse } = *saved;
+    let wide = p.tape.shape_of(out);
+    let compute = p.compute();
+    let d_wide = p.tape.value(format_args!("d_{h}.attn.out padded"), &wide, compute);
+    p.tape.run("slice_backward", &[d_out], &[d_wide]);
+    let gradients = ["q", "k", "v"]
+        .map(|part| p.tape.value(format_args!("d_{h}.attn.{part} padded"), &wide, compute));
+    p.tape.run(Kernel::Flash.backward(), &[d_wide, q, k, v, out, lse], &gradients);
+    // Autograd runs the node that was made last first.
+    let [d_q, d_k, d_v] = gradients;
+    let [d_v, d_k, d_q] = [("v", d_v), ("k", d_k), ("q", d_q)].map(|(part, gradient)| {
+        let cut = p.value(format_args!("d_{h}.attn.{part}"), p.channels());
+        p.tape.run("constant_pad_nd", &[gradient], &[cut]);
+        cut
+    });
+    [d_q, d_k, d_v]
 }
 
 /// Scores, mask, softmax, product: each a tensor of (B, H, T, T).
@@ -77,12 +184,13 @@ pub(super) fn plain(p: &mut Pass<'_>, layer: u32, again: &str, qkv: TensorId) ->
     p.tape.run("eq", &[mask], &[is_masked]);
     let masked = p.tape.value(named("scores masked"), &scores, compute);
     p.tape.run("masked_fill", &[scaled, is_masked], &[masked]);
-    let wide = if compute == DType::F32 { masked } else { p.tape.cast(masked, DType::F32) };
-    let softmax = p.tape.value(named("softmax"), &scores, DType::F32);
+    let (is_wide, softmax_dtype) = softmax_type(p);
+    let wide = if is_wide { p.tape.cast(masked, DType::F32) } else { masked };
+    let softmax = p.tape.value(named("softmax"), &scores, softmax_dtype);
     p.tape.run("_softmax", &[wide], &[softmax]);
     p.tape.hold(&[masked]);
     let Dropped { out: dropped, mask: dropout_mask } = p.drop(named("softmax"), softmax);
-    let probabilities = if compute == DType::F32 { dropped } else { p.tape.cast(dropped, compute) };
+    let probabilities = if is_wide { p.tape.cast(dropped, compute) } else { dropped };
     let v = gather(p, "v");
     let mut out = p.tape.value(named("weighted"), &rows, compute);
     p.tape.run("bmm", &[probabilities, v], &[out]);
@@ -94,6 +202,12 @@ pub(super) fn plain(p: &mut Pass<'_>, layer: u32, again: &str, qkv: TensorId) ->
     }
     let saved = Plain { q, k, v, is_masked, softmax, dropout_mask, probabilities };
     Attention { out, names: vec![dropped], saved: Saved::Plain(saved) }
+}
+
+/// Whether autocast runs a softmax in float32, which only CUDA's does, and the softmax's type.
+fn softmax_type(p: &Pass<'_>) -> (bool, DType) {
+    let is_wide = p.is_autocast() && p.options.rules == Rules::Cuda;
+    (is_wide, if is_wide { DType::F32 } else { p.compute() })
 }
 
 /// The gradient of `qkv`.
@@ -108,13 +222,12 @@ pub(super) fn backward(
         Saved::Fused { qkv, lse } => {
             let parts =
                 ["q", "k", "v"].map(|part| p.value(format_args!("d_{h}.attn.{part}"), columns));
-            let name = match p.compute() {
-                DType::F32 => "_scaled_dot_product_efficient_attention_backward",
-                _ => "_scaled_dot_product_flash_attention_backward",
-            };
-            p.tape.run(name, &[d_out, *qkv, attention.out, *lse], &parts);
+            let lse = lse.expect("a pass that is recorded has it");
+            let name = Kernel::of(p).backward();
+            p.tape.run(name, &[d_out, *qkv, attention.out, lse], &parts);
             parts
         }
+        Saved::Padded(saved) => padded_backward(p, h, saved, d_out),
         Saved::Plain(saved) => plain_backward(p, h, saved, d_out),
     };
     let d_qkv = p.value(format_args!("d_{h}.attn.qkv"), 3 * columns);
@@ -138,13 +251,14 @@ fn plain_backward(p: &mut Pass<'_>, h: &str, saved: &Plain, d_out: TensorId) -> 
     let mut d = p.tape.value(named("probabilities"), &shape, compute);
     p.tape.run("bmm", &[d_weighted, saved.v], &[d]);
     p.tape.hold(&[saved.probabilities]);
-    if compute != DType::F32 {
+    let (is_wide, softmax_dtype) = softmax_type(p);
+    if is_wide {
         d = p.tape.cast(d, DType::F32);
     }
     d = p.undrop(named("softmax"), d, saved.dropout_mask);
-    let mut d_scores = p.tape.value(named("scores masked"), &shape, DType::F32);
+    let mut d_scores = p.tape.value(named("scores masked"), &shape, softmax_dtype);
     p.tape.run("_softmax_backward_data", &[d, saved.softmax], &[d_scores]);
-    if compute != DType::F32 {
+    if is_wide {
         d_scores = p.tape.cast(d_scores, compute);
     }
     let d_scaled = p.tape.value(named("scores scaled"), &shape, compute);

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use super::{
-    Phase, Sheet,
+    Phase, Rules, Sheet,
     attention::{self, Attention},
     pass::Pass,
     tape::Held,
@@ -187,8 +187,20 @@ impl Pass<'_> {
         }
         let (shape, dtype) = (self.tape.shape_of(x), self.tape.dtype_of(x));
         let out = self.tape.value(format_args!("{name} dropped"), &shape, dtype);
-        let mask = self.tape.value(format_args!("{name} mask"), &shape, DType::U8);
-        self.tape.run("native_dropout", &[x], &[out, mask]);
+        // CUDA's kernel keeps a byte an element, the CPU multiplies by noise of the input's type.
+        let mask_dtype = match self.options.rules {
+            Rules::Cuda => DType::U8,
+            Rules::Cpu => dtype,
+        };
+        let mask = self.tape.value(format_args!("{name} mask"), &shape, mask_dtype);
+        match self.options.rules {
+            Rules::Cuda => self.tape.run("native_dropout", &[x], &[out, mask]),
+            Rules::Cpu => {
+                self.tape.run("bernoulli_", &[], &[mask]);
+                self.tape.hold(&[x]);
+                self.tape.run("mul", &[x, mask], &[out]);
+            }
+        }
         Dropped { out, mask: Some(mask) }
     }
 

@@ -20,10 +20,7 @@ mod tape;
 mod tests;
 mod update;
 
-pub(crate) use self::report::report_of;
-pub use self::report::{
-    COMPILE_BYTES, CONTEXT_BYTES, WORKSPACE_BYTES, overhead, torch_courses, torch_report,
-};
+pub use self::report::{overhead, overhead_of, torch_courses, torch_report};
 use self::tape::Held;
 use crate::{
     config::{self, Config, GradCheckpoint, InitFrom},
@@ -66,14 +63,24 @@ impl From<config::Precision> for Precision {
     }
 }
 
+/// Which of PyTorch's devices runs the ops. Kernels and autocast's lists of ops differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Rules {
+    /// An NVIDIA card.
+    #[default]
+    Cuda,
+    /// The host.
+    Cpu,
+}
+
 /// What autocast does with half logits on their way into `cross_entropy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Loss {
-    /// A float32 copy of the logits, and a float32 softmax.
-    #[default]
+    /// A float32 copy of the logits and a float32 softmax: the CPU, and CUDA before PyTorch 1.10.
     Float32,
-    /// A half softmax, and a float32 copy of its result: what PyTorch's list of CUDA ops gives
-    /// since `cross_entropy_loss` names its own type.
+    /// A half softmax and a float32 copy of its result. `cross_entropy` passes the logits' own
+    /// type to `log_softmax`, so CUDA's float32 rule for `log_softmax` does not apply.
+    #[default]
     HalfSoftmax,
 }
 
@@ -104,6 +111,8 @@ pub struct TorchOptions {
     pub ddp_world: u64,
     /// Whether AdamW is one kernel, or a list of ops over all parameters (`foreach`).
     pub fused_adam: bool,
+    /// Whose kernels run.
+    pub rules: Rules,
     /// How the loss is computed under autocast.
     pub loss: Loss,
     /// Whether the run began from a checkpoint: it is loaded onto the device, and the global
@@ -117,7 +126,17 @@ pub struct TorchOptions {
 }
 
 impl TorchOptions {
-    /// How PyTorch runs `config` where nobody says more: one worker, fused kernels.
+    /// nanoGPT's defaults under the rules of a device.
+    #[must_use]
+    pub fn on(rules: Rules) -> Self {
+        let loss = match rules {
+            Rules::Cuda => Loss::HalfSoftmax,
+            Rules::Cpu => Loss::Float32,
+        };
+        Self { rules, loss, ..Self::default() }
+    }
+
+    /// How PyTorch runs `config` on CUDA by default: one worker, fused kernels.
     pub fn from_config(config: &Config, precision: config::Precision) -> Self {
         Self::default().of_config(config, precision)
     }
@@ -165,6 +184,12 @@ impl TorchOptions {
         read
     }
 
+    /// Whether Adam counts its steps in device memory. As lists of ops on CUDA it counts them in
+    /// the host's, unless a checkpoint brought them to the device.
+    fn counts_steps_on_device(&self) -> bool {
+        self.fused_adam || self.resumed || self.rules == Rules::Cpu
+    }
+
     /// Whether the name `logits` outlives the pass that made them.
     fn names_logits(&self) -> bool {
         !self.drop_stale_logits && self.chunked_loss_rows.is_none()
@@ -186,7 +211,8 @@ impl Default for TorchOptions {
             fused_attention: true,
             ddp_world: 1,
             fused_adam: true,
-            loss: Loss::Float32,
+            rules: Rules::Cuda,
+            loss: Loss::HalfSoftmax,
             resumed: false,
             drop_stale_logits: false,
             chunked_loss_rows: None,

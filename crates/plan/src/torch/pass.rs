@@ -18,6 +18,8 @@ pub(super) struct Pass<'a> {
     pub(super) batch: u64,
     pub(super) seq: u64,
     pub(super) dropout: bool,
+    /// Whether autograd records the pass.
+    pub(super) is_recorded: bool,
     /// Half copies of weights: autocast makes each once and keeps it until its context ends.
     pub(super) cast_weights: Vec<TensorId>,
 }
@@ -30,7 +32,10 @@ impl<'a> Pass<'a> {
         (batch, seq): (u64, u64),
     ) -> Self {
         let tape = Tape::new(phase.name(), sheet, held);
-        Self { tape, options: sheet.options, batch, seq, dropout: false, cast_weights: Vec::new() }
+        let options = sheet.options;
+        let is_recorded = phase == Phase::Train;
+        let cast_weights = Vec::new();
+        Self { tape, options, batch, seq, dropout: false, is_recorded, cast_weights }
     }
 
     /// The type of matrix products.

@@ -9,7 +9,7 @@ use crate::program::Program;
 /// `torch.load` puts weights and moments onto the device, then the model follows; the optimizer
 /// takes the loaded moments as they are (since PyTorch 2.1), and the weights stay as `state_dict`.
 pub(super) fn resume(sheet: &Sheet<'_>) -> Program {
-    let held = Held { moments: true, loaded_weights: true, ..Held::default() };
+    let held = Held { moments: true, steps: true, loaded_weights: true, ..Held::default() };
     // Everything but the model itself comes from the file.
     let mut tape = Tape::new(Phase::Resume.name(), sheet, held);
     let mut loaded = Vec::new();

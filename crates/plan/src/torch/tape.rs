@@ -22,6 +22,8 @@ pub(super) struct Held {
     pub(super) gradients: bool,
     /// Adam's moments.
     pub(super) moments: bool,
+    /// Adam's counts of steps.
+    pub(super) steps: bool,
     /// The weights of a checkpoint that a global name still holds.
     pub(super) loaded_weights: bool,
     /// Flat copies of the gradients, of which several workers make one.
@@ -36,6 +38,7 @@ impl Held {
         Self {
             gradients: false,
             moments: options.resumed,
+            steps: options.resumed,
             loaded_weights: options.resumed,
             buckets: options.ddp_world > 1,
             masks: !options.fused_attention,
@@ -44,7 +47,8 @@ impl Held {
 
     /// Once a step has been made.
     pub(super) fn later(options: &TorchOptions) -> Self {
-        Self { moments: true, ..Self::first(options) }
+        let steps = options.counts_steps_on_device();
+        Self { moments: true, steps, ..Self::first(options) }
     }
 }
 
@@ -225,7 +229,7 @@ fn state(model: &Model, held: Held, names: Names) -> (Vec<Tensor>, Table) {
         };
         state.extend(parameters.iter().map(named));
     }
-    if held.moments {
+    if held.steps {
         // Adam counts the steps of each parameter in a tensor of its own.
         offsets.push(("step.", state.len() as u32));
         let step = |p: &Parameter| {

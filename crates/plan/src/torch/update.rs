@@ -21,12 +21,12 @@ pub(super) fn update(sheet: &Sheet<'_>) -> Program {
     let mut tape = pass.tape;
     clip(&mut tape);
     if options.fused_adam {
-        let (from, on) = operands(&tape, |_| true);
+        let (from, on) = operands(&tape, held.steps, |_| true);
         tape.run_in_place("_fused_adamw_", &from, &on);
     } else {
         // Weight decay parts the parameters into two groups, one after the other.
         for decays in [true, false] {
-            foreach(&mut tape, decays);
+            foreach(&mut tape, held.steps, decays);
         }
     }
     tape.finish()
@@ -57,20 +57,27 @@ fn clip(tape: &mut Tape<'_>) {
 }
 
 /// What AdamW reads and what it changes, for the parameters chosen.
-fn operands(tape: &Tape<'_>, chosen: fn(bool) -> bool) -> (Vec<TensorId>, Vec<TensorId>) {
+fn operands(
+    tape: &Tape<'_>,
+    has_steps: bool,
+    chosen: fn(bool) -> bool,
+) -> (Vec<TensorId>, Vec<TensorId>) {
     let (mut from, mut on) = (Vec::new(), Vec::new());
     for parameter in tape.model.parameters().iter().filter(|p| chosen(p.decays())) {
         let name = &parameter.name;
         from.push(tape.state(&format!("d_{name}")));
-        for prefix in ["", "exp_avg.", "exp_avg_sq.", "step."] {
+        for prefix in ["", "exp_avg.", "exp_avg_sq."] {
             on.push(tape.state(&format!("{prefix}{name}")));
+        }
+        if has_steps {
+            on.push(tape.state(&format!("step.{name}")));
         }
     }
     (from, on)
 }
 
 /// One group of AdamW as lists of tensors: all square roots of second moments exist at once.
-fn foreach(tape: &mut Tape<'_>, decays: bool) {
+fn foreach(tape: &mut Tape<'_>, has_steps: bool, decays: bool) {
     let mut roots = Vec::new();
     let mut moments = Vec::new();
     for parameter in tape.model.parameters().iter().filter(|p| p.decays() == decays) {
@@ -80,7 +87,7 @@ fn foreach(tape: &mut Tape<'_>, decays: bool) {
         moments.push(tape.state(&format!("exp_avg_sq.{}", parameter.name)));
     }
     tape.run("_foreach_sqrt", &moments, &roots);
-    let (mut from, on) = operands(tape, if decays { |d| d } else { |d| !d });
+    let (mut from, on) = operands(tape, has_steps, if decays { |d| d } else { |d| !d });
     from.extend(&roots);
     tape.run_in_place("_foreach_addcdiv_", &from, &on);
 }

@@ -73,7 +73,8 @@ pub(super) struct Columns<'a, T, const N: usize> {
 impl<'a, T: Send + 'static> Columns<'a, T, 1> {
     /// (B, T, H·D): a task has the columns of its head.
     pub(super) fn of_heads(data: &'a mut [T], split: Split) -> Self {
-        let Shape { batch, seq, size, .. } = split.shape;
+        let Shape { batch, seq, used, size, .. } = split.shape;
+        assert!(used <= seq, "{used} rows of a sequence of {seq}");
         let width = split.shape.channels();
         assert_eq!(data.len(), batch * seq * width);
         let spans = [Span { first: 0, width: size }];
@@ -85,7 +86,8 @@ impl<'a, T: Send + 'static> Columns<'a, T, 3> {
     /// Gradients of queries, keys and values of `shape`: a task of `split` is a key/value head,
     /// and has its columns and those of all query heads that it serves.
     pub(super) fn of_groups(data: QkvMut<'a, T>, shape: Shape, split: Split) -> Self {
-        assert_eq!((split.shape.heads, split.shape.batch), (shape.kv_heads, shape.batch));
+        assert_eq!(split.shape, Shape { heads: shape.kv_heads, ..shape });
+        assert!(shape.used <= shape.seq, "{} rows of a sequence of {}", shape.used, shape.seq);
         let rows = shape.batch * shape.seq;
         let (queries, keys) = (shape.channels(), shape.kv_channels());
         let widths = [shape.group() * shape.size, shape.size, shape.size];
@@ -171,8 +173,9 @@ pub(super) struct PerRow<'a> {
 
 impl<'a> PerRow<'a> {
     pub(super) fn new(data: &'a mut [f32], split: Split) -> Self {
-        let Shape { batch, heads, seq, .. } = split.shape;
+        let Shape { batch, heads, seq, used, .. } = split.shape;
         assert_eq!(data.len(), batch * heads * seq);
+        assert!(used <= seq, "{used} rows of a sequence of {seq}");
         Self { grid: Grid::new(data, seq), split }
     }
 }
@@ -214,6 +217,14 @@ impl RowNumbers<'_> {
 mod tests {
     use super::*;
     use crate::cpu::pool::Pool;
+
+    /// The rows past the first sequence are the second one's, and another task's.
+    #[test]
+    #[should_panic(expected = "5 rows of a sequence of 4")]
+    fn no_task_gets_rows_past_its_sequence() {
+        let shape = Shape { batch: 2, seq: 4, used: 5, heads: 1, kv_heads: 1, size: 1 };
+        Columns::of_heads(&mut [0; 8], Split { shape, block: 5 });
+    }
 
     #[test]
     fn tasks_cover_every_used_row_of_every_head_once() {

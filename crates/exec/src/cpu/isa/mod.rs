@@ -376,6 +376,29 @@ mod tests {
         Isa::all().for_each(|isa| isa.run(Transpose));
     }
 
+    struct TransposeFarApart;
+
+    impl Kernel for TransposeFarApart {
+        type Output = bool;
+        #[inline(always)]
+        fn run<S: Simd>(self, simd: S) -> bool {
+            let (from, mut to) = ([0.0; 8], [0.0; 8]);
+            let transpose = || {
+                simd.transpose(
+                    Block { vectors: 2, depth: 4 },
+                    Strided { data: &from, stride: usize::MAX - 3 },
+                    Strided { data: &mut to, stride: 2 },
+                );
+            };
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(transpose)).is_err()
+        }
+    }
+
+    #[test]
+    fn rows_so_far_apart_that_their_end_wraps_are_refused() {
+        Isa::all().for_each(|isa| assert!(isa.run(TransposeFarApart), "{}", isa.name()));
+    }
+
     #[test]
     fn an_instruction_set_is_found_by_its_name() {
         for isa in Isa::all() {

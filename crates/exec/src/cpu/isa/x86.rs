@@ -122,8 +122,9 @@ impl Simd for Avx2 {
             return;
         }
         assert!((1..=8).contains(&vectors));
-        assert!(from.data.len() >= (vectors - 1) * from.stride + depth);
-        assert!(to.data.len() >= (depth - 1) * to.stride + vectors);
+        // Saturating: a sum that wraps would pass.
+        assert!(from.data.len() >= (vectors - 1).saturating_mul(from.stride).saturating_add(depth));
+        assert!(to.data.len() >= (depth - 1).saturating_mul(to.stride).saturating_add(vectors));
         let from = Strided { data: from.data.as_ptr(), stride: from.stride };
         let to = Strided { data: to.data.as_mut_ptr(), stride: to.stride };
         // SAFETY: the token proves AVX; reads are of `depth` numbers at each of `vectors` rows,

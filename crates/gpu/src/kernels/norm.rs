@@ -1,25 +1,45 @@
-//! LayerNorm over the last axis.
+//! Normalisation over rows as long as the weight: layer norm, and RMS norm, whose mean is 0.
 //!
 //! ```text
 //! out = (x - mean) * rstd * weight + bias          x, out: (N, C); mean, rstd: (N)
 //! ```
 //!
-//! One cube a row. The gradients of weight and bias are sums over rows: each cube of the first
+//! A row is the last axis of a tensor, or one head of it. One cube a row. The gradients of weight and bias are sums over rows: each cube of the first
 //! kernel sums a block of rows, a second kernel sums the blocks in order.
 
 use cubecl::prelude::*;
 
 use super::math::{Sums, UNITS, sum_of_cube};
 
-/// Added to the variance, as PyTorch's default.
-const EPSILON: f32 = 1e-5;
-
-/// Rows whose products one cube of `column_sums` adds up.
+/// Rows of a tensor whose sums over rows one unit makes, with all heads that they have.
 pub(crate) const BLOCK_ROWS: usize = 64;
 
 #[cube]
 fn normal(x: f32, mean: f32, rstd: f32) -> f32 {
     (x - mean) * rstd
+}
+
+/// What is taken away from a row: nothing, if no means are kept.
+#[cube]
+fn mean_of(mean: &ComptimeOption<Box<[f32]>>, row: usize) -> f32 {
+    #[comptime]
+    let value = match mean {
+        ComptimeOption::Some(mean) => mean[row],
+        ComptimeOption::None => 0.0f32.runtime(),
+    };
+    value
+}
+
+/// The mean of the row that begins at `first`.
+#[cube]
+fn average<E: Float>(x: &[E], first: usize, channels: usize, #[comptime] sums: Sums) -> f32 {
+    let mut sum = 0.0f32;
+    let mut c = UNIT_POS as usize;
+    while c < channels {
+        sum += f32::cast_from(x[first + c]);
+        c += CUBE_DIM as usize;
+    }
+    sum_of_cube(sum, sums) / channels as f32
 }
 
 #[cube]
@@ -53,37 +73,41 @@ pub(crate) fn forward<E: Float>(
     weight: &[f32],
     bias: ComptimeOption<Box<[f32]>>,
     out: &mut [E],
-    mean: &mut [f32],
+    mut mean: ComptimeOption<Box<[f32]>>,
     rstd: &mut [f32],
     rows: usize,
     channels: usize,
+    epsilon: f32,
     #[comptime] sums: Sums,
     #[define(E)] _stored: ElemType,
 ) {
     let row = CUBE_POS;
     if row < rows {
         let first = row * channels;
-        let mut sum = 0.0f32;
-        let mut c = UNIT_POS as usize;
-        while c < channels {
-            sum += f32::cast_from(x[first + c]);
-            c += CUBE_DIM as usize;
-        }
-        let average = sum_of_cube(sum, sums) / channels as f32;
+        #[comptime]
+        let centre = match &mut mean {
+            ComptimeOption::Some(mean) => {
+                let average = average::<E>(x, first, channels, sums);
+                if UNIT_POS == 0 {
+                    mean[row] = average;
+                }
+                average
+            }
+            ComptimeOption::None => 0.0f32.runtime(),
+        };
         let mut squares = 0.0f32;
         let mut c = UNIT_POS as usize;
         while c < channels {
-            let apart = f32::cast_from(x[first + c]) - average;
+            let apart = f32::cast_from(x[first + c]) - centre;
             squares = fma(apart, apart, squares);
             c += CUBE_DIM as usize;
         }
         let variance = sum_of_cube(squares, sums) / channels as f32;
-        let scale = 1.0 / (variance + EPSILON).sqrt();
+        let scale = 1.0 / (variance + epsilon).sqrt();
         if UNIT_POS == 0 {
-            mean[row] = average;
             rstd[row] = scale;
         }
-        affine::<E>(x, weight, &bias, out, first, channels, average, scale);
+        affine::<E>(x, weight, &bias, out, first, channels, centre, scale);
     }
 }
 
@@ -93,7 +117,7 @@ pub(crate) fn again<E: Float>(
     x: &[E],
     weight: &[f32],
     bias: ComptimeOption<Box<[f32]>>,
-    mean: &[f32],
+    mean: ComptimeOption<Box<[f32]>>,
     rstd: &[f32],
     out: &mut [E],
     rows: usize,
@@ -103,7 +127,7 @@ pub(crate) fn again<E: Float>(
     let row = CUBE_POS;
     if row < rows {
         let first = row * channels;
-        affine::<E>(x, weight, &bias, out, first, channels, mean[row], rstd[row]);
+        affine::<E>(x, weight, &bias, out, first, channels, mean_of(&mean, row), rstd[row]);
     }
 }
 
@@ -112,7 +136,7 @@ pub(crate) fn again<E: Float>(
 pub(crate) fn backward_input<E: Float>(
     x: &[E],
     weight: &[f32],
-    mean: &[f32],
+    mean: ComptimeOption<Box<[f32]>>,
     rstd: &[f32],
     d_out: &[E],
     d_x: &mut [E],
@@ -125,18 +149,23 @@ pub(crate) fn backward_input<E: Float>(
     let row = CUBE_POS;
     if row < rows {
         let first = row * channels;
-        let (mean, rstd) = (mean[row], rstd[row]);
+        let has_mean = comptime!(mean.is_some());
+        let (mean, rstd) = (mean_of(&mean, row), rstd[row]);
         let mut along_mean = 0.0f32;
         let mut along_normal = 0.0f32;
         let mut c = UNIT_POS as usize;
         while c < channels {
             let n = normal(f32::cast_from(x[first + c]), mean, rstd);
             let d = f32::cast_from(d_out[first + c]) * weight[c];
-            along_mean += d;
+            if comptime!(has_mean) {
+                along_mean += d;
+            }
             along_normal = fma(d, n, along_normal);
             c += CUBE_DIM as usize;
         }
-        let along_mean = sum_of_cube(along_mean, sums) / channels as f32;
+        if comptime!(has_mean) {
+            along_mean = sum_of_cube(along_mean, sums) / channels as f32;
+        }
         let along_normal = sum_of_cube(along_normal, sums) / channels as f32;
         let mut c = UNIT_POS as usize;
         while c < channels {
@@ -153,15 +182,17 @@ pub(crate) fn backward_input<E: Float>(
     }
 }
 
-/// Sums of `d_out · normal` and of `d_out` over blocks of rows: `sums` is (blocks, 2, C).
+/// Sums of `d_out · normal` and of `d_out` over blocks of `block_rows` rows: `sums` is
+/// (blocks, 2, C).
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn weight_sums<E: Float>(
     x: &[E],
-    mean: &[f32],
+    mean: ComptimeOption<Box<[f32]>>,
     rstd: &[f32],
     d_out: &[E],
     sums: &mut [f32],
     first_block: usize,
+    block_rows: usize,
     rows: usize,
     channels: usize,
     #[define(E)] _stored: ElemType,
@@ -169,12 +200,13 @@ pub(crate) fn weight_sums<E: Float>(
     let c = CUBE_POS_X as usize * UNITS as usize + UNIT_POS as usize;
     let block = CUBE_POS_Y as usize;
     if c < channels {
-        let first = block * BLOCK_ROWS;
-        let last = min(first + BLOCK_ROWS, rows);
+        let first = block * block_rows;
+        let last = min(first + block_rows, rows);
         let mut products = 0.0f32;
         let mut plain = 0.0f32;
         for row in first..last {
-            let n = normal(f32::cast_from(x[row * channels + c]), mean[row], rstd[row]);
+            let x = f32::cast_from(x[row * channels + c]);
+            let n = normal(x, mean_of(&mean, row), rstd[row]);
             let d = f32::cast_from(d_out[row * channels + c]);
             products = fma(d, n, products);
             plain += d;

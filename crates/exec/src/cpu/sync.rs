@@ -1,0 +1,37 @@
+//! What the pool synchronises with.
+//!
+//! A module, so that `tests/loom` can compile the pool with other types of the same names and try
+//! every order in which its threads can run.
+
+pub(super) use std::{
+    hint,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize},
+    },
+    thread,
+};
+
+/// How often a thread looks again before it sleeps: some tens of microseconds, the pause
+/// between the ops of a step.
+pub(super) const LOOKS: u32 = 2000;
+
+/// [`std::cell::UnsafeCell`], entered as `loom`'s is: it sees when an access begins and ends.
+#[derive(Debug)]
+pub(super) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+impl<T> UnsafeCell<T> {
+    pub(super) const fn new(value: T) -> Self {
+        Self(std::cell::UnsafeCell::new(value))
+    }
+
+    #[inline]
+    pub(super) fn with<R>(&self, read: impl FnOnce(*const T) -> R) -> R {
+        read(self.0.get())
+    }
+
+    #[inline]
+    pub(super) fn with_mut<R>(&self, write: impl FnOnce(*mut T) -> R) -> R {
+        write(self.0.get())
+    }
+}

@@ -1,0 +1,36 @@
+//! Rotary positions, there and back.
+
+use fitgpt_plan::program::{Op, Turn};
+
+use super::{Call, elements, launch, line, misplaced};
+use crate::kernels::rotary;
+
+impl Call<'_> {
+    pub(super) fn rotary(&self) {
+        let Op::Rotary { x, table, turn, .. } = *self.op else { misplaced(self.op) };
+        let (columns, size) = (self.columns(x), self.columns(table));
+        let (seq, used) = (self.seq(x), self.used(x));
+        let first = self.arguments.first_position(self.listing) as usize;
+        let positions = first..first + seq.min(used);
+        for window in self.windows(used, &[self.row_bytes(x)]) {
+            let pairs = window.len() * columns / 2;
+            let (angles, first_angle) = self.part(table, &positions, self.rows(table));
+            launch!(
+                self,
+                rotary::rotate,
+                elements(pairs),
+                line(),
+                self.rows_of(x, &window),
+                angles,
+                pairs,
+                columns,
+                seq,
+                window.start,
+                first_angle,
+                size,
+                turn == Turn::Back,
+                self.stored(x),
+            );
+        }
+    }
+}

@@ -1,0 +1,31 @@
+"""FitGPT: plans the memory of training before it starts. `fitgpt.torch` counts PyTorch code."""
+
+import os
+import pathlib
+import shutil
+import sys
+import sysconfig
+
+__all__ = ["program"]
+
+
+def program():
+    """The path of the `fitgpt` program: `$FITGPT`, else the installed one, else a build here."""
+    name = "fitgpt.exe" if sys.platform == "win32" else "fitgpt"
+    if chosen := os.environ.get("FITGPT"):
+        return chosen
+    root = pathlib.Path(__file__).resolve().parent.parent.parent
+    places = [
+        pathlib.Path(sys.executable).parent,
+        pathlib.Path(sysconfig.get_path("scripts")),
+        pathlib.Path(sysconfig.get_path("scripts", f"{os.name}_user")),
+        root / "target" / "release",
+        root / "target" / "debug",
+    ]
+    for place in places:
+        if (place / name).is_file():
+            return str(place / name)
+    found = shutil.which(name)
+    if found is None:
+        raise FileNotFoundError(f"`{name}` is not installed: `pip install fitgpt`, or set FITGPT")
+    return found

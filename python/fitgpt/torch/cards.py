@@ -1,0 +1,44 @@
+"""Cards by name, asked of the `fitgpt` program.
+
+The program has the catalogue and reads names the way people write them (`4070 Laptop`, `A100
+80GB`). A copy of both in Python would be a second truth, so this starts the program once a card.
+"""
+
+import functools
+import json
+import subprocess
+from dataclasses import dataclass
+
+import fitgpt
+
+
+@dataclass(frozen=True)
+class Card:
+    """What a process can have of a card."""
+
+    name: str
+    usable_bytes: int
+    overhead_low_bytes: int
+    overhead_high_bytes: int
+
+    def verdict(self, needed_bytes):
+        if needed_bytes + self.overhead_high_bytes <= self.usable_bytes:
+            return "fits"
+        return "tight" if needed_bytes + self.overhead_low_bytes <= self.usable_bytes else "no"
+
+
+@functools.lru_cache
+def find(name):
+    """The card that `name` means; raises `ValueError` with the nearest names if there is none."""
+    command = [fitgpt.program(), "plan", "--engine", "torch", "--compile=False", "--n_layer=1"]
+    answer = subprocess.run([*command, "--gpu", name, "--json"], capture_output=True, text=True)
+    plan = json.loads(answer.stdout or "{}")
+    if "device" not in plan:
+        message = plan.get("error", {}).get("message")
+        raise ValueError(message or answer.stderr.strip() or f"no card is called {name!r}")
+    device, overhead = plan["device"], plan["overhead"]
+    low, high = (
+        sum(overhead[part][end] for part in ("context_bytes", "workspace_bytes"))
+        for end in (0, 1)
+    )
+    return Card(device["name"], device["usable_bytes"], low, high)

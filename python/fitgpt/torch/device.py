@@ -1,0 +1,277 @@
+"""Fake CUDA tensors that autograd can run without a driver.
+
+PyTorch's own fake CUDA tensors stop at `backward()`: the autograd engine asks the CUDA driver for
+a context and a stream. Here a fake CUDA tensor has two faces. Python sees `cuda:0`, so user code
+and the shape functions of PyTorch follow CUDA's branches. C++ sees `meta`, which the engine runs
+on the calling thread without asking any driver. The dispatch keys are CUDA's, so CUDA's autocast
+and our replacements of device-dependent ops (`rules.py`) apply to these tensors and no others.
+
+Everything here is installed by `installed()` and removed again when it ends.
+"""
+
+import contextlib
+import importlib
+from types import SimpleNamespace
+from unittest import mock
+
+import torch
+from torch._subclasses import fake_tensor
+from torch._subclasses.fake_tensor import FakeTensor
+
+CUDA = torch.device("cuda", 0)
+META = torch.device("meta")
+
+
+def is_cuda(value):
+    return isinstance(value, FakeTensor) and value.fake_device.type == "cuda"
+
+
+def on_card(device):
+    """The device that Python code means; C++ says `meta` for a fake CUDA tensor's device."""
+    if device is None:
+        return None
+    device = torch.device(device)
+    return CUDA if device.type in ("cuda", "meta") else device
+
+
+@contextlib.contextmanager
+def installed(capability, memory):
+    """Makes fake CUDA tensors work; `memory` answers the questions of `torch.cuda`."""
+    with contextlib.ExitStack() as stack:
+        for target, name, value in [*_tensor_patches(), *_cuda_patches(capability, memory)]:
+            stack.enter_context(mock.patch.object(target, name, value, create=True))
+        for types in _foreach_types():
+            types.append(FakeTensor)
+            stack.callback(types.remove, FakeTensor)
+        yield
+
+
+@contextlib.contextmanager
+def parameters_movable():
+    """Lets `Module.to` replace what a fake parameter holds, on any device."""
+    base_data = torch.Tensor.data
+
+    def set_data(self, value):
+        base_data.__set__(self, value)
+        if isinstance(self, FakeTensor) and isinstance(value, FakeTensor):
+            self.fake_device = value.fake_device
+
+    swap = torch.utils.swap_tensors
+
+    def swap_tensors(one, other):
+        """`Module.to` swaps fake parameters, which weak references forbid; one way is enough."""
+        if isinstance(one, FakeTensor) and isinstance(other, FakeTensor):
+            set_data(one, other)
+        else:
+            swap(one, other)
+
+    def deepcopy(self, memo):
+        """PyTorch's would copy the fake mode along, and the copy would be foreign to ours."""
+        if id(self) not in memo:
+            if not self.is_leaf:
+                raise RuntimeError("only leaves of the autograd graph can be copied deeply")
+            copied = self.detach().clone()
+            if isinstance(self, torch.nn.Parameter):
+                copied = torch.nn.Parameter(copied, self.requires_grad)
+            else:
+                copied.requires_grad_(self.requires_grad)
+            if self.grad is not None:
+                copied.grad = deepcopy(self.grad, memo)
+            memo[id(self)] = copied
+        return memo[id(self)]
+
+    with (
+        mock.patch.object(
+            FakeTensor, "data", property(base_data.__get__, set_data), create=True
+        ),
+        mock.patch.object(FakeTensor, "__deepcopy__", deepcopy, create=True),
+        mock.patch.object(torch.utils, "swap_tensors", swap_tensors),
+    ):
+        yield
+
+
+def _foreach_types():
+    """The lists of tensor types for which optimizers and clipping choose foreach kernels."""
+    names = ("torch.utils._foreach_utils", "torch.optim.optimizer")
+    modules = [importlib.import_module(name) for name in names]
+    lists = [getattr(module, "_foreach_supported_types", None) for module in modules]
+    unique = {id(types): types for types in lists if types is not None}
+    return list(unique.values())
+
+
+def _tensor_patches():
+    """What a fake tensor answers about its device, and what moves it between devices."""
+    base_dispatch = FakeTensor.__torch_dispatch__.__func__
+
+    def torch_dispatch(cls, func, types, args=(), kwargs=None):
+        if func is torch.ops.prim.device.default and is_cuda(args[0]):
+            return META
+        return base_dispatch(cls, func, types, args, kwargs or {})
+
+    def to(self, *args, **kwargs):
+        args, copy = _without_copy(args, kwargs)
+        device, dtype, non_blocking, layout = torch._C._nn._parse_to(*args, **kwargs)
+        target = on_card(device) or self.device
+        if target.type == self.device.type:
+            return torch.Tensor.to(
+                self, dtype or self.dtype, non_blocking, copy, **_format(layout)
+            )
+        return torch.ops.aten._to_copy(
+            self, dtype=dtype or self.dtype, device=target, non_blocking=non_blocking,
+            **_format(layout),
+        )  # fmt: skip
+
+    def cuda(self, device=None, non_blocking=False, memory_format=torch.preserve_format):
+        return to(self, CUDA, non_blocking=non_blocking, memory_format=memory_format)
+
+    def cpu(self, memory_format=torch.preserve_format):
+        return to(self, "cpu", memory_format=memory_format)
+
+    group = torch._C._group_tensors_by_device_and_dtype
+
+    def group_tensors(lists, with_indices=False):
+        groups = group(lists, with_indices)
+        return {(_shown(device), dtype): value for (device, dtype), value in groups.items()}
+
+    def of_type(kind):
+        return property(lambda self: self.device.type == kind)
+
+    yield FakeTensor, "__torch_dispatch__", classmethod(torch_dispatch)
+    yield FakeTensor, "to", to
+    yield FakeTensor, "cuda", cuda
+    yield FakeTensor, "cpu", cpu
+    yield FakeTensor, "is_cuda", of_type("cuda")
+    yield FakeTensor, "is_cpu", of_type("cpu")
+    yield FakeTensor, "is_meta", of_type("meta")
+    yield FakeTensor, "get_device", lambda self: 0 if is_cuda(self) else -1
+    yield torch.Tensor, "is_pinned", lambda self, *_, **__: False
+    yield torch.Tensor, "pin_memory", lambda self, *_, **__: self
+    yield FakeTensor, "record_stream", lambda self, *_: None
+    yield torch._C, "_group_tensors_by_device_and_dtype", group_tensors
+    for name in ("init_gpu_context", "init_cuda_context"):
+        if hasattr(fake_tensor, name):
+            yield fake_tensor, name, lambda *_: None
+
+
+def _without_copy(args, kwargs):
+    """`copy` apart from the other arguments of `to`: it is the second bool, or has its name."""
+    flags = [index for index, a in enumerate(args) if isinstance(a, bool)]
+    if len(flags) > 1:
+        return args[: flags[1]] + args[flags[1] + 1 :], args[flags[1]]
+    return args, kwargs.pop("copy", False)
+
+
+def _format(layout):
+    return {} if layout is None else {"memory_format": layout}
+
+
+def _shown(device):
+    return CUDA if device.type == "meta" else device
+
+
+class _Nothing:
+    """Stands for streams, events and graphs of a card that is not there."""
+
+    def __init__(self, *args, **kwargs):
+        self.device = CUDA
+        self.cuda_stream = 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def query(self):
+        return True
+
+    def is_capturing(self):
+        return False
+
+    def elapsed_time(self, _):
+        return 0.0
+
+    def record(self, *_):
+        return self
+
+    wait = synchronize = wait_stream = wait_event = record_event = record
+
+
+def _cuda_patches(capability, memory):
+    """`torch.cuda` as on a machine with one card."""
+    properties = SimpleNamespace(
+        name="fitgpt's pretended card", major=capability[0], minor=capability[1],
+        total_memory=memory.total(), multi_processor_count=46, is_integrated=False,
+        warp_size=32, gcnArchName="", L2_cache_size=32 << 20,
+    )  # fmt: skip
+    nothing = lambda *_, **__: None  # noqa: E731
+    answers = {
+        "is_available": lambda: True,
+        "is_initialized": lambda: True,
+        "init": nothing,
+        "_lazy_init": nothing,
+        "_lazy_call": nothing,
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "set_device": nothing,
+        "get_device_name": lambda *_: properties.name,
+        "get_device_capability": lambda *_: tuple(capability),
+        "get_device_properties": lambda *_: properties,
+        "get_arch_list": lambda: [f"sm_{capability[0]}{capability[1]}"],
+        "is_bf16_supported": lambda *_, **__: capability >= (8, 0),
+        "can_device_access_peer": lambda *_: False,
+        "synchronize": nothing,
+        "empty_cache": nothing,
+        "ipc_collect": nothing,
+        "manual_seed": nothing,
+        "manual_seed_all": nothing,
+        "seed": nothing,
+        "seed_all": nothing,
+        "get_rng_state": lambda *_: torch.get_rng_state(),
+        "get_rng_state_all": lambda: [torch.get_rng_state()],
+        "set_rng_state": nothing,
+        "set_rng_state_all": nothing,
+        "memory_allocated": lambda *_: memory.allocated(),
+        "memory_reserved": lambda *_: memory.allocated(),
+        "max_memory_allocated": lambda *_: memory.peak(),
+        "max_memory_reserved": lambda *_: memory.peak(),
+        "reset_peak_memory_stats": lambda *_: memory.reset_peak(),
+        "reset_max_memory_allocated": lambda *_: memory.reset_peak(),
+        "memory_stats": lambda *_: {
+            "allocated_bytes.all.current": memory.allocated(),
+            "allocated_bytes.all.peak": memory.peak(),
+        },
+        "mem_get_info": lambda *_: (memory.total() - memory.allocated(), memory.total()),
+        "Stream": _Nothing,
+        "Event": _Nothing,
+        "current_stream": _Nothing,
+        "default_stream": _Nothing,
+        "stream": _Nothing,
+        "device": _Nothing,
+        "device_of": _Nothing,
+        "is_current_stream_capturing": lambda: False,
+    }
+    for name, answer in answers.items():
+        yield torch.cuda, name, answer
+    yield torch.version, "cuda", torch.version.cuda or "13.0"
+    for module in ("torch.cuda.memory", "torch.cuda.random"):
+        module = importlib.import_module(module)
+        for name, answer in answers.items():
+            if hasattr(module, name):
+                yield module, name, answer
+    if hasattr(torch, "accelerator"):
+        # `torch.accelerator` asks C++, which knows of no card.
+        for name, answer in {
+            "is_available": lambda: True,
+            "current_accelerator": lambda check_available=False: torch.device("cuda"),
+            "device_count": lambda: 1,
+            "current_device_index": lambda: 0,
+            "current_device_idx": lambda: 0,
+            "synchronize": nothing,
+            "current_stream": _Nothing,
+            "memory_allocated": lambda *_: memory.allocated(),
+            "max_memory_allocated": lambda *_: memory.peak(),
+            "reset_peak_memory_stats": lambda *_: memory.reset_peak(),
+            "empty_cache": nothing,
+        }.items():
+            yield torch.accelerator, name, answer

@@ -1,0 +1,122 @@
+"""What kernels do to memory that shape functions do not say.
+
+Some return a result in a storage that is larger than the result. Some have no shape function at
+all and are run on zeros. oneDNN's LSTM has a workspace whose size only oneDNN knows.
+"""
+
+import contextlib
+import functools
+import math
+from unittest import mock
+
+import torch
+from torch._subclasses import fake_tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._mode_utils import no_dispatch
+from torch.utils._pytree import tree_leaves, tree_map_only, tree_unflatten
+
+from . import values
+
+aten = torch.ops.aten
+
+# Losses that reduce into the tensor that held them element by element, and `col2im`, which
+# shrinks a tensor like its input.
+_SHRUNK = {
+    aten.mse_loss.default, aten.smooth_l1_loss.default, aten.binary_cross_entropy.default,
+    aten.soft_margin_loss.default, aten.col2im.default,
+}  # fmt: skip
+_LSTM = getattr(getattr(aten, "mkldnn_rnn_layer", None), "default", None)
+_LSTM_BACKWARD = getattr(getattr(aten, "mkldnn_rnn_layer_backward", None), "default", None)
+
+# Largest input of an op that is run for real because nothing else says its shape.
+MOST_BYTES = 1 << 30
+
+
+def settle(op, args, result):
+    """Gives a fake result the storage that the real one has."""
+    if op in _SHRUNK:
+        shapes = [a.shape for a in args[:2] if isinstance(a, torch.Tensor)]
+        count = math.prod(torch.broadcast_shapes(*shapes))
+        storage = result.untyped_storage()
+        if count * result.element_size() > storage.nbytes():
+            storage.resize_(count * result.element_size())
+    elif op is _LSTM and args[-1] and torch.is_grad_enabled():
+        size = _lstm_workspace(tuple(args[0].shape), args[10], args[0].dtype, *args[11:15])
+        result[3].untyped_storage().resize_(size)
+    elif op is _LSTM_BACKWARD:
+        # The shape function gives both biases one gradient; oneDNN gives each its own.
+        return (*result[:4], torch.empty_like(result[4]), *result[5:])
+    return result
+
+
+@functools.lru_cache
+def _lstm_workspace(shape, hidden, dtype, layers, has_biases, bidirectional, batch_first):
+    """Bytes that oneDNN keeps of one layer of an LSTM, asked of oneDNN with zeros.
+
+    Its parts are linear in steps × batch, each rounded up to a page: past a million elements a
+    smaller layer is asked and its size scaled.
+    """
+    steps, batch, features = shape
+    scale = max(1.0, steps * batch * max(hidden, features) / (1 << 20))
+    asked = max(1, round(steps / scale))
+    with no_dispatch(), torch.enable_grad():  # without, there is no workspace
+        weights = [(4 * hidden, features), (4 * hidden, hidden), (4 * hidden,), (4 * hidden,)]
+        result = aten.mkldnn_rnn_layer(
+            torch.zeros(asked, batch, features, dtype=dtype),
+            *(torch.zeros(shape, dtype=dtype) for shape in weights),
+            torch.zeros(batch, hidden, dtype=dtype), torch.zeros(batch, hidden, dtype=dtype),
+            False, [], 2, hidden, layers, has_biases, bidirectional, batch_first, True,
+        )  # fmt: skip
+        return round(result[3].untyped_storage().nbytes() * steps / asked)
+
+
+@contextlib.contextmanager
+def fallbacks():
+    """Runs ops without a shape function on zeros in host memory, whatever their device."""
+
+    def run(fake_mode, op, flat_args, spec, error):
+        fakes = [a for a in flat_args if isinstance(a, FakeTensor)]
+        if sum(t.numel() * t.element_size() for t in fakes) > MOST_BYTES:
+            raise RuntimeError(
+                f"`{op}` has no shape function and its inputs are too large to run it on zeros"
+            ) from error
+        device = next((t.fake_device for t in fakes), torch.device("cpu"))
+        owners = {}
+
+        def real(leaf):
+            if isinstance(leaf, FakeTensor):
+                value = values.known(leaf)
+                if value is None:
+                    value = torch.zeros(leaf.shape, dtype=leaf.dtype)
+                owners[value.untyped_storage()._cdata] = leaf
+                return value
+            return torch.device("cpu") if isinstance(leaf, torch.device) else leaf
+
+        with no_dispatch():
+            args, kwargs = tree_unflatten([real(leaf) for leaf in flat_args], spec)
+            out = op(*args, **kwargs)
+
+        def fake(tensor):
+            owner = owners.get(tensor.untyped_storage()._cdata)
+            if owner is not None and owner.shape == tensor.shape:
+                return owner
+            with fake_mode:
+                return torch.empty_strided(
+                    tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device
+                )
+
+        return tree_map_only(torch.Tensor, fake, out)
+
+    with mock.patch.object(fake_tensor, "run_fallback_kernel", run):
+        yield
+
+
+def storages(result):
+    """The tensors of a result that have storages: sparse ones have several."""
+    for leaf in (result,) if isinstance(result, torch.Tensor) else tree_leaves(result):
+        if not isinstance(leaf, torch.Tensor):
+            continue
+        if leaf.layout == torch.strided:
+            yield leaf
+        elif leaf.layout == torch.sparse_coo:
+            yield from (leaf._indices(), leaf._values())

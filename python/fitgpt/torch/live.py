@@ -1,0 +1,121 @@
+"""Which storages are alive, who made them, and the most that was alive at once.
+
+Sizes are rounded up to 512 bytes, as PyTorch's caching allocator rounds requests. A storage is
+counted from the op that made it until its last owner drops it, be that Python or autograd.
+"""
+
+import weakref
+
+ALIGN = 512
+
+
+class Record:
+    """One storage: its bytes, its maker, and when it lived."""
+
+    __slots__ = ("bytes", "op", "module", "stage", "shape", "dtype", "kind", "name", "born", "died")
+
+    def __init__(self, size, op, module, stage, tensor, born):
+        self.bytes = size
+        self.op = op
+        self.module = module
+        self.stage = stage
+        self.shape = tuple(tensor.shape)
+        self.dtype = tensor.dtype
+        self.kind = None
+        self.name = None
+        self.born = born
+        self.died = None
+
+    def is_alive(self, time):
+        return self.born <= time and (self.died is None or self.died > time)
+
+
+class Phase:
+    """A named part of a run. Entered again, it keeps the highest peak."""
+
+    def __init__(self, name):
+        self.name = name
+        self.peak_bytes = 0
+        self.peak_op = None
+        self.peak_time = 0
+        self.peak_sum_bytes = 0
+        self.spans = []
+
+    def __repr__(self):
+        return f"Phase({self.name!r}, peak_bytes={self.peak_bytes})"
+
+    def reach(self, live, op, time, sum_bytes=0):
+        if live > self.peak_bytes:
+            self.peak_bytes, self.peak_op, self.peak_time = live, op, time
+            self.peak_sum_bytes = sum_bytes
+
+
+class Live:
+    """All storages on one device type."""
+
+    def __init__(self, align=ALIGN):
+        self.align = align
+        self.bytes = 0
+        self.time = 0
+        self.records = []
+        self.curve = []
+        self.whole = Phase("all")
+        self.active = [self.whole]
+        self._alive = {}
+
+    def see(self, tensor, op, module, stage):
+        """Counts a tensor's storage if it is new, or if it has been resized."""
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        size = -(-storage.nbytes() // self.align) * self.align
+        entry = self._alive.get(key)
+        if entry is not None:
+            if entry[0].bytes != size:
+                self._resize(key, entry, size, tensor)
+            return entry[0]
+        if size == 0:
+            return None
+        self.time += 1
+        record = Record(size, op, module, stage, tensor, self.time)
+        self._alive[key] = (record, weakref.ref(storage, lambda _, key=key: self._free(key)))
+        self.records.append(record)
+        self.bytes += size
+        return record
+
+    def record_of(self, tensor):
+        entry = self._alive.get(tensor.untyped_storage()._cdata)
+        return None if entry is None else entry[0]
+
+    def refresh(self, storage):
+        """A storage was resized outside of any op."""
+        entry = self._alive.get(storage._cdata)
+        if entry is not None:
+            size = -(-storage.nbytes() // self.align) * self.align
+            if size != entry[0].bytes:
+                self._resize(storage._cdata, entry, size, entry[0])
+
+    def reach(self, op, sum_bytes=0):
+        """Ends an op: notes the bytes that are alive now."""
+        self.time += 1
+        self.curve.append((self.time, op))
+        for phase in self.active:
+            phase.reach(self.bytes, op, self.time, sum_bytes)
+
+    def alive_at(self, time):
+        return [r for r in self.records if r.is_alive(time)]
+
+    def _resize(self, key, entry, size, like):
+        old, reference = entry
+        self.time += 1
+        old.died = self.time
+        record = Record(size, old.op, old.module, old.stage, like, self.time)
+        record.kind, record.name = old.kind, old.name
+        self.records.append(record)
+        self._alive[key] = (record, reference)
+        self.bytes += size - old.bytes
+
+    def _free(self, key):
+        record, _ = self._alive.pop(key)
+        self.time += 1
+        record.died = self.time
+        self.bytes -= record.bytes

@@ -1,0 +1,194 @@
+"""`pretend`: runs PyTorch code on fake tensors and counts the memory that it would hold."""
+
+import contextlib
+import functools
+import warnings
+from unittest import mock
+
+import torch
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from . import device as fake_cuda
+from . import kernels, unknown, values
+from .attribution import Attribution
+from .autocast import Autocast
+from .live import Live
+from .measured import Measured
+from .rules import Rules
+
+aten = torch.ops.aten
+_active = None
+
+
+@contextlib.contextmanager
+def pretend(device="cuda", *, capability=(8, 9)):
+    """Everything inside is fake: no memory, no card, any size.
+
+    `device` is the device whose tensors are counted and whose rules apply, `"cuda"` or `"cpu"`.
+    `capability` is the CUDA compute capability of the pretended card; it decides which attention
+    kernels there are. Yields a `Measured`.
+    """
+    global _active
+    kind = torch.device(device).type
+    if kind not in ("cuda", "cpu"):
+        raise ValueError(f"`pretend` knows the devices cuda and cpu, not {device!r}")
+    if _active is not None:
+        raise RuntimeError("`pretend` is already active")
+    mode = Counter(kind, capability)
+    _active = mode
+    try:
+        with mode.installed():
+            yield mode.measured
+    finally:
+        _active = None
+
+
+def active():
+    """The counter of the `pretend` that is running, or `None`."""
+    return _active
+
+
+class _FakeMode(FakeTensorMode):
+    """A fake mode that never touches a card, even if one is there."""
+
+    # Without it `torch.tensor(…, device="cuda")` would copy to a real card.
+    avoid_device_init = property(lambda self: True, lambda self, _: None)
+
+
+class Counter(TorchDispatchMode):
+    """Sees every op below autograd and autocast, and counts what it makes."""
+
+    def __init__(self, kind, capability):
+        super().__init__()
+        self.kind = kind
+        self.capability = tuple(capability)
+        self.live = Live()
+        self.fake_mode = _FakeMode(allow_non_fake_inputs=True)
+        self.attribution = Attribution(self.live)
+        self.measured = Measured(self)
+        self.notes = self.measured.notes
+        self.rules = Rules(capability)
+        self.autocast = Autocast()
+
+    @contextlib.contextmanager
+    def installed(self):
+        """Puts the modes and patches in place."""
+        with contextlib.ExitStack() as stack:
+            if self.kind == "cuda":
+                stack.enter_context(fake_cuda.installed(self.capability, self.measured.card))
+                stack.enter_context(self._kernels())
+            stack.enter_context(fake_cuda.parameters_movable())
+            stack.enter_context(kernels.fallbacks())
+            stack.enter_context(self._reading_back())
+            stack.enter_context(self.attribution.installed())
+            stack.enter_context(self.fake_mode)
+            stack.enter_context(self)
+            try:
+                yield
+            finally:
+                self.autocast.forget()
+                self.attribution.sort_out()
+
+    @contextlib.contextmanager
+    def _kernels(self):
+        """CUDA's autocast and CUDA's choices, registered for as long as this lasts."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            library = torch.library.Library("aten", "IMPL")
+            self.autocast.register(library)
+            self.rules.register(library)
+        clear = torch.clear_autocast_cache
+
+        def clear_autocast_cache():
+            self.autocast.forget()
+            clear()
+
+        try:
+            with mock.patch.object(torch, "clear_autocast_cache", clear_autocast_cache):
+                yield
+        finally:
+            library._destroy()
+
+    @contextlib.contextmanager
+    def _reading_back(self):
+        """What leaves the tensors: values, storages, files, compiled graphs."""
+        resize = torch.UntypedStorage.resize_
+
+        def resize_(storage, size):
+            resize(storage, size)
+            self.live.refresh(storage)
+            return storage
+
+        def compile(model=None, **_):
+            self.notes.add("torch.compile", "compiled code is counted as eager code")
+            return model if model is not None else lambda model: model
+
+        def save(*_, **__):
+            self.notes.add("torch.save", "nothing was written")
+
+        patches = [
+            (FakeTensor, "numpy", lambda tensor, **_: unknown.array(tensor, self.notes)),
+            (FakeTensor, "__array__", lambda tensor, *_, **__: unknown.array(tensor, self.notes)),
+            (FakeTensor, "tolist", lambda tensor: unknown.array(tensor, self.notes).tolist()),
+            (torch.UntypedStorage, "resize_", resize_),
+            (torch, "compile", compile),
+            (torch.nn.Module, "compile", lambda module, **_: compile(module) and None),
+            (torch, "save", save),
+        ]
+        with contextlib.ExitStack() as stack:
+            for target, name, value in patches:
+                stack.enter_context(mock.patch.object(target, name, value))
+            yield
+
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        if op is torch.ops.prim.device.default:
+            return fake_cuda.META if fake_cuda.is_cuda(args[0]) else args[0].fake_device
+        kwargs = dict(kwargs or {})
+        if self.kind == "cuda":
+            if kwargs.get("device") is not None:
+                kwargs["device"] = fake_cuda.on_card(kwargs["device"])
+            rule = self.rules.ops.get(op)
+            if rule is not None:  # inference mode has no autograd keys to catch it
+                with self:
+                    return rule(*args, **kwargs)
+        if _is_composite(op):
+            with self:
+                return op.decompose(*args, **kwargs)
+        answer = unknown.answer(op, args, kwargs, self.notes)
+        if answer is not unknown.NO_ANSWER:
+            return answer
+        result = kernels.settle(op, args, self._run(op, args, kwargs))
+        self._count(op, args, result)
+        values.follow(op, args, kwargs, result)
+        return result
+
+    def _run(self, op, args, kwargs):
+        try:
+            return op(*args, **kwargs)
+        except (DynamicOutputShapeException, DataDependentOutputException):
+            return unknown.shaped(op, args, kwargs, self.notes)
+
+    def _count(self, op, args, result):
+        name = op._schema.name.rpartition("::")[2]
+        module, stage = self.attribution.here()
+        before = self.live.bytes
+        for tensor in kernels.storages((result, args) if op._schema.is_mutable else result):
+            if tensor.device.type == self.kind:
+                self.live.see(tensor, name, module, stage)
+        self.attribution.watch(op, args)
+        is_sum = self.attribution.is_gradient_sum(op)
+        self.live.reach(name, self.live.bytes - before if is_sum else 0)
+
+
+@functools.lru_cache(maxsize=None)
+def _is_composite(op):
+    """Whether an op is only a tree of others. Inference mode hands such ops over whole."""
+    has = op.has_kernel_for_dispatch_key
+    keys = torch._C.DispatchKey
+    return has(keys.CompositeImplicitAutograd) and not any(map(has, (keys.CPU, keys.CUDA, keys.Meta)))

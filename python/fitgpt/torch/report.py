@@ -1,0 +1,59 @@
+"""The report as text: phases, peaks, what is alive at the highest one, and the verdict."""
+
+from . import cards
+
+
+def size(count):
+    for power, unit, digits in ((30, "GiB", 2), (20, "MiB", 1), (10, "KiB", 1)):
+        if count >= 1 << power:
+            return f"{count / (1 << power):.{digits}f} {unit}"
+    return f"{count} B"
+
+
+def text(measured, card=None, groups=12):
+    """`measured` in lines; with `card` the last one says whether it fits."""
+    phases = list(measured.phases.values())
+    highest = max(phases, key=lambda p: p.peak_bytes, default=measured.peak)
+    if measured.peak_bytes > highest.peak_bytes:
+        highest = measured.peak
+    width = max([len(p.name) for p in phases], default=0)
+    lines = [
+        f"  {p.name:<{width}}  {size(p.peak_bytes):>11}  at {p.peak_op or 'its start'}" for p in phases
+    ]
+    if highest is measured.peak:
+        lines.append(f"  outside of every phase {size(highest.peak_bytes)}, at {highest.peak_op}")
+    lines += ["", f"alive at the peak of {size(highest.peak_bytes)}:"]
+    kinds = measured.by_kind(highest)
+    lines.append("  " + " · ".join(f"{kind} {size(held)}" for kind, held in kinds.items()))
+    alive = measured.alive(highest)
+    lines += [f"  {size(g.bytes):>11}  {_line(g)}" for g in alive[:groups]]
+    if len(alive) > groups:
+        rest = sum(g.bytes for g in alive[groups:])
+        lines.append(f"  {size(rest):>11}  {len(alive) - groups} more groups")
+    if highest.peak_sum_bytes:
+        lines.append(
+            f"the peak adds two gradients; PyTorch does so in place if it can, in "
+            f"{size(highest.peak_sum_bytes)} less"
+        )
+    lines += [f"note: {note}" for note in measured.notes]
+    if card is not None:
+        lines += ["", verdict(measured, card)]
+    return "\n".join(lines)
+
+
+def _line(group):
+    times = f"{group.count} × " if group.count > 1 else ""
+    made = f" by {group.op} ({group.stage})" if group.kind in ("activations", "logits") else ""
+    return f"{group.kind}: {group.module or 'outside of modules'}{made}, {times}{group.form}"
+
+
+def verdict(measured, card):
+    """One sentence: fits, tight or does not fit."""
+    found = cards.find(card)
+    answer = found.verdict(measured.peak_bytes)
+    words = {"fits": "fits", "tight": "tight", "no": "does not fit"}[answer]
+    low, high = size(found.overhead_low_bytes), size(found.overhead_high_bytes)
+    return (
+        f"{words}: {size(measured.peak_bytes)} of tensors, plus {low} to {high} for the CUDA context "
+        f"and libraries, on {found.name} with {size(found.usable_bytes)}"
+    )
