@@ -81,7 +81,7 @@ fn values(signed: bool) -> [f32; CODES] {
     let powers: [f32; 7] = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0];
     let mut list = vec![0.0, 1.0];
     for (decade, power) in powers.into_iter().enumerate() {
-        let count = if signed { 1 << decade } else { 2 << decade };
+        let count: usize = if signed { 1 << decade } else { 2 << decade };
         // `torch.linspace` counts from both ends, with one rounding each: exact in f64 before.
         let step = f64::from((1.0 - 0.1_f32) / count as f32);
         let boundary = |i: usize| {

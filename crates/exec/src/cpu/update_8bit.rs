@@ -39,6 +39,12 @@ pub(super) struct Quantised<'a> {
     pub(super) scales: &'a mut [f32],
 }
 
+impl<'a> Quantised<'a> {
+    fn blocks(self) -> (Blocks<'a, u8>, Blocks<'a, f32>) {
+        (Blocks::new(self.codes, BLOCK), Blocks::new(self.scales, BLOCK / SHARING))
+    }
+}
+
 /// One update; the gradient is left zero. A norm that is no number changes nothing else.
 pub(super) fn adamw(machine: &mut Machine, args: AdamW8bit<'_>) {
     let AdamW8bit { parameter, gradient, exp_avg, exp_avg_sq, norm, adam, decays, arguments } =
@@ -53,11 +59,12 @@ pub(super) fn adamw(machine: &mut Machine, args: AdamW8bit<'_>) {
         return;
     }
     let step = Step::new(adam, arguments, norm, decays);
-    let of = |moment: Quantised<'_>| {
-        (Blocks::new(moment.codes, BLOCK), Blocks::new(moment.scales, BLOCK / SHARING))
-    };
-    let parts =
-        (Blocks::new(parameter, BLOCK), Blocks::new(gradient, BLOCK), of(exp_avg), of(exp_avg_sq));
+    let parts = (
+        Blocks::new(parameter, BLOCK),
+        Blocks::new(gradient, BLOCK),
+        exp_avg.blocks(),
+        exp_avg_sq.blocks(),
+    );
     let isa = machine.isa;
     machine.pool.for_each(parts, |_, (parameter, gradient, exp_avg, exp_avg_sq)| {
         let blocks = parameter.chunks_mut(SHARING).zip(gradient.chunks_mut(SHARING));

@@ -33,7 +33,7 @@ use self::values::Values;
 pub(crate) use self::{
     attention::{Causal, joined_channels},
     norm::{Centre, statistics},
-    update_8bit::{decoded, encoded},
+    update_8bit::decoded,
     values::{narrow, widen},
 };
 use crate::{Arguments, Backend, BackendError, Watch, arena::Operands, backend::Host};

@@ -23,7 +23,7 @@ pub(crate) fn decoded(book: &Codebook, codes: &[u8], scales: &[f64]) -> Vec<f64>
 }
 
 /// Codes and scales of `values`.
-pub(crate) fn encoded(book: &Codebook, values: &[f64]) -> (Vec<u8>, Vec<f64>) {
+fn encoded(book: &Codebook, values: &[f64]) -> (Vec<u8>, Vec<f64>) {
     let (mut codes, mut scales) = (Vec::new(), Vec::new());
     for block in values.chunks(SHARING) {
         let scale = block.iter().fold(0.0, |most: f64, value| most.max(value.abs()));
