@@ -21,7 +21,7 @@ use std::{
 };
 
 use fitgpt::{
-    checkpoint::{self, Checkpoint},
+    checkpoint::{self, Checkpoint, Contents},
     data::Dataset,
     run::{
         device::Runner,
@@ -175,10 +175,10 @@ fn trainer(folder: &Path, target: CpuTarget, keys: &[(&str, &str)]) -> Trainer {
 fn save(folder: &Path, trainer: &mut Trainer) {
     let config = trainer.config().clone();
     let architecture = setup::architecture(&config, VOCAB, Tokenizer::Ids);
-    let entries = trainer.entries().to_vec();
-    let model = checkpoint::Model { architecture: &architecture, entries: &entries };
+    let tensors = &trainer.tensors().clone();
+    let contents = Contents { architecture: &architecture, tensors };
     let document = Document::new(&trainer.position, &config);
-    checkpoint::save(folder, model, &document, trainer).unwrap();
+    checkpoint::save(folder, contents, &document, trainer).unwrap();
 }
 
 /// Trains; with `resume_at`, saves before that step and goes on from the files in a new arena,
@@ -197,8 +197,8 @@ fn train(isa: Isa, keys: &[(&str, &str)], resume_at: Option<u64>) -> Bits {
             save(folder, &mut trainer);
             trainer = self::trainer(folder, CpuTarget::new(2, isa), keys);
             let mut checkpoint = Checkpoint::open(folder).unwrap();
-            let entries = trainer.entries().to_vec();
-            checkpoint.read(&entries, &mut trainer).unwrap();
+            let tensors = trainer.tensors().clone();
+            checkpoint.read(&tensors, &mut trainer).unwrap();
             trainer.position = checkpoint.document::<Document>().unwrap().position;
         }
         if step == STEPS / 2 {

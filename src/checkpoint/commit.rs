@@ -115,9 +115,7 @@ fn roll_forward(disk: &Disk, dir: &Path, saved: &Path) -> Result<()> {
 
 /// The save whose files lie in `dir`. After [`recover_one`] `config.json` is as good as any.
 fn present_id(dir: &Path) -> Option<SaveId> {
-    let path = dir.join(CONFIG_FILE);
-    let text = fs::read(&path).ok()?;
-    Architecture::from_json(&path, &text).ok()?.1?.parse().ok()
+    Architecture::save_id(&fs::read(dir.join(CONFIG_FILE)).ok()?)
 }
 
 /// The folders in `dir` that are named `prefix` and a save id, oldest first.

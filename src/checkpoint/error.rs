@@ -1,6 +1,8 @@
 //! Why a checkpoint was not written or not read.
 
-use std::{fmt, io, path::PathBuf};
+use std::{io, path::PathBuf};
+
+use fitgpt_plan::{config::ConfigError, family::FamilyError};
 
 use super::store::StoreError;
 use crate::attempt::Attempt;
@@ -124,6 +126,44 @@ pub enum CheckpointError {
         /// Its type in the file.
         found: String,
     },
+    /// An optimizer state has another type.
+    #[error("`{tensor}` in `{}` should be {expected}, found {found}", path.display())]
+    StateDType {
+        /// The file.
+        path: PathBuf,
+        /// The tensor, as the file names it.
+        tensor: String,
+        /// The type that the optimizer keeps it in.
+        expected: String,
+        /// Its type in the file.
+        found: String,
+    },
+    /// An index names a file that is not in its folder.
+    #[error("`{}` should name files of its own folder, found `{name}`", path.display())]
+    ShardName {
+        /// The index.
+        path: PathBuf,
+        /// What it names.
+        name: String,
+    },
+    /// An index says that a file has a tensor, and it does not.
+    #[error("`{}` has no tensor `{tensor}`, which `{}` says it has", path.display(), index.display())]
+    NotInShard {
+        /// The file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+        /// The index.
+        index: PathBuf,
+    },
+    /// Two files of one model have a tensor of the same name.
+    #[error("`{tensor}` is in `{}` and in another file of the model", path.display())]
+    StoredTwice {
+        /// The second file.
+        path: PathBuf,
+        /// The tensor.
+        tensor: String,
+    },
     /// The model has no such bias, but the file's is not zero.
     #[error("`{tensor}` in `{}` should be all zero in a model without biases, found {found}", path.display())]
     BiasNotZero {
@@ -158,16 +198,20 @@ pub enum CheckpointError {
         source: serde_json::Error,
     },
     /// `config.json` describes a model that this program does not have.
-    #[error("`{key}` in `{}` should be {expected}, found {found}", path.display())]
+    #[error("`{}` describes a model that is not supported: {source}", path.display())]
+    Family {
+        /// The file.
+        path: PathBuf,
+        /// Which key asks for what.
+        source: FamilyError,
+    },
+    /// `config.json` describes a model of sizes that cannot be.
+    #[error("`{}` describes a model that is not supported: {source}", path.display())]
     Config {
         /// The file.
         path: PathBuf,
-        /// The key.
-        key: &'static str,
-        /// What this program can run.
-        expected: Claim,
-        /// What the file says.
-        found: String,
+        /// Which rule the sizes break.
+        source: Box<ConfigError>,
     },
     /// The state's document does not come back as it was written.
     #[error("the training state cannot be stored: {source}")]
@@ -195,33 +239,6 @@ pub enum CheckpointError {
         /// What the backend said.
         source: StoreError,
     },
-}
-
-/// What a key of `config.json` has to be. Prints as that.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
-    /// This value, as JSON writes it.
-    Is(&'static str),
-    /// One of two.
-    Either(&'static str, &'static str),
-    /// Both ends included.
-    Within(&'static str, &'static str),
-    /// Every head takes the same share of the channels.
-    DividesWidth,
-    /// The MLP's inner width.
-    FourTimesWidth,
-}
-
-impl fmt::Display for Claim {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Is(value) => f.write_str(value),
-            Self::Either(first, second) => write!(f, "{first} or {second}"),
-            Self::Within(least, most) => write!(f, "from {least} to {most}"),
-            Self::DividesWidth => f.write_str("a divisor of `n_embd`"),
-            Self::FourTimesWidth => f.write_str("four times `n_embd`"),
-        }
-    }
 }
 
 /// An id in backticks, or the word for its absence.

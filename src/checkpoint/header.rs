@@ -11,7 +11,8 @@
 
 use std::{collections::BTreeMap, fs::File, io::Read, path::Path};
 
-use safetensors::tensor::Metadata;
+use fitgpt_plan::units::DType;
+use safetensors::tensor::{Dtype, Metadata};
 use serde_json::{Map, Value, json};
 
 use super::{CheckpointError, Result, disk::failed, layout::Part};
@@ -26,6 +27,18 @@ const SUM_KEY: &str = "\"sum\":\"";
 /// The place of the sum, before it is known.
 const NO_SUM: &str = "0000000000000000";
 
+/// How the format calls a type.
+pub(super) const fn stored_dtype(dtype: DType) -> Dtype {
+    match dtype {
+        DType::F32 => Dtype::F32,
+        DType::Bf16 => Dtype::BF16,
+        DType::F16 => Dtype::F16,
+        DType::U32 => Dtype::U32,
+        DType::I64 => Dtype::I64,
+        DType::U8 => Dtype::U8,
+    }
+}
+
 /// The header of a file that is being written.
 pub(super) struct Draft {
     /// Length and JSON, with [`NO_SUM`].
@@ -33,7 +46,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// A header for `parts` as F32, one after the other. Metadata must not have a key `sum`.
+    /// A header for `parts`, one after the other. Metadata must not have a key `sum`.
     pub(super) fn new(parts: &[Part<'_>], mut metadata: BTreeMap<&str, String>) -> Self {
         let taken = metadata.insert("sum", NO_SUM.to_owned());
         assert!(taken.is_none(), "the metadata leaves `sum` to the header");
@@ -41,8 +54,9 @@ impl Draft {
         document.insert("__metadata__".to_owned(), json!(metadata));
         let mut start = 0;
         for part in parts {
-            let end = start + 4 * part.count();
-            let info = json!({ "dtype": "F32", "shape": part.shape, "data_offsets": [start, end] });
+            let end = start + part.bytes();
+            let dtype = stored_dtype(part.dtype());
+            let info = json!({ "dtype": dtype, "shape": part.shape, "data_offsets": [start, end] });
             document.insert(part.name.clone(), info);
             start = end;
         }
@@ -161,12 +175,28 @@ impl Sum {
         }))
     }
 
-    /// Adds the value at `index`, counted from the first value of the file.
-    ///
-    /// For one index the mix is one to one in `value`'s bits, so a value cannot change unseen.
+    /// Adds the bytes of a tensor of `dtype` from byte `start` of the file's values on. `start`
+    /// is a whole number of words into the tensor.
+    pub(super) fn add_bytes(&mut self, dtype: Dtype, start: u64, bytes: &[u8]) {
+        // Float32 values are counted, as they were before files had other types. Words of other
+        // types are told apart by the byte that they begin at.
+        let (first, step) = match dtype {
+            Dtype::F32 => (start / 4, 1),
+            _ => (start | 1 << 63, 4),
+        };
+        let mut index = first;
+        for word in bytes.chunks(4) {
+            let mut whole = [0; 4];
+            whole[..word.len()].copy_from_slice(word);
+            self.add(index, u32::from_le_bytes(whole));
+            index += step;
+        }
+    }
+
+    /// For one index the mix is one to one in `word`, so a value cannot change unseen.
     #[inline]
-    pub(super) fn add(&mut self, index: u64, value: f32) {
-        let mut x = index.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ u64::from(value.to_bits());
+    fn add(&mut self, index: u64, word: u32) {
+        let mut x = index.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ u64::from(word);
         x = (x ^ x >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93);
         x = (x ^ x >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93);
         self.0 = self.0.wrapping_add(x ^ x >> 32);

@@ -1,26 +1,26 @@
 //! What lies in the files: names, shapes and where the values come from.
 //!
-//! `model.safetensors` has Hugging Face's layout: a `transformer.` before every name, linear
-//! weights as `Conv1D` keeps them, `(in, out)`, and always biases. `state.safetensors` is read by
-//! nobody else and has ours.
+//! `model.safetensors` has Hugging Face's layout, as the family's [`Naming`] describes it:
+//! GPT-2's files have a `transformer.` before every name, linear weights as `Conv1D` keeps them,
+//! `(in, out)`, and always biases. `state.safetensors` is read by nobody else and has ours.
 
-use super::store::{Entry, Kind};
+use fitgpt_plan::{family::Naming, units::DType};
 
-/// In front of every name that `transformers` writes.
-pub(super) const PREFIX: &str = "transformer.";
-
-/// The table of positions, the one tensor that may be longer in a file than in the model.
-pub(super) const POSITIONS: &str = "wpe.weight";
+use super::store::{Entry, Tensors};
 
 /// One tensor of a file.
 #[derive(Debug)]
 pub(super) struct Part<'a> {
     /// Its name in the file.
     pub(super) name: String,
+    /// Another name that it may have in somebody else's file.
+    pub(super) bare_name: Option<String>,
     /// Its shape in the file.
     pub(super) shape: Vec<usize>,
     /// What it holds.
     pub(super) values: Values<'a>,
+    /// Whether the file's may have more rows: the table of positions.
+    pub(super) can_be_cropped: bool,
 }
 
 /// What a tensor of a file holds.
@@ -29,9 +29,9 @@ pub(super) enum Values<'a> {
     /// The bias of a model that has none.
     Zero,
     /// The values of a tensor as it is.
-    Plain(Kind, &'a Entry),
+    Plain(&'a Entry),
     /// The values of a matrix `(out, in)` as `(in, out)`.
-    Transposed(Kind, &'a Entry),
+    Transposed(&'a Entry),
 }
 
 impl Part<'_> {
@@ -39,78 +39,113 @@ impl Part<'_> {
     pub(super) fn count(&self) -> usize {
         self.shape.iter().product()
     }
+
+    /// How its values are stored in a file of ours.
+    pub(super) fn dtype(&self) -> DType {
+        match self.values {
+            Values::Zero => DType::F32,
+            Values::Plain(entry) | Values::Transposed(entry) => entry.dtype,
+        }
+    }
+
+    /// Whether it is an optimizer's, and not a weight.
+    pub(super) fn is_state(&self) -> bool {
+        matches!(self.values, Values::Plain(entry) if entry.state.is_some())
+    }
+
+    /// Its bytes in a file of ours.
+    pub(super) fn bytes(&self) -> usize {
+        self.count() * self.dtype().size() as usize
+    }
 }
 
-/// What `model.safetensors` holds for these parameters.
-pub(super) fn weights(entries: &[Entry]) -> Vec<Part<'_>> {
+/// What `model.safetensors` holds.
+pub(super) fn weights(tensors: &Tensors) -> Vec<Part<'_>> {
+    let Tensors { naming, weights: entries, .. } = tensors;
     let mut parts = Vec::with_capacity(2 * entries.len());
+    let positions = format!("{}.weight", naming.positions);
     for entry in entries {
-        let name = format!("{PREFIX}{}", entry.name);
-        parts.push(if is_conv1d(&entry.name) {
-            let &[rows, columns] = &entry.shape[..] else {
-                panic!("`{}` is a matrix", entry.name);
-            };
-            let values = Values::Transposed(Kind::Parameter, entry);
-            Part { name, shape: vec![columns, rows], values }
+        let bare = &entry.parameter;
+        let (shape, values) = if naming.transposed.iter().any(|end| bare.ends_with(end)) {
+            let &[rows, columns] = &entry.shape[..] else { panic!("`{bare}` is a matrix") };
+            (vec![columns, rows], Values::Transposed(entry))
         } else {
-            let values = Values::Plain(Kind::Parameter, entry);
-            Part { name, shape: entry.shape.clone(), values }
-        });
-        if let Some(bias) = missing_bias(entry, entries) {
-            let name = format!("{PREFIX}{bias}");
-            parts.push(Part { name, shape: vec![entry.shape[0]], values: Values::Zero });
+            (entry.shape.clone(), Values::Plain(entry))
+        };
+        let can_be_cropped = *bare == positions;
+        parts.push(Part { shape, values, can_be_cropped, ..named(naming, bare) });
+        if let Some(bias) = missing_bias(naming, entry, entries) {
+            parts.push(Part { shape: vec![entry.shape[0]], ..named(naming, &bias) });
         }
     }
     parts
 }
 
-/// What `state.safetensors` holds for these parameters.
-pub(super) fn moments(entries: &[Entry]) -> Vec<Part<'_>> {
-    fn both(entry: &Entry) -> [Part<'_>; 2] {
-        [("exp_avg", Kind::ExpAvg), ("exp_avg_sq", Kind::ExpAvgSq)].map(|(word, kind)| Part {
-            name: format!("{word}.{}", entry.name),
-            shape: entry.shape.clone(),
-            values: Values::Plain(kind, entry),
-        })
+/// A part with the names of a parameter, zero and without a shape.
+fn named<'a>(naming: &Naming, parameter: &str) -> Part<'a> {
+    let is_head = parameter.strip_suffix(".weight") == Some(naming.head);
+    let prefix = if is_head { "" } else { naming.file_prefix };
+    Part {
+        name: format!("{prefix}{parameter}"),
+        bare_name: (!prefix.is_empty()).then(|| parameter.to_owned()),
+        shape: Vec::new(),
+        values: Values::Zero,
+        can_be_cropped: false,
     }
-    entries.iter().flat_map(both).collect()
 }
 
-/// What other writers store and this model does not need: the tied head, and causal masks.
-pub(super) fn is_spare(name: &str) -> bool {
-    let name = name.strip_prefix(PREFIX).unwrap_or(name);
-    let is_mask = name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias");
-    name == "lm_head.weight" || (name.starts_with("h.") && is_mask)
+/// What `state.safetensors` holds: wide elements first, so that every tensor is aligned.
+pub(super) fn states(tensors: &Tensors) -> Vec<Part<'_>> {
+    let part = |entry| Part {
+        name: Entry::name(entry),
+        bare_name: None,
+        shape: entry.shape.clone(),
+        values: Values::Plain(entry),
+        can_be_cropped: false,
+    };
+    let mut parts: Vec<_> = tensors.states.iter().map(part).collect();
+    parts.sort_by_key(|part| std::cmp::Reverse(part.dtype().size()));
+    parts
 }
 
-/// Whether `transformers` keeps this parameter as `(in, out)`.
-fn is_conv1d(name: &str) -> bool {
-    const CONV1D: [&str; 4] =
-        [".attn.c_attn.weight", ".attn.c_proj.weight", ".mlp.c_fc.weight", ".mlp.c_proj.weight"];
-    CONV1D.iter().any(|end| name.ends_with(end))
+/// What other writers store and this model does not need: a tied head, causal masks, tables.
+pub(super) fn is_spare(naming: &Naming, name: &str) -> bool {
+    let name = name.strip_prefix(naming.file_prefix).unwrap_or(name);
+    let is_end = |spare: &str| spare.starts_with('.') && name.ends_with(spare);
+    naming.spare.iter().any(|spare| name == *spare || is_end(spare))
 }
 
-/// The name of the bias beside `entry` that GPT-2 has and this model does not.
-fn missing_bias(entry: &Entry, entries: &[Entry]) -> Option<String> {
-    let stem = entry.name.strip_suffix(".weight")?;
+/// The name of the bias of `entry`'s layer if files have one and this model does not.
+fn missing_bias(naming: &Naming, entry: &Entry, entries: &[Entry]) -> Option<String> {
+    if !naming.files_have_all_biases {
+        return None;
+    }
+    let stem = entry.parameter.strip_suffix(".weight")?;
+    let is_table = [naming.embedding, naming.positions, naming.head].contains(&stem);
     let bias = format!("{stem}.bias");
-    let has_bias_in_gpt2 = stem != "wte" && stem != "wpe";
-    (has_bias_in_gpt2 && entries.iter().all(|other| other.name != bias)).then_some(bias)
+    (!is_table && entries.iter().all(|other| other.parameter != bias)).then_some(bias)
 }
 
 #[cfg(test)]
 mod tests {
+    use fitgpt_plan::family::Family;
+
     use super::*;
 
     #[test]
     fn a_linear_weight_is_transposed_and_its_missing_bias_is_zero() {
         let entries = [
-            Entry::new("wte.weight", &[11, 4]),
-            Entry::new("h.0.attn.c_attn.weight", &[12, 4]),
-            Entry::new("ln_f.weight", &[4]),
-            Entry::new("ln_f.bias", &[4]),
+            Entry::weights("wte.weight", &[11, 4]),
+            Entry::weights("h.0.attn.c_attn.weight", &[12, 4]),
+            Entry::weights("ln_f.weight", &[4]),
+            Entry::weights("ln_f.bias", &[4]),
         ];
-        let parts: Vec<_> = weights(&entries)
+        let tensors = Tensors {
+            naming: Family::Gpt2.naming(),
+            weights: entries.to_vec(),
+            states: Vec::new(),
+        };
+        let parts: Vec<_> = weights(&tensors)
             .into_iter()
             .map(|part| {
                 let is_transposed = matches!(part.values, Values::Transposed(..));
@@ -135,10 +170,10 @@ mod tests {
     #[test]
     fn only_heads_and_masks_are_spare() {
         for name in ["lm_head.weight", "h.3.attn.bias", "transformer.h.0.attn.masked_bias"] {
-            assert!(is_spare(name), "{name}");
+            assert!(is_spare(Family::Gpt2.naming(), name), "{name}");
         }
         for name in ["h.3.attn.c_attn.bias", "wte.weight", "h.0.crossattention.bias", "bias"] {
-            assert!(!is_spare(name), "{name}");
+            assert!(!is_spare(Family::Gpt2.naming(), name), "{name}");
         }
     }
 }

@@ -7,15 +7,17 @@ use std::{
     time::Duration,
 };
 
+use fitgpt_plan::family::Published;
 use serde::de::DeserializeOwned;
 
 use super::{
-    CONFIG_FILE, CheckpointError, MODEL_FILE, Result, STATE_FILE, commit,
-    config::Architecture,
+    CONFIG_FILE, CheckpointError, Result, STATE_FILE, commit,
+    config::{Architecture, Described},
     disk::failed,
     layout,
     read::{self, TensorFile},
-    store::{Entry, Sink},
+    shards::Shards,
+    store::{Sink, Tensors},
 };
 use crate::attempt::Attempt;
 
@@ -43,9 +45,10 @@ pub fn weights_dir(out_dir: &Path) -> PathBuf {
 #[derive(Debug)]
 pub struct Weights {
     architecture: Architecture,
+    published: Published,
     config_path: PathBuf,
     id: Option<String>,
-    file: TensorFile,
+    files: Shards,
 }
 
 impl Weights {
@@ -60,21 +63,22 @@ impl Weights {
         read::open(&config_path)?
             .read_to_end(&mut text)
             .map_err(failed(Attempt::Read, &config_path))?;
-        let (architecture, id) = Architecture::from_json(&config_path, &text)?;
-        let file = TensorFile::open(commit::locate(dir, MODEL_FILE)?)?;
+        let described = Architecture::from_json(&config_path, &text)?;
+        let Described { architecture, published, save_id: id } = described;
+        let files = Shards::open(dir)?;
         // `transformers` keeps our words in a config that it writes again, but not in the
         // weights: a file without an id is somebody else's and as good as its shapes.
-        if let Some(file_id) = file.header.text("save_id")
+        if let Some(file_id) = files.text("save_id")
             && id.as_deref() != Some(file_id)
         {
             return Err(CheckpointError::Mixed {
-                first: file.path.clone(),
+                first: files.path().clone(),
                 first_id: Some(file_id.to_owned()),
                 second: config_path,
                 second_id: id,
             });
         }
-        Ok(Self { architecture, config_path, id, file })
+        Ok(Self { architecture, published, config_path, id, files })
     }
 
     /// What the weights are weights of.
@@ -82,28 +86,33 @@ impl Weights {
         &self.architecture
     }
 
+    /// The same as keys of a config.
+    pub fn published(&self) -> &Published {
+        &self.published
+    }
+
     /// The save that they belong to; `None` for weights of another program.
     pub fn save_id(&self) -> Option<&str> {
-        self.file.header.text("save_id")
+        self.files.text("save_id")
     }
 
     /// Gives every parameter's values to `sink`. Nothing is given before all names, shapes and
     /// types have been found right.
     pub fn read(
         &mut self,
-        entries: &[Entry],
+        tensors: &Tensors,
         positions: Positions,
         sink: &mut dyn Sink,
     ) -> Result<()> {
-        self.file.read(&layout::weights(entries), positions, sink)
+        self.files.read(tensors.naming, &layout::weights(tensors), positions, sink)
     }
 }
 
-/// A checkpoint to resume from: weights, moments and the training loop's document.
+/// A checkpoint to resume from: weights, optimizer states and the training loop's document.
 #[derive(Debug)]
 pub struct Checkpoint {
     weights: Weights,
-    state: TensorFile,
+    state: Shards,
 }
 
 impl Checkpoint {
@@ -114,18 +123,18 @@ impl Checkpoint {
 
     pub(super) fn open_once(dir: &Path) -> Result<Self> {
         let weights = Weights::open_once(dir)?;
-        let state = TensorFile::open(commit::locate(dir, STATE_FILE)?)?;
-        let state_id = state.header.text("save_id").map(str::to_owned);
+        let state = Shards::of(TensorFile::open(commit::locate(dir, STATE_FILE)?)?);
+        let state_id = state.text("save_id").map(str::to_owned);
         let files = [
             (&weights.config_path, weights.id.clone()),
-            (&weights.file.path, weights.save_id().map(str::to_owned)),
+            (weights.files.path(), weights.save_id().map(str::to_owned)),
         ];
         for (path, id) in files {
             if id.is_none() || id != state_id {
                 return Err(CheckpointError::Mixed {
                     first: path.clone(),
                     first_id: id,
-                    second: state.path,
+                    second: state.path().clone(),
                     second_id: state_id,
                 });
             }
@@ -145,17 +154,17 @@ impl Checkpoint {
 
     /// The document that was saved.
     pub fn document<T: DeserializeOwned>(&self) -> Result<T> {
-        let text = self.state.header.text("fitgpt").unwrap_or_default();
+        let text = self.state.text("fitgpt").unwrap_or_default();
         serde_json::from_str(text)
-            .map_err(|source| CheckpointError::Json { path: self.state.path.clone(), source })
+            .map_err(|source| CheckpointError::Json { path: self.state.path().clone(), source })
     }
 
-    /// Gives the values of every parameter and its moments to `sink`. Names, shapes and types of
+    /// Gives the values of every parameter and its states to `sink`. Names, shapes and types of
     /// a file are all checked before its first value is given; its sum can only be checked after
     /// the last, so on an error what `sink` holds is worth nothing.
-    pub fn read(&mut self, entries: &[Entry], sink: &mut dyn Sink) -> Result<()> {
-        self.weights.read(entries, Positions::Exact, sink)?;
-        self.state.read(&layout::moments(entries), Positions::Exact, sink)
+    pub fn read(&mut self, tensors: &Tensors, sink: &mut dyn Sink) -> Result<()> {
+        self.weights.read(tensors, Positions::Exact, sink)?;
+        self.state.read(tensors.naming, &layout::states(tensors), Positions::Exact, sink)
     }
 }
 

@@ -1,10 +1,11 @@
-//! Checkpoints: the weights as Hugging Face's GPT-2, the rest of the state beside them.
+//! Checkpoints: the weights in Hugging Face's layout, the rest of the state next to them.
 //!
 //! A folder holds `model.safetensors` and `config.json`, which `transformers` loads as they are,
-//! and `state.safetensors`: Adam's moments by parameter name, and one JSON document of the
-//! training loop's choosing (position, counters, loss scale, plan choices, resolved config).
+//! and `state.safetensors`: the optimizer's states by state and parameter name, each with its
+//! own type, and one JSON document of the training loop's choosing (position, counters, loss
+//! scale, plan choices, resolved config).
 //!
-//! This room moves values and never holds a model: a [`Source`] or a [`Sink`] reads and writes
+//! This module moves bytes and never holds a model: a [`Source`] or a [`Sink`] reads and writes
 //! pieces of tensors, and at most 16 MiB are under way at a time. It does not know what the
 //! document means, when to save, or which backend the values live on.
 //!
@@ -31,6 +32,7 @@ mod load;
 mod lock;
 mod read;
 mod save;
+mod shards;
 mod store;
 mod write;
 
@@ -40,12 +42,15 @@ mod tests;
 pub use self::{
     commit::{exists, recover},
     config::Architecture,
-    error::{CheckpointError, Claim},
+    error::CheckpointError,
     id::SaveId,
     load::{Checkpoint, Positions, Weights, weights_dir},
     lock::Lock,
-    save::{Model, best_dir, bytes_needed, forget_best, save, save_weights, weights_bytes_needed},
-    store::{Entry, Kind, Piece, Sink, Source, StoreError},
+    save::{
+        Contents, best_dir, bytes_needed, forget_best, save, save_weights, weights_bytes_needed,
+    },
+    shards::INDEX_FILE,
+    store::{Entry, Piece, Sink, Source, StoreError, Tensors},
 };
 
 /// The weights.
@@ -55,5 +60,5 @@ pub const CONFIG_FILE: &str = "config.json";
 /// Everything else that a resume needs.
 pub const STATE_FILE: &str = "state.safetensors";
 
-/// What this room returns.
+/// What this module returns.
 type Result<T> = std::result::Result<T, CheckpointError>;

@@ -12,11 +12,11 @@ use safetensors::tensor::{Dtype, TensorInfo};
 use super::{
     CheckpointError, Result,
     disk::failed,
-    header::{Header, Sum},
-    layout::{self, POSITIONS, PREFIX, Part, Values},
+    header::{Header, Sum, stored_dtype},
+    layout::{Part, Values},
     load::Positions,
-    store::{Entry, Kind, Piece, Sink},
-    write::{MAX_BYTES, Window, band_and_group},
+    store::{Entry, Piece, Sink},
+    write::{MAX_BYTES, Window, band_and_group, little_endian},
 };
 use crate::attempt::Attempt;
 
@@ -28,15 +28,44 @@ pub(super) struct TensorFile {
     file: File,
 }
 
-/// One of the file's tensors, found to be what the model expects.
-struct Found<'a, 'b> {
+/// One of a file's tensors, found to be what the model expects.
+pub(super) struct Found<'a, 'b> {
     part: &'b Part<'a>,
     name: String,
     /// In bytes from the first value of the file.
     start: u64,
-    /// More than the part has, where positions are cropped.
+    /// More than the part has if positions are cropped.
     count: usize,
     dtype: Dtype,
+}
+
+impl<'a, 'b> Found<'a, 'b> {
+    /// The file's tensor `info` as `part`; an error if its shape or type is another.
+    pub(super) fn new(
+        part: &'b Part<'a>,
+        name: &str,
+        info: &TensorInfo,
+        positions: Positions,
+        path: &Path,
+    ) -> Result<Self> {
+        let tensor = name.to_owned();
+        if !shape_fits(info, part, positions) {
+            let (path, expected, found) = (path.into(), part.shape.clone(), info.shape.clone());
+            return Err(CheckpointError::Shape { path, tensor, expected, found });
+        }
+        let (path, found) = (path.to_owned(), info.dtype.to_string());
+        if !part.is_state() {
+            if !matches!(info.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16) {
+                return Err(CheckpointError::DType { path, tensor, found });
+            }
+        } else if info.dtype != stored_dtype(part.dtype()) {
+            let expected = stored_dtype(part.dtype()).to_string();
+            return Err(CheckpointError::StateDType { path, tensor, expected, found });
+        }
+        let count = info.shape.iter().product();
+        let start = info.data_offsets.0 as u64;
+        Ok(Self { part, name: tensor, start, count, dtype: info.dtype })
+    }
 }
 
 impl TensorFile {
@@ -50,14 +79,13 @@ impl TensorFile {
         Ok(Self { path, header, file })
     }
 
-    /// Gives the values of `parts` to `sink`, once every name, shape and type has been checked.
+    /// Gives the values of `found`, which are tensors of this file, to `sink`.
     pub(super) fn read(
         &mut self,
-        parts: &[Part<'_>],
-        positions: Positions,
+        mut found: Vec<Found<'_, '_>>,
         sink: &mut dyn Sink,
     ) -> Result<()> {
-        let found = self.find(parts, positions)?;
+        found.sort_by_key(|tensor| tensor.start);
         let sum = self.header.sum.clone();
         let mut reader = Reader {
             file: &mut self.file,
@@ -70,8 +98,11 @@ impl TensorFile {
         for tensor in &found {
             match tensor.part.values {
                 Values::Zero => reader.zero(tensor)?,
-                Values::Plain(kind, entry) => reader.plain(tensor, kind, entry, sink)?,
-                Values::Transposed(kind, entry) => reader.transposed(tensor, kind, entry, sink)?,
+                Values::Plain(entry) if tensor.part.is_state() => {
+                    reader.state(tensor, entry, sink)?
+                }
+                Values::Plain(entry) => reader.plain(tensor, entry, sink)?,
+                Values::Transposed(entry) => reader.transposed(tensor, entry, sink)?,
             }
         }
         if let (Some((_, expected)), Some(Sum(found))) = (sum, reader.sum)
@@ -80,53 +111,6 @@ impl TensorFile {
             return Err(CheckpointError::Damaged { path: self.path.clone(), expected, found });
         }
         Ok(())
-    }
-
-    /// Every part in the file, in the file's order; an error where one is missing or unlike, or
-    /// where the file has tensors that the model lacks.
-    fn find<'a, 'b>(
-        &self,
-        parts: &'b [Part<'a>],
-        positions: Positions,
-    ) -> Result<Vec<Found<'a, 'b>>> {
-        let path = || self.path.clone();
-        let mut unknown = self.header.metadata.tensors();
-        let mut found = Vec::with_capacity(parts.len());
-        for part in parts {
-            let bare = part.name.strip_prefix(PREFIX).unwrap_or(&part.name);
-            let names = [part.name.as_str(), bare];
-            let hit = names.into_iter().find_map(|name| Some((name, unknown.remove(name)?)));
-            let Some((name, info)) = hit else {
-                if matches!(part.values, Values::Zero) {
-                    continue;
-                }
-                let (tensor, expected) = (part.name.clone(), part.shape.clone());
-                return Err(CheckpointError::MissingTensor { path: path(), tensor, expected });
-            };
-            let tensor = name.to_owned();
-            if !shape_fits(info, part, bare, positions) {
-                let (expected, found) = (part.shape.clone(), info.shape.clone());
-                return Err(CheckpointError::Shape { path: path(), tensor, expected, found });
-            }
-            if !matches!(info.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16) {
-                let found = info.dtype.to_string();
-                return Err(CheckpointError::DType { path: path(), tensor, found });
-            }
-            let count = info.shape.iter().product();
-            let start = info.data_offsets.0 as u64;
-            found.push(Found { part, name: tensor, start, count, dtype: info.dtype });
-        }
-        // The least name, so that the error is the same every time.
-        let first = unknown
-            .into_iter()
-            .filter(|(name, _)| !layout::is_spare(name))
-            .min_by(|(a, _), (b, _)| a.cmp(b));
-        if let Some((tensor, info)) = first {
-            let found = info.shape.clone();
-            return Err(CheckpointError::UnknownTensor { path: path(), tensor, found });
-        }
-        found.sort_by_key(|tensor| tensor.start);
-        Ok(found)
     }
 }
 
@@ -141,15 +125,16 @@ pub(super) fn open(path: &Path) -> Result<File> {
     })
 }
 
-/// Whether the file's tensor is the part's, or its first rows are where that was asked for.
-fn shape_fits(info: &TensorInfo, part: &Part<'_>, bare: &str, positions: Positions) -> bool {
+/// Whether the file's tensor is the part's, or its first rows are if that was asked for.
+fn shape_fits(info: &TensorInfo, part: &Part<'_>, positions: Positions) -> bool {
     let is_longer = || match (&info.shape[..], &part.shape[..]) {
         ([found_rows, found_columns], [rows, columns]) => {
             found_rows >= rows && found_columns == columns
         }
         _ => false,
     };
-    info.shape == part.shape || (bare == POSITIONS && positions == Positions::Crop && is_longer())
+    let may_crop = part.can_be_cropped && positions == Positions::Crop;
+    info.shape == part.shape || (may_crop && is_longer())
 }
 
 /// A file under way.
@@ -177,16 +162,21 @@ impl Reader<'_> {
         })
     }
 
-    fn plain(
-        &mut self,
-        tensor: &Found<'_, '_>,
-        kind: Kind,
-        entry: &Entry,
-        sink: &mut dyn Sink,
-    ) -> Result<()> {
+    /// Reads an optimizer state, whose type is the file's.
+    fn state(&mut self, tensor: &Found<'_, '_>, entry: &Entry, sink: &mut dyn Sink) -> Result<()> {
+        let bytes = entry.count() * entry.width();
+        for start in (0..bytes).step_by(MAX_BYTES) {
+            self.fetch(tensor, start, (bytes - start).min(MAX_BYTES))?;
+            little_endian(&mut self.bytes, entry.width());
+            give(Piece { entry, start }, &self.bytes, sink)?;
+        }
+        Ok(())
+    }
+
+    fn plain(&mut self, tensor: &Found<'_, '_>, entry: &Entry, sink: &mut dyn Sink) -> Result<()> {
         let count = entry.count();
         self.stretches(tensor, 0, count, |reader, start| {
-            reader.give(Piece { kind, entry, start }, sink)
+            give(Piece { entry, start: 4 * start }, bytemuck::cast_slice(&reader.values), sink)
         })?;
         if self.sum.is_some() {
             self.stretches(tensor, count, tensor.count, |_, _| Ok(()))?; // rows that were cropped
@@ -217,7 +207,6 @@ impl Reader<'_> {
     fn transposed(
         &mut self,
         tensor: &Found<'_, '_>,
-        kind: Kind,
         entry: &Entry,
         sink: &mut dyn Sink,
     ) -> Result<()> {
@@ -232,36 +221,33 @@ impl Reader<'_> {
                     Window { rows: band, pitch: columns, first_column: column, columns: group };
                 self.get(tensor, column * rows + row, window)?;
             }
-            self.give(Piece { kind, entry, start: row * columns }, sink)?;
+            let piece = Piece { entry, start: 4 * row * columns };
+            give(piece, bytemuck::cast_slice(&self.values), sink)?;
         }
         Ok(())
-    }
-
-    /// Hands `self.values` to the backend.
-    fn give(&mut self, piece: Piece<'_>, sink: &mut dyn Sink) -> Result<()> {
-        sink.write(piece, &self.values)
-            .map_err(|source| CheckpointError::Store { tensor: piece.entry.name.clone(), source })
     }
 
     /// Reads `window` of `self.values`, column after column, from the tensor's value `start` on.
     fn get(&mut self, tensor: &Found<'_, '_>, start: usize, window: Window) -> Result<()> {
         let width = tensor.dtype.bitsize() / 8;
-        self.bytes.resize(window.rows * window.columns * width, 0);
-        let position = self.data_start + tensor.start + (start * width) as u64;
-        self.file.seek(SeekFrom::Start(position)).map_err(failed(Attempt::Read, self.path))?;
-        self.file.read_exact(&mut self.bytes).map_err(failed(Attempt::Read, self.path))?;
+        self.fetch(tensor, start * width, window.rows * window.columns * width)?;
         match tensor.dtype {
             Dtype::F16 => self.decode(window, |b| f16::from_le_bytes(b).to_f32()),
             Dtype::BF16 => self.decode(window, |b| bf16::from_le_bytes(b).to_f32()),
             _ => self.decode(window, f32::from_le_bytes),
         }
+        Ok(())
+    }
+
+    /// Reads `count` bytes of the tensor from its byte `start` on into `self.bytes`.
+    fn fetch(&mut self, tensor: &Found<'_, '_>, start: usize, count: usize) -> Result<()> {
+        self.bytes.resize(count, 0);
+        let start = tensor.start + start as u64;
+        let position = SeekFrom::Start(self.data_start + start);
+        self.file.seek(position).map_err(failed(Attempt::Read, self.path))?;
+        self.file.read_exact(&mut self.bytes).map_err(failed(Attempt::Read, self.path))?;
         if let Some(sum) = &mut self.sum {
-            // Only F32 files have a sum: nobody else writes one.
-            let index = tensor.start / 4 + start as u64;
-            for (bytes, index) in self.bytes.chunks_exact(4).zip(index..) {
-                let value = f32::from_le_bytes(bytes.try_into().expect("four bytes"));
-                sum.add(index, value);
-            }
+            sum.add_bytes(tensor.dtype, start, &self.bytes);
         }
         Ok(())
     }
@@ -276,4 +262,10 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+/// Hands bytes to the backend.
+fn give(piece: Piece<'_>, bytes: &[u8], sink: &mut dyn Sink) -> Result<()> {
+    sink.write(piece, bytes)
+        .map_err(|source| CheckpointError::Store { tensor: piece.entry.name(), source })
 }

@@ -15,7 +15,7 @@ use super::{
     disk::{Disk, failed},
     id::SaveId,
     layout,
-    store::{Entry, Source},
+    store::{Source, Tensors},
     write,
 };
 use crate::attempt::Attempt;
@@ -23,47 +23,47 @@ use crate::attempt::Attempt;
 /// Room for `config.json`, the state's document and the folder, in [`bytes_needed`].
 const DOCUMENTS_BYTES: u64 = 1 << 20;
 
-/// The model whose values are saved.
+/// What is saved.
 #[derive(Clone, Copy, Debug)]
-pub struct Model<'a> {
+pub struct Contents<'a> {
     /// What goes into `config.json`.
     pub architecture: &'a Architecture,
-    /// Its parameters, in nanoGPT's layout, the tied head left out.
-    pub entries: &'a [Entry],
+    /// The tensors.
+    pub tensors: &'a Tensors,
 }
 
-/// Saves weights, moments and `document` as the checkpoint of `dir`, in place of the one that is
+/// Saves weights, optimizer states and `document` as the checkpoint of `dir`, in place of the one that is
 /// there. For the holder of the folder's [`super::Lock`].
 ///
 /// The document must come back from JSON as it went in; JSON has no NaN and no infinity.
 pub fn save<T: Serialize + DeserializeOwned>(
     dir: &Path,
-    model: Model<'_>,
+    contents: Contents<'_>,
     document: &T,
     source: &mut dyn Source,
 ) -> Result<SaveId> {
-    save_on(&Disk::default(), dir, model, document, source)
+    save_on(&Disk::default(), dir, contents, document, source)
 }
 
 /// Saves weights alone, in a folder that holds nothing else: [`best_dir`].
-pub fn save_weights(dir: &Path, model: Model<'_>, source: &mut dyn Source) -> Result<SaveId> {
+pub fn save_weights(dir: &Path, contents: Contents<'_>, source: &mut dyn Source) -> Result<SaveId> {
     let disk = Disk::default();
-    commit::commit(&disk, dir, |folder, id| write_weights(&disk, folder, id, model, source))
+    commit::commit(&disk, dir, |folder, id| write_weights(&disk, folder, id, contents, source))
 }
 
 /// [`save`], on a disk that may fail.
 pub(super) fn save_on<T: Serialize + DeserializeOwned>(
     disk: &Disk,
     dir: &Path,
-    model: Model<'_>,
+    contents: Contents<'_>,
     document: &T,
     source: &mut dyn Source,
 ) -> Result<SaveId> {
     let document = text_that_reads_back(document)?;
     commit::commit(disk, dir, |folder, id| {
-        write_weights(disk, folder, id, model, source)?;
+        write_weights(disk, folder, id, contents, source)?;
         let metadata = BTreeMap::from([("save_id", id.to_string()), ("fitgpt", document)]);
-        let parts = layout::moments(model.entries);
+        let parts = layout::states(contents.tensors);
         write::write(disk, &folder.join(STATE_FILE), &parts, metadata, source)
     })
 }
@@ -85,13 +85,13 @@ pub fn forget_best(out_dir: &Path) -> Result<()> {
 
 /// The bytes that a [`save`] needs on the disk beside the files that are there, rounded up by
 /// less than two MiB.
-pub fn bytes_needed(entries: &[Entry]) -> u64 {
-    weights_bytes_needed(entries) + write::file_bytes(&layout::moments(entries), DOCUMENTS_BYTES)
+pub fn bytes_needed(tensors: &Tensors) -> u64 {
+    weights_bytes_needed(tensors) + write::file_bytes(&layout::states(tensors), DOCUMENTS_BYTES)
 }
 
 /// The bytes that a [`save_weights`] needs on the disk beside the files that are there.
-pub fn weights_bytes_needed(entries: &[Entry]) -> u64 {
-    write::file_bytes(&layout::weights(entries), DOCUMENTS_BYTES)
+pub fn weights_bytes_needed(tensors: &Tensors) -> u64 {
+    write::file_bytes(&layout::weights(tensors), DOCUMENTS_BYTES)
 }
 
 /// Writes `model.safetensors` and `config.json` into `folder`.
@@ -99,17 +99,17 @@ fn write_weights(
     disk: &Disk,
     folder: &Path,
     id: SaveId,
-    model: Model<'_>,
+    contents: Contents<'_>,
     source: &mut dyn Source,
 ) -> Result<()> {
     // `transformers` asks for the format.
     let metadata = BTreeMap::from([("format", "pt".to_owned()), ("save_id", id.to_string())]);
-    let parts = layout::weights(model.entries);
+    let parts = layout::weights(contents.tensors);
     write::write(disk, &folder.join(MODEL_FILE), &parts, metadata, source)?;
 
     let path = folder.join(CONFIG_FILE);
     let mut file = disk.create(&path)?;
-    disk.write(&mut file, &path, 0, model.architecture.to_json(id).as_bytes())?;
+    disk.write(&mut file, &path, 0, contents.architecture.to_json(id).as_bytes())?;
     disk.sync(&file, &path)
 }
 

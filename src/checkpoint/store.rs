@@ -1,60 +1,112 @@
-//! Where values come from and go to: the backend's side of a checkpoint.
+//! Which tensors a checkpoint holds, and where their bytes come from and go to: the backend's side.
 
-/// A tensor of the model: its name as in GPT-2's checkpoints without `transformer.`, and its
-/// shape as nanoGPT has it, `(out, in)` for a weight.
-#[derive(Clone, Debug, PartialEq, Eq)]
+use fitgpt_plan::{
+    family::Naming,
+    model::{Model, Parameter},
+    optimizer::Optimizer,
+    units::DType,
+};
+
+/// A tensor of a run: a parameter, or one of its optimizer states.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Entry {
-    /// `h.3.attn.c_attn.weight`.
-    pub name: String,
-    /// Row-major, outermost first.
+    /// The parameter: `h.3.attn.c_attn.weight`.
+    pub parameter: String,
+    /// Which of the parameter's states; `None` for the weights.
+    pub state: Option<&'static str>,
+    /// Row-major, outermost first; `(out, in)` for the weights of a linear layer.
     pub shape: Vec<usize>,
+    /// How an element lies in memory, and in a file of ours.
+    pub dtype: DType,
 }
 
 impl Entry {
-    /// A tensor of this name and shape.
-    pub fn new(name: impl Into<String>, shape: &[usize]) -> Self {
-        Self { name: name.into(), shape: shape.to_vec() }
+    /// The weights of a parameter.
+    pub fn weights(parameter: impl Into<String>, shape: &[usize]) -> Self {
+        let (parameter, shape) = (parameter.into(), shape.to_vec());
+        Self { parameter, state: None, shape, dtype: DType::F32 }
     }
 
-    /// How many values it has.
+    /// Its name in `state.safetensors`, and in errors.
+    pub fn name(&self) -> String {
+        match self.state {
+            None => self.parameter.clone(),
+            Some(state) => format!("{state}.{}", self.parameter),
+        }
+    }
+
+    /// How many elements it has.
     pub fn count(&self) -> usize {
         self.shape.iter().product()
     }
+
+    /// Bytes of one element.
+    pub fn width(&self) -> usize {
+        self.dtype.size() as usize
+    }
 }
 
-/// Which of a parameter's three stored tensors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
-    /// The weights.
-    Parameter,
-    /// Adam's first moment.
-    ExpAvg,
-    /// Adam's second moment.
-    ExpAvgSq,
+/// All tensors of a checkpoint.
+#[derive(Clone, Debug)]
+pub struct Tensors {
+    /// How the weights are named and laid out in `model.safetensors`.
+    pub naming: &'static Naming,
+    /// The weights of every parameter; a tied head is left out.
+    pub weights: Vec<Entry>,
+    /// Every state of every parameter.
+    pub states: Vec<Entry>,
 }
 
-/// Some values of a tensor, one after the other in its row-major order.
+impl Tensors {
+    /// The weights of `model`, without any state.
+    pub fn weights_of(model: &Model) -> Self {
+        let weights = |p: &Parameter| Entry::weights(p.name.clone(), &sizes(&p.shape));
+        let weights = model.parameters().iter().map(weights).collect();
+        Self { naming: model.family.naming(), weights, states: Vec::new() }
+    }
+
+    /// The weights of `model`, and what `optimizer` keeps for them.
+    pub fn of(model: &Model, optimizer: &Optimizer) -> Self {
+        let states = |p: &Parameter| {
+            let name = p.name.clone();
+            optimizer.states(p).into_iter().map(move |state| Entry {
+                parameter: name.clone(),
+                state: Some(state.name),
+                shape: sizes(&state.shape),
+                dtype: state.dtype,
+            })
+        };
+        let states = model.parameters().iter().flat_map(states).collect();
+        Self { states, ..Self::weights_of(model) }
+    }
+}
+
+fn sizes(shape: &[u64]) -> Vec<usize> {
+    shape.iter().map(|n| *n as usize).collect()
+}
+
+/// Some elements of a tensor, in its row-major order.
 #[derive(Clone, Copy, Debug)]
 pub struct Piece<'a> {
-    /// Which of the parameter's tensors.
-    pub kind: Kind,
-    /// Which parameter.
+    /// Which tensor.
     pub entry: &'a Entry,
-    /// The first value's index in the tensor.
+    /// Where the piece begins, in bytes from the tensor's first.
     pub start: usize,
 }
 
 /// What a backend says when it cannot give or take values.
 pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Gives values to a save.
+/// Gives values to a save, as they lie in memory.
 pub trait Source {
-    /// Fills `out` with the values from `piece.start` on. A piece never leaves its tensor.
-    fn read(&mut self, piece: Piece<'_>, out: &mut [f32]) -> Result<(), StoreError>;
+    /// Fills `out` with the bytes from `piece.start` on. A piece is whole elements and never
+    /// leaves its tensor.
+    fn read(&mut self, piece: Piece<'_>, out: &mut [u8]) -> Result<(), StoreError>;
 }
 
-/// Takes values from a checkpoint.
+/// Takes values from a checkpoint, as they lie in memory.
 pub trait Sink {
-    /// Stores `values` from `piece.start` on. A piece never leaves its tensor.
-    fn write(&mut self, piece: Piece<'_>, values: &[f32]) -> Result<(), StoreError>;
+    /// Stores `bytes` from `piece.start` on. A piece is whole elements and never leaves its
+    /// tensor.
+    fn write(&mut self, piece: Piece<'_>, bytes: &[u8]) -> Result<(), StoreError>;
 }

@@ -2,12 +2,14 @@
 
 use std::{collections::BTreeMap, fs::File, path::Path};
 
+use fitgpt_plan::units::DType;
+
 use super::{
     CheckpointError, Result,
     disk::Disk,
-    header::{Draft, Sum},
+    header::{Draft, Sum, stored_dtype},
     layout::{Part, Values},
-    store::{Entry, Kind, Piece, Source},
+    store::{Entry, Piece, Source},
 };
 
 /// Values that are on their way, at most: 12 MiB, all of GPT-2's largest matrix that has to be
@@ -18,7 +20,7 @@ pub(super) const MAX_BYTES: usize = 4 << 20;
 
 /// The bytes that `parts` need as a file, with metadata of this many bytes.
 pub(super) fn file_bytes(parts: &[Part<'_>], metadata_bytes: u64) -> u64 {
-    let values: u64 = parts.iter().map(|part| 4 * part.count() as u64).sum();
+    let values: u64 = parts.iter().map(|part| part.bytes() as u64).sum();
     Draft::new(parts, BTreeMap::new()).data_start() + metadata_bytes + values
 }
 
@@ -40,14 +42,14 @@ pub(super) fn write(
         values: Vec::new(),
         bytes: Vec::new(),
     };
-    let mut start = 0; // of the part, in values from the first of the file
+    let mut start = 0; // of the part, in bytes from the first value of the file
     for part in parts {
         match part.values {
-            Values::Zero => writer.zero(start, part.count())?,
-            Values::Plain(kind, entry) => writer.plain(start, kind, entry, source)?,
-            Values::Transposed(kind, entry) => writer.transposed(start, kind, entry, source)?,
+            Values::Zero => writer.zero(start, part.bytes())?,
+            Values::Plain(entry) => writer.plain(start, entry, source)?,
+            Values::Transposed(entry) => writer.transposed(start, entry, source)?,
         }
-        start += part.count();
+        start += part.bytes();
     }
     let header = draft.finish(&writer.sum);
     disk.write(&mut writer.file, path, 0, &header)?;
@@ -61,33 +63,29 @@ struct Writer<'a> {
     path: &'a Path,
     data_start: u64,
     sum: Sum,
+    /// Of a matrix that is turned.
     values: Vec<f32>,
+    /// As they go into the file.
     bytes: Vec<u8>,
 }
 
 impl Writer<'_> {
-    fn zero(&mut self, start: usize, count: usize) -> Result<()> {
-        for first in (0..count).step_by(MAX_BYTES / 4) {
-            let count = (count - first).min(MAX_BYTES / 4);
-            self.values.clear();
-            self.values.resize(count, 0.0);
-            self.put(start + first, Window::plain(count))?;
+    fn zero(&mut self, start: usize, bytes: usize) -> Result<()> {
+        for first in (0..bytes).step_by(MAX_BYTES) {
+            self.bytes.clear();
+            self.bytes.resize((bytes - first).min(MAX_BYTES), 0);
+            self.put(DType::F32, start + first)?;
         }
         Ok(())
     }
 
-    fn plain(
-        &mut self,
-        start: usize,
-        kind: Kind,
-        entry: &Entry,
-        source: &mut dyn Source,
-    ) -> Result<()> {
-        let count = entry.count();
-        for first in (0..count).step_by(MAX_BYTES / 4) {
-            let count = (count - first).min(MAX_BYTES / 4);
-            self.take(Piece { kind, entry, start: first }, count, source)?;
-            self.put(start + first, Window::plain(count))?;
+    fn plain(&mut self, start: usize, entry: &Entry, source: &mut dyn Source) -> Result<()> {
+        let bytes = entry.count() * entry.width();
+        for first in (0..bytes).step_by(MAX_BYTES) {
+            self.bytes.resize((bytes - first).min(MAX_BYTES), 0);
+            take(Piece { entry, start: first }, &mut self.bytes, source)?;
+            little_endian(&mut self.bytes, entry.width());
+            self.put(entry.dtype, start + first)?;
         }
         Ok(())
     }
@@ -97,51 +95,57 @@ impl Writer<'_> {
     /// Takes a band of rows at a time, so that every value leaves the backend once. A band's
     /// columns are stretches of the file's rows; only a band of all rows makes them touch, and
     /// then many are written at once.
-    fn transposed(
-        &mut self,
-        start: usize,
-        kind: Kind,
-        entry: &Entry,
-        source: &mut dyn Source,
-    ) -> Result<()> {
+    fn transposed(&mut self, start: usize, entry: &Entry, source: &mut dyn Source) -> Result<()> {
+        assert_eq!(entry.dtype, DType::F32, "weights are float32");
         let (rows, columns) = (entry.shape[0], entry.shape[1]);
         let (band, group) = band_and_group(rows, columns);
         for row in (0..rows).step_by(band) {
             let band = band.min(rows - row);
-            self.take(Piece { kind, entry, start: row * columns }, band * columns, source)?;
+            self.values.resize(band * columns, 0.0);
+            let piece = Piece { entry, start: 4 * row * columns };
+            take(piece, bytemuck::cast_slice_mut(&mut self.values), source)?;
             for column in (0..columns).step_by(group) {
                 let group = group.min(columns - column);
                 let window =
                     Window { rows: band, pitch: columns, first_column: column, columns: group };
-                self.put(start + column * rows + row, window)?;
+                self.turn(window);
+                self.put(DType::F32, start + 4 * (column * rows + row))?;
             }
         }
         Ok(())
     }
 
-    /// Gets `count` values into `self.values`.
-    fn take(&mut self, piece: Piece<'_>, count: usize, source: &mut dyn Source) -> Result<()> {
-        self.values.resize(count, 0.0);
-        source
-            .read(piece, &mut self.values)
-            .map_err(|source| CheckpointError::Store { tensor: piece.entry.name.clone(), source })
-    }
-
-    /// Writes `window` of `self.values` from the file's value `start` on, column after column.
-    fn put(&mut self, start: usize, window: Window) -> Result<()> {
+    /// Puts `window` of `self.values` into `self.bytes`, column after column.
+    fn turn(&mut self, window: Window) {
         let Window { rows, pitch, first_column, columns } = window;
         self.bytes.resize(4 * rows * columns, 0);
-        let mut index = start as u64;
         for (column, stretch) in self.bytes.chunks_exact_mut(4 * rows).enumerate() {
             let column = self.values[first_column + column..].iter().step_by(pitch);
             for (bytes, &value) in stretch.chunks_exact_mut(4).zip(column) {
                 bytes.copy_from_slice(&value.to_le_bytes());
-                self.sum.add(index, value);
-                index += 1;
             }
         }
-        let position = self.data_start + 4 * start as u64;
+    }
+
+    /// Writes `self.bytes` from byte `start` of the file's values on.
+    fn put(&mut self, dtype: DType, start: usize) -> Result<()> {
+        self.sum.add_bytes(stored_dtype(dtype), start as u64, &self.bytes);
+        let position = self.data_start + start as u64;
         self.disk.write(&mut self.file, self.path, position, &self.bytes)
+    }
+}
+
+/// Gets the bytes of a piece.
+fn take(piece: Piece<'_>, out: &mut [u8], source: &mut dyn Source) -> Result<()> {
+    source
+        .read(piece, out)
+        .map_err(|source| CheckpointError::Store { tensor: piece.entry.name(), source })
+}
+
+/// Turns elements between this machine's order of bytes and the file's.
+pub(super) fn little_endian(bytes: &mut [u8], width: usize) {
+    if cfg!(target_endian = "big") {
+        bytes.chunks_exact_mut(width).for_each(<[u8]>::reverse);
     }
 }
 

@@ -56,7 +56,7 @@ pub fn command() -> Command {
                     Arg::new("write")
                         .long("write")
                         .value_name("FILE.py")
-                        .help("Write the best as a config, with your comments and other keys"),
+                        .help("Write the recommended option as a config, with your comments"),
                 )
                 .after_help(
                     "Examples:\n  fitgpt fit config/train_gpt2.py --budget 8GB\n  \
@@ -220,6 +220,11 @@ fn in_order(
     }
     parts.sort_by_key(|(index, ..)| *index);
     parts.into_iter().map(|(_, name, value)| (name, value)).collect()
+}
+
+/// The config files of the command line.
+pub(super) fn files(matches: &ArgMatches) -> Vec<String> {
+    matches.get_many::<String>("CONFIG").into_iter().flatten().cloned().collect()
 }
 
 /// The last config file of the command line with its text.

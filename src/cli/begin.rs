@@ -3,7 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
-use fitgpt_plan::config::{Config, InitFrom, Value, Written};
+use fitgpt_plan::{
+    config::{Config, InitFrom, Written},
+    model::Model,
+};
 
 use super::{Failure, args};
 use crate::{
@@ -73,21 +76,8 @@ impl Beginning {
             }
             Start::Pretrained(weights, folder) => (weights.architecture(), folder.clone()),
         };
-        let config = &self.config;
-        // Of weights that are only begun from, the first positions do.
-        let block = match &self.start {
-            Start::Pretrained(..) => config.block_size().min(there.block_size as u32),
-            _ => there.block_size as u32,
-        };
-        let sizes = [
-            ("n_layer", there.n_layer, config.n_layer()),
-            ("n_head", there.n_head, config.n_head()),
-            ("n_embd", there.n_embd, config.n_embd()),
-            ("block_size", block as usize, config.block_size()),
-            ("vocab_size", there.vocab_size, vocab),
-            ("bias", usize::from(there.bias), u32::from(config.bias())),
-        ];
-        match sizes.into_iter().find(|(_, there, here)| *there != *here as usize) {
+        let here = Model::new(&self.config, vocab);
+        match difference(&there.model, &here, self.is_resumed()) {
             None => Ok(()),
             Some((key, there, here)) => {
                 let message = words::other_shape(folder.display(), key, there, here);
@@ -100,6 +90,35 @@ impl Beginning {
             }
         }
     }
+}
+
+/// The first key by which the shapes of two models differ, with its value in each. Of weights
+/// that are only begun from, the first positions do.
+fn difference(
+    there: &Model,
+    here: &Model,
+    is_resumed: bool,
+) -> Option<(&'static str, String, String)> {
+    let block = if is_resumed { there.block } else { here.block.min(there.block) };
+    let size = |key, there: u32, here: u32| (key, there.to_string(), here.to_string());
+    let flag = |key, there: bool, here: bool| (key, there.to_string(), here.to_string());
+    let attention_bias = |model: &Model| (model.biases.qkv, model.biases.attention_out);
+    let all = [
+        ("family", there.family.to_string(), here.family.to_string()),
+        size("n_layer", there.layers, here.layers),
+        size("n_head", there.heads, here.heads),
+        size("n_embd", there.channels, here.channels),
+        size("block_size", block, here.block),
+        size("vocab_size", there.vocab, here.vocab),
+        flag("bias", there.biases.norm, here.biases.norm),
+        size("n_kv_head", there.kv_heads, here.kv_heads),
+        size("head_dim", there.head_channels, here.head_channels),
+        size("ffn_dim", there.mlp_channels, here.mlp_channels),
+        flag("tie_embeddings", there.is_tied, here.is_tied),
+        flag("attention_bias", true, attention_bias(there) == attention_bias(here)),
+        flag("mlp_bias", there.biases.mlp, here.biases.mlp),
+    ];
+    all.into_iter().find(|(_, there, here)| there != here)
 }
 
 fn resume(config: &Config, written: Written, split: Split) -> Result<Beginning, Failure> {
@@ -135,29 +154,19 @@ fn with_split(config: &Config, before: &Config) -> Result<Config, Failure> {
 fn pretrained(name: &str, config: &Config, written: &Written) -> Result<Beginning, Failure> {
     let folder = pretrained::find(name).map_err(|not_here| missing(name, &not_here))?;
     let weights = Weights::open(&folder)?;
-    let there = weights.architecture();
-    let here = config.block_size() as usize;
+    let there = &weights.architecture().model;
+    let here = config.block_size();
     // Who writes nothing of positions wants all that there are.
     let is_written = written.place_of("block_size").is_some();
-    if is_written && here > there.block_size {
-        let message = words::block_too_long(here, folder.display(), there.block_size);
+    if is_written && here > there.block {
+        let message = words::block_too_long(here, folder.display(), there.block);
         return Err(Failure::new("init-from", message));
     }
-    let block = if is_written { here } else { there.block_size };
-    let size = |n: usize| Value::from(n as i64);
+    let block = if is_written { here } else { there.block };
     let source = format!("the weights in {}", folder.display());
-    let config = config.with(
-        &source,
-        [
-            ("n_layer", size(there.n_layer)),
-            ("n_head", size(there.n_head)),
-            ("n_embd", size(there.n_embd)),
-            ("block_size", size(block)),
-            ("vocab_size", size(there.vocab_size)),
-            ("bias", there.bias.into()),
-            ("gelu", there.gelu.name().into()),
-        ],
-    )?;
+    let changes = [("block_size", block.into()), ("vocab_size", there.vocab.into())];
+    let keys = weights.published().keys.iter().cloned().chain(changes);
+    let config = config.with(&source, keys)?;
     Ok(Beginning { config, start: Start::Pretrained(weights, folder) })
 }
 
@@ -185,11 +194,11 @@ fn missing(name: &str, not_here: &NotHere) -> Failure {
 pub(super) fn introduction(start: &Start, config: &Config) -> String {
     let Start::Pretrained(weights, folder) = start else { return String::new() };
     let there = weights.architecture();
-    let (layers, heads, channels) = (there.n_layer, there.n_head, there.n_embd);
+    let Model { layers, heads, channels, vocab, block, .. } = there.model;
     let folder = folder.display();
-    let mut text = words::begins_from(folder, layers, heads, channels, there.vocab_size) + "\n";
-    if (config.block_size() as usize) < there.block_size {
-        text += &(words::cropped(config.block_size(), there.block_size) + "\n");
+    let mut text = words::begins_from(folder, layers, heads, channels, vocab) + "\n";
+    if config.block_size() < block {
+        text += &(words::cropped(config.block_size(), block) + "\n");
     }
     text
 }

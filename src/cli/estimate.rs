@@ -23,6 +23,7 @@ use crate::{
         device::Runner,
         estimate::{Estimated, Limit, estimate},
         setup::Setup,
+        time::{Kernels, RunTime},
     },
     terminal,
     words::{self, bench as said},
@@ -112,10 +113,11 @@ pub(super) fn run(
         return Ok(Answer::No);
     }
     let bounds = Bounds::new(&planned.job, &one_sample(&planned.job), precision, &card);
+    let time = RunTime::of(&config, &planned.job, precision, Kernels::Fitgpt, &card.rates);
     match reader {
         Reader::Programs => {
             let answer = json!({ "job": job_name, "config": config, "card": card,
-                "estimated": bounds });
+                "estimated": bounds, "time": time });
             terminal::line(&answer.to_string());
         }
         Reader::People => {
@@ -127,7 +129,9 @@ pub(super) fn run(
                 precision.name(),
             );
             let memory = said::arena(planned.report.arena_bytes);
-            terminal::out(&format!("{job}\n{memory}\n{}", text(&card, &bounds, None)));
+            let bounds = text(&card, &bounds, None);
+            let time = plan::time_text(&time);
+            terminal::out(&format!("{job}\n{memory}\n{bounds}{time}\n"));
         }
     }
     Ok(Answer::Yes)

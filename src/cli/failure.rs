@@ -12,7 +12,7 @@ use crate::{
     attempt::Attempt,
     checkpoint::CheckpointError,
     data::DataError,
-    patch::{self, PatchError},
+    patch::{Patch, PatchError},
     prepare::PrepareError,
     run::{device::Unavailable, error::RunError, events::EventError, setup::SetupError},
     tokenizer::TokenizerError,
@@ -129,7 +129,7 @@ impl From<PatchError> for Failure {
             PatchError::NotPython { .. } => Self::of("python", &error),
             PatchError::File { .. } => Self::of("file", &error),
             PatchError::NoSuchPatch { .. } => {
-                let names: Vec<_> = patch::patches().iter().map(|patch| patch.name()).collect();
+                let names: Vec<_> = Patch::ALL.iter().map(|patch| patch.name()).collect();
                 Self::of("usage", &error).hint(errors::patch::there_are(names.join(", ")))
             }
         }

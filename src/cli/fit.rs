@@ -1,16 +1,24 @@
-//! `fitgpt fit`: the ways to make a config fit, ranked.
+//! `fitgpt fit`: the options that make a config fit, ranked.
 
 use std::{array, fmt::Write as _, fs, path::Path};
 
 use clap::ArgMatches;
-use fitgpt_plan::fit::{self, Fit, FitOption};
-use serde_json::json;
+use fitgpt_plan::{
+    config::Written,
+    fit::{self, Fit, FitOption},
+    report::Verdict,
+};
+use serde_json::{Value, json};
 
-use super::{Answer, Failure, Reader, args, place::Place, plan, ways};
+use super::{
+    Answer, Failure, Reader, args,
+    place::{Engine, Place},
+    plan, ways,
+};
 use crate::{
     attempt::Attempt,
     terminal,
-    words::{columns, errors::io, fit as said, left, names, right},
+    words::{columns, errors::io, fit as said, hints, left, names, right},
 };
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
@@ -19,50 +27,84 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let place = Place::of(matches, &config)?;
     let vocab = plan::vocab(&config)?;
     let found = ways::all(&config, vocab, &place);
+    let lines = Lines { files: args::files(matches), written: &written, engine: place.engine };
 
-    let best = chosen(&found);
+    let recommended = found.recommended.map(|index| &found.options[index]);
     let file = args::last_file(matches)?;
     let file = file.as_ref().map(|(name, text)| (name.as_str(), text.as_str()));
-    let changes = best.map_or(&[][..], |option| &option.changes);
-    let text = fit::write(file, &written, changes)?;
+    let text = recommended.map(|option| fit::write(file, &written, &option.changes)).transpose()?;
     match reader {
-        Reader::Programs => {
-            let mut answer = serde_json::to_value(&found).expect("a fit is plain data");
-            answer["config"] = json!(text);
-            terminal::line(&answer.to_string());
-        }
-        Reader::People => terminal::out(&table(&found, &place)),
+        Reader::Programs => terminal::line(&json(&found, &lines, text.as_deref()).to_string()),
+        Reader::People => terminal::out(&table(&found, &place, &lines)),
     }
-    if let (Some(path), Some(_)) = (matches.get_one::<String>("write"), best) {
-        let path = Path::new(path);
-        let failed = |error| Failure::new("file", io::failed(Attempt::Write, path, error));
-        fs::write(path, text).map_err(failed)?;
+    if let Some(path) = matches.get_one::<String>("write") {
+        let told = write(Path::new(path), text.as_deref())?;
         if reader == Reader::People {
-            terminal::line(&said::written_to(path.display()));
+            terminal::line(&told);
         }
     }
-    Ok(if best.is_some() { Answer::Yes } else { Answer::No })
+    Ok(if recommended.is_some() { Answer::Yes } else { Answer::No })
 }
 
-/// What `--write` writes: the first that fits without a patch that is not there yet, else the
-/// first that fits, the training kept where it can be.
-fn chosen(found: &Fit) -> Option<&FitOption> {
-    let index = found.without_patches.or(found.recommended);
-    index
-        .map(|index| &found.options[index])
-        .or_else(|| found.options.iter().find(|option| option.fits))
+/// What a user pastes to run an option.
+struct Lines<'a> {
+    files: Vec<String>,
+    written: &'a Written,
+    engine: Engine,
 }
 
-/// The ways as people read them: a row of facts each, and under it what to change.
-fn table(found: &Fit, place: &Place) -> String {
+impl Lines<'_> {
+    fn of(&self, option: &FitOption) -> Vec<String> {
+        let Self { files, written, engine } = self;
+        match engine {
+            Engine::Fitgpt => vec![fit::fitgpt_command(files, written, &option.changes)],
+            Engine::Torch => {
+                fit::nanogpt_commands(files, written, &option.changes, &option.patches)
+            }
+        }
+    }
+}
+
+/// The document for programs: `config` is what `--write` writes, null if it writes nothing.
+fn json(found: &Fit, lines: &Lines<'_>, text: Option<&str>) -> Value {
+    let mut answer = serde_json::to_value(found).expect("a fit is plain data");
+    answer["config"] = json!(text);
+    for (index, option) in found.options.iter().enumerate() {
+        answer["options"][index]["command"] = json!(lines.of(option).join("\n"));
+    }
+    answer
+}
+
+/// Writes the recommended option, or says why nothing is written.
+fn write(path: &Path, text: Option<&str>) -> Result<String, Failure> {
+    let Some(text) = text else { return Ok(said::not_written(path.display())) };
+    let failed = |error| Failure::new("file", io::failed(Attempt::Write, path, error));
+    fs::write(path, text).map_err(failed)?;
+    Ok(said::written_to(path.display()))
+}
+
+/// The options as people read them: a row of facts each, and under it what to paste.
+fn table(found: &Fit, place: &Place, lines: &Lines<'_>) -> String {
     let original = &found.original;
-    let mut text = said::as_it_is(
-        original.peak_bytes,
-        names::phase(original.peak_phase),
-        names::verdict(original.verdict),
-        names::device(&place.device.name),
-        place.device.usable_bytes,
-    ) + "\n";
+    let mut text = String::new();
+    if found.recommended.is_none() {
+        let _ = writeln!(text, "{}", hints::nothing_keeps());
+    }
+    let device = names::device(&place.device.name);
+    let usable = place.device.usable_bytes;
+    let phase = names::phase(original.peak_phase);
+    let _ = match original.verdict {
+        Verdict::Fits => {
+            let [_, high] = original.overhead.range();
+            let spare = usable.saturating_sub(original.arena_bytes + high);
+            writeln!(text, "{}", said::fits_as_it_is(original.peak_bytes, phase, device, spare))
+        }
+        verdict => {
+            let verdict = names::verdict(verdict);
+            let line = said::as_it_is(original.peak_bytes, phase, verdict, device, usable);
+            writeln!(text, "{line}")
+        }
+    };
     for note in &found.notes {
         let _ = writeln!(text, "{}{}", names::note(), said::note(note));
     }
@@ -74,16 +116,18 @@ fn table(found: &Fit, place: &Place) -> String {
     let widths: [usize; COLUMNS] =
         array::from_fn(|column| rows.iter().map(|row| columns(&row[column])).max().unwrap_or(0));
     for (index, row) in rows.iter().enumerate() {
-        let _ = write!(text, "\n{}\n", laid_out(row, widths));
-        let Some(index) = index.checked_sub(1) else { continue };
-        let option = &found.options[index];
-        let changes = match fit::command_line(&option.changes) {
-            changes if changes.is_empty() => said::unchanged(),
-            changes => changes,
+        let _ = write!(text, "\n{}", laid_out(row, widths));
+        let Some(index) = index.checked_sub(1) else {
+            text.push('\n');
+            continue;
         };
-        let _ = writeln!(text, "    {changes}{}", marks(found, index));
-        if !option.patches.is_empty() {
-            let _ = writeln!(text, "    {}", said::patches(option.patches.join(", ")));
+        let option = &found.options[index];
+        let _ = writeln!(text, "{}", marks(found, index));
+        if !option.upgrades.is_empty() {
+            let _ = writeln!(text, "    {}", said::upgrade());
+        }
+        for line in lines.of(option) {
+            let _ = writeln!(text, "    {line}");
         }
     }
     text
@@ -128,13 +172,13 @@ fn laid_out(row: &[String; COLUMNS], widths: [usize; COLUMNS]) -> String {
     cells.join("  ").trim_end().to_owned()
 }
 
-/// What is said of the first among the options.
+/// What sets an option apart. A config that fits needs no recommendation.
 fn marks(found: &Fit, index: usize) -> String {
     let mut marks = Vec::new();
-    if found.recommended == Some(index) {
+    if found.recommended == Some(index) && !found.options[index].changes.is_empty() {
         marks.push(said::recommended());
     }
-    if found.safest == Some(index) {
+    if found.safest == Some(index) && found.options.len() > 1 {
         marks.push(said::safest());
     }
     if marks.is_empty() { String::new() } else { format!("  <- {}", marks.join(", ")) }

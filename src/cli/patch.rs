@@ -15,7 +15,7 @@ use crate::{
 /// The command's arguments.
 pub(super) fn command() -> Command {
     let line = |patch: &Patch| format!("  {:<18} {}", patch.name(), said::description(*patch));
-    let list = patch::patches().iter().map(line).collect::<Vec<_>>().join("\n");
+    let list = Patch::ALL.iter().map(line).collect::<Vec<_>>().join("\n");
     Command::new("patch")
         .about("Lowers the memory of a nanoGPT folder that stays with PyTorch: prints a diff")
         .arg(
@@ -53,7 +53,7 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     let path = Path::new(matches.get_one::<String>("NANOGPT_DIR").expect("clap requires it"));
     let only = matches.get_many::<String>("only").map(|names| {
-        let patches = names.map(|name| name.parse());
+        let patches = names.map(|name| patch::named(name));
         patches.collect::<Result<Vec<Patch>, _>>()
     });
     let only = only.transpose()?;

@@ -5,6 +5,8 @@ use std::{fs, path::Path};
 use clap::{Arg, ArgMatches, Command};
 use fitgpt_plan::{
     config::{Config, Precision},
+    device,
+    job::Job,
     report::{PlanReport, Pool, Verdict},
     torch,
     units::Bytes,
@@ -24,7 +26,10 @@ use crate::{
         chart::{Chart, Panel},
         html, svg,
     },
-    run::setup::Setup,
+    run::{
+        setup::Setup,
+        time::{Kernels, RunTime},
+    },
     terminal, words,
 };
 
@@ -46,15 +51,23 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     if place.precision == Precision::Bfloat16 && !place.has_bf16 {
         terminal::note(&words::plan::no_bfloat16(&place.device.name));
     }
-    let panel = |place: &Place| panel(&config, vocab, place, wants_picture(matches));
-    let chart = Chart { panels: places.iter().map(panel).collect::<Result<_, _>>()? };
+    let planned = |place: &Place| planned(&config, vocab, place, wants_picture(matches));
+    let planned: Vec<_> = places.iter().map(planned).collect::<Result<_, _>>()?;
+    let (panels, times): (_, Vec<_>) = planned.into_iter().unzip();
+    let chart = Chart { panels };
     let drawn = draw(matches, &chart)?;
 
-    let answer = match &chart.panels[..] {
-        [torch, fitgpt] => tell_both(&torch.report, &fitgpt.report, reader),
-        panels => tell(&panels[0].report, reader),
+    let pairs = chart.panels.iter().zip(&times);
+    let timed: Vec<_> =
+        pairs.map(|(panel, time)| Timed { report: &panel.report, time: *time }).collect();
+    let answer = match &timed[..] {
+        [torch, fitgpt] => tell_both(torch, fitgpt, reader),
+        timed => tell(&timed[0], reader),
     };
     if reader == Reader::People {
+        if let Some(time) = times.last().and_then(Option::as_ref) {
+            terminal::line(&time_text(time));
+        }
         if answer == Answer::No {
             let found = ways::all(&config, vocab, place);
             terminal::err(&ways::hints(&found, place.engine));
@@ -62,39 +75,47 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         for path in drawn {
             terminal::line(&words::plan::drawn(path));
         }
-        let judged = chart.panels.last().expect("somebody runs it");
-        terminal::line(&verdict(&judged.report));
+        let judged = timed.last().expect("somebody runs it");
+        terminal::line(&verdict(judged.report));
     }
     Ok(answer)
 }
 
-/// Plans for `place`.
-fn panel(
+/// Plans for `place`, and says how long the run would take if the card's figures are known.
+fn planned(
     config: &Config,
     vocab: u32,
     place: &Place,
     wants_picture: bool,
-) -> Result<Panel, Failure> {
+) -> Result<(Panel, Option<RunTime>), Failure> {
     let Place { engine, device, overhead, precision, runner, .. } = place.clone();
-    let (report, courses) = match engine {
+    let rates = device::find(&device.name).ok().and_then(|gpu| gpu.rates().ok());
+    let time = |job: &Job, kernels| {
+        rates.map(|rates| RunTime::of(config, job, precision, kernels, &rates))
+    };
+    let (report, courses, time) = match engine {
         Engine::Torch => {
             let options = place.torch_options(config);
             let report = torch::torch_report(config, vocab, &options, device, overhead);
             let courses = wants_picture.then(|| torch::torch_courses(config, vocab, &options));
-            (report, courses)
+            let kernels = if options.compile { Kernels::Compiled } else { Kernels::Eager };
+            // The same products, with as much recomputed as the config says.
+            let job = Job::new(config, vocab, precision, &runner.target(), Bytes::new(1 << 60));
+            (report, courses, time(&job, kernels))
         }
         Engine::Fitgpt => {
             let setup = Setup::new(config, vocab, precision, &runner, device, overhead)?;
             let courses = wants_picture.then(|| setup.courses());
-            (setup.report, courses)
+            let time = time(&setup.job, Kernels::Fitgpt);
+            (setup.report, courses, time)
         }
     };
-    Ok(Panel { report, courses: courses.unwrap_or_default(), precision, vocab })
+    Ok((Panel { report, courses: courses.unwrap_or_default(), precision, vocab }, time))
 }
 
 /// What `plan` would answer.
 pub(super) fn report(config: &Config, vocab: u32, place: &Place) -> Result<PlanReport, Failure> {
-    Ok(panel(config, vocab, place, false)?.report)
+    Ok(planned(config, vocab, place, false)?.0.report)
 }
 
 fn wants_picture(matches: &ArgMatches) -> bool {
@@ -114,9 +135,10 @@ fn draw<'a>(matches: &'a ArgMatches, chart: &Chart) -> Result<Vec<&'a str>, Fail
 }
 
 /// Says what one engine needs.
-fn tell(report: &PlanReport, reader: Reader) -> Answer {
+fn tell(timed: &Timed<'_>, reader: Reader) -> Answer {
+    let report = timed.report;
     match reader {
-        Reader::Programs => print_json(report),
+        Reader::Programs => print_json(timed),
         Reader::People => {
             terminal::out(&text(report));
             if !report.fits {
@@ -127,25 +149,34 @@ fn tell(report: &PlanReport, reader: Reader) -> Answer {
     if report.fits { Answer::Yes } else { Answer::No }
 }
 
+/// A report, and how long the run would take if the card's figures are known.
+#[derive(Serialize)]
+struct Timed<'a> {
+    #[serde(flatten)]
+    report: &'a PlanReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    time: Option<RunTime>,
+}
+
 /// What `--engine both --json` prints: the verdict is on our own plan.
 #[derive(Serialize)]
 struct Both<'a> {
     engine: &'static str,
     fits: bool,
     verdict: Verdict,
-    fitgpt: &'a PlanReport,
-    torch: &'a PlanReport,
+    fitgpt: &'a Timed<'a>,
+    torch: &'a Timed<'a>,
 }
 
 /// Says what both engines need. The answer is our own plan's: PyTorch's is there to compare.
-fn tell_both(torch: &PlanReport, fitgpt: &PlanReport, reader: Reader) -> Answer {
-    let PlanReport { fits, verdict, .. } = *fitgpt;
+fn tell_both(torch: &Timed<'_>, fitgpt: &Timed<'_>, reader: Reader) -> Answer {
+    let PlanReport { fits, verdict, .. } = *fitgpt.report;
     match reader {
         Reader::Programs => print_json(&Both { engine: "both", fits, verdict, fitgpt, torch }),
         Reader::People => {
-            terminal::out(&text_of_both(torch, fitgpt));
+            terminal::out(&text_of_both(torch.report, fitgpt.report));
             if !fits {
-                terminal::err(&refusal(fitgpt));
+                terminal::err(&refusal(fitgpt.report));
             }
         }
     }
@@ -219,6 +250,30 @@ fn arena(report: &PlanReport) -> String {
             words::names::device(&device.name),
         ),
     }
+}
+
+/// How long it would take.
+pub(super) fn time_text(time: &RunTime) -> String {
+    let percent = |share: f64| format!("{:.0}", share * 100.0);
+    let [step, run] = [time.step_s, time.run_s].map(|seconds| seconds.map(duration));
+    let [slow, fast] = time.tokens_per_s.map(|rate| grouped(rate as u64));
+    let [least, most] = time.efficiency.map(percent);
+    let [quickest_step, slowest_step] = step;
+    let [quickest, slowest] = run;
+    let rate = words::plan::rate(quickest_step, slowest_step, slow, fast);
+    format!("{rate}\n{}", words::plan::run_time(quickest, slowest, least, most))
+}
+
+/// A time with two digits that mean something.
+fn duration(seconds: f64) -> String {
+    let (value, unit) = match seconds {
+        s if s < 1.0 => (s * 1e3, "ms"),
+        s if s < 120.0 => (s, "s"),
+        s if s < 120.0 * 60.0 => (s / 60.0, "min"),
+        s if s < 72.0 * 3600.0 => (s / 3600.0, "h"),
+        s => (s / 86400.0, "d"),
+    };
+    if value < 10.0 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
 }
 
 /// Whether it fits, and by how much.

@@ -3,19 +3,18 @@
 use std::{path::Path, time::Instant};
 
 use clap::ArgMatches;
-use fitgpt_plan::config::{Config, Value};
+use fitgpt_plan::{config::Config, family::Family};
 use serde_json::json;
 
 use super::{Answer, Failure, Reader, args, begin};
 use crate::{
-    checkpoint::{self, Architecture, Positions, Weights},
+    checkpoint::{self, Architecture, Positions, Tensors, Weights},
     data::Dataset,
     run::{
         device::Runner,
         sample::{Choice, Sampler, Window},
         setup,
         stop::Stop,
-        trainer::entries,
     },
     terminal,
     tokenizer::{END_OF_TEXT, Stream, Tokenizer},
@@ -53,7 +52,7 @@ fn generate(
     let mut weights = Weights::open(folder)?;
     let architecture = weights.architecture().clone();
     let tokenizer = tokenizer(config, &architecture);
-    let config = with_shape(config, &architecture)?;
+    let config = with_shape(config, &weights)?;
     let vocab = config.vocab_size();
     let prompt = prompt(&config, &tokenizer, vocab)?;
 
@@ -70,7 +69,7 @@ fn generate(
     let clock = Instant::now();
     let samples = u64::from(config.num_samples());
     let mut sampler = planned.sampler(window)?;
-    weights.read(&entries(&model.parameters()), Positions::Crop, &mut sampler)?;
+    weights.read(&Tensors::weights_of(&model), Positions::Crop, &mut sampler)?;
     while (texts.len() as u64) < samples {
         let first = texts.len() as u64;
         let wanted = (samples - first).min(batch) as usize;
@@ -167,22 +166,15 @@ impl<'a> Voice<'a> {
     }
 }
 
-/// The config with the sizes of the weights.
-fn with_shape(config: &Config, there: &Architecture) -> Result<Config, Failure> {
-    let size = |n: usize| Value::from(n as i64);
-    Ok(config.with(
-        "the checkpoint",
-        [
-            ("n_layer", size(there.n_layer)),
-            ("n_head", size(there.n_head)),
-            ("n_embd", size(there.n_embd)),
-            ("block_size", size(there.block_size)),
-            ("eval_block_size", size(0)),
-            ("vocab_size", size(there.vocab_size)),
-            ("bias", there.bias.into()),
-            ("gelu", there.gelu.name().into()),
-        ],
-    )?)
+/// The config with the model of the weights.
+fn with_shape(config: &Config, weights: &Weights) -> Result<Config, Failure> {
+    let there = &weights.architecture().model;
+    let changes = [
+        ("block_size", there.block.into()),
+        ("eval_block_size", 0u32.into()),
+        ("vocab_size", there.vocab.into()),
+    ];
+    Ok(config.with("the checkpoint", weights.published().keys.iter().cloned().chain(changes))?)
 }
 
 /// How the checkpoint's tokens read: as it says itself, else as the dataset does.
@@ -191,10 +183,12 @@ fn tokenizer(config: &Config, there: &Architecture) -> Tokenizer {
         return tokenizer.clone();
     }
     match Dataset::open(config.dataset(), Path::new(".")) {
-        Ok(data) if data.vocab_size() as usize == there.vocab_size => {
+        Ok(data) if data.vocab_size() == there.model.vocab => {
             data.tokenizer().within(data.vocab_size())
         }
-        _ if there.vocab_size > END_OF_TEXT as usize => Tokenizer::Gpt2,
+        _ if there.model.family == Family::Gpt2 && there.model.vocab > END_OF_TEXT => {
+            Tokenizer::Gpt2
+        }
         _ => Tokenizer::Ids,
     }
 }

@@ -9,7 +9,8 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_exec::BackendError;
 use fitgpt_plan::{
     config::{Config, Precision},
-    model::Model,
+    job::Job,
+    model::{Model, Parameter, Role},
     units::Bytes,
 };
 use serde_json::json;
@@ -24,7 +25,7 @@ use super::{
 use crate::{
     attempt::Attempt,
     budget::less_a_margin,
-    checkpoint::{self, Lock, Positions},
+    checkpoint::{self, Lock, Positions, Tensors},
     data::Dataset,
     os,
     picture::{curve, curve_svg},
@@ -36,7 +37,7 @@ use crate::{
         setup::{self, Setup},
         stop::Stop,
         train::{Ended, History, Run},
-        trainer::{Trainer, entries},
+        trainer::Trainer,
     },
     terminal,
     words::{errors::io, names, train as words},
@@ -132,7 +133,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
 
     let lock = Lock::take(&folder)?;
     checkpoint::recover(&folder)?;
-    check_disk(&folder, &planned.job.model, &config)?;
+    check_disk(&folder, &planned.job, &config)?;
 
     let scaler = match precision {
         Precision::Float16 => Scaler::DYNAMIC,
@@ -240,15 +241,15 @@ fn load(
 ) -> Result<(EventLog, Option<u64>), Failure> {
     match start {
         Start::Resume(mut checkpoint, document) => {
-            let entries = trainer.entries().to_vec();
-            checkpoint.read(&entries, trainer)?;
+            let tensors = trainer.tensors().clone();
+            checkpoint.read(&tensors, trainer)?;
             trainer.position = document.position;
             let step = trainer.position.step;
             return Ok((EventLog::resume(log, step)?.0, Some(step)));
         }
         Start::Pretrained(mut weights, _) => {
-            let entries = trainer.entries().to_vec();
-            weights.read(&entries, Positions::Crop, trainer)?;
+            let tensors = trainer.tensors().clone();
+            weights.read(&tensors, Positions::Crop, trainer)?;
         }
         Start::Scratch => trainer.initialise()?,
     }
@@ -285,15 +286,15 @@ fn vocab(config: &Config, data: &Dataset) -> Result<u32, Failure> {
 }
 
 /// Compares what checkpoints need with what the disk has, before hours are spent.
-fn check_disk(folder: &Path, model: &Model, config: &Config) -> Result<(), Failure> {
+fn check_disk(folder: &Path, job: &Job, config: &Config) -> Result<(), Failure> {
     if config.eval_only() {
         return Ok(());
     }
-    let entries = entries(&model.parameters());
-    // The first save finds nothing to replace, the second stands beside the first for a moment.
-    let mut needed = 2 * checkpoint::bytes_needed(&entries);
+    let tensors = Tensors::of(&job.model, &job.training.optimizer);
+    // The first save finds nothing to replace; the second is there next to it for a moment.
+    let mut needed = 2 * checkpoint::bytes_needed(&tensors);
     if !config.always_save_checkpoint() {
-        needed += 2 * checkpoint::weights_bytes_needed(&entries);
+        needed += 2 * checkpoint::weights_bytes_needed(&tensors);
     }
     let here = ["model.safetensors", "state.safetensors"];
     let replaced: u64 = here
@@ -319,7 +320,8 @@ fn introduction(config: &Config, model: &Model) -> String {
         (list.len(), plan::grouped(list.iter().map(|p| p.count()).sum()))
     };
     let ((decayed, decayed_count), (other, other_count)) = (counted(true), counted(false));
-    let positions = u64::from(model.block) * u64::from(model.channels);
+    let is_position = |p: &&Parameter| p.role == Role::Positions;
+    let positions: u64 = parameters.iter().filter(is_position).map(Parameter::count).sum();
     let millions = (model.parameter_count() - positions) as f64 / 1e6;
     let tokens = plan::grouped(config.effective_batch().tokens);
     format!(

@@ -90,7 +90,8 @@ fn hint(option: &FitOption) -> String {
         }
         Verdict::Fits => hints::fits(changes, peak),
     };
-    match option.patches.join(", ") {
+    let patches: Vec<_> = option.patches.iter().map(|patch| patch.name()).collect();
+    match patches.join(", ") {
         patches if patches.is_empty() => said,
         patches => hints::after_patches(said, patches),
     }

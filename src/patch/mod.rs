@@ -19,6 +19,8 @@ mod tests;
 
 use std::fmt;
 
+pub use fitgpt_plan::fit::Patch;
+
 pub use self::{
     diff::unified_diff,
     sought::{Slip, Sought},
@@ -57,78 +59,25 @@ impl fmt::Display for File {
     }
 }
 
-/// A change that can be made alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Patch {
-    /// An evaluation has its own batch and block.
-    EvalBatchSize,
-    /// No name holds the logits of the last pass.
-    DropStaleLogits,
-    /// Head and loss some rows at a time.
-    ChunkedLoss,
-    /// Every block is recomputed in the backward pass.
-    CheckpointBlocks,
-    /// A checkpoint is loaded into the host's memory and let go.
-    CheckpointToCpu,
-    /// The checkpoint is written before the evaluation.
-    SaveBeforeEval,
-    /// `GradScaler` by its current name.
-    GradScaler,
+/// The patch that `--only` names.
+///
+/// # Errors
+///
+/// No patch has this name.
+pub fn named(name: &str) -> Result<Patch, PatchError> {
+    Patch::find(name).ok_or_else(|| PatchError::NoSuchPatch { name: name.to_owned() })
 }
 
-/// All patches, in the order in which they are applied.
-pub const fn patches() -> &'static [Patch] {
-    &[
-        Patch::EvalBatchSize,
-        Patch::DropStaleLogits,
-        Patch::ChunkedLoss,
-        Patch::CheckpointBlocks,
-        Patch::CheckpointToCpu,
-        Patch::SaveBeforeEval,
-        Patch::GradScaler,
-    ]
-}
-
-impl Patch {
-    /// What `--only` takes.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::EvalBatchSize => "eval-batch-size",
-            Self::DropStaleLogits => "drop-stale-logits",
-            Self::ChunkedLoss => "chunked-loss",
-            Self::CheckpointBlocks => "checkpoint-blocks",
-            Self::CheckpointToCpu => "checkpoint-to-cpu",
-            Self::SaveBeforeEval => "save-before-eval",
-            Self::GradScaler => "gradscaler",
-        }
-    }
-
-    /// What it finds at each of its places.
-    fn places(self, train: &Source<'_>, model: &Source<'_>) -> Vec<Place> {
-        match self {
-            Self::EvalBatchSize => changes::evaluation::places(train),
-            Self::DropStaleLogits => changes::logits::places(train),
-            Self::ChunkedLoss => changes::loss::places(train, model),
-            Self::CheckpointBlocks => changes::blocks::places(train, model),
-            Self::CheckpointToCpu => changes::resume::places(train),
-            Self::SaveBeforeEval => changes::save::places(train),
-            Self::GradScaler => changes::scaler::places(train),
-        }
-    }
-}
-
-impl fmt::Display for Patch {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl std::str::FromStr for Patch {
-    type Err = PatchError;
-
-    fn from_str(name: &str) -> Result<Self, PatchError> {
-        let found = patches().iter().find(|patch| patch.name() == name);
-        found.copied().ok_or_else(|| PatchError::NoSuchPatch { name: name.to_owned() })
+/// What `patch` finds at each of its places.
+fn places(patch: Patch, train: &Source<'_>, model: &Source<'_>) -> Vec<Place> {
+    match patch {
+        Patch::EvalBatchSize => changes::evaluation::places(train),
+        Patch::DropStaleLogits => changes::logits::places(train),
+        Patch::ChunkedLoss => changes::loss::places(train, model),
+        Patch::CheckpointBlocks => changes::blocks::places(train, model),
+        Patch::CheckpointToCpu => changes::resume::places(train),
+        Patch::SaveBeforeEval => changes::save::places(train),
+        Patch::GradScaler => changes::scaler::places(train),
     }
 }
 
@@ -203,8 +152,8 @@ pub fn apply(train: &str, model: &str, only: Option<&[Patch]>) -> Result<Patched
         already: Vec::new(),
         not_found: Vec::new(),
     };
-    let picked = |patch: &&Patch| only.is_none_or(|only| only.contains(patch));
-    for &patch in patches().iter().filter(picked) {
+    let picked = |patch: &Patch| only.is_none_or(|only| only.contains(patch));
+    for patch in Patch::ALL.into_iter().filter(picked) {
         patched.add(patch)?;
     }
     Ok(patched)
@@ -223,7 +172,7 @@ impl Patched {
         let train = Source::read(File::Train, &self.train)?;
         let model = Source::read(File::Model, &self.model)?;
         let (mut train_edits, mut model_edits, mut missing) = (Vec::new(), Vec::new(), Vec::new());
-        for place in patch.places(&train, &model) {
+        for place in places(patch, &train, &model) {
             match place {
                 Place::Change(File::Train, edits) => train_edits.extend(edits),
                 Place::Change(File::Model, edits) => model_edits.extend(edits),

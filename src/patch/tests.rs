@@ -37,7 +37,7 @@ fn is_missing(patch: Patch, file: File, from: &str, to: &str) {
 fn all_patches_apply_together() {
     let patched = all(TRAIN, MODEL);
     assert_eq!(patched.not_found, []);
-    assert_eq!(patched.applied, patches());
+    assert_eq!(patched.applied, Patch::ALL);
 }
 
 #[test]
@@ -45,12 +45,12 @@ fn patching_twice_is_patching_once() {
     let once = all(TRAIN, MODEL);
     let twice = all(&once.train, &once.model);
     assert_eq!((&twice.train, &twice.model), (&once.train, &once.model));
-    assert_eq!((twice.applied, twice.already), (vec![], patches().to_vec()));
+    assert_eq!((twice.applied, twice.already), (vec![], Patch::ALL.to_vec()));
 }
 
 #[test]
 fn every_patch_applies_alone_and_is_then_known() {
-    for &patch in patches() {
+    for patch in Patch::ALL {
         let once = only(patch, TRAIN, MODEL);
         assert_eq!(once.applied, [patch]);
         assert_ne!((once.train.as_str(), once.model.as_str()), (TRAIN, MODEL));
@@ -64,7 +64,7 @@ fn every_patch_applies_alone_and_is_then_known() {
 fn the_order_of_patching_does_not_matter() {
     let together = all(TRAIN, MODEL);
     let mut backwards = (TRAIN.to_owned(), MODEL.to_owned());
-    for &patch in patches().iter().rev() {
+    for &patch in Patch::ALL.iter().rev() {
         let Patched { train, model, .. } = only(patch, &backwards.0, &backwards.1);
         backwards = (train, model);
     }
@@ -98,10 +98,10 @@ fn spaces_comments_and_quotes_do_not_hide_a_place() {
     assert!(train != TRAIN && model != MODEL);
     let patched = all(&train, &model);
     assert_eq!(patched.not_found, []);
-    assert_eq!(patched.applied, patches());
+    assert_eq!(patched.applied, Patch::ALL);
     assert!(patched.train.contains("loss  =  model( X,Y )[1] # forward\n"));
     assert!(patched.model.contains("                x  = block( x ) # (b, t, c)\n"));
-    assert_eq!(all(&patched.train, &patched.model).already, patches());
+    assert_eq!(all(&patched.train, &patched.model).already, Patch::ALL);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn tabs_and_windows_line_ends_are_kept() {
     let of = |text: &str| text.replace("    ", "\t").replace('\n', "\r\n");
     let patched = all(&of(TRAIN), &of(MODEL));
     let expected = all(TRAIN, MODEL);
-    assert_eq!(patched.applied, patches());
+    assert_eq!(patched.applied, Patch::ALL);
     assert_eq!(patched.model, of(&expected.model));
     // One line of the fixture is aligned by spaces, and `of` turns those into tabs too.
     assert_eq!(patched.train, of(&expected.train));
@@ -119,7 +119,7 @@ fn tabs_and_windows_line_ends_are_kept() {
 fn a_patch_whose_place_is_missing_leaves_the_others_alone() {
     let train = TRAIN.replace("scaler = torch.cuda.amp.GradScaler", "scaler = my.Scaler");
     let patched = all(&train, MODEL);
-    assert_eq!(patched.applied.len(), patches().len() - 1);
+    assert_eq!(patched.applied.len(), Patch::ALL.len() - 1);
     let looked_for = Sought::Code("torch.cuda.amp.GradScaler(…)");
     let expected = NotFound { patch: Patch::GradScaler, file: File::Train, looked_for };
     assert_eq!(patched.not_found, [expected]);
@@ -130,7 +130,7 @@ fn nothing_is_found_in_files_of_another_kind() {
     let patched = all("print('hello')\n", "");
     assert_eq!((patched.train.as_str(), patched.model.as_str()), ("print('hello')\n", ""));
     let told = |patch: &Patch| patched.not_found.iter().any(|n| n.patch == *patch);
-    assert!(patches().iter().all(told));
+    assert!(Patch::ALL.iter().all(told));
 }
 
 #[test]
@@ -342,10 +342,10 @@ fn the_scaler_takes_its_device_as_an_argument() {
 
 #[test]
 fn names_are_read_back_and_others_refused() {
-    for &patch in patches() {
-        assert_eq!(patch.name().parse::<Patch>().unwrap(), patch);
+    for patch in Patch::ALL {
+        assert_eq!(named(patch.name()).unwrap(), patch);
     }
-    let error = "chunked".parse::<Patch>().unwrap_err();
+    let error = named("chunked").unwrap_err();
     assert_eq!(error.to_string(), "there is no patch `chunked`");
 }
 

@@ -8,7 +8,7 @@ use std::{
 
 use fitgpt_exec::{Backend, BackendError};
 use fitgpt_plan::{
-    model::{Init, Parameter},
+    model::{Init, Model, Parameter},
     units::{Bytes, TensorId},
 };
 
@@ -38,6 +38,23 @@ pub fn weights(
             backend.write(program, tensor, Bytes::new(4 * start), bytes)?;
             start += count as u64;
         }
+    }
+    Ok(())
+}
+
+/// Fills the table of a model with rotary positions, row by row; nothing for other models.
+pub fn rotary(
+    backend: &mut dyn Backend,
+    program: usize,
+    table: Option<TensorId>,
+    model: &Model,
+) -> Result<(), BackendError> {
+    let (Some(table), Some(rope)) = (table, model.rope()) else { return Ok(()) };
+    let mut start = Bytes::ZERO;
+    for row in rope.rows(model.block, model.head_channels) {
+        let bytes = bytemuck::cast_slice(&row);
+        backend.write(program, table, start, bytes)?;
+        start = start + Bytes::new(bytes.len() as u64);
     }
     Ok(())
 }

@@ -13,5 +13,6 @@ pub mod scaler;
 pub mod schedule;
 pub mod setup;
 pub mod stop;
+pub mod time;
 pub mod train;
 pub mod trainer;

@@ -5,15 +5,16 @@
 //! the positions anew, which voids a cache: we prefill again from the last half block, or,
 //! with [`Window::Exact`], recompute the whole window for every token as nanoGPT does.
 
-use fitgpt_exec::{Arguments, Backend};
+use fitgpt_exec::{Arguments, Backend, BackendError};
 use fitgpt_plan::{
     config::Config,
     job::{DECODE, PREFILL},
     model::{Model, Parameter},
-    units::{Bytes, TensorId},
+    program::SamplingState,
+    units::{Bytes, DType, TensorId},
 };
 
-use super::error::RunError;
+use super::{error::RunError, init};
 use crate::{
     checkpoint::{self, Piece, StoreError},
     data::counter,
@@ -104,6 +105,7 @@ const STREAM: u64 = 0x7361_6d70;
 pub struct Sampler {
     backend: Box<dyn Backend>,
     parameters: Vec<Parameter>,
+    state: SamplingState,
     block: usize,
     vocab: usize,
     window: Window,
@@ -116,10 +118,19 @@ pub struct Sampler {
 
 impl Sampler {
     /// `backend` holds the plan of sampling `samples` sequences of `model`.
-    pub fn new(backend: Box<dyn Backend>, model: &Model, samples: u64, window: Window) -> Self {
-        Self {
+    pub fn new(
+        mut backend: Box<dyn Backend>,
+        model: &Model,
+        samples: u64,
+        activations: DType,
+        window: Window,
+    ) -> Result<Self, BackendError> {
+        let state = SamplingState::new(model, samples, activations);
+        init::rotary(&mut *backend, PREFILL, state.rotary, model)?;
+        Ok(Self {
             backend,
             parameters: model.parameters(),
+            state,
             block: model.block as usize,
             vocab: model.vocab as usize,
             window,
@@ -127,7 +138,7 @@ impl Sampler {
             cached: 0,
             logits: vec![0.0; model.vocab as usize * samples as usize],
             refills: 0,
-        }
+        })
     }
 
     /// Begins every sample with `prompt`, which is not empty.
@@ -215,14 +226,12 @@ impl Sampler {
         for row in rest.chunks_mut(self.vocab) {
             row.copy_from_slice(first);
         }
-        let program = self.backend.plan().program(PREFILL);
-        let caches = self.parameters.len()..program.state().len();
-        let row_bytes = program.tensors()[caches.start].bytes().get() / self.texts.len() as u64;
+        let first = self.state.caches[0][0].index();
+        let row_bytes = self.state.tensors[first].bytes().get() / self.texts.len() as u64;
         // Only what the prompt filled.
         let used_bytes = row_bytes / self.block as u64 * self.cached as u64;
         let mut row = vec![0u8; used_bytes as usize];
-        for cache in caches {
-            let tensor = TensorId(cache as u32);
+        for &tensor in self.state.caches.as_flattened() {
             self.backend.read(PREFILL, tensor, Bytes::ZERO, &mut row)?;
             for sample in 1..self.texts.len() as u64 {
                 self.backend.write(PREFILL, tensor, Bytes::new(sample * row_bytes), &row)?;
@@ -242,11 +251,11 @@ impl Sampler {
 }
 
 impl checkpoint::Sink for Sampler {
-    fn write(&mut self, piece: Piece<'_>, values: &[f32]) -> Result<(), StoreError> {
-        let index = self.parameters.iter().position(|p| p.name == piece.entry.name);
-        let tensor = TensorId(index.expect("entries are made from the parameters") as u32);
-        let start = Bytes::new(4 * piece.start as u64);
-        Ok(self.backend.write(PREFILL, tensor, start, bytemuck::cast_slice(values))?)
+    fn write(&mut self, piece: Piece<'_>, bytes: &[u8]) -> Result<(), StoreError> {
+        let index = self.parameters.iter().position(|p| p.name == piece.entry.parameter);
+        let index = index.expect("entries are made from the parameters");
+        let start = Bytes::new(piece.start as u64);
+        Ok(self.backend.write(PREFILL, self.state.weights[index], start, bytes)?)
     }
 }
 

@@ -7,9 +7,12 @@ use fitgpt_plan::{
     config::{Config, Precision},
     job::{self, Job},
     memory::{PlanError, VerifiedPlan},
+    model::Model,
     report::{Course, Device, Overhead, Phase, PlanReport, Verdict},
     units::Bytes,
 };
+
+use serde_json::Map;
 
 use crate::{
     checkpoint::Architecture,
@@ -133,22 +136,18 @@ impl Sampling {
 
     /// Allocates the arena, and samples in it.
     pub fn sampler(&self, window: Window) -> Result<Sampler, BackendError> {
-        Ok(Sampler::new(self.backend()?, &self.job.model, self.job.samples, window))
+        let Job { model, samples, training, .. } = &self.job;
+        Sampler::new(self.backend()?, model, *samples, training.activations, window)
     }
 }
 
 /// What `config.json` says of a model.
 pub fn architecture(config: &Config, vocab: u32, tokenizer: Tokenizer) -> Architecture {
     Architecture {
-        n_layer: config.n_layer() as usize,
-        n_head: config.n_head() as usize,
-        n_embd: config.n_embd() as usize,
-        block_size: config.block_size() as usize,
-        vocab_size: vocab as usize,
-        bias: config.bias(),
+        model: Model::new(config, vocab),
         dropout: config.dropout(),
-        gelu: config.gelu(),
         tokenizer: Some(tokenizer),
+        special_tokens: Map::new(),
     }
 }
 

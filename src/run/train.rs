@@ -18,7 +18,7 @@ use super::{
     trainer::{Estimate, Evaluated, Position, Trainer},
 };
 use crate::{
-    checkpoint::{self, Architecture},
+    checkpoint::{self, Architecture, Contents},
     words::train as words,
 };
 
@@ -197,10 +197,9 @@ impl Run<'_> {
             self.trainer.position.best_val_loss = Some(val.mean);
             if !config.always_save_checkpoint() && step > 0 {
                 let folder = checkpoint::best_dir(&self.folder);
-                let entries = self.trainer.entries().to_vec();
-                let model =
-                    checkpoint::Model { architecture: &self.architecture, entries: &entries };
-                checkpoint::save_weights(&folder, model, &mut self.trainer)?;
+                let tensors = &self.trainer.tensors().clone();
+                let contents = Contents { architecture: &self.architecture, tensors };
+                checkpoint::save_weights(&folder, contents, &mut self.trainer)?;
             }
         }
         Ok(Some(evaluated))
@@ -214,9 +213,9 @@ impl Run<'_> {
         }
         self.progress.line(&format!("saving checkpoint to {}", self.folder.display()));
         let document = Document::new(&self.trainer.position, self.trainer.config());
-        let entries = self.trainer.entries().to_vec();
-        let model = checkpoint::Model { architecture: &self.architecture, entries: &entries };
-        let id = checkpoint::save(&self.folder, model, &document, &mut self.trainer)?;
+        let tensors = &self.trainer.tensors().clone();
+        let contents = Contents { architecture: &self.architecture, tensors };
+        let id = checkpoint::save(&self.folder, contents, &document, &mut self.trainer)?;
         self.saved = Some(step);
         let (save_id, path) = (id.to_string(), self.folder.display().to_string());
         self.events.write(&Event::Checkpoint { step, save_id, path })?;

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{error::RunError, init, scaler::Scaler, schedule, stop::Stop};
 use crate::{
-    checkpoint::{self, Entry, Kind, Piece, StoreError},
+    checkpoint::{self, Piece, StoreError, Tensors},
     data::{Batches, Dataset, Purpose, Split},
 };
 
@@ -68,7 +68,7 @@ pub struct Trainer {
     data: Dataset,
     parameters: Vec<Parameter>,
     state: TrainingState,
-    entries: Vec<Entry>,
+    tensors: Tensors,
     tokens: Vec<u32>,
     targets: Vec<u32>,
     losses: Vec<f32>,
@@ -80,7 +80,7 @@ impl Trainer {
     /// A run at step 0 whose weights are still to be set. `backend` holds the plan of
     /// [`Job::training_programs`].
     pub fn new(
-        backend: Box<dyn Backend>,
+        mut backend: Box<dyn Backend>,
         config: Config,
         job: Job,
         data: Dataset,
@@ -96,8 +96,9 @@ impl Trainer {
         }
         let most = (training.batch * training.seq).max(training.eval_batch * training.eval_seq);
         let parameters = job.model.parameters();
-        let entries = entries(&parameters);
+        let tensors = Tensors::of(&job.model, &job.training.optimizer);
         let state = TrainingState::new(&job.model, &job.training.optimizer);
+        init::rotary(&mut *backend, TRAIN, state.rotary, &job.model)?;
         let position = Position { step: 0, updates: 0, best_val_loss: None, scaler };
         Ok(Self {
             tokens: vec![0; most as usize],
@@ -109,7 +110,7 @@ impl Trainer {
             data,
             parameters,
             state,
-            entries,
+            tensors,
             position,
         })
     }
@@ -129,9 +130,9 @@ impl Trainer {
         &self.config
     }
 
-    /// The parameters as a checkpoint names them.
-    pub fn entries(&self) -> &[Entry] {
-        &self.entries
+    /// What a checkpoint of this run holds.
+    pub fn tensors(&self) -> &Tensors {
+        &self.tensors
     }
 
     /// One optimizer step; `None` where it was stopped before its update, so that nothing but
@@ -239,13 +240,10 @@ impl Trainer {
 
     /// The tensor that a piece of a checkpoint belongs to.
     fn tensor_of(&self, piece: &Piece<'_>) -> TensorId {
-        let index = self.parameters.iter().position(|p| p.name == piece.entry.name);
+        let entry = piece.entry;
+        let index = self.parameters.iter().position(|p| p.name == entry.parameter);
         let state = &self.state.parameters[index.expect("entries are made from the parameters")];
-        match piece.kind {
-            Kind::Parameter => state.weight,
-            Kind::ExpAvg => state.optimizer("exp_avg"),
-            Kind::ExpAvgSq => state.optimizer("exp_avg_sq"),
-        }
+        entry.state.map_or(state.weight, |name| state.optimizer(name))
     }
 }
 
@@ -253,24 +251,18 @@ fn batches(config: &Config, job: &Job, seq: u64) -> Batches {
     Batches::new(config.seed(), seq as usize, job.model.vocab)
 }
 
-/// The parameters as a checkpoint names them.
-pub fn entries(parameters: &[Parameter]) -> Vec<Entry> {
-    let shape = |p: &Parameter| p.shape.iter().map(|n| *n as usize).collect::<Vec<_>>();
-    parameters.iter().map(|p| Entry::new(p.name.clone(), &shape(p))).collect()
-}
-
 impl checkpoint::Source for Trainer {
-    fn read(&mut self, piece: Piece<'_>, out: &mut [f32]) -> Result<(), StoreError> {
-        let start = Bytes::new(4 * piece.start as u64);
+    fn read(&mut self, piece: Piece<'_>, out: &mut [u8]) -> Result<(), StoreError> {
+        let start = Bytes::new(piece.start as u64);
         let tensor = self.tensor_of(&piece);
-        Ok(self.backend.read(TRAIN, tensor, start, bytemuck::cast_slice_mut(out))?)
+        Ok(self.backend.read(TRAIN, tensor, start, out)?)
     }
 }
 
 impl checkpoint::Sink for Trainer {
-    fn write(&mut self, piece: Piece<'_>, values: &[f32]) -> Result<(), StoreError> {
-        let start = Bytes::new(4 * piece.start as u64);
+    fn write(&mut self, piece: Piece<'_>, bytes: &[u8]) -> Result<(), StoreError> {
+        let start = Bytes::new(piece.start as u64);
         let tensor = self.tensor_of(&piece);
-        Ok(self.backend.write(TRAIN, tensor, start, bytemuck::cast_slice(values))?)
+        Ok(self.backend.write(TRAIN, tensor, start, bytes)?)
     }
 }

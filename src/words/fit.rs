@@ -9,12 +9,17 @@ messages! {
         ja: "そのままの場合: ピーク {peak}（{phase}）、{device}（{usable}）には{verdict}",
         de: "so wie es ist: {peak} an der Spitze ({phase}); {device} mit {usable}: {verdict}",
     }
+    fits_as_it_is(peak, phase, device, spare) {
+        en: "fits as it is: {peak} at the peak ({phase}), at least {spare} of {device} to spare",
+        zh: "保持原样即可放下：峰值 {peak}（{phase}），{device} 至少余 {spare}",
+        ja: "そのままで収まる: ピーク {peak}（{phase}）、{device} に少なくとも {spare} の余裕",
+        de: "passt, so wie es ist: {peak} an der Spitze ({phase}); {device}: mindestens {spare} bleiben frei",
+    }
     nothing_fits() {
         en: "\nnothing makes it fit\n", zh: "\n没有办法让它放得下\n", ja: "\n収める方法はありません\n", de: "\nes lässt sich nicht passend machen\n",
     }
     recommended() { en: "recommended", zh: "推荐", ja: "推奨", de: "empfohlen" }
     safest() { en: "safest", zh: "最稳妥", ja: "最も安全", de: "am sichersten" }
-    unchanged() { en: "as it is", zh: "保持原样", ja: "そのまま", de: "so wie es ist" }
 
     verdict() { en: "verdict", zh: "结论", ja: "判定", de: "Urteil" }
     peak() { en: "peak", zh: "峰值", ja: "ピーク", de: "Spitze" }
@@ -34,8 +39,14 @@ messages! {
     }
     changes_run() { en: "another training", zh: "训练会改变", ja: "学習が変わる", de: "ein anderes Training" }
 
-    patches(names) {
-        en: "nanoGPT needs the patches {names}", zh: "nanoGPT 需要打补丁 {names}", ja: "nanoGPT にパッチ {names} が必要", de: "nanoGPT braucht die Patches {names}",
+    upgrade() {
+        en: "needs PyTorch 2 or later", zh: "需要 PyTorch 2 或更高版本", ja: "PyTorch 2 以降が必要", de: "braucht PyTorch 2 oder neuer",
+    }
+    not_written(path) {
+        en: "\n{path} is not written: nothing that keeps the training fits",
+        zh: "\n未写入 {path}：没有既不改变训练又放得下的办法",
+        ja: "\n{path} は書き込みません。学習を変えずに収める方法がありません",
+        de: "\n{path} wird nicht geschrieben: nichts, was das Training beibehält, passt",
     }
     written_to(path) { en: "\nwritten to {path}", zh: "\n已写入 {path}", ja: "\n{path} に書き込みました", de: "\ngeschrieben nach {path}" }
 

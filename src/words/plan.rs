@@ -83,6 +83,20 @@ messages! {
         ja: "計画には {need} が必要です。そのほかの使用量が {low} 以下なら収まりますが、{high} に達することもあり、予算は {budget} です",
         de: "der Plan braucht {need}; er passt nur, wenn daneben nicht mehr als {low} nötig sind, und es können {high} sein, das Budget ist {budget}",
     }
+    /// How fast a card would be.
+    rate(low, high, slow, fast) {
+        en: "a step would take {low} to {high}: {slow} to {fast} tokens/s",
+        zh: "每步约 {low} 至 {high}：{slow} 至 {fast} token/s",
+        ja: "1 ステップは {low} 〜 {high}: {slow} 〜 {fast} トークン/s",
+        de: "ein Schritt würde {low} bis {high} dauern: {slow} bis {fast} Tokens/s",
+    }
+    /// How long the run would take.
+    run_time(low, high, least, most) {
+        en: "the run to max_iters would take {low} to {high}, at {least} to {most} % of what the card's figures allow",
+        zh: "训练到 max_iters 约需 {low} 至 {high}（按达到显卡理论上限的 {least} 至 {most} % 计）",
+        ja: "max_iters まで {low} 〜 {high}（カードの理論上限の {least} 〜 {most} % として）",
+        de: "der Lauf bis max_iters würde {low} bis {high} dauern, bei {least} bis {most} % dessen, was die Karte laut Datenblatt kann",
+    }
     /// The last line of a plan: yes.
     fits(device, spare) {
         en: "fits {device}: at least {spare} to spare",

@@ -191,3 +191,4 @@ ALL = [
     checkpointed_reentrant, views_and_in_place, retained_graph, attention_kinds,
     embeddings_and_indices, frozen_and_shared, half_autocast, pure_bfloat16,
 ]  # fmt: skip
+HALF = [half_autocast, pure_bfloat16]

@@ -1,43 +1,30 @@
 //! A folder that `transformers` wrote, read and run here.
 
 use fitgpt::{
-    checkpoint::{Positions, Weights},
-    run::{
-        sample::{Sampler, Window},
-        trainer::entries,
-    },
+    checkpoint::{Positions, Tensors, Weights},
+    run::sample::{Sampler, Window},
 };
 use fitgpt_exec::{
     Watch,
     cpu::{Cpu, CpuTarget, isa::Isa},
 };
-use fitgpt_plan::{family::gpt2::Sizes, job, program::decoder, units::DType};
+use fitgpt_plan::{job, program::decoder, units::DType};
 
-use crate::golden::{self, Tensors};
+use crate::golden;
 
 #[test]
 fn a_folder_of_transformers_gives_its_logits_here() {
     let mut weights = Weights::open(&golden::path("transformers_gpt2")).unwrap();
-    let there = weights.architecture().clone();
-    let model = Sizes {
-        layers: there.n_layer as u32,
-        heads: there.n_head as u32,
-        channels: there.n_embd as u32,
-        vocab: there.vocab_size as u32,
-        block: there.block_size as u32,
-        has_bias: there.bias,
-        gelu: there.gelu,
-    }
-    .model();
+    let model = weights.architecture().model;
     let target = CpuTarget::new(2, Isa::best());
     let programs =
         vec![decoder::prefill(&model, 1, DType::F32), decoder::decode(&model, 1, DType::F32)];
     let plan = job::plan(programs, &target).unwrap();
     let backend = Cpu::new(plan, target, Watch::Off).unwrap();
-    let mut sampler = Sampler::new(Box::new(backend), &model, 1, Window::Half);
-    weights.read(&entries(&model.parameters()), Positions::Exact, &mut sampler).unwrap();
+    let mut sampler = Sampler::new(Box::new(backend), &model, 1, DType::F32, Window::Half).unwrap();
+    weights.read(&Tensors::weights_of(&model), Positions::Exact, &mut sampler).unwrap();
 
-    let expected = Tensors::read("transformers_gpt2/expected.safetensors");
+    let expected = golden::Tensors::read("transformers_gpt2/expected.safetensors");
     let tokens = expected.get("tokens").u32s();
     let logits = expected.get("logits").f32s();
     let (block, vocab) = (model.block as usize, model.vocab as usize);

@@ -14,6 +14,18 @@ try:
 except ImportError as error:
     raise ImportError("`fitgpt.torch` needs PyTorch 2.6 or later: `pip install torch`") from error
 
+from .advice import Advice, Option, advise
+from .guard import guard
+from .measured import Measured
 from .pretend import pretend
 
-__all__ = ["pretend"]
+__all__ = ["Advice", "Measured", "Option", "advise", "guard", "lightning", "pretend", "transformers"]
+
+
+def __getattr__(name):
+    """`transformers` and `lightning` are imported when they are used."""
+    if name in ("lightning", "transformers"):
+        import importlib
+
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -40,6 +40,9 @@ def settle(op, args, result):
         storage = result.untyped_storage()
         if count * result.element_size() > storage.nbytes():
             storage.resize_(count * result.element_size())
+    elif op is aten.native_batch_norm.default and not args[5]:
+        # Evaluating, no kernel saves statistics; on CUDA the shape function says that it does.
+        return (result[0], *(t.new_empty(0) for t in result[1:]))
     elif op is _LSTM and args[-1] and torch.is_grad_enabled():
         size = _lstm_workspace(tuple(args[0].shape), args[10], args[0].dtype, *args[11:15])
         result[3].untyped_storage().resize_(size)

@@ -92,10 +92,10 @@ fn has_failed(disk: &Disk) -> bool {
 /// Saves version `version`, on a disk that fails.
 fn save_on_version(disk: &Disk, dir: &Path, version: u32) -> Result<SaveId, CheckpointError> {
     let architecture = tiny(true);
-    let entries = entries_of(&architecture);
-    let mut memory = Memory::version(&entries, &KINDS, version);
-    let model = Model { architecture: &architecture, entries: &entries };
-    save_on(disk, dir, model, &version, &mut memory)
+    let tensors = &tensors_of(&architecture);
+    let mut memory = Memory::version(tensors, Which::All, version);
+    let contents = Contents { architecture: &architecture, tensors };
+    save_on(disk, dir, contents, &version, &mut memory)
 }
 
 fn names_in(dir: &Path) -> BTreeSet<String> {
@@ -238,18 +238,18 @@ fn best_weights_are_committed_in_their_own_folder_and_preferred() {
     let dir = tempfile::tempdir().unwrap();
     let out_dir = dir.path();
     let architecture = tiny(true);
-    let entries = entries_of(&architecture);
-    let model = Model { architecture: &architecture, entries: &entries };
+    let tensors = &tensors_of(&architecture);
+    let contents = Contents { architecture: &architecture, tensors };
     save_version(out_dir, &architecture, 2);
     assert_eq!(weights_dir(out_dir), out_dir);
 
-    let mut best = Memory::version(&entries, &[Kind::Parameter], 1);
-    let id = save_weights(&best_dir(out_dir), model, &mut best).unwrap();
+    let mut best = Memory::version(tensors, Which::Weights, 1);
+    let id = save_weights(&best_dir(out_dir), contents, &mut best).unwrap();
     let chosen = weights_dir(out_dir);
     assert_eq!(chosen, best_dir(out_dir));
     assert_eq!(Weights::open(&chosen).unwrap().save_id(), Some(&*id.to_string()));
-    let read = read_weights(&chosen, &entries, Positions::Exact).unwrap();
-    assert_eq!(read.values, best.values);
+    let read = read_weights(&chosen, tensors, Positions::Exact).unwrap();
+    assert_eq!(read.bytes, best.bytes);
     assert_eq!(read_version(out_dir, &architecture).unwrap(), 2);
 
     // A crash after the commit: found before and after the recovery.
@@ -260,8 +260,8 @@ fn best_weights_are_committed_in_their_own_folder_and_preferred() {
     }
     for _ in 0..2 {
         assert_eq!(weights_dir(out_dir), best_dir(out_dir));
-        let read = read_weights(&best_dir(out_dir), &entries, Positions::Exact).unwrap();
-        assert_eq!(read.values, best.values);
+        let read = read_weights(&best_dir(out_dir), tensors, Positions::Exact).unwrap();
+        assert_eq!(read.bytes, best.bytes);
         recover(out_dir).unwrap();
     }
     assert!(!saved.exists());

@@ -43,9 +43,10 @@ fn a_folder_that_cannot_be_written_is_an_error_with_path_and_reason() {
     fs::write(&file, "").unwrap();
     let out_dir = file.join("out");
     let architecture = tiny(true);
-    let entries = entries_of(&architecture);
-    let model = Model { architecture: &architecture, entries: &entries };
-    let error = save(&out_dir, model, &1, &mut Memory::version(&entries, &KINDS, 1)).unwrap_err();
+    let tensors = &tensors_of(&architecture);
+    let contents = Contents { architecture: &architecture, tensors };
+    let mut memory = Memory::version(tensors, Which::All, 1);
+    let error = save(&out_dir, contents, &1, &mut memory).unwrap_err();
     match &error {
         CheckpointError::Io { path, source, .. } => {
             assert_eq!(*path, out_dir);
@@ -59,16 +60,16 @@ fn a_folder_that_cannot_be_written_is_an_error_with_path_and_reason() {
 fn what_a_backend_says_is_passed_on_and_the_old_checkpoint_stays() {
     struct Lost;
     impl Source for Lost {
-        fn read(&mut self, _: Piece<'_>, _: &mut [f32]) -> Result<(), StoreError> {
+        fn read(&mut self, _: Piece<'_>, _: &mut [u8]) -> Result<(), StoreError> {
             Err("the device was lost".into())
         }
     }
     let dir = tempfile::tempdir().unwrap();
     let architecture = tiny(true);
     save_version(dir.path(), &architecture, 1);
-    let entries = entries_of(&architecture);
-    let model = Model { architecture: &architecture, entries: &entries };
-    let error = save(dir.path(), model, &2, &mut Lost).unwrap_err();
+    let tensors = &tensors_of(&architecture);
+    let contents = Contents { architecture: &architecture, tensors };
+    let error = save(dir.path(), contents, &2, &mut Lost).unwrap_err();
     assert_eq!(error.to_string(), "cannot move `wte.weight`: the device was lost");
     assert_eq!(read_version(dir.path(), &architecture).unwrap(), 1);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), FILES.len());
@@ -144,11 +145,11 @@ impl Change {
 /// Reads everything in `dir`, and returns the version where nothing complains.
 fn read_anything(dir: &Path) -> Result<u32, CheckpointError> {
     let mut checkpoint = Checkpoint::open_once(dir)?;
-    let entries = entries_of(&tiny(true));
-    let mut memory = Memory::empty(&entries, &KINDS);
-    checkpoint.read(&entries, &mut memory)?;
+    let tensors = tensors_of(&tiny(true));
+    let mut memory = Memory::empty(&tensors, Which::All);
+    checkpoint.read(&tensors, &mut memory)?;
     let version = checkpoint.document()?;
-    assert_eq!(memory.values, Memory::version(&entries, &KINDS, version).values);
+    assert_eq!(memory.bytes, Memory::version(&tensors, Which::All, version).bytes);
     Ok(version)
 }
 
@@ -179,9 +180,9 @@ proptest! {
         changes in prop::collection::vec(any_change(), 1..4),
     ) {
         let read = |dir: &Path| {
-            let entries = entries_of(&tiny(true));
-            let mut memory = Memory::empty(&entries, &[Kind::Parameter]);
-            Weights::open_once(dir)?.read(&entries, Positions::Crop, &mut memory)
+            let tensors = tensors_of(&tiny(true));
+            let mut memory = Memory::empty(&tensors, Which::Weights);
+            Weights::open_once(dir)?.read(&tensors, Positions::Crop, &mut memory)
         };
         let without_sum = |bytes: &mut Vec<u8>| {
             for key in [b"\"save_id\"".as_slice(), b"\"sum\""] {

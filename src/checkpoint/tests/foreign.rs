@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, fs};
 
+use fitgpt_plan::{config::Gelu, model::MlpKind};
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, TensorView, serialize};
 
@@ -16,65 +17,79 @@ struct Stored {
 }
 
 /// What `transformers` would store for `memory`.
-fn stored(entries: &[Entry], memory: &Memory, prefix: &str, dtype: Dtype) -> Vec<Stored> {
+fn stored(tensors: &Tensors, memory: &Memory, prefix: &str, dtype: Dtype) -> Vec<Stored> {
     let tensor = |entry: &Entry| {
-        let values = &memory.values[&(Kind::Parameter, entry.name.clone())];
-        let is_conv1d = entry.name.contains(".c_") && entry.name.ends_with(".weight");
-        let (shape, values) = if is_conv1d {
+        let name = &entry.parameter;
+        let values = memory.floats(name);
+        let is_conv1d = name.contains(".c_") && name.ends_with(".weight");
+        let (shape, values): (_, Vec<f32>) = if is_conv1d {
             let (rows, columns) = (entry.shape[0], entry.shape[1]);
             let turned = (0..rows * columns).map(|k| values[k % rows * columns + k / rows]);
             (vec![columns, rows], turned.collect())
         } else {
-            (entry.shape.clone(), values.clone())
+            (entry.shape.clone(), values)
         };
         let bytes = match dtype {
             Dtype::F16 => values.iter().flat_map(|&x| f16::from_f32(x).to_le_bytes()).collect(),
             Dtype::BF16 => values.iter().flat_map(|&x| bf16::from_f32(x).to_le_bytes()).collect(),
             _ => values.iter().flat_map(|x| x.to_le_bytes()).collect(),
         };
-        Stored { name: format!("{prefix}{}", entry.name), shape, dtype, bytes }
+        Stored { name: format!("{prefix}{name}"), shape, dtype, bytes }
     };
-    entries.iter().map(tensor).collect()
+    tensors.weights.iter().map(tensor).collect()
+}
+
+/// Small whole numbers and quarters: exact in all three types.
+fn quarters(tensors: &Tensors) -> Memory {
+    let mut memory = Memory::empty(tensors, Which::Weights);
+    let values = (0..64).map(|k| k as f32 / 4.0).chain(std::iter::repeat(-1.5));
+    for (out, value) in
+        memory.bytes.values_mut().flat_map(|bytes| bytes.chunks_exact_mut(4)).zip(values)
+    {
+        out.copy_from_slice(&value.to_ne_bytes());
+    }
+    memory
 }
 
 fn write_file(dir: &Path, tensors: &[Stored]) {
+    write_tensors(&dir.join("model.safetensors"), tensors);
+    let config = r#"{"model_type": "gpt2", "n_positions": 6, "n_embd": 4, "n_head": 2,
+        "n_layer": 1, "vocab_size": 11, "activation_function": "gelu_new", "resid_pdrop": 0.1}"#;
+    fs::write(dir.join("config.json"), config).unwrap();
+}
+
+fn write_tensors(path: &Path, tensors: &[Stored]) {
     let views = tensors.iter().map(|tensor| {
         let view = TensorView::new(tensor.dtype, tensor.shape.clone(), &tensor.bytes).unwrap();
         (tensor.name.clone(), view)
     });
     let metadata = HashMap::from([("format".to_owned(), "pt".to_owned())]);
     let bytes = serialize(views, Some(metadata)).unwrap();
-    fs::write(dir.join("model.safetensors"), bytes).unwrap();
-    let config = r#"{"model_type": "gpt2", "n_positions": 6, "n_embd": 4, "n_head": 2,
-        "n_layer": 1, "vocab_size": 11, "activation_function": "gelu_new", "resid_pdrop": 0.1}"#;
-    fs::write(dir.join("config.json"), config).unwrap();
+    fs::write(path, bytes).unwrap();
 }
 
 #[test]
 fn files_of_transformers_load_in_every_float_type_with_and_without_prefix() {
-    let entries = entries_of(&tiny(true));
-    // Small whole numbers and quarters: exact in all three types.
-    let mut memory = Memory::empty(&entries, &[Kind::Parameter]);
-    memory.values.values_mut().flatten().zip(0_u8..64).for_each(|(v, k)| *v = f32::from(k) / 4.0);
-    memory.values.values_mut().flatten().skip(64).for_each(|v| *v = -1.5);
+    let tensors = tensors_of(&tiny(true));
+    let memory = quarters(&tensors);
     for dtype in [Dtype::F32, Dtype::F16, Dtype::BF16] {
         for prefix in ["transformer.", ""] {
             let dir = tempfile::tempdir().unwrap();
-            let mut tensors = stored(&entries, &memory, prefix, dtype);
+            let mut file = stored(&tensors, &memory, prefix, dtype);
             let spare = |name: &str, shape: &[usize], dtype, bytes| Stored {
                 name: name.to_owned(),
                 shape: shape.to_vec(),
                 dtype,
                 bytes: vec![1; bytes],
             };
-            tensors.push(spare(&format!("{prefix}h.0.attn.bias"), &[1, 1, 6, 6], Dtype::U8, 36));
-            tensors.push(spare("lm_head.weight", &[11, 4], Dtype::F32, 176));
-            write_file(dir.path(), &tensors);
-            let read = read_weights(dir.path(), &entries, Positions::Exact).unwrap();
-            assert_eq!(read.values, memory.values, "{dtype} {prefix}");
+            file.push(spare(&format!("{prefix}h.0.attn.bias"), &[1, 1, 6, 6], Dtype::U8, 36));
+            file.push(spare("lm_head.weight", &[11, 4], Dtype::F32, 176));
+            write_file(dir.path(), &file);
+            let read = read_weights(dir.path(), &tensors, Positions::Exact).unwrap();
+            assert_eq!(read.bytes, memory.bytes, "{dtype} {prefix}");
             let weights = Weights::open(dir.path()).unwrap();
-            let expected = Architecture { gelu: Gelu::Tanh, dropout: 0.1, ..tiny(true) };
-            assert_eq!((weights.architecture(), weights.save_id()), (&expected, None));
+            let model = Model { mlp: MlpKind::Gelu(Gelu::Tanh), ..tiny(true).model };
+            assert_eq!((weights.architecture().model, weights.save_id()), (model, None));
             // There is nothing to resume from.
             let error = Checkpoint::open(dir.path()).unwrap_err();
             assert!(matches!(error, CheckpointError::Missing { .. }), "{error}");
@@ -87,15 +102,16 @@ fn positions_are_cropped_only_where_asked() {
     let dir = tempfile::tempdir().unwrap();
     let architecture = tiny(true);
     save_version(dir.path(), &architecture, 1);
-    let whole = read_weights(dir.path(), &entries_of(&architecture), Positions::Exact).unwrap();
-    let shorter = entries_of(&Architecture { block_size: 4, ..architecture.clone() });
+    let model = architecture.model;
+    let whole = read_weights(dir.path(), &tensors_of(&architecture), Positions::Exact).unwrap();
+    let shorter = Tensors::weights_of(&Model { block: 4, ..model });
     let error = read_weights(dir.path(), &shorter, Positions::Exact).unwrap_err();
     assert!(matches!(error, CheckpointError::Shape { .. }), "{error}");
     let cropped = read_weights(dir.path(), &shorter, Positions::Crop).unwrap();
-    for (key, values) in &cropped.values {
-        assert_eq!(values[..], whole.values[key][..values.len()], "{key:?}");
+    for (name, bytes) in &cropped.bytes {
+        assert_eq!(bytes[..], whole.bytes[name][..bytes.len()], "{name}");
     }
-    let longer = entries_of(&Architecture { block_size: 7, ..architecture });
+    let longer = Tensors::weights_of(&Model { block: 7, ..model });
     let error = read_weights(dir.path(), &longer, Positions::Crop).unwrap_err();
     assert!(matches!(error, CheckpointError::Shape { .. }), "{error}");
 }
@@ -105,32 +121,95 @@ fn a_file_of_another_model_is_refused_by_tensor() {
     let dir = tempfile::tempdir().unwrap();
     let architecture = tiny(true);
     save_version(dir.path(), &architecture, 1);
-    let message = |architecture: Architecture| {
-        let error = read_weights(dir.path(), &entries_of(&architecture), Positions::Exact);
+    let model = architecture.model;
+    let message = |model: Model| {
+        let error = read_weights(dir.path(), &Tensors::weights_of(&model), Positions::Exact);
         let message = error.unwrap_err().to_string();
         assert!(message.contains("model.safetensors"), "{message}");
         message
     };
-    let wider = message(Architecture { n_embd: 8, ..architecture.clone() });
+    let wider = message(Model { channels: 8, ..model });
     assert!(wider.contains("`transformer.wte.weight`"), "{wider}");
     assert!(wider.contains("[11, 8]") && wider.contains("[11, 4]"), "{wider}");
-    let deeper = message(Architecture { n_layer: 2, ..architecture.clone() });
+    let deeper = message(Model { layers: 2, ..model });
     assert!(deeper.contains("`transformer.h.1.ln_1.weight`"), "{deeper}");
-    let shallower = message(Architecture { n_layer: 0, ..architecture.clone() });
+    let shallower = message(Model { layers: 0, ..model });
     assert!(shallower.contains("`transformer.h.0.attn.c_attn.bias`"), "{shallower}");
-    let without_bias = message(Architecture { bias: false, ..architecture });
+    let without_bias = message(Model { biases: Biases::everywhere(false), ..model });
     assert!(without_bias.contains(".bias` in"), "{without_bias}");
 }
 
 #[test]
 fn integers_are_refused_by_type() {
-    let entries = entries_of(&tiny(true));
-    let memory = Memory::version(&entries, &[Kind::Parameter], 1);
+    let tensors = tensors_of(&tiny(true));
+    let memory = Memory::version(&tensors, Which::Weights, 1);
     let dir = tempfile::tempdir().unwrap();
-    let mut tensors = stored(&entries, &memory, "", Dtype::F32);
-    tensors[0].dtype = Dtype::I32;
-    write_file(dir.path(), &tensors);
-    let error = read_weights(dir.path(), &entries, Positions::Exact).unwrap_err();
+    let mut file = stored(&tensors, &memory, "", Dtype::F32);
+    file[0].dtype = Dtype::I32;
+    write_file(dir.path(), &file);
+    let error = read_weights(dir.path(), &tensors, Positions::Exact).unwrap_err();
     let expected = "`wte.weight` in";
     assert!(error.to_string().contains(expected) && error.to_string().ends_with("I32"), "{error}");
+}
+
+/// Writes a model in two files with an index, which `change` may spoil.
+fn write_shards(dir: &Path, change: impl FnOnce(&mut serde_json::Value)) -> Memory {
+    let architecture = tiny_llama();
+    let tensors = tensors_of(&architecture);
+    let memory = quarters(&tensors);
+    save_version(dir, &architecture, 1);
+    fs::remove_file(dir.join("model.safetensors")).unwrap();
+    let all = stored(&tensors, &memory, "", Dtype::BF16);
+    let mut map = Map::new();
+    let half = all.len().div_ceil(2);
+    for (name, part) in ["a.safetensors", "b.safetensors"].into_iter().zip(all.chunks(half)) {
+        write_tensors(&dir.join(name), part);
+        map.extend(part.iter().map(|tensor| (tensor.name.clone(), json!(name))));
+    }
+    let mut index = json!({ "metadata": { "total_size": 1 }, "weight_map": map });
+    change(&mut index);
+    fs::write(dir.join("model.safetensors.index.json"), index.to_string()).unwrap();
+    memory
+}
+
+#[test]
+fn shards_are_read_as_one_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let memory = write_shards(dir.path(), |_| {});
+    let tensors = Tensors::weights_of(&tiny_llama().model);
+    let read = read_weights(dir.path(), &tensors, Positions::Exact).unwrap();
+    assert_eq!(read.bytes, memory.bytes);
+    // One file that holds everything comes first, as in `transformers`.
+    fs::write(dir.path().join("model.safetensors"), "").unwrap();
+    let error = read_weights(dir.path(), &tensors, Positions::Exact).unwrap_err();
+    assert!(matches!(error, CheckpointError::Length { .. }), "{error}");
+}
+
+#[test]
+fn a_bad_index_is_an_error_that_names_what_is_wrong() {
+    let message = |change: fn(&mut serde_json::Value)| {
+        let dir = tempfile::tempdir().unwrap();
+        write_shards(dir.path(), change);
+        Weights::open(dir.path()).unwrap_err().to_string()
+    };
+    for name in ["../a.safetensors", "/etc/passwd", "x/a.safetensors", "..", ""] {
+        let dir = tempfile::tempdir().unwrap();
+        write_shards(dir.path(), |index| index["weight_map"]["model.norm.weight"] = json!(name));
+        let message = Weights::open(dir.path()).unwrap_err().to_string();
+        assert!(message.contains(&format!("found `{name}`")), "{message}");
+    }
+    let gone = message(|index| index["weight_map"]["lm_head.weight"] = json!("c.safetensors"));
+    assert!(gone.contains("c.safetensors"), "{gone}");
+    let elsewhere = message(|index| {
+        index["weight_map"]["model.embed_tokens.weight"] = json!("b.safetensors");
+    });
+    assert!(elsewhere.contains("`model.embed_tokens.weight`"), "{elsewhere}");
+    let empty = message(|index| index["weight_map"] = json!({}));
+    assert!(empty.contains("model.safetensors"), "{empty}");
+    for broken in [json!([1]), json!("a"), json!({"x": 1}), json!(null)] {
+        let dir = tempfile::tempdir().unwrap();
+        write_shards(dir.path(), |index| index["weight_map"] = broken);
+        let message = Weights::open(dir.path()).unwrap_err().to_string();
+        assert!(message.contains("index.json"), "{message}");
+    }
 }

@@ -9,110 +9,137 @@ pub(super) use self::crash::Crash;
 
 use std::{collections::BTreeMap, path::Path};
 
-use fitgpt_plan::config::Gelu;
+use fitgpt_plan::{
+    config::{Gelu, Written},
+    family::{Family, gpt2::Sizes},
+    model::{Biases, Model},
+    units::DType,
+};
+use serde_json::{Map, json};
 
 use super::{
-    Architecture, Checkpoint, CheckpointError, Entry, Kind, Model, Piece, Positions, SaveId, Sink,
-    Source, StoreError, Weights, save,
+    Architecture, Checkpoint, CheckpointError, Contents, Entry, Piece, Positions, SaveId, Sink,
+    Source, StoreError, Tensors, Weights, save,
 };
 
-/// Values in memory, by kind and name.
+/// Bytes in memory, by name.
 #[derive(Debug, Default, PartialEq)]
 struct Memory {
-    values: BTreeMap<(Kind, String), Vec<f32>>,
+    bytes: BTreeMap<String, Vec<u8>>,
     /// The longest piece that was asked for.
     max_piece: usize,
 }
 
-const KINDS: [Kind; 3] = [Kind::Parameter, Kind::ExpAvg, Kind::ExpAvgSq];
+/// Which tensors are meant.
+#[derive(Clone, Copy, PartialEq)]
+enum Which {
+    Weights,
+    All,
+}
 
 impl Memory {
-    /// Room for `entries`, every value NaN.
-    fn empty(entries: &[Entry], kinds: &[Kind]) -> Self {
-        let slot =
-            |kind, entry: &Entry| ((kind, entry.name.clone()), vec![f32::NAN; entry.count()]);
-        let values =
-            kinds.iter().flat_map(|&kind| entries.iter().map(move |entry| slot(kind, entry)));
-        Self { values: values.collect(), max_piece: 0 }
+    /// Space for the tensors, every byte set, which is NaN in a float.
+    fn empty(tensors: &Tensors, which: Which) -> Self {
+        let states = if which == Which::All { &tensors.states[..] } else { &[] };
+        let slot = |entry: &Entry| (entry.name(), vec![0xFF; entry.count() * entry.width()]);
+        Self { bytes: tensors.weights.iter().chain(states).map(slot).collect(), max_piece: 0 }
     }
 
-    /// Values that differ in every place, kind and version.
-    fn version(entries: &[Entry], kinds: &[Kind], version: u32) -> Self {
-        let mut memory = Self::empty(entries, kinds);
-        let values = memory.values.values_mut().flatten();
-        for (value, k) in values.zip(version * 1_000_000..) {
-            *value = k as f32 * 0.25;
+    /// Values that differ in every place, tensor and version.
+    fn version(tensors: &Tensors, which: Which, version: u32) -> Self {
+        let mut memory = Self::empty(tensors, which);
+        let mut values = version * 1_000_000..;
+        for entry in tensors.weights.iter().chain(&tensors.states) {
+            let Some(bytes) = memory.bytes.get_mut(&entry.name()) else { continue };
+            for (out, value) in bytes.chunks_mut(entry.width()).zip(&mut values) {
+                let value = value as f32 * 0.25;
+                match entry.dtype {
+                    DType::F32 => out.copy_from_slice(&value.to_ne_bytes()),
+                    _ => out.copy_from_slice(&value.to_bits().to_ne_bytes()[..out.len()]),
+                }
+            }
         }
         memory
     }
 
-    fn slice(&mut self, piece: Piece<'_>, count: usize) -> Result<&mut [f32], StoreError> {
+    /// The values of a float32 tensor.
+    fn floats(&self, name: &str) -> Vec<f32> {
+        let bytes = self.bytes[name].chunks_exact(4);
+        bytes.map(|bytes| f32::from_ne_bytes(bytes.try_into().unwrap())).collect()
+    }
+
+    fn slice(&mut self, piece: Piece<'_>, count: usize) -> Result<&mut [u8], StoreError> {
         self.max_piece = self.max_piece.max(count);
-        let values = self.values.get_mut(&(piece.kind, piece.entry.name.clone()));
-        let values = values.ok_or("no such tensor")?;
-        Ok(values.get_mut(piece.start..piece.start + count).ok_or("outside of the tensor")?)
+        let bytes = self.bytes.get_mut(&piece.entry.name()).ok_or("no such tensor")?;
+        Ok(bytes.get_mut(piece.start..piece.start + count).ok_or("outside of the tensor")?)
     }
 }
 
 impl Source for Memory {
-    fn read(&mut self, piece: Piece<'_>, out: &mut [f32]) -> Result<(), StoreError> {
+    fn read(&mut self, piece: Piece<'_>, out: &mut [u8]) -> Result<(), StoreError> {
         out.copy_from_slice(self.slice(piece, out.len())?);
         Ok(())
     }
 }
 
 impl Sink for Memory {
-    fn write(&mut self, piece: Piece<'_>, values: &[f32]) -> Result<(), StoreError> {
-        self.slice(piece, values.len())?.copy_from_slice(values);
+    fn write(&mut self, piece: Piece<'_>, bytes: &[u8]) -> Result<(), StoreError> {
+        self.slice(piece, bytes.len())?.copy_from_slice(bytes);
         Ok(())
     }
 }
 
 /// One layer, four channels.
-fn tiny(bias: bool) -> Architecture {
-    Architecture {
-        n_layer: 1,
-        n_head: 2,
-        n_embd: 4,
-        block_size: 6,
-        vocab_size: 11,
-        bias,
-        dropout: 0.0,
-        gelu: Gelu::Exact,
-        tokenizer: None,
-    }
+fn tiny(has_bias: bool) -> Architecture {
+    let gelu = Gelu::Exact;
+    let sizes = Sizes { layers: 1, heads: 2, channels: 4, vocab: 11, block: 6, has_bias, gelu };
+    architecture(sizes.model())
 }
 
-/// The parameters of a model, nanoGPT's layout.
-fn entries_of(model: &Architecture) -> Vec<Entry> {
-    let channels = model.n_embd;
-    let mut entries = vec![
-        Entry::new("wte.weight", &[model.vocab_size, channels]),
-        Entry::new("wpe.weight", &[model.block_size, channels]),
-    ];
-    let mut push = |name: String, shape: &[usize]| {
-        entries.push(Entry::new(format!("{name}.weight"), shape));
-        if model.bias {
-            entries.push(Entry::new(format!("{name}.bias"), &shape[..1]));
-        }
-    };
-    for layer in 0..model.n_layer {
-        push(format!("h.{layer}.ln_1"), &[channels]);
-        push(format!("h.{layer}.attn.c_attn"), &[3 * channels, channels]);
-        push(format!("h.{layer}.attn.c_proj"), &[channels, channels]);
-        push(format!("h.{layer}.ln_2"), &[channels]);
-        push(format!("h.{layer}.mlp.c_fc"), &[4 * channels, channels]);
-        push(format!("h.{layer}.mlp.c_proj"), &[channels, 4 * channels]);
+/// Two layers of another family, its head not tied.
+fn tiny_llama() -> Architecture {
+    let mut written = Written::new();
+    for (key, value) in [
+        ("family", "qwen2"),
+        ("n_layer", "2"),
+        ("n_head", "4"),
+        ("n_kv_head", "2"),
+        ("n_embd", "8"),
+        ("ffn_dim", "12"),
+        ("block_size", "6"),
+        ("tie_embeddings", "False"),
+    ] {
+        written.set(key, value).unwrap();
     }
-    push("ln_f".to_owned(), &[channels]);
-    entries
+    architecture(Model::new(&written.resolve().unwrap(), 11))
+}
+
+fn architecture(model: Model) -> Architecture {
+    let nothing = |key: &str| (key.to_owned(), json!(null));
+    let special_tokens = Map::from_iter(["bos_token_id", "eos_token_id"].map(nothing));
+    Architecture { model, dropout: 0.0, tokenizer: None, special_tokens }
+}
+
+/// The tensors of a model that Adam trains, plus a state of bytes for every matrix.
+fn tensors_of(architecture: &Architecture) -> Tensors {
+    let mut tensors = Tensors::weights_of(&architecture.model);
+    for weights in &tensors.weights {
+        for state in ["exp_avg", "exp_avg_sq"] {
+            tensors.states.push(Entry { state: Some(state), ..weights.clone() });
+        }
+        if weights.shape.len() == 2 {
+            let (state, dtype, shape) = (Some("codes"), DType::U8, vec![weights.count() - 1]);
+            tensors.states.push(Entry { state, dtype, shape, ..weights.clone() });
+        }
+    }
+    tensors
 }
 
 /// Saves version `version` of the model, with the version as its document.
 fn save_version(dir: &Path, architecture: &Architecture, version: u32) -> SaveId {
-    let entries = entries_of(architecture);
-    let mut memory = Memory::version(&entries, &KINDS, version);
-    save(dir, Model { architecture, entries: &entries }, &version, &mut memory).unwrap()
+    let tensors = &tensors_of(architecture);
+    let mut memory = Memory::version(tensors, Which::All, version);
+    save(dir, Contents { architecture, tensors }, &version, &mut memory).unwrap()
 }
 
 /// Which version the checkpoint in `dir` is, having read all of it and found every value right.
@@ -120,20 +147,20 @@ fn read_version(dir: &Path, architecture: &Architecture) -> Result<u32, Checkpoi
     let mut checkpoint = Checkpoint::open(dir)?;
     assert_eq!(checkpoint.architecture(), architecture);
     let version = checkpoint.document()?;
-    let entries = entries_of(architecture);
-    let mut memory = Memory::empty(&entries, &KINDS);
-    checkpoint.read(&entries, &mut memory)?;
-    assert_eq!(memory.values, Memory::version(&entries, &KINDS, version).values);
+    let tensors = tensors_of(architecture);
+    let mut memory = Memory::empty(&tensors, Which::All);
+    checkpoint.read(&tensors, &mut memory)?;
+    assert_eq!(memory.bytes, Memory::version(&tensors, Which::All, version).bytes);
     Ok(version)
 }
 
-/// The weights in `dir`, read for `entries`.
+/// The weights in `dir`, read for `tensors`.
 fn read_weights(
     dir: &Path,
-    entries: &[Entry],
+    tensors: &Tensors,
     positions: Positions,
 ) -> Result<Memory, CheckpointError> {
-    let mut memory = Memory::empty(entries, &[Kind::Parameter]);
-    Weights::open(dir)?.read(entries, positions, &mut memory)?;
+    let mut memory = Memory::empty(tensors, Which::Weights);
+    Weights::open(dir)?.read(tensors, positions, &mut memory)?;
     Ok(memory)
 }

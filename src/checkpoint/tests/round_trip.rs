@@ -14,10 +14,9 @@ use super::{
 };
 
 #[test]
-fn a_checkpoint_reads_back_with_and_without_biases() {
-    for bias in [false, true] {
+fn a_checkpoint_of_any_family_reads_back() {
+    for architecture in [tiny(false), tiny(true), tiny_llama()] {
         let dir = tempfile::tempdir().unwrap();
-        let architecture = tiny(bias);
         for version in [1, 2] {
             let id = save_version(dir.path(), &architecture, version);
             assert_eq!(read_version(dir.path(), &architecture).unwrap(), version);
@@ -32,8 +31,7 @@ fn the_weights_have_the_layout_of_transformers() {
     let dir = tempfile::tempdir().unwrap();
     let architecture = tiny(false);
     let id = save_version(dir.path(), &architecture, 1);
-    let entries = entries_of(&architecture);
-    let ours = Memory::version(&entries, &KINDS, 1);
+    let ours = Memory::version(&tensors_of(&architecture), Which::All, 1);
 
     let bytes = fs::read(dir.path().join("model.safetensors")).unwrap();
     let (_, metadata) = SafeTensors::read_metadata(&bytes).unwrap();
@@ -45,7 +43,7 @@ fn the_weights_have_the_layout_of_transformers() {
         let view = file.tensor(name).unwrap();
         view.data().chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
     };
-    let c_attn = &ours.values[&(Kind::Parameter, "h.0.attn.c_attn.weight".to_owned())];
+    let c_attn = ours.floats("h.0.attn.c_attn.weight");
     let name = "transformer.h.0.attn.c_attn.weight";
     assert_eq!(file.tensor(name).unwrap().shape(), [4, 12]);
     let stored = floats(name);
@@ -55,13 +53,12 @@ fn the_weights_have_the_layout_of_transformers() {
     }
     assert_eq!(floats("transformer.h.0.mlp.c_fc.bias"), [0.0; 16]);
     assert_eq!(floats("transformer.ln_f.bias"), [0.0; 4]);
-    let wte = &ours.values[&(Kind::Parameter, "wte.weight".to_owned())];
-    assert_eq!(&floats("transformer.wte.weight"), wte);
+    assert_eq!(floats("transformer.wte.weight"), ours.floats("wte.weight"));
     assert_eq!(file.len(), 2 + 7 * 2, "two tables, and weight and bias seven times");
 }
 
 #[test]
-fn the_moments_have_our_names_and_layout() {
+fn states_have_our_names_types_and_layout() {
     let dir = tempfile::tempdir().unwrap();
     save_version(dir.path(), &tiny(false), 1);
     let bytes = fs::read(dir.path().join("state.safetensors")).unwrap();
@@ -69,7 +66,29 @@ fn the_moments_have_our_names_and_layout() {
     for name in ["exp_avg.h.0.mlp.c_proj.weight", "exp_avg_sq.h.0.mlp.c_proj.weight"] {
         assert_eq!(file.tensor(name).unwrap().shape(), [4, 16]);
     }
-    assert_eq!(file.len(), 2 * entries_of(&tiny(false)).len());
+    let codes = file.tensor("codes.h.0.mlp.c_proj.weight").unwrap();
+    assert_eq!((codes.dtype(), codes.shape()), (safetensors::Dtype::U8, &[63][..]));
+    assert_eq!(file.len(), tensors_of(&tiny(false)).states.len());
+}
+
+#[test]
+fn a_state_of_another_type_or_of_none_is_refused_by_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let architecture = tiny(false);
+    save_version(dir.path(), &architecture, 1);
+    let read = |change: fn(&mut Vec<Entry>)| {
+        let mut tensors = tensors_of(&architecture);
+        change(&mut tensors.states);
+        let mut memory = Memory::empty(&tensors, Which::All);
+        let mut checkpoint = Checkpoint::open(dir.path()).unwrap();
+        checkpoint.read(&tensors, &mut memory).unwrap_err().to_string()
+    };
+    let other = read(|states| states[2] = Entry { dtype: DType::F32, ..states[2].clone() });
+    assert!(other.contains("`codes.wte.weight`") && other.ends_with("be F32, found U8"), "{other}");
+    let less = read(|states| states.retain(|state| state.state != Some("codes")));
+    assert!(less.contains("`codes.h.0.attn.c_attn.weight`"), "{less}");
+    let more = read(|states| states[0].state = Some("momentum"));
+    assert!(more.contains("`momentum.wte.weight`"), "{more}");
 }
 
 /// Tensors larger than what may be under way, in every direction: many pieces, turned in several
@@ -78,42 +97,44 @@ fn the_moments_have_our_names_and_layout() {
 fn large_tensors_pass_in_pieces_that_stay_small() {
     let rows = 2 * (MAX_VALUES / 1024) + 100;
     let entries = [
-        Entry::new("wte.weight", &[3001, 1024]),
-        Entry::new("h.0.mlp.c_fc.weight", &[rows, 1024]),
-        Entry::new("h.0.mlp.c_proj.weight", &[1024, 2000]),
-        Entry::new("h.0.attn.c_proj.weight", &[513, 700]),
+        Entry::weights("wte.weight", &[3001, 1024]),
+        Entry::weights("h.0.mlp.c_fc.weight", &[rows, 1024]),
+        Entry::weights("h.0.mlp.c_proj.weight", &[1024, 2000]),
+        Entry::weights("h.0.attn.c_proj.weight", &[513, 700]),
     ];
     assert!(band_and_group(rows, 1024).0 < rows);
     assert!(entries[0].count() > MAX_BYTES / 4);
+    let naming = Family::Gpt2.naming();
+    let tensors = &Tensors { naming, weights: entries.to_vec(), states: Vec::new() };
     let dir = tempfile::tempdir().unwrap();
     let architecture = tiny(false);
-    let model = Model { architecture: &architecture, entries: &entries };
-    let kinds = [Kind::Parameter];
-    let mut memory = Memory::version(&entries, &kinds, 1);
-    super::super::save_weights(dir.path(), model, &mut memory).unwrap();
-    assert!(memory.max_piece <= MAX_VALUES, "{}", memory.max_piece);
-    let read = read_weights(dir.path(), &entries, Positions::Exact).unwrap();
-    assert!(read.values == memory.values);
-    assert!(read.max_piece <= MAX_VALUES, "{}", read.max_piece);
+    let contents = Contents { architecture: &architecture, tensors };
+    let mut memory = Memory::version(tensors, Which::Weights, 1);
+    super::super::save_weights(dir.path(), contents, &mut memory).unwrap();
+    assert!(memory.max_piece <= 4 * MAX_VALUES, "{}", memory.max_piece);
+    let read = read_weights(dir.path(), tensors, Positions::Exact).unwrap();
+    assert!(read.bytes == memory.bytes);
+    assert!(read.max_piece <= 4 * MAX_VALUES, "{}", read.max_piece);
 }
 
 #[test]
 fn every_bit_of_a_value_survives() {
-    let entries = [Entry::new("h.0.mlp.c_fc.weight", &[3, 2])];
+    let weights = Entry::weights("h.0.mlp.c_fc.weight", &[3, 2]);
+    let states = vec![Entry { state: Some("exp_avg"), ..weights.clone() }];
+    let naming = Family::Gpt2.naming();
+    let tensors = &Tensors { naming, weights: vec![weights], states };
     let bits = [0x7FC0_1234, 0xFF80_0000, 0x8000_0000, 0x0000_0001, 0x7F7F_FFFF, 0x3F80_0001];
-    let mut memory = Memory::empty(&entries, &KINDS);
-    for values in memory.values.values_mut() {
-        values.iter_mut().zip(bits).for_each(|(value, bits)| *value = f32::from_bits(bits));
+    let mut memory = Memory::empty(tensors, Which::All);
+    for bytes in memory.bytes.values_mut() {
+        *bytes = bits.iter().flat_map(|bits: &u32| bits.to_ne_bytes()).collect();
     }
     let dir = tempfile::tempdir().unwrap();
     let architecture = tiny(false);
-    let model = Model { architecture: &architecture, entries: &entries };
-    save(dir.path(), model, &(), &mut memory).unwrap();
-    let mut back = Memory::empty(&entries, &KINDS);
-    Checkpoint::open(dir.path()).unwrap().read(&entries, &mut back).unwrap();
-    for values in back.values.values() {
-        assert!(values.iter().zip(bits).all(|(value, bits)| value.to_bits() == bits));
-    }
+    let contents = Contents { architecture: &architecture, tensors };
+    save(dir.path(), contents, &(), &mut memory).unwrap();
+    let mut back = Memory::empty(tensors, Which::All);
+    Checkpoint::open(dir.path()).unwrap().read(tensors, &mut back).unwrap();
+    assert_eq!(back.bytes, memory.bytes);
 }
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -129,9 +150,9 @@ struct Document {
 fn a_document_survives_bit_for_bit() {
     let dir = tempfile::tempdir().unwrap();
     let architecture = tiny(false);
-    let entries = entries_of(&architecture);
-    let model = Model { architecture: &architecture, entries: &entries };
-    let mut memory = Memory::version(&entries, &KINDS, 1);
+    let tensors = &tensors_of(&architecture);
+    let contents = Contents { architecture: &architecture, tensors };
+    let mut memory = Memory::version(tensors, Which::All, 1);
     // A parser without care reads some of a thousand numbers with 17 digits one bit off.
     let numbers: Vec<_> = (1..=1000).map(|k| f64::from(k).sqrt()).collect();
     let document = Document {
@@ -141,14 +162,14 @@ fn a_document_survives_bit_for_bit() {
         loss_scale: Some(65536.0),
         words: "\"sum\":\"0123456789abcdef\" \u{1F980}\n".to_owned(),
     };
-    save(dir.path(), model, &document, &mut memory).unwrap();
+    save(dir.path(), contents, &document, &mut memory).unwrap();
     let back: Document = Checkpoint::open(dir.path()).unwrap().document().unwrap();
     assert_eq!(back, document);
-    let mut read = Memory::empty(&entries, &KINDS);
-    Checkpoint::open(dir.path()).unwrap().read(&entries, &mut read).unwrap();
+    let mut read = Memory::empty(tensors, Which::All);
+    Checkpoint::open(dir.path()).unwrap().read(tensors, &mut read).unwrap();
 
     let broken = Document { best_val_loss: f64::INFINITY, ..document };
-    let error = save(dir.path(), model, &broken, &mut memory).unwrap_err();
+    let error = save(dir.path(), contents, &broken, &mut memory).unwrap_err();
     assert!(matches!(error, CheckpointError::Document { .. }), "{error}");
     let kept: Document = Checkpoint::open(dir.path()).unwrap().document().unwrap();
     assert_eq!(kept.next_step, u64::MAX);
@@ -167,9 +188,11 @@ fn a_document_that_forgets_is_refused_by_place() {
     }
     let dir = tempfile::tempdir().unwrap();
     let architecture = tiny(false);
-    let model = Model { architecture: &architecture, entries: &[] };
+    let naming = Family::Gpt2.naming();
+    let tensors = &Tensors { naming, weights: Vec::new(), states: Vec::new() };
+    let contents = Contents { architecture: &architecture, tensors };
     let document = Forgets { scales: vec![Scale { scale: 0 }, Scale { scale: 7 }] };
-    let error = save(dir.path(), model, &document, &mut Memory::default()).unwrap_err();
+    let error = save(dir.path(), contents, &document, &mut Memory::default()).unwrap_err();
     let expected = "the training state does not survive storing: \
         `/scales/1/scale` is 7, comes back as 0";
     assert_eq!(error.to_string(), expected);
@@ -177,12 +200,12 @@ fn a_document_that_forgets_is_refused_by_place() {
 
 #[test]
 fn a_save_needs_at_most_what_was_said() {
-    for bias in [false, true] {
+    for architecture in [tiny(false), tiny(true), tiny_llama()] {
         let dir = tempfile::tempdir().unwrap();
-        save_version(dir.path(), &tiny(bias), 1);
+        save_version(dir.path(), &architecture, 1);
         let sizes = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().metadata().unwrap().len());
         let used: u64 = sizes.sum();
-        let needed = bytes_needed(&entries_of(&tiny(bias)));
+        let needed = bytes_needed(&tensors_of(&architecture));
         assert!(used <= needed && needed - used <= 2 << 20, "{used} of {needed}");
     }
 }

@@ -3,7 +3,7 @@
 use fitgpt_exec::BackendError;
 
 use super::{Spoken, io};
-use crate::checkpoint::{CheckpointError, Claim};
+use crate::checkpoint::CheckpointError;
 
 messages! {
     in_use(dir) {
@@ -85,23 +85,35 @@ messages! {
     json(path, source) {
         en: "cannot understand `{path}`: {source}", zh: "无法解析 `{path}`：{source}", ja: "`{path}` を解釈できません: {source}", de: "`{path}` ist nicht zu verstehen: {source}",
     }
-    config(key, path, expected, found) {
-        en: "`{key}` in `{path}` should be {expected}, found {found}",
-        zh: "`{path}` 中的 `{key}` 应为 {expected}，实际为 {found}",
-        ja: "`{path}` の `{key}` は {expected} のはずですが、{found} です",
-        de: "`{key}` in `{path}` sollte {expected} sein, gefunden: {found}",
+    family(path, source) {
+        en: "`{path}` describes a model that is not supported: {source}",
+        zh: "`{path}` 描述的模型不受支持：{source}",
+        ja: "`{path}` のモデルには対応していません: {source}",
+        de: "`{path}` beschreibt ein Modell, das nicht unterstützt wird: {source}",
     }
-    either(first, second) {
-        en: "{first} or {second}", zh: "{first} 或 {second}", ja: "{first} または {second}", de: "{first} oder {second}",
+    state_dtype(tensor, path, expected, found) {
+        en: "`{tensor}` in `{path}` should be {expected}, found {found}",
+        zh: "`{path}` 中的 `{tensor}` 应为 {expected}，实际为 {found}",
+        ja: "`{path}` の `{tensor}` は {expected} のはずですが、{found} です",
+        de: "`{tensor}` in `{path}` sollte {expected} sein, gefunden: {found}",
     }
-    within(least, most) {
-        en: "from {least} to {most}", zh: "{least} 到 {most} 之间", ja: "{least} 以上 {most} 以下", de: "von {least} bis {most}",
+    shard_name(path, name) {
+        en: "`{path}` should name files of its own folder, found `{name}`",
+        zh: "`{path}` 只能列出同一文件夹中的文件，却有 `{name}`",
+        ja: "`{path}` には同じフォルダのファイルだけを書けますが、`{name}` があります",
+        de: "`{path}` sollte Dateien des eigenen Ordners nennen, gefunden: `{name}`",
     }
-    divides_width() {
-        en: "a divisor of `n_embd`", zh: "`n_embd` 的约数", ja: "`n_embd` の約数", de: "ein Teiler von `n_embd`",
+    not_in_shard(path, tensor, index) {
+        en: "`{path}` has no tensor `{tensor}`, which `{index}` says it has",
+        zh: "`{path}` 中没有张量 `{tensor}`，而 `{index}` 说有",
+        ja: "`{index}` によれば `{path}` にあるはずのテンソル `{tensor}` がありません",
+        de: "`{path}` hat keinen Tensor `{tensor}`, den `{index}` dort angibt",
     }
-    four_times_width() {
-        en: "four times `n_embd`", zh: "`n_embd` 的四倍", ja: "`n_embd` の 4 倍", de: "viermal `n_embd`",
+    stored_twice(tensor, path) {
+        en: "`{tensor}` is in `{path}` and in another file of the model",
+        zh: "`{tensor}` 既在 `{path}` 中，又在该模型的另一个文件中",
+        ja: "`{tensor}` が `{path}` とモデルの別のファイルの両方にあります",
+        de: "`{tensor}` steht in `{path}` und in einer weiteren Datei des Modells",
     }
     document(source) {
         en: "the training state cannot be stored: {source}", zh: "无法保存训练状态：{source}", ja: "学習の状態を保存できません: {source}", de: "der Trainingszustand lässt sich nicht speichern: {source}",
@@ -155,9 +167,16 @@ impl Spoken for CheckpointError {
                 save_id(second_id.as_deref()),
             ),
             Self::Json { path, source } => json(path.display(), source),
-            Self::Config { path, key, expected, found } => {
-                config(key, path.display(), claim(*expected), found)
+            Self::StateDType { path, tensor, expected, found } => {
+                state_dtype(tensor, path.display(), expected, found)
             }
+            Self::ShardName { path, name } => shard_name(path.display(), name),
+            Self::NotInShard { path, tensor, index } => {
+                not_in_shard(path.display(), tensor, index.display())
+            }
+            Self::StoredTwice { path, tensor } => stored_twice(tensor, path.display()),
+            Self::Family { path, source } => family(path.display(), source.spoken()),
+            Self::Config { path, source } => family(path.display(), source.spoken()),
             Self::Document { source } => document(source),
             Self::DocumentChanged { place, written, back } => {
                 document_changed(place, written, back)
@@ -167,16 +186,6 @@ impl Spoken for CheckpointError {
                 store(tensor, backend.map_or_else(|| source.to_string(), Spoken::spoken))
             }
         }
-    }
-}
-
-fn claim(claim: Claim) -> String {
-    match claim {
-        Claim::Is(value) => value.to_owned(),
-        Claim::Either(first, second) => either(first, second),
-        Claim::Within(least, most) => within(least, most),
-        Claim::DividesWidth => divides_width(),
-        Claim::FourTimesWidth => four_times_width(),
     }
 }
 

@@ -6,6 +6,7 @@
 pub(crate) mod checkpoint;
 pub(crate) mod config;
 pub(crate) mod data;
+pub(crate) mod family;
 pub(crate) mod io;
 pub(crate) mod patch;
 pub(crate) mod prepare;
@@ -22,10 +23,11 @@ pub(crate) trait Spoken {
 
 /// Every message about an error.
 #[cfg(test)]
-pub(super) const FILES: [&[(&str, [&str; 4])]; 8] = [
+pub(super) const FILES: [&[(&str, [&str; 4])]; 9] = [
     checkpoint::ALL,
     config::ALL,
     data::ALL,
+    family::ALL,
     io::ALL,
     patch::ALL,
     prepare::ALL,

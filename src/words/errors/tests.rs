@@ -9,6 +9,7 @@ use fitgpt_plan::{
         Precision, Range, Reason, Wanted, Written,
     },
     device,
+    family::{Claim, FamilyError},
     memory::PlanError,
     units::Bytes,
 };
@@ -16,7 +17,7 @@ use fitgpt_plan::{
 use super::{Spoken, config};
 use crate::{
     attempt::Attempt,
-    checkpoint::{CheckpointError, Claim},
+    checkpoint::CheckpointError,
     data::{DataError, MetaError, PickleError, Split},
     patch::{File, PatchError, Slip},
     prepare::{DiskNeed, JsonKind, PrepareError, Share},
@@ -249,19 +250,32 @@ fn checkpoints() {
         second_id: None,
     });
     same(&CheckpointError::Json { path: path.clone(), source: json() });
+    same(&CheckpointError::StateDType {
+        path: path.clone(),
+        tensor: tensor.clone(),
+        expected: "U8".into(),
+        found: "F32".into(),
+    });
+    same(&CheckpointError::ShardName { path: path.clone(), name: "../x".into() });
+    let (index, stored) = (path.clone(), tensor.clone());
+    same(&CheckpointError::NotInShard { path: path.clone(), tensor: stored.clone(), index });
+    same(&CheckpointError::StoredTwice { path: path.clone(), tensor: stored });
+    let family = |source| CheckpointError::Family { path: path.clone(), source };
+    same(&family(FamilyError::NotAnObject));
+    same(&family(FamilyError::ModelType { found: "bert".into() }));
+    same(&family(FamilyError::Missing { key: "k" }));
     for expected in [
         Claim::Is("true"),
         Claim::Either("1", "2"),
         Claim::Within("1", "2"),
-        Claim::DividesWidth,
-        Claim::FourTimesWidth,
+        Claim::Divides("n_embd"),
+        Claim::Even,
+        Claim::Positive,
+        Claim::RopeType,
+        Claim::AtLeastBlock(3),
+        Claim::Kind("a string"),
     ] {
-        same(&CheckpointError::Config {
-            path: path.clone(),
-            key: "k",
-            expected,
-            found: "3".into(),
-        });
+        same(&family(FamilyError::Unfit { key: "k", expected, found: "3".into() }));
     }
     same(&CheckpointError::Document { source: json() });
     let (place, written, back) = ("/a".into(), "1".into(), "2".into());

@@ -87,6 +87,9 @@ impl fmt::Display for Claim {
 /// The largest size that a key may state: anything above is damage, not a model.
 const LARGEST: u64 = 1 << 31;
 
+/// And the most blocks: each is listed tensor by tensor.
+const MOST_LAYERS: u32 = 1 << 16;
+
 /// A JSON object, read key by key. A key whose value is `null` counts as absent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Document<'a>(&'a Map<String, Json>);
@@ -117,6 +120,14 @@ impl<'a> Document<'a> {
     /// A size from 1 to 2^31 that must be there.
     pub(super) fn size(&self, key: &'static str) -> Result<u32, FamilyError> {
         self.optional_size(key)?.ok_or(FamilyError::Missing { key })
+    }
+
+    /// A number of blocks, which must be there.
+    pub(super) fn layers(&self, key: &'static str) -> Result<u32, FamilyError> {
+        match self.size(key)? {
+            layers if layers <= MOST_LAYERS => Ok(layers),
+            _ => Err(self.refuse(key, Claim::Within("1", "65536"))),
+        }
     }
 
     /// A size from 1 to 2^31.

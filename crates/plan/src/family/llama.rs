@@ -91,7 +91,7 @@ fn default_bias(family: Family) -> AttentionBias {
 /// Reads `LlamaConfig`, `MistralConfig`, `Qwen2Config` and `Qwen3Config`. The sizes must be
 /// there; the rest has those classes' defaults.
 pub(super) fn read(family: Family, document: &Document<'_>) -> Result<Published, FamilyError> {
-    let layers = document.size("num_hidden_layers")?;
+    let layers = document.layers("num_hidden_layers")?;
     let channels = document.size("hidden_size")?;
     let heads = document.size("num_attention_heads")?;
     let kv_heads = document.optional_size("num_key_value_heads")?.unwrap_or(match family {

@@ -17,7 +17,7 @@ use serde_json::{Map, Value as Json};
 
 pub use self::json::{Claim, FamilyError};
 use crate::{
-    config::{Config, Value},
+    config::{Config, ConfigError, Value, Written},
     model::Model,
 };
 
@@ -157,6 +157,13 @@ impl Published {
             Some(family) => llama::read(family, &document),
             None => Err(FamilyError::ModelType { found: found.to_owned() }),
         }
+    }
+
+    /// The model with all of its positions.
+    pub fn model(&self) -> Result<Model, ConfigError> {
+        let mut written = Written::from_pairs("config.json", self.keys.clone())?;
+        written.merge(Written::from_pairs("config.json", [("block_size", self.positions.into())])?);
+        Ok(Model::new(&written.resolve()?, self.vocab))
     }
 
     /// An error if sequences of `block` tokens would need more than the model sees.

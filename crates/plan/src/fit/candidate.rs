@@ -1,7 +1,7 @@
 //! A way written down as changes of a config.
 
 use super::{
-    Case, Change, Engine,
+    Case, Change, Engine, Upgrade,
     moves::{Menu, Move, Way},
 };
 use crate::{
@@ -18,7 +18,7 @@ pub(super) struct Candidate {
     /// PyTorch's kernels; the rest of it follows the config.
     pub(super) kernels: TorchOptions,
     /// Which of those were changed.
-    pub(super) upgrades: Vec<&'static str>,
+    pub(super) upgrades: Vec<Upgrade>,
 }
 
 /// The value of a key as it stands in the config: 0 where it follows another key.
@@ -83,11 +83,11 @@ impl Candidate {
         let mut upgrades = Vec::new();
         if way.level(Move::FusedAdam) > 0 {
             kernels.fused_adam = true;
-            upgrades.push("fused-adamw");
+            upgrades.push(Upgrade::FusedAdamw);
         }
         if way.level(Move::FusedAttention) > 0 {
             kernels.fused_attention = true;
-            upgrades.push("fused-attention");
+            upgrades.push(Upgrade::FusedAttention);
         }
         let config = config.with("fit", changes.iter().cloned()).ok()?;
         Some(Self { way, changes, config, kernels, upgrades })

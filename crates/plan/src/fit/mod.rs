@@ -13,6 +13,7 @@ mod count;
 mod moves;
 mod note;
 mod option;
+mod patch;
 mod search;
 mod smaller;
 #[cfg(test)]
@@ -29,7 +30,8 @@ use self::{
 pub use self::{
     note::Note,
     option::{Change, Effect, FitOption},
-    text::{command_line, write},
+    patch::{Patch, Upgrade},
+    text::{command_line, fitgpt_command, nanogpt_commands, write},
 };
 use crate::{
     config::{Config, Precision},
@@ -159,8 +161,7 @@ pub fn fit(case: &Case<'_>) -> Fit {
     // The first of several with as much room.
     let safest = options.iter().filter(keeping).rev().min_by_key(|option| option.arena_bytes);
     let safest = place(safest);
-    let known = option::patches(case.config, &[]);
-    let plain = |o: &&FitOption| keeping(o) && o.patches.iter().all(|patch| known.contains(patch));
+    let plain = |o: &&FitOption| keeping(o) && o.new_patches == 0 && o.upgrades.is_empty();
     let without_patches = place(options.iter().find(plain));
     Fit { original, options, recommended, safest, without_patches, notes }
 }

@@ -4,11 +4,15 @@ use std::cmp::Ordering;
 
 use serde::{Serialize, Serializer};
 
+use super::{Patch, Upgrade};
 use crate::{
-    config::{Config, EffectiveBatch, GradCheckpoint, Key, Value},
+    config::{EffectiveBatch, Value},
     report::Verdict,
     units::Bytes,
 };
+
+/// Less extra work than this share of a step is called none.
+pub(super) const LEAST_EXTRA_COMPUTE: f64 = 0.005;
 
 /// A key and its new value, of the type that nanoGPT insists on.
 pub type Change = (&'static str, Value);
@@ -35,8 +39,11 @@ pub struct FitOption {
     /// What to write, in an order that reads well. Empty where the config fits as it is.
     #[serde(serialize_with = "as_map")]
     pub changes: Vec<Change>,
-    /// Patches of nanoGPT without which the changes mean nothing; only for PyTorch.
-    pub patches: Vec<&'static str>,
+    /// Patches of nanoGPT without which the config means nothing; only for PyTorch.
+    pub patches: Vec<Patch>,
+    /// What an older PyTorch must be upgraded for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub upgrades: Vec<Upgrade>,
     /// How far it reaches.
     pub effect: Effect,
     /// Most live bytes.
@@ -60,6 +67,9 @@ pub struct FitOption {
     /// Sequences of a micro-batch.
     #[serde(skip)]
     pub micro_batch: u32,
+    /// How many of the patches the original config does not ask for.
+    #[serde(skip)]
+    pub new_patches: usize,
 }
 
 fn as_map<S: Serializer>(changes: &[Change], serializer: S) -> Result<S::Ok, S::Error> {
@@ -67,41 +77,20 @@ fn as_map<S: Serializer>(changes: &[Change], serializer: S) -> Result<S::Ok, S::
 }
 
 impl FitOption {
-    /// Reach, then patches to apply, then work, then how far the micro-batch shrinks.
+    /// What the user has to do comes first: nothing but keys, then a new PyTorch or patched files,
+    /// and in either case what costs no work before what does. Then reach, then how far the
+    /// micro-batch shrinks.
     ///
     /// Who wrote `compile = False` mostly has no compiler that works: that comes last.
     pub(super) fn by_invasiveness(&self, other: &Self) -> Ordering {
         let compiles = |o: &Self| o.changes.iter().any(|(key, _)| *key == "compile");
-        let reach = |o: &Self| (compiles(o), o.effect, o.patches.len());
+        let is_edited = |o: &Self| o.new_patches > 0 || !o.upgrades.is_empty();
+        let costs = |o: &Self| o.extra_compute >= LEAST_EXTRA_COMPUTE;
+        let reach = |o: &Self| (compiles(o), is_edited(o), costs(o), o.effect, o.new_patches);
         reach(self)
             .cmp(&reach(other))
             .then(self.extra_compute.total_cmp(&other.extra_compute))
             .then(other.micro_batch.cmp(&self.micro_batch))
             .then(self.changes.len().cmp(&other.changes.len()))
     }
-}
-
-/// The patches that `config` asks of nanoGPT, which has none of these keys, and those of
-/// `kernels` besides.
-pub(super) fn patches(config: &Config, kernels: &[&'static str]) -> Vec<&'static str> {
-    let pairs = config.pairs();
-    let is_written = |name: &str| {
-        let default = &Key::find(name).expect("a key of the table").default;
-        pairs.iter().any(|(key, value)| *key == name && value != default)
-    };
-    let mut patches = kernels.to_vec();
-    for (key, patch) in [
-        ("eval_batch_size", "eval-batch-size"),
-        ("eval_block_size", "eval-block-size"),
-        ("drop_stale_logits", "drop-stale-logits"),
-        ("loss_chunk_rows", "chunked-loss"),
-    ] {
-        if is_written(key) {
-            patches.push(patch);
-        }
-    }
-    if config.grad_checkpoint() == GradCheckpoint::Every {
-        patches.push("checkpoint-blocks");
-    }
-    patches
 }

@@ -3,11 +3,10 @@
 use std::cell::RefCell;
 
 use super::{
-    Case, Change, Effect, Engine, FitOption, Note,
+    Case, Change, Effect, Engine, FitOption, Note, Patch, Upgrade,
     candidate::{Candidate, raw},
     count::Counter,
     moves::{Menu, Move, Way},
-    option,
 };
 use crate::{
     config::Value,
@@ -28,7 +27,7 @@ pub(super) struct Search<'a> {
 }
 
 /// What was planned before, by its changes.
-pub(super) type Known = RefCell<Vec<((Vec<Change>, Vec<&'static str>), Option<FitOption>)>>;
+pub(super) type Known = RefCell<Vec<((Vec<Change>, Vec<Upgrade>), Option<FitOption>)>>;
 
 impl Search<'_> {
     pub(super) fn candidate(&self, way: Way, extra: &[Change]) -> Option<Candidate> {
@@ -74,10 +73,13 @@ impl Search<'_> {
         let effect = candidate.way.effect().max(effect);
         let patches = match self.case.engine {
             Engine::Fitgpt { .. } => Vec::new(),
-            Engine::Torch { .. } => option::patches(&candidate.config, &candidate.upgrades),
+            Engine::Torch { .. } => Patch::of_config(&candidate.config),
         };
+        let known = Patch::of_config(self.case.config);
         Some(FitOption {
+            new_patches: patches.iter().filter(|patch| !known.contains(patch)).count(),
             patches,
+            upgrades: candidate.upgrades,
             effect,
             peak_bytes: planned.peak_bytes,
             arena_bytes: planned.arena_bytes,

@@ -162,7 +162,7 @@ fn the_largest_micro_batch_that_fits_is_taken_and_the_evaluation_kept() {
     let plain = &found.options[found.without_patches.unwrap()];
     assert_eq!(value(plain, "batch_size"), Some(Value::Int(8)));
     assert_eq!(value(plain, "eval_iters"), Some(Value::Int(40)));
-    assert_eq!(plain.patches, Vec::<&str>::new());
+    assert_eq!(plain.patches, []);
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn an_evaluation_that_is_larger_than_training_gets_a_batch_of_its_own() {
     assert_eq!(best.effect, Effect::ChangesNothing);
     let eval_batch = value(best, "eval_batch_size").unwrap();
     assert!(matches!(eval_batch, Value::Int(2..32)), "{eval_batch}");
-    assert_eq!(best.patches, ["eval-batch-size"]);
+    assert_eq!(best.patches, [Patch::EvalBatchSize]);
 }
 
 #[test]
@@ -203,7 +203,8 @@ fn kernels_that_are_not_fused_are_a_way_out() {
     assert!(fused * 2 < peak(&config, engine));
     let found = fit_into(&config, engine, fused + (1 << 20));
     let best = &found.options[found.recommended.unwrap()];
-    assert_eq!((&*best.changes, &*best.patches), (&[][..], &["fused-attention"][..]));
+    assert_eq!((&*best.changes, &*best.patches), (&[][..], &[][..]));
+    assert_eq!(best.upgrades, [Upgrade::FusedAttention]);
     assert_eq!(best.peak_bytes.get(), fused);
 }
 
@@ -322,6 +323,50 @@ fn overrides_have_the_types_that_nanogpt_insists_on() {
         command_line(&changes),
         r"--learning_rate=0.0006 --compile=False --batch_size=8 --dtype=float16 --grad_checkpoint=auto --start='it'\''s' --min_lr=6e-05"
     );
+}
+
+#[test]
+fn an_option_is_a_line_that_can_be_pasted() {
+    let mut written = Written::new();
+    let text = "batch_size = 16\nn_layer = 4\n";
+    written.read_python("config/my run.py", text, &crate::config::Facts::default()).unwrap();
+    for (key, value) in [("n_layer", "6"), ("memory_budget", "12GB"), ("compile", "False")] {
+        written.set(key, value).unwrap();
+    }
+    let files = ["config/my run.py".to_owned()];
+    let split: Vec<Change> =
+        vec![("batch_size", Value::Int(8)), ("gradient_accumulation_steps", Value::Int(80))];
+    // nanoGPT refuses keys that it does not know, such as `memory_budget`.
+    assert_eq!(
+        nanogpt_commands(&files, &written, &split, &[]),
+        ["python train.py 'config/my run.py' --n_layer=6 --compile=False --batch_size=8 \
+          --gradient_accumulation_steps=80"]
+    );
+    assert_eq!(
+        fitgpt_command(&[], &Written::new(), &split),
+        "fitgpt train --batch_size=8 --gradient_accumulation_steps=80"
+    );
+    let patched: Vec<Change> =
+        vec![("drop_stale_logits", true.into()), ("loss_chunk_rows", Value::Int(512))];
+    let patches = [Patch::DropStaleLogits, Patch::ChunkedLoss];
+    assert_eq!(
+        nanogpt_commands(&[], &Written::new(), &patched, &patches),
+        [
+            "fitgpt patch . --apply --only drop-stale-logits chunked-loss",
+            "python train.py --loss_chunk_rows=512",
+        ]
+    );
+}
+
+#[test]
+fn keys_alone_come_before_patches_and_before_more_work() {
+    let torch = Engine::torch(Precision::Bfloat16);
+    let config = config("");
+    let found = check(&config, torch, peak(&config, torch) * 7 / 8);
+    let first = &found.options[0];
+    assert_eq!((&*first.patches, first.extra_compute), (&[][..], 0.0));
+    assert_eq!((found.recommended, found.without_patches), (Some(0), Some(0)));
+    assert!(found.options.iter().any(|o| o.fits && o.keeps_training && !o.patches.is_empty()));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Changes as people write them: a config file, or overrides.
 
-use super::Change;
-use crate::config::{ConfigError, Value, Written, rewrite};
+use super::{Change, Patch};
+use crate::config::{ConfigError, Group, Key, Value, Written, rewrite};
 
 /// What stands above assignments that the file did not have.
 const HEADING: &str = "so that it fits";
@@ -43,6 +43,58 @@ pub fn command_line(changes: &[Change]) -> String {
         })
         .collect();
     overrides.join(" ")
+}
+
+/// The line that trains with FitGPT: the config `files`, what was written elsewhere, `changes`.
+pub fn fitgpt_command(files: &[String], written: &Written, changes: &[Change]) -> String {
+    line("fitgpt train", files, &overrides(files, written, changes, |_| true))
+}
+
+/// The lines that train with nanoGPT, in its folder: one that patches it if it has to be, and
+/// `python train.py`. Keys that nanoGPT does not know even then are left out.
+pub fn nanogpt_commands(
+    files: &[String],
+    written: &Written,
+    changes: &[Change],
+    patches: &[Patch],
+) -> Vec<String> {
+    let is_known = |key: &Key| match key.group {
+        Group::NanoGpt | Group::Ignored => true,
+        Group::FitGpt => patches.iter().any(|patch| patch.keys().contains(&key.name)),
+        Group::Sampling => false,
+    };
+    let mut lines = Vec::new();
+    if !patches.is_empty() {
+        let names: Vec<_> = patches.iter().map(|patch| patch.name()).collect();
+        lines.push(format!("fitgpt patch . --apply --only {}", names.join(" ")));
+    }
+    lines.push(line("python train.py", files, &overrides(files, written, changes, is_known)));
+    lines
+}
+
+/// What was not written in `files`, and `changes` in place of what they change.
+fn overrides(
+    files: &[String],
+    written: &Written,
+    changes: &[Change],
+    is_known: impl Fn(&Key) -> bool,
+) -> Vec<Change> {
+    let is_changed = |key: &Key| changes.iter().any(|(changed, _)| *changed == key.name);
+    let elsewhere = written.iter().filter(|(key, _, place)| {
+        let is_in_file = place.line.is_some() && files.contains(&place.source);
+        !is_in_file && !is_changed(key)
+    });
+    let mut all: Vec<_> = elsewhere.map(|(key, value, _)| (key.name, value.clone())).collect();
+    all.extend_from_slice(changes);
+    all.retain(|(name, _)| Key::find(name).is_some_and(&is_known));
+    all
+}
+
+fn line(program: &str, files: &[String], changes: &[Change]) -> String {
+    let files = files.iter().map(|file| quoted(file));
+    let parts = std::iter::once(program.to_owned()).chain(files);
+    let overrides = Some(command_line(changes)).filter(|overrides| !overrides.is_empty());
+    parts.chain(overrides).collect::<Vec<_>>().join(" ")
 }
 
 /// As a shell takes it.

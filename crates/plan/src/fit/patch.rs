@@ -1,0 +1,109 @@
+//! What nanoGPT must be changed by before a change of its config means anything: one list for
+//! `fit`, which asks for patches, and `fitgpt patch`, which applies them.
+
+use std::fmt;
+
+use serde::{Serialize, Serializer};
+
+use crate::config::{Config, GradCheckpoint, Key};
+
+/// A change of nanoGPT's own files that can be made alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Patch {
+    /// An evaluation has its own batch and block.
+    EvalBatchSize,
+    /// No name holds the logits of the last pass.
+    DropStaleLogits,
+    /// Head and loss some rows at a time.
+    ChunkedLoss,
+    /// Every block is recomputed in the backward pass.
+    CheckpointBlocks,
+    /// A checkpoint is loaded into the host's memory and freed after use.
+    CheckpointToCpu,
+    /// The checkpoint is written before the evaluation.
+    SaveBeforeEval,
+    /// `GradScaler` by its current name.
+    GradScaler,
+}
+
+impl Patch {
+    /// All of them, in the order in which they are applied.
+    pub const ALL: [Self; 7] = [
+        Self::EvalBatchSize,
+        Self::DropStaleLogits,
+        Self::ChunkedLoss,
+        Self::CheckpointBlocks,
+        Self::CheckpointToCpu,
+        Self::SaveBeforeEval,
+        Self::GradScaler,
+    ];
+
+    /// What `fitgpt patch --only` takes.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::EvalBatchSize => "eval-batch-size",
+            Self::DropStaleLogits => "drop-stale-logits",
+            Self::ChunkedLoss => "chunked-loss",
+            Self::CheckpointBlocks => "checkpoint-blocks",
+            Self::CheckpointToCpu => "checkpoint-to-cpu",
+            Self::SaveBeforeEval => "save-before-eval",
+            Self::GradScaler => "gradscaler",
+        }
+    }
+
+    /// The patch of this name.
+    pub fn find(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|patch| patch.name() == name)
+    }
+
+    /// The keys that nanoGPT reads once it is patched.
+    pub const fn keys(self) -> &'static [&'static str] {
+        match self {
+            Self::EvalBatchSize => &["eval_batch_size", "eval_block_size"],
+            Self::ChunkedLoss => &["loss_chunk_rows"],
+            Self::CheckpointBlocks => &["grad_checkpoint"],
+            Self::DropStaleLogits
+            | Self::CheckpointToCpu
+            | Self::SaveBeforeEval
+            | Self::GradScaler => &[],
+        }
+    }
+
+    /// The patches without which `config` means less than it says.
+    pub fn of_config(config: &Config) -> Vec<Self> {
+        let pairs = config.pairs();
+        let is_written = |name: &&str| {
+            let default = &Key::find(name).expect("a key of the table").default;
+            pairs.iter().any(|(key, value)| key == name && value != default)
+        };
+        let is_asked_for = |patch: &Self| match patch {
+            Self::DropStaleLogits => config.drop_stale_logits(),
+            // `'auto'` is FitGPT's own.
+            Self::CheckpointBlocks => config.grad_checkpoint() == GradCheckpoint::Every,
+            patch => patch.keys().iter().any(|key| is_written(key)),
+        };
+        Self::ALL.into_iter().filter(is_asked_for).collect()
+    }
+}
+
+impl fmt::Display for Patch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl Serialize for Patch {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// A kernel that an older PyTorch lacks; version 2 has all of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Upgrade {
+    /// AdamW as one kernel.
+    FusedAdamw,
+    /// Attention as one kernel.
+    FusedAttention,
+}

@@ -1,0 +1,97 @@
+"""`advise`: which settings of a training fit on a card, each one counted."""
+
+import inspect
+from dataclasses import dataclass
+
+from . import cards
+from .pretend import pretend
+from .report import size
+
+
+@dataclass(frozen=True)
+class Option:
+    """One combination of settings, counted."""
+
+    settings: dict
+    peak_bytes: int
+    verdict: str
+
+    @property
+    def fits(self):
+        return self.verdict == "fits"
+
+    def __str__(self):
+        settings = ", ".join(f"{key}={value}" for key, value in self.settings.items())
+        words = {"fits": "fits", "tight": "tight", "no": "does not fit"}[self.verdict]
+        return f"{words}, peak {size(self.peak_bytes)}: {settings}"
+
+
+@dataclass(frozen=True)
+class Advice:
+    """All options that were counted: those that fit first, least changed first."""
+
+    card: str
+    options: tuple
+
+    @property
+    def best(self):
+        """The first option that fits, or `None`."""
+        return next((o for o in self.options if o.fits), None)
+
+    def __str__(self):
+        head = f"on {self.card}:" if self.best else f"nothing fits on {self.card}:"
+        return "\n".join([head, *(f"  {option}" for option in self.options)])
+
+
+def advise(build, card, *, batch_size, accumulation=1, checkpoint=(False, True), autocast=None, steps=2):
+    """Counts settings of `build` on `card`, keeping `batch_size` × `accumulation`.
+
+    `build(batch_size=…, …)` makes the model and the optimizer on the current CUDA device and
+    returns a function that runs one micro-batch and one update. It is given those of `batch_size`,
+    `accumulation`, `checkpoint` and `autocast` that it has parameters for. `autocast` lists the
+    precisions to try, in order of preference; it changes the training, so only one is tried
+    unless you say so.
+
+    For each choice of the rest the largest micro-batch that fits is searched for among the
+    divisors of the whole: the peak grows with the micro-batch.
+    """
+    whole = batch_size * accumulation
+    divisors = [d for d in range(1, batch_size + 1) if whole % d == 0]
+    accepted = inspect.signature(build).parameters
+    is_open = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
+    takes = lambda name: is_open or name in accepted  # noqa: E731
+    found = cards.find(card)
+    counted = {}
+
+    def count(micro, rest):
+        settings = {"batch_size": micro, "accumulation": whole // micro, **rest}
+        key = tuple(settings.items())
+        if key not in counted:
+            with pretend("cuda") as m:
+                step = build(**{k: v for k, v in settings.items() if takes(k)})
+                for _ in range(steps):
+                    step()
+                del step
+            counted[key] = Option(settings, m.peak_bytes, found.verdict(m.peak_bytes))
+        return counted[key]
+
+    for precision in autocast if autocast and takes("autocast") else (None,):
+        for is_checkpointed in checkpoint if takes("checkpoint") else (None,):
+            rest = {"checkpoint": is_checkpointed, "autocast": precision}
+            rest = {k: v for k, v in rest.items() if v is not None}
+            low, high = 0, len(divisors) - 1
+            if count(divisors[high], rest).fits:
+                continue
+            while low < high:  # the first that does not fit is at `high` or below it
+                middle = (low + high) // 2
+                if count(divisors[middle], rest).fits:
+                    low = middle + 1
+                else:
+                    high = middle
+    rank = {"fits": 0, "tight": 1, "no": 2}
+    # Least changed first: a whole batch before a split one, no recomputation before recomputation.
+    options = sorted(
+        counted.values(),
+        key=lambda o: (rank[o.verdict], bool(o.settings.get("checkpoint")), -o.settings["batch_size"]),
+    )
+    return Advice(found.name, tuple(options))

@@ -1,0 +1,155 @@
+//! The weights of a folder: one file, or several that an index lists.
+//!
+//! ```text
+//! model.safetensors.index.json   {"weight_map": {"lm_head.weight": "model-00002-of-00002.safetensors", …}}
+//! ```
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io::Read,
+    path::{Component, Path, PathBuf},
+};
+
+use fitgpt_plan::family::Naming;
+use serde::Deserialize;
+
+use super::{
+    CheckpointError, MODEL_FILE, Result, commit,
+    disk::failed,
+    layout::{self, Part, Values},
+    load::Positions,
+    read::{self, Found, TensorFile},
+    store::Sink,
+};
+use crate::attempt::Attempt;
+
+/// Which file of several holds which tensor.
+pub const INDEX_FILE: &str = "model.safetensors.index.json";
+
+/// What is read of an index.
+#[derive(Deserialize)]
+struct Index {
+    weight_map: BTreeMap<String, String>,
+}
+
+/// Files that hold the tensors of a model between them.
+#[derive(Debug)]
+pub(super) struct Shards {
+    files: Vec<TensorFile>,
+}
+
+impl Shards {
+    /// Opens `model.safetensors` of `dir`, else the files that the folder's index lists.
+    pub(super) fn open(dir: &Path) -> Result<Self> {
+        let whole = commit::locate(dir, MODEL_FILE)?;
+        let index = dir.join(INDEX_FILE);
+        if whole.exists() || !index.exists() {
+            return Ok(Self::of(TensorFile::open(whole)?));
+        }
+        let mut text = Vec::new();
+        read::open(&index)?.read_to_end(&mut text).map_err(failed(Attempt::Read, &index))?;
+        let Index { weight_map } = serde_json::from_slice(&text)
+            .map_err(|source| CheckpointError::Json { path: index.clone(), source })?;
+        let names: BTreeSet<_> = weight_map.values().collect();
+        if names.is_empty() {
+            return Err(CheckpointError::Missing { path: whole });
+        }
+        let mut files = Vec::with_capacity(names.len());
+        for name in names {
+            if !is_file_name(name) {
+                return Err(CheckpointError::ShardName { path: index, name: name.clone() });
+            }
+            files.push(TensorFile::open(dir.join(name))?);
+        }
+        for (tensor, name) in &weight_map {
+            let file = files.iter().find(|file| file.path.ends_with(name));
+            if file.is_none_or(|file| file.header.metadata.info(tensor).is_none()) {
+                let (path, tensor) = (dir.join(name), tensor.clone());
+                return Err(CheckpointError::NotInShard { path, tensor, index });
+            }
+        }
+        Ok(Self { files })
+    }
+
+    /// One file that holds everything.
+    pub(super) fn of(file: TensorFile) -> Self {
+        Self { files: vec![file] }
+    }
+
+    /// The first file.
+    fn first(&self) -> &TensorFile {
+        &self.files[0]
+    }
+
+    /// The path that stands for all in errors.
+    pub(super) fn path(&self) -> &PathBuf {
+        &self.first().path
+    }
+
+    /// A text of the metadata. Only files that nobody cut in pieces have ours.
+    pub(super) fn text(&self, key: &str) -> Option<&str> {
+        self.first().header.text(key)
+    }
+
+    /// Gives the values of `parts` to `sink` after every name, shape and type was checked.
+    pub(super) fn read(
+        &mut self,
+        naming: &Naming,
+        parts: &[Part<'_>],
+        positions: Positions,
+        sink: &mut dyn Sink,
+    ) -> Result<()> {
+        let found = self.find(naming, parts, positions)?;
+        for (file, found) in self.files.iter_mut().zip(found) {
+            file.read(found, sink)?;
+        }
+        Ok(())
+    }
+
+    /// Every part, by the file that has it; an error if one is missing or unlike, or if there
+    /// are tensors that the model does not have.
+    fn find<'a, 'b>(
+        &self,
+        naming: &Naming,
+        parts: &'b [Part<'a>],
+        positions: Positions,
+    ) -> Result<Vec<Vec<Found<'a, 'b>>>> {
+        let mut unknown = BTreeMap::new();
+        for (index, file) in self.files.iter().enumerate() {
+            for (name, info) in file.header.metadata.tensors() {
+                if unknown.insert(name.clone(), (index, info)).is_some() {
+                    let (path, tensor) = (file.path.clone(), name);
+                    return Err(CheckpointError::StoredTwice { path, tensor });
+                }
+            }
+        }
+        let mut found: Vec<_> = self.files.iter().map(|_| Vec::new()).collect();
+        for part in parts {
+            let mut names = [Some(&part.name), part.bare_name.as_ref()].into_iter().flatten();
+            let Some((name, (index, info))) = names.find_map(|name| unknown.remove_entry(name))
+            else {
+                if matches!(part.values, Values::Zero) {
+                    continue;
+                }
+                let (tensor, expected) = (part.name.clone(), part.shape.clone());
+                let path = self.path().clone();
+                return Err(CheckpointError::MissingTensor { path, tensor, expected });
+            };
+            let path = &self.files[index].path;
+            found[index].push(Found::new(part, &name, info, positions, path)?);
+        }
+        let left = unknown.into_iter().find(|(name, _)| !layout::is_spare(naming, name));
+        if let Some((tensor, (index, info))) = left {
+            let (path, found) = (self.files[index].path.clone(), info.shape.clone());
+            return Err(CheckpointError::UnknownTensor { path, tensor, found });
+        }
+        Ok(found)
+    }
+}
+
+/// Whether an index may name such a file: it lies in the folder itself, nowhere else.
+fn is_file_name(name: &str) -> bool {
+    let mut parts = Path::new(name).components();
+    matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))
+        && !name.contains(['/', '\\'])
+}

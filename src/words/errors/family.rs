@@ -1,0 +1,59 @@
+//! Why a `config.json` does not describe a model that this program has.
+
+use fitgpt_plan::family::{Claim, Family, FamilyError};
+
+use super::Spoken;
+
+messages! {
+    not_an_object() { en: "it should be a JSON object", zh: "它应是一个 JSON 对象", ja: "JSON オブジェクトではありません", de: "es sollte ein JSON-Objekt sein" }
+    model_type(found, supported) {
+        en: "`model_type` `{found}` is not supported: it can be {supported}",
+        zh: "不支持 `model_type` `{found}`：可以是 {supported}",
+        ja: "`model_type` `{found}` には対応していません。対応しているのは {supported} です",
+        de: "`model_type` `{found}` wird nicht unterstützt: möglich sind {supported}",
+    }
+    missing(key) { en: "`{key}` is missing", zh: "缺少 `{key}`", ja: "`{key}` がありません", de: "`{key}` fehlt" }
+    unfit(key, expected, found) {
+        en: "`{key}` should be {expected}, found {found}",
+        zh: "`{key}` 应为 {expected}，实际为 {found}",
+        ja: "`{key}` は {expected} のはずですが、{found} です",
+        de: "`{key}` sollte {expected} sein, gefunden: {found}",
+    }
+    either(first, second) {
+        en: "{first} or {second}", zh: "{first} 或 {second}", ja: "{first} または {second}", de: "{first} oder {second}",
+    }
+    within(least, most) {
+        en: "from {least} to {most}", zh: "{least} 到 {most} 之间", ja: "{least} 以上 {most} 以下", de: "von {least} bis {most}",
+    }
+    divides(key) { en: "a divisor of `{key}`", zh: "`{key}` 的约数", ja: "`{key}` の約数", de: "ein Teiler von `{key}`" }
+    even() { en: "an even number", zh: "偶数", ja: "偶数", de: "eine gerade Zahl" }
+    positive() { en: "a number above 0", zh: "大于 0 的数", ja: "0 より大きい数", de: "eine Zahl über 0" }
+    rope_type() { en: "`default`, `linear` or `llama3`", zh: "`default`、`linear` 或 `llama3`", ja: "`default`、`linear`、`llama3` のいずれか", de: "`default`, `linear` oder `llama3`" }
+    at_least_block(block) { en: "at least `block_size` {block}", zh: "至少为 `block_size` {block}", ja: "`block_size` {block} 以上", de: "mindestens `block_size` {block}" }
+}
+
+impl Spoken for FamilyError {
+    fn spoken(&self) -> String {
+        match self {
+            Self::NotAnObject => not_an_object(),
+            Self::ModelType { found } => {
+                model_type(found, Family::ALL.map(Family::name).join(", "))
+            }
+            Self::Missing { key } => missing(key),
+            Self::Unfit { key, expected, found } => unfit(key, claim(*expected), found),
+        }
+    }
+}
+
+fn claim(claim: Claim) -> String {
+    match claim {
+        Claim::Is(value) | Claim::Kind(value) => value.to_owned(),
+        Claim::Either(first, second) => either(first, second),
+        Claim::Within(least, most) => within(least, most),
+        Claim::Divides(key) => divides(key),
+        Claim::Even => even(),
+        Claim::Positive => positive(),
+        Claim::RopeType => rope_type(),
+        Claim::AtLeastBlock(block) => at_least_block(block),
+    }
+}
