@@ -47,6 +47,10 @@ impl Stored for half::f16 {
     const DTYPE: DType = DType::F16;
 }
 
+impl Stored for u8 {
+    const DTYPE: DType = DType::U8;
+}
+
 impl Stored for u32 {
     const DTYPE: DType = DType::U32;
 }

@@ -11,6 +11,7 @@
 pub mod arena;
 mod arguments;
 mod backend;
+mod codebook;
 
 pub mod element;
 pub mod random;

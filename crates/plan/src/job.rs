@@ -10,7 +10,7 @@ use crate::{
     model::Model,
     optimizer::Optimizer,
     program::{
-        Adam, Program, Tensor,
+        Program, Tensor,
         decoder::{self, Recompute, Training},
     },
     units::{Bytes, DType},
@@ -93,13 +93,7 @@ impl Job {
             eval_batch,
             eval_seq: u64::from(config.eval_block_size()),
             dropout: config.dropout() as f32,
-            optimizer: Optimizer::adamw(Adam {
-                beta1: config.beta1() as f32,
-                beta2: config.beta2() as f32,
-                epsilon: 1e-8,
-                weight_decay: config.weight_decay() as f32,
-                grad_clip: config.grad_clip() as f32,
-            }),
+            optimizer: Optimizer::of(config),
             activations: precision.into(),
             recompute: Recompute::default(),
             loss_chunk_rows: chunk_rows,

@@ -62,6 +62,12 @@ messages! {
         ja: "`{key}` はモデルファミリー `{family}` では意味を持ちません",
         de: "`{key}` hat für die Familie `{family}` keine Bedeutung",
     }
+    not_of_optimizer(key, optimizer) {
+        en: "`{key}` means nothing to optimizer `{optimizer}`",
+        zh: "`{key}` 对优化器 `{optimizer}` 没有意义",
+        ja: "`{key}` はオプティマイザ `{optimizer}` では意味を持ちません",
+        de: "`{key}` hat für den Optimierer `{optimizer}` keine Bedeutung",
+    }
     kv_heads(n_kv_head, n_head) {
         en: "`n_kv_head` {n_kv_head} does not divide `n_head` {n_head}",
         zh: "`n_head` {n_head} 不是 `n_kv_head` {n_kv_head} 的整数倍",
@@ -158,6 +164,7 @@ impl Spoken for ConfigError {
                 heads(n_embd, n_head, one_of(divisors), one_of(widths))
             }
             Self::NotOfFamily { key, family, .. } => not_of_family(key, family),
+            Self::NotOfOptimizer { key, optimizer, .. } => not_of_optimizer(key, optimizer),
             Self::BreaksFamilyRule { rule, .. } => match *rule {
                 FamilyRule::KeyValueHeads { n_head, n_kv_head } => kv_heads(n_kv_head, n_head),
                 FamilyRule::OddHead { head_dim } => odd_head(head_dim),

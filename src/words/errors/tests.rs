@@ -76,6 +76,7 @@ fn configs() {
             place: place(),
         },
         ConfigError::NotOfFamily { key: "gelu", family: "llama", place: place() },
+        ConfigError::NotOfOptimizer { key: "muon_eps", optimizer: "adamw", place: place() },
         ConfigError::BreaksFamilyRule {
             rule: FamilyRule::KeyValueHeads { n_head: 9, n_kv_head: 2 },
             place: place(),

@@ -15,6 +15,9 @@ use crate::{
     reference::{narrow, widen},
 };
 
+/// Types that activations may be stored in; token ids and codes are not activations.
+const ACTIVATIONS: [DType; 3] = super::DTYPES;
+
 /// What a tensor should hold after the run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Expected {
@@ -47,9 +50,9 @@ struct Prompt {
 }
 
 impl Case {
-    /// Whether a backend that knows only `dtypes` (and token ids) can run it.
+    /// Whether a backend that stores activations as `dtypes` can run it.
     pub(super) fn is_stored_in(&self, dtypes: &[DType]) -> bool {
-        let is_known = |dtype: DType| dtype == DType::U32 || dtypes.contains(&dtype);
+        let is_known = |dtype: DType| !ACTIVATIONS.contains(&dtype) || dtypes.contains(&dtype);
         self.program.tensors().iter().all(|tensor| is_known(tensor.dtype))
     }
 
@@ -182,6 +185,18 @@ impl Builder {
         let bytes = (0..count).flat_map(|i| id(i).to_ne_bytes()).collect();
         self.inputs.push(bytes);
         self.tensor(name, shape, DType::U32, Life::Always, Expected::Untouched)
+    }
+
+    /// Eight-bit codes that the op updates.
+    pub(super) fn updates_codes(
+        &mut self,
+        name: &str,
+        codes: Vec<u8>,
+        tolerance: Tolerance,
+    ) -> TensorId {
+        let shape = [codes.len() as u64];
+        self.inputs.push(codes);
+        self.tensor(name, &shape, DType::U8, Life::Always, Expected::Within(tolerance))
     }
 
     /// A tensor that the op writes.

@@ -122,11 +122,14 @@ pub(super) fn first_difference(
     Some(Worst { element, expected: at(expected), found: at(found), allowed: 0.0 })
 }
 
-/// A tensor's elements, for judging; token ids as the numbers they are.
+/// A tensor's elements, for judging; token ids and codes as the numbers they are.
 pub(super) fn elements(dtype: DType, bytes: &[u8]) -> Vec<f64> {
-    if dtype == DType::U32 {
-        let ids = bytes.chunks_exact(4).map(bytemuck::pod_read_unaligned::<u32>);
-        return ids.map(f64::from).collect();
+    match dtype {
+        DType::U32 => {
+            let ids = bytes.chunks_exact(4).map(bytemuck::pod_read_unaligned::<u32>);
+            ids.map(f64::from).collect()
+        }
+        DType::U8 => bytes.iter().copied().map(f64::from).collect(),
+        _ => widen(dtype, bytes),
     }
-    widen(dtype, bytes)
 }

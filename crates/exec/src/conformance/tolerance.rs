@@ -74,6 +74,20 @@ pub(super) fn sum(n: u64) -> Tolerance {
     Tolerance::new(EPSILON * (8.0 + 2.0 * (n as f64).sqrt()), why)
 }
 
+/// A matrix after some Newton-Schulz iterations with products that are sums of `n`, stored as
+/// `dtype` in between. Its entries are random, so that no singular value grows much more than the
+/// matrix does, and errors relative to it add up.
+pub(super) fn iterated(dtype: DType, growth: f64, steps: u32, n: u64) -> Tolerance {
+    let in_sums = EPSILON * (8.0 + 2.0 * (n as f64).sqrt()) * f64::from(steps);
+    if dtype == DType::Bf16 {
+        // The kernels of a CPU were up to 1.2 spacings away, on 64 by 64.
+        let why = "a sum next to the middle of two halves may be rounded the other way, and an \
+                   iteration makes that `growth` times as large at most";
+        return Tolerance::new(in_sums + growth * spacing(dtype), why);
+    }
+    Tolerance::new(in_sums, "each iteration adds the errors of its f32 sums")
+}
+
 /// GELU or its slope of a sum of `n` products.
 pub(super) fn activation(n: u64) -> Tolerance {
     let why = "f32 erf, tanh and exp within a few spacings, of an f32 sum";

@@ -9,9 +9,10 @@ use half::{bf16, f16};
 use super::{
     Machine, attention, cross_entropy,
     dropout::{self, Masks},
-    embed, linear,
+    embed, linear, muon,
     norm::{self, Scale, To},
     rotary, update,
+    update_8bit::{self, Quantised},
 };
 use crate::{
     Arguments,
@@ -65,7 +66,9 @@ impl<'c, 'a> Call<'c, 'a> {
             | Op::LinearBackwardGelu { d_out, .. }
             | Op::LinearBackwardWeight { d_out, .. } => d_out,
             Op::EmbedBackward { d_x, .. } => d_x,
-            Op::GradientNorm { .. } | Op::AdamW { .. } => return DType::F32,
+            Op::GradientNorm { .. } | Op::AdamW { .. } | Op::AdamW8bit { .. } | Op::Muon { .. } => {
+                return DType::F32;
+            }
             Op::Named { name, .. } => {
                 panic!("`{name}` is an op of another engine: it is planned, never run")
             }
@@ -94,7 +97,9 @@ impl<'c, 'a> Call<'c, 'a> {
             | Op::StoreCache { .. }
             | Op::CachedAttention { .. } => self.attention::<E>(op),
             Op::CrossEntropy { .. } | Op::CrossEntropyBackward { .. } => self.loss::<E>(op),
-            Op::GradientNorm { .. } | Op::AdamW { .. } => self.update(op),
+            Op::GradientNorm { .. } | Op::AdamW { .. } | Op::AdamW8bit { .. } | Op::Muon { .. } => {
+                self.update(op)
+            }
             Op::Rotary { x, table, turn, .. } => {
                 let args = rotary::Rotate {
                     columns: self.columns(*x),
@@ -419,8 +424,49 @@ impl<'c, 'a> Call<'c, 'a> {
                 };
                 update::adamw(self.machine, args);
             }
+            Op::AdamW8bit {
+                norm,
+                parameter,
+                gradient,
+                exp_avg,
+                exp_avg_scale,
+                exp_avg_sq,
+                exp_avg_sq_scale,
+                decays,
+                ref adam,
+            } => {
+                let args = update_8bit::AdamW8bit {
+                    parameter: self.operands.write(parameter),
+                    gradient: self.operands.write(gradient),
+                    exp_avg: self.quantised(exp_avg, exp_avg_scale),
+                    exp_avg_sq: self.quantised(exp_avg_sq, exp_avg_sq_scale),
+                    norm: self.operands.read(norm)[0],
+                    adam,
+                    decays,
+                    arguments: self.arguments,
+                };
+                update_8bit::adamw(self.machine, args);
+            }
+            Op::Muon { norm, parameter, gradient, momentum, ref muon } => {
+                let (out, inputs) = (self.rows(parameter), self.columns(parameter));
+                let args = muon::Step {
+                    shape: muon::Shape { out, inputs },
+                    parameter: self.operands.write(parameter),
+                    gradient: self.operands.write(gradient),
+                    momentum: self.operands.write(momentum),
+                    norm: self.operands.read(norm)[0],
+                    muon,
+                    arguments: self.arguments,
+                    scratch: self.scratch(),
+                };
+                muon::step(self.machine, args);
+            }
             _ => misplaced(op),
         }
+    }
+
+    fn quantised(&mut self, codes: TensorId, scales: TensorId) -> Quantised<'a> {
+        Quantised { codes: self.operands.write(codes), scales: self.operands.write(scales) }
     }
 
     fn rows(&self, id: TensorId) -> usize {

@@ -17,6 +17,7 @@ pub mod gelu;
 pub mod isa;
 mod linear;
 pub mod matmul;
+mod muon;
 mod norm;
 pub mod parts;
 pub mod pool;
@@ -28,6 +29,7 @@ mod swiglu;
 mod sync;
 mod target;
 mod update;
+mod update_8bit;
 
 pub use self::{backend::Cpu, target::CpuTarget};
 

@@ -6,7 +6,7 @@ use fitgpt_plan::{
     units::{Bytes, DType, TensorId},
 };
 
-use super::{attention, cross_entropy, isa::Isa, linear, norm, rotary, update};
+use super::{attention, cross_entropy, isa::Isa, linear, muon, norm, rotary, update};
 
 /// A CPU as a planner sees it.
 #[derive(Clone, Copy, Debug)]
@@ -92,10 +92,15 @@ impl Scratch<'_> {
                 let blocks = |id: &TensorId| update::norm_blocks(self.count(*id));
                 2 * gradients.iter().map(blocks).sum::<usize>() // f64
             }
+            Op::Muon { parameter, ref muon, .. } => {
+                let (out, inputs) = (self.rows(parameter), self.columns(parameter));
+                muon::scratch(muon::Shape { out, inputs }, muon.dtype, threads)
+            }
             Op::Embed { .. }
             | Op::Dropout { .. }
             | Op::EmbedBackward { .. }
             | Op::AdamW { .. }
+            | Op::AdamW8bit { .. }
             | Op::StoreCache { .. }
             | Op::LastRow { .. }
             | Op::Named { .. } => 0,

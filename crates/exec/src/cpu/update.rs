@@ -103,32 +103,37 @@ pub(super) fn adamw(machine: &mut Machine, args: AdamW<'_>) {
     });
 }
 
+/// What a gradient is multiplied by: the limit on its norm, and the loss scale divided out.
+pub(super) fn gradient_factor(grad_clip: f32, arguments: &Arguments, norm: f32) -> f32 {
+    let limit = f64::from(grad_clip);
+    let clip = limit / (f64::from(norm) + CLIP_EPSILON);
+    let clip = if limit > 0.0 { clip.min(1.0) } else { 1.0 };
+    (clip / f64::from(arguments.loss_scale)) as f32
+}
+
 /// What all elements of a parameter have in common in one step.
 #[derive(Clone, Copy)]
-struct Step {
-    gradient_factor: f32,
-    decay_factor: f32,
-    beta1: f32,
-    beta2: f32,
-    one_minus_beta1: f32,
-    one_minus_beta2: f32,
+pub(super) struct Step {
+    pub(super) gradient_factor: f32,
+    pub(super) decay_factor: f32,
+    pub(super) beta1: f32,
+    pub(super) beta2: f32,
+    pub(super) one_minus_beta1: f32,
+    pub(super) one_minus_beta2: f32,
     /// `lr · √(1 - β₂ᵗ) / (1 - β₁ᵗ)`, and `ε · √(1 - β₂ᵗ)`: one division an element.
-    lr: f32,
-    epsilon: f32,
+    pub(super) lr: f32,
+    pub(super) epsilon: f32,
 }
 
 impl Step {
-    fn new(adam: &Adam, arguments: &Arguments, norm: f32, decays: bool) -> Self {
+    pub(super) fn new(adam: &Adam, arguments: &Arguments, norm: f32, decays: bool) -> Self {
         let (beta1, beta2) = (f64::from(adam.beta1), f64::from(adam.beta2));
         let lr = f64::from(arguments.lr);
-        let limit = f64::from(adam.grad_clip);
-        let clip = limit / (f64::from(norm) + CLIP_EPSILON);
-        let clip = if limit > 0.0 { clip.min(1.0) } else { 1.0 };
         let decay = lr * f64::from(adam.weight_decay);
         let updates = arguments.updates as f64;
         let root_correction = (1.0 - beta2.powf(updates)).sqrt();
         Self {
-            gradient_factor: (clip / f64::from(arguments.loss_scale)) as f32,
+            gradient_factor: gradient_factor(adam.grad_clip, arguments, norm),
             decay_factor: if decays { (1.0 - decay) as f32 } else { 1.0 },
             beta1: adam.beta1,
             beta2: adam.beta2,

@@ -16,9 +16,11 @@ mod embed;
 mod gelu;
 mod linear;
 mod loss;
+mod muon;
 mod norm;
 mod rotary;
 mod update;
+mod update_8bit;
 mod values;
 
 use fitgpt_plan::{
@@ -31,6 +33,7 @@ use self::values::Values;
 pub(crate) use self::{
     attention::{Causal, joined_channels},
     norm::{Centre, statistics},
+    update_8bit::decoded,
     values::{narrow, widen},
 };
 use crate::{Arguments, Backend, BackendError, Watch, arena::Operands, backend::Host};
@@ -123,6 +126,8 @@ fn run(program: &Program, arguments: &Arguments, op: &Op, operands: &mut Operand
         Op::CrossEntropy { .. } | Op::CrossEntropyBackward { .. } => loss::run,
         Op::Dropout { .. } => dropout::run,
         Op::GradientNorm { .. } | Op::AdamW { .. } => update::run,
+        Op::AdamW8bit { .. } => update_8bit::run,
+        Op::Muon { .. } => muon::run,
         Op::StoreCache { .. } | Op::CachedAttention { .. } | Op::LastRow { .. } => cache::run,
         Op::Named { name, .. } => {
             panic!("`{name}` is an op of another engine: it is planned, never run")

@@ -19,14 +19,14 @@ const CLIP_EPSILON: f64 = 1e-6;
 
 /// One element with its moments.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Element {
-    parameter: f64,
-    exp_avg: f64,
-    exp_avg_sq: f64,
+pub(super) struct Element {
+    pub(super) parameter: f64,
+    pub(super) exp_avg: f64,
+    pub(super) exp_avg_sq: f64,
 }
 
 /// What all elements of a parameter have in common in one step.
-struct Step {
+pub(super) struct Step {
     gradient_factor: f64,
     decay_factor: f64,
     beta1: f64,
@@ -36,15 +36,20 @@ struct Step {
     epsilon: f64,
 }
 
+/// What a gradient is multiplied by.
+pub(super) fn gradient_factor(grad_clip: f32, arguments: &Arguments, norm: f64) -> f64 {
+    let limit = f64::from(grad_clip);
+    let clip = if limit > 0.0 { (limit / (norm + CLIP_EPSILON)).min(1.0) } else { 1.0 };
+    clip / f64::from(arguments.loss_scale)
+}
+
 impl Step {
-    fn new(adam: &Adam, arguments: &Arguments, norm: f64, decays: bool) -> Self {
+    pub(super) fn new(adam: &Adam, arguments: &Arguments, norm: f64, decays: bool) -> Self {
         let (beta1, beta2) = (f64::from(adam.beta1), f64::from(adam.beta2));
         let lr = f64::from(arguments.lr);
-        let limit = f64::from(adam.grad_clip);
-        let clip = if limit > 0.0 { (limit / (norm + CLIP_EPSILON)).min(1.0) } else { 1.0 };
         let updates = arguments.updates as f64;
         Self {
-            gradient_factor: clip / f64::from(arguments.loss_scale),
+            gradient_factor: gradient_factor(adam.grad_clip, arguments, norm),
             decay_factor: if decays { 1.0 - lr * f64::from(adam.weight_decay) } else { 1.0 },
             beta1,
             beta2,
@@ -54,7 +59,7 @@ impl Step {
         }
     }
 
-    fn update(&self, old: Element, gradient: f64) -> Element {
+    pub(super) fn update(&self, old: Element, gradient: f64) -> Element {
         let gradient = gradient * self.gradient_factor;
         let exp_avg = self.beta1 * old.exp_avg + (1.0 - self.beta1) * gradient;
         let exp_avg_sq = self.beta2 * old.exp_avg_sq + (1.0 - self.beta2) * gradient * gradient;

@@ -35,6 +35,11 @@ impl<'a> Values<'_, 'a> {
         self.operands.read(tensor)
     }
 
+    /// Codes that the op changes.
+    pub(super) fn take_codes(&mut self, tensor: TensorId) -> &'a mut [u8] {
+        self.operands.write(tensor)
+    }
+
     /// A tensor that the op reads.
     pub(super) fn load(&self, tensor: TensorId) -> Vec<f64> {
         match self.dtype(tensor) {

@@ -143,6 +143,16 @@ pub enum ConfigError {
         /// Where the key was written.
         place: Place,
     },
+    /// The optimizer has no such key.
+    #[error("{place}: `{key}` means nothing to optimizer `{optimizer}`")]
+    NotOfOptimizer {
+        /// The key.
+        key: &'static str,
+        /// The optimizer of the config.
+        optimizer: &'static str,
+        /// Where the key was written.
+        place: Place,
+    },
     /// Sizes that the family does not allow together.
     #[error("{place}: {rule}")]
     BreaksFamilyRule {
@@ -202,6 +212,7 @@ impl ConfigError {
             Self::NotASize { .. } => "not-a-size",
             Self::HeadsDoNotDivide { .. } => "heads-do-not-divide",
             Self::NotOfFamily { .. } => "not-of-family",
+            Self::NotOfOptimizer { .. } => "not-of-optimizer",
             Self::BreaksFamilyRule { .. } => "breaks-family-rule",
             Self::EvalBlockTooLong { .. } => "eval-block-too-long",
             Self::TooLarge { .. } => "too-large",
@@ -219,6 +230,7 @@ impl ConfigError {
             | Self::NotASize { place, .. }
             | Self::HeadsDoNotDivide { place, .. }
             | Self::NotOfFamily { place, .. }
+            | Self::NotOfOptimizer { place, .. }
             | Self::BreaksFamilyRule { place, .. }
             | Self::EvalBlockTooLong { place, .. }
             | Self::TooLarge { place, .. } => place,

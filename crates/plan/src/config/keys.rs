@@ -10,7 +10,10 @@ use super::{
     value::Value,
 };
 use crate::{
-    config::{DeviceChoice, Gelu, GradCheckpoint, InitFrom, RopeSetting},
+    config::{
+        AdjustLr, DeviceChoice, Gelu, GradCheckpoint, InitFrom, MuonCoefficients, MuonDtype,
+        OptimizerChoice, RopeSetting,
+    },
     family::Family,
 };
 
@@ -140,6 +143,8 @@ const ANY: Range = Range::Any;
 const SIZE: Range = Range::Whole { min: 1, max: u32::MAX as i64 };
 /// A count whose 0 means something.
 const COUNT: Range = Range::Whole { min: 0, max: u32::MAX as i64 };
+/// Newton-Schulz iterations; `torch.optim.Muon` refuses 100 too.
+const ITERATIONS: Range = Range::Whole { min: 1, max: 99 };
 /// So many steps, at least 1.
 const INTERVAL: Range = Range::Whole { min: 1, max: i64::MAX };
 /// A number of steps, or a seed.
@@ -258,6 +263,25 @@ macro_rules! key_table {
                 "biases of the attention's projections: 'none', 'qkv' or 'all'; unwritten: the family's";
             FitGpt mlp_bias: bool = boolean(false), ANY,
                 "biases in a Llama's MLP";
+
+            FitGpt optimizer: OptimizerChoice = text("adamw"), ANY,
+                "'adamw', 'adamw8bit' (8-bit moments) or 'muon' (for the matrices of the blocks, AdamW for the rest)";
+            FitGpt muon_learning_rate: InheritedReal = float(0.0), NOT_NEGATIVE,
+                "Muon's highest learning rate, on the schedule of learning_rate; 0: 0.02, or learning_rate with muon_adjust_lr='match_rms_adamw'";
+            FitGpt muon_adjust_lr: AdjustLr = text("original"), ANY,
+                "how Muon's learning rate follows from a matrix's shape: 'original', 'match_rms_adamw' or 'spectral_unclamped'";
+            FitGpt muon_momentum: f64 = float(0.95), BELOW_ONE,
+                "Muon's decay of the mean";
+            FitGpt muon_nesterov: bool = boolean(true), ANY,
+                "Nesterov momentum in Muon";
+            FitGpt muon_ns_steps: u32 = int(5), ITERATIONS,
+                "Newton-Schulz iterations of a Muon update";
+            FitGpt muon_ns_coefficients: MuonCoefficients = text("3.4445, -4.775, 2.0315"), ANY,
+                "coefficients of the Newton-Schulz iteration";
+            FitGpt muon_eps: f64 = float(1e-7), POSITIVE,
+                "least norm that a Muon update is divided by";
+            FitGpt muon_dtype: MuonDtype = text("bfloat16"), ANY,
+                "how the Newton-Schulz iteration is stored: 'bfloat16' or 'float32'";
 
             FitGpt eval_batch_size: Inherited = int(0), COUNT,
                 "sequences in an evaluated batch; 0: batch_size";

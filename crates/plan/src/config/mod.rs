@@ -11,6 +11,7 @@
 mod choice;
 mod error;
 mod keys;
+mod optimizer;
 mod python;
 mod resolved;
 mod rewrite;
@@ -27,6 +28,7 @@ pub use self::{
     choice::{AttentionBias, DeviceChoice, Gelu, GradCheckpoint, InitFrom, Precision, RopeSetting},
     error::{ConfigError, FamilyRule, Place},
     keys::{Group, KEYS, Key, Kind, Range},
+    optimizer::{AdjustLr, MuonCoefficients, MuonDtype, OptimizerChoice},
     python::{Construct, Facts, Found, Given, Noun, Reason, Wanted},
     resolved::{Config, EffectiveBatch},
     rewrite::rewrite,

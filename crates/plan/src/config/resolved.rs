@@ -6,6 +6,7 @@ use super::{
     choice::{DeviceChoice, Gelu, GradCheckpoint, InitFrom, Precision, Published, RopeSetting},
     error::ConfigError,
     keys::{Group, KEYS, Key, key_table},
+    optimizer::{AdjustLr, MuonCoefficients, MuonDtype, OptimizerChoice},
     rules,
     setting::{BiasChoice, Budget, Dtype, Inherited, InheritedReal, Setting, typed},
     value::Value,
@@ -87,6 +88,9 @@ impl Written {
     }
 }
 
+/// Muon's learning rate in its author's code and in the example of `torch.optim.Muon`'s manual.
+const MUON_LEARNING_RATE: f64 = 0.02;
+
 /// What one step learns from, however it is split into micro-batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct EffectiveBatch {
@@ -139,6 +143,16 @@ impl Config {
     /// What a normalisation adds to the variance.
     pub fn norm_eps(&self) -> f64 {
         if self.norm_eps == 0.0 { llama::default_epsilon(self.family) } else { self.norm_eps }
+    }
+
+    /// Muon's highest learning rate.
+    pub fn muon_learning_rate(&self) -> f64 {
+        match (self.muon_learning_rate, self.muon_adjust_lr) {
+            // Updates as large as AdamW's: its learning rate is the right one.
+            (0.0, AdjustLr::MatchRmsAdamW) => self.learning_rate,
+            (0.0, _) => MUON_LEARNING_RATE,
+            (written, _) => written,
+        }
     }
 
     /// Sequences in an evaluated batch.

@@ -3,6 +3,7 @@
 use super::{
     error::{ConfigError, FamilyRule},
     keys::Key,
+    optimizer::OptimizerChoice,
     resolved::Config,
     written::Written,
 };
@@ -23,9 +24,22 @@ const NOT_GPT2: &[&str] = &[
 /// Keys that only GPT-2 has.
 const ONLY_GPT2: &[&str] = &["bias", "gelu"];
 
+/// Keys that only Muon has.
+const ONLY_MUON: &[&str] = &[
+    "muon_learning_rate",
+    "muon_adjust_lr",
+    "muon_momentum",
+    "muon_nesterov",
+    "muon_ns_steps",
+    "muon_ns_coefficients",
+    "muon_eps",
+    "muon_dtype",
+];
+
 /// Checks what no single key shows.
 pub(super) fn check(config: &Config, written: &Written) -> Result<(), ConfigError> {
     keys_of_family(config, written)?;
+    keys_of_optimizer(config, written)?;
     heads_divide(config, written)?;
     heads_of_family(config, written)?;
     let (eval_block_size, block_size) = (config.eval_block_size(), config.block_size());
@@ -40,14 +54,34 @@ pub(super) fn check(config: &Config, written: &Written) -> Result<(), ConfigErro
 fn keys_of_family(config: &Config, written: &Written) -> Result<(), ConfigError> {
     let family = config.family();
     let others = if family == Family::Gpt2 { NOT_GPT2 } else { ONLY_GPT2 };
-    for name in others {
-        let key = Key::find(name).expect("rules name keys of the table");
-        if written.get(name).is_some_and(|value| *value != key.default) {
-            let place = written.last_place(&[name]);
-            return Err(ConfigError::NotOfFamily { key: key.name, family: family.name(), place });
+    match first_changed(others, written) {
+        None => Ok(()),
+        Some(key) => {
+            let place = written.last_place(&[key]);
+            Err(ConfigError::NotOfFamily { key, family: family.name(), place })
         }
     }
-    Ok(())
+}
+
+/// The same for a key that the optimizer does not have.
+fn keys_of_optimizer(config: &Config, written: &Written) -> Result<(), ConfigError> {
+    let optimizer = config.optimizer();
+    match first_changed(ONLY_MUON, written) {
+        Some(key) if optimizer != OptimizerChoice::Muon => {
+            let place = written.last_place(&[key]);
+            Err(ConfigError::NotOfOptimizer { key, optimizer: optimizer.name(), place })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The first of these keys that was written with another value than its default.
+fn first_changed(keys: &[&'static str], written: &Written) -> Option<&'static str> {
+    let is_changed = |name: &&str| {
+        let key = Key::find(name).expect("rules name keys of the table");
+        written.get(name).is_some_and(|value| *value != key.default)
+    };
+    keys.iter().copied().find(is_changed)
 }
 
 /// Rules of families with rotary positions and key/value heads.

@@ -4,6 +4,7 @@ use super::{
     choice::{AttentionBias, DeviceChoice, Gelu, GradCheckpoint, InitFrom, Precision, RopeSetting},
     error::{ConfigError, Place, excerpt},
     keys::{Key, Kind},
+    optimizer::{AdjustLr, MuonCoefficients, MuonDtype, OptimizerChoice},
     size,
     value::Value,
 };
@@ -16,7 +17,7 @@ pub(super) type Budget = Option<u64>;
 /// A size whose 0 takes over training's; `Config` hands it out resolved.
 pub(super) type Inherited = u32;
 
-/// A number whose 0 means the family's; `Config` hands it out resolved.
+/// A number whose 0 means another's; `Config` hands it out resolved.
 pub(super) type InheritedReal = f64;
 /// `attention_bias`: unwritten, it is the family's.
 pub(super) type BiasChoice = Option<AttentionBias>;
@@ -203,18 +204,6 @@ impl Setting for BiasChoice {
     }
 }
 
-impl Setting for Family {
-    const KIND: Kind = Kind::Choice(Self::NAMES);
-
-    fn read(value: &Value) -> Option<Self> {
-        Self::parse(text_of(value)?)
-    }
-
-    fn write(&self) -> Value {
-        self.name().into()
-    }
-}
-
 impl Setting for RopeSetting {
     const KIND: Kind = Kind::Choice(Self::FORMS);
 
@@ -227,29 +216,35 @@ impl Setting for RopeSetting {
     }
 }
 
-impl Setting for Gelu {
-    const KIND: Kind = Kind::Choice(Self::NAMES);
+impl Setting for MuonCoefficients {
+    const KIND: Kind = Kind::Choice(Self::FORMS);
 
     fn read(value: &Value) -> Option<Self> {
         Self::parse(text_of(value)?)
     }
 
     fn write(&self) -> Value {
-        self.name().into()
+        Value::from(self.to_string())
     }
 }
 
-impl Setting for InitFrom {
-    const KIND: Kind = Kind::Choice(Self::NAMES);
+/// Keys that take one of a type's names.
+macro_rules! named_settings {
+    ($($type:ident)*) => {$(
+        impl Setting for $type {
+            const KIND: Kind = Kind::Choice(Self::NAMES);
 
-    fn read(value: &Value) -> Option<Self> {
-        Self::parse(text_of(value)?)
-    }
+            fn read(value: &Value) -> Option<Self> {
+                Self::parse(text_of(value)?)
+            }
 
-    fn write(&self) -> Value {
-        self.name().into()
-    }
+            fn write(&self) -> Value {
+                self.name().into()
+            }
+        }
+    )*};
 }
+named_settings!(Gelu Family OptimizerChoice AdjustLr MuonDtype InitFrom);
 
 impl Setting for DeviceChoice {
     const KIND: Kind = Kind::Device(Self::NAMES);

@@ -12,6 +12,7 @@ use crate::{
     job::{self, Job, peak_bytes},
     memory::{PlanError, Target},
     model::Model,
+    optimizer::Footprint,
     program::{
         Program,
         decoder::{self, Recompute, Training},
@@ -24,10 +25,27 @@ use crate::{
 /// What the live bytes of a program follow from.
 #[derive(PartialEq, Eq, Hash)]
 enum Counted {
-    Train { model: Model, shape: [u64; 2], dtype: DType, recompute: Recompute, rows: u64 },
-    Evaluate { model: Model, seq: u64, dtype: DType, rows: u64 },
-    Update { model: Model },
-    Torch { model: Model, phase: torch::Phase, options: TorchOptions },
+    Train {
+        state: (Model, Footprint),
+        shape: [u64; 2],
+        dtype: DType,
+        recompute: Recompute,
+        rows: u64,
+    },
+    Evaluate {
+        state: (Model, Footprint),
+        seq: u64,
+        dtype: DType,
+        rows: u64,
+    },
+    Update {
+        state: (Model, Footprint),
+    },
+    Torch {
+        model: Model,
+        phase: torch::Phase,
+        options: TorchOptions,
+    },
 }
 
 /// Counts programs and remembers what they came to.
@@ -136,20 +154,21 @@ impl<'a> Counter<'a> {
         }
         let Training { batch, seq, activations: dtype, recompute, .. } = training;
         let rows = training.loss_chunk_rows;
-        let train = Counted::Train { model, shape: [batch, seq], dtype, recompute, rows };
+        let state = (model, training.optimizer.footprint());
+        let train = Counted::Train { state, shape: [batch, seq], dtype, recompute, rows };
         if self.once(train, || peak_bytes(&decoder::unnamed_train(&model, &training), target))
             > room
         {
             return false;
         }
-        let update = Counted::Update { model };
+        let update = Counted::Update { state };
         if self.once(update, || peak_bytes(&decoder::update(&model, &training), target)) > room {
             return false;
         }
         // An evaluation runs as few sequences at a time as it must.
         training.eval_batch = 1;
         let rows = rows.min(training.eval_seq);
-        let evaluate = Counted::Evaluate { model, seq: training.eval_seq, dtype, rows };
+        let evaluate = Counted::Evaluate { state, seq: training.eval_seq, dtype, rows };
         self.once(evaluate, || peak_bytes(&decoder::unnamed_evaluate(&model, &training), target))
             <= room
     }

@@ -30,6 +30,13 @@ impl Op {
             // Scores again, then the gradients of scores, values, queries and keys.
             Self::AttentionBackward { out, .. } => attention(out) * 5 / 2,
             Self::CachedAttention { out, keys, .. } => 4 * count(out) * program.get(keys).shape[1],
+            // Each iteration makes the Gram matrix of the shorter axis, squares it, and
+            // multiplies by it.
+            Self::Muon { parameter, ref muon, .. } => {
+                let (out, inputs) = (rows(parameter), columns(parameter));
+                let (short, long) = (out.min(inputs), out.max(inputs));
+                u64::from(muon.steps) * 2 * short * short * (2 * long + short)
+            }
             _ => 0,
         }
     }

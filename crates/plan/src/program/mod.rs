@@ -11,7 +11,10 @@ mod state;
 use std::fmt;
 
 pub use self::{
-    op::{Access, Adam, Dropout, Heads, Op, Operand, Qkv, Site, Turn, reads, updates, writes},
+    op::{
+        Access, Adam, Dropout, Heads, Muon, Op, Operand, QUANTISED_BLOCK, Qkv, Site, Turn, reads,
+        updates, writes,
+    },
     state::{ParameterState, SamplingState, TrainingState},
 };
 use crate::{

@@ -7,7 +7,11 @@
 //! Shapes in comments: B sequences, T tokens each, C channels, V vocabulary, H query heads, G
 //! key/value heads, D channels of a head, F inner channels of an MLP.
 
-use crate::{config::Gelu, model::Rope, units::TensorId};
+use crate::{
+    config::{AdjustLr, Gelu},
+    model::Rope,
+    units::{DType, TensorId},
+};
 
 /// How an op touches a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +137,46 @@ pub struct Adam {
     /// Largest norm of the whole gradient; 0 for no limit.
     pub grad_clip: f32,
 }
+
+/// Muon's constants.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Muon {
+    /// Its learning rate, as a multiple of the step's.
+    pub lr_ratio: f32,
+    /// How the learning rate follows from the shape.
+    pub adjust: AdjustLr,
+    /// Decay of the mean.
+    pub momentum: f32,
+    /// Whether the gradient is mixed into the mean once more.
+    pub nesterov: bool,
+    /// Newton-Schulz iterations.
+    pub steps: u32,
+    /// Their coefficients.
+    pub coefficients: [f32; 3],
+    /// The least norm that is divided by.
+    pub epsilon: f32,
+    /// How the iteration's matrices are stored: float32 or bfloat16.
+    pub dtype: DType,
+    /// Decoupled weight decay.
+    pub weight_decay: f32,
+    /// Largest norm of the whole gradient; 0 for no limit.
+    pub grad_clip: f32,
+}
+
+impl Muon {
+    /// What the learning rate of a matrix (out, in) is multiplied by.
+    pub fn adjustment(&self, out: u64, inputs: u64) -> f64 {
+        let (out, inputs) = (out as f64, inputs as f64);
+        match self.adjust {
+            AdjustLr::Original => (out / inputs).max(1.0).sqrt(),
+            AdjustLr::MatchRmsAdamW => 0.2 * out.max(inputs).sqrt(),
+            AdjustLr::SpectralUnclamped => (out / inputs).sqrt(),
+        }
+    }
+}
+
+/// Elements of an 8-bit state that share a scale.
+pub const QUANTISED_BLOCK: u64 = 256;
 
 /// One instruction.
 ///
@@ -323,6 +367,30 @@ pub enum Op {
         decays: bool,
         adam: Adam,
     },
+    /// `AdamW` with moments in 8 bits: codes of a dynamic map, and the largest magnitude of each
+    /// block of [`QUANTISED_BLOCK`] elements as its scale. The update uses the new moments before
+    /// they are rounded to codes.
+    AdamW8bit {
+        norm: TensorId,
+        parameter: TensorId,
+        gradient: TensorId,
+        exp_avg: TensorId,
+        exp_avg_scale: TensorId,
+        exp_avg_sq: TensorId,
+        exp_avg_sq_scale: TensorId,
+        /// Whether weight decay applies.
+        decays: bool,
+        adam: Adam,
+    },
+    /// One Muon update of one matrix, (out, in); its gradient is left zero. Where `norm` is not
+    /// finite nothing but the gradient changes.
+    ///
+    /// With `g` the clipped gradient: `momentum += (1 - µ) (g - momentum)`, and `u` is that or,
+    /// with Nesterov, `g + µ (momentum - g)`. `X = u / max(‖u‖, ε)`; then `steps` times
+    /// `G = X Xᵀ; X = a X + (b G + c G G) X`; at last
+    /// `parameter = parameter (1 - lr weight_decay) - lr adjustment X`. `u`, `X`, `G` and
+    /// `b G + c G G` are stored as `dtype`. The product `X Xᵀ` is over the longer axis.
+    Muon { norm: TensorId, parameter: TensorId, gradient: TensorId, momentum: TensorId, muon: Muon },
     /// Puts the keys and values of a prompt into the cache: one sequence of T rows, cache
     /// (B, T, G·D).
     StoreCache { qkv: Qkv, keys: TensorId, values: TensorId, heads: Heads },
@@ -459,6 +527,24 @@ impl Op {
                 list.extend([reads(norm)]);
                 list.extend([parameter, gradient, exp_avg, exp_avg_sq].map(updates));
             }
+            Self::AdamW8bit {
+                norm,
+                parameter,
+                gradient,
+                exp_avg,
+                exp_avg_scale,
+                exp_avg_sq,
+                exp_avg_sq_scale,
+                ..
+            } => {
+                list.extend([reads(norm)]);
+                list.extend([parameter, gradient].map(updates));
+                list.extend([exp_avg, exp_avg_scale, exp_avg_sq, exp_avg_sq_scale].map(updates));
+            }
+            Self::Muon { norm, parameter, gradient, momentum, .. } => {
+                list.extend([reads(norm)]);
+                list.extend([parameter, gradient, momentum].map(updates));
+            }
             Self::StoreCache { qkv, keys, values, .. } => {
                 list.extend(qkv.tensors().map(reads));
                 list.extend([updates(keys), updates(values)]);
@@ -502,6 +588,8 @@ impl Op {
             Self::EmbedBackward { .. } => "embed_backward",
             Self::GradientNorm { .. } => "gradient_norm",
             Self::AdamW { .. } => "adamw",
+            Self::AdamW8bit { .. } => "adamw8bit",
+            Self::Muon { .. } => "muon",
             Self::StoreCache { .. } => "store_cache",
             Self::CachedAttention { .. } => "cached_attention",
             Self::LastRow { .. } => "last_row",

@@ -7,9 +7,11 @@ mod attention;
 mod elementwise;
 mod linear;
 mod loss;
+mod muon;
 mod norm;
 mod sampling;
 mod update;
+mod update_8bit;
 
 use fitgpt_plan::program::{Dropout, Site};
 
@@ -17,13 +19,15 @@ use super::{DTYPES, case::Case};
 
 /// Every case, made when it is asked for.
 pub(super) fn all() -> impl Iterator<Item = Case> {
-    let families: [fn() -> Vec<Case>; 7] = [
+    let families: [fn() -> Vec<Case>; 9] = [
         elementwise::cases,
         norm::cases,
         linear::cases,
         attention::cases,
         loss::cases,
         update::cases,
+        update_8bit::cases,
+        muon::cases,
         sampling::cases,
     ];
     families.into_iter().flat_map(|family| family())

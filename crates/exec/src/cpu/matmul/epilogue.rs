@@ -231,6 +231,35 @@ impl<T: Element> Epilogue<(Tile<'_, T>, Tile<'_, T>, Tile<'_, T>)> for TimesSwiG
     }
 }
 
+/// `out = factor · matrix + scale · sums`
+#[derive(Clone, Copy, Debug)]
+pub struct AddScaled<'a, T> {
+    /// A matrix of the result's shape.
+    pub matrix: &'a [T],
+    /// Columns of `matrix`.
+    pub columns: usize,
+    /// What the matrix is multiplied by.
+    pub factor: f32,
+    /// What the sums are multiplied by.
+    pub scale: f32,
+}
+
+impl<T: Element> Epilogue<Tile<'_, T>> for AddScaled<'_, T> {
+    #[inline(always)]
+    fn finish<S: Simd>(&self, simd: S, at: Segment, sums: &mut [f32], out: &mut Tile<'_, T>) {
+        let matrix = &self.matrix[at.row * self.columns..][at.columns.clone()];
+        let mut wide = [0.0; PIECE];
+        for (matrix, sums) in matrix.chunks(PIECE).zip(sums.chunks_mut(PIECE)) {
+            let wide = &mut wide[..matrix.len()];
+            T::widen_with(simd, matrix, wide);
+            for (sum, value) in sums.iter_mut().zip(wide) {
+                *sum = simd.fma1(self.scale, *sum, self.factor * *value);
+            }
+        }
+        T::narrow_with(simd, sums, out.row(at.row, at.columns));
+    }
+}
+
 /// `out = out + sums`, in any stored type.
 #[derive(Clone, Copy, Debug)]
 pub struct AddStored;

@@ -28,8 +28,8 @@ pub use self::{
     block::Shape,
     column_sums::ColumnSums,
     epilogue::{
-        AddInto, AddResidual, AddStored, DropOut, Epilogue, Segment, Store, StoreGelu, StoreSwiGlu,
-        TimesGeluSlope, TimesSwiGluSlopes,
+        AddInto, AddResidual, AddScaled, AddStored, DropOut, Epilogue, Segment, Store, StoreGelu,
+        StoreSwiGlu, TimesGeluSlope, TimesSwiGluSlopes,
     },
     pack::View,
 };

@@ -1,0 +1,166 @@
+//! `AdamW` with moments in 8 bits.
+//!
+//! A value next to the middle of two numbers of the map may get either code, by the last bit of
+//! its float32 arithmetic. No case has such a value, so codes must be equal.
+
+use fitgpt_plan::{
+    program::{Adam, Op, QUANTISED_BLOCK},
+    units::DType,
+};
+
+use super::super::{
+    case::{Builder, Case, Fill, normals},
+    tolerance::{Tolerance, copy, elementwise},
+};
+use crate::{codebook::Codebook, random::fmix32, reference::decoded};
+
+pub(super) fn cases() -> Vec<Case> {
+    let mut list = Vec::new();
+    for count in [1, 256, 1300] {
+        for (decays, updates, grad_clip) in [(true, 2, 0.0), (false, 10, 1.0)] {
+            for begins in [Begins::AtZero, Begins::Somewhere] {
+                let start = Update { count, decays, updates, grad_clip, begins };
+                // Below the limit, above it, and not finite.
+                list.extend([0.5, 4.0, f64::INFINITY, f64::NAN].map(|norm| start.case(norm)));
+            }
+        }
+    }
+    list
+}
+
+/// What the moments are before.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Begins {
+    /// As before the first update: codes and scales are zero, and half of the gradient is.
+    AtZero,
+    /// Any codes and scales.
+    Somewhere,
+}
+
+#[derive(Clone, Copy)]
+struct Update {
+    count: u64,
+    decays: bool,
+    updates: u64,
+    grad_clip: f32,
+    begins: Begins,
+}
+
+const LOSS_SCALE: f32 = 64.0;
+const ADAM: Adam =
+    Adam { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 0.1, grad_clip: 0.0 };
+
+impl Update {
+    fn case(self, norm: f64) -> Case {
+        let Self { count, decays, updates, grad_clip, begins } = self;
+        let title = format!("{count}, {begins:?}, decays {decays}, update {updates}");
+        let mut case = Builder::new(format!("{title}, clip {grad_clip}, norm {norm}"));
+        case.arguments.updates = updates;
+        case.arguments.lr = 0.1; // large, so that a wrong step is seen beside the weight
+        case.arguments.loss_scale = LOSS_SCALE;
+        let is_finite = norm.is_finite();
+        let changed: fn() -> Tolerance = if is_finite { elementwise } else { copy };
+        let adam = Adam { grad_clip, ..ADAM };
+
+        let moments = [self.moment(1), self.moment(2)];
+        let clip = if grad_clip > 0.0 { (f64::from(grad_clip) / norm).min(1.0) } else { 1.0 };
+        let gradient = self.gradient(&moments, clip / f64::from(LOSS_SCALE));
+        let norm = case.reads("norm", &[1], DType::F32, Fill::Values(vec![norm]));
+        let d = DType::F32;
+        let parameter = case.updates("parameter", &[count], d, Fill::normal(1.0), changed());
+        let gradient = case.updates("gradient", &[count], d, Fill::Values(gradient), copy());
+        let [m, v] = moments;
+        let blocks = [count.div_ceil(QUANTISED_BLOCK)];
+        let exp_avg = case.updates_codes("exp_avg", m.codes, copy());
+        let exp_avg_sq = case.updates_codes("exp_avg_sq", v.codes, copy());
+        let scales = Fill::Values(m.scales);
+        let exp_avg_scale = case.updates("exp_avg_scale", &blocks, d, scales, changed());
+        let scales = Fill::Values(v.scales);
+        let exp_avg_sq_scale = case.updates("exp_avg_sq_scale", &blocks, d, scales, changed());
+        case.case(Op::AdamW8bit {
+            norm,
+            parameter,
+            gradient,
+            exp_avg,
+            exp_avg_scale,
+            exp_avg_sq,
+            exp_avg_sq_scale,
+            decays,
+            adam,
+        })
+    }
+
+    fn moment(self, seed: u32) -> Moment {
+        let blocks = self.count.div_ceil(QUANTISED_BLOCK) as usize;
+        match self.begins {
+            Begins::AtZero => {
+                Moment { codes: vec![0; self.count as usize], scales: vec![0.0; blocks] }
+            }
+            Begins::Somewhere => Moment {
+                codes: (0..self.count as u32).map(|i| fmix32(i ^ fmix32(seed)) as u8).collect(),
+                scales: normals(seed, blocks).iter().map(|n| stored(0.1 + n.abs())).collect(),
+            },
+        }
+    }
+
+    /// A gradient, every element multiplied by `factor` in the op, whose new moments are not
+    /// next to the middle of two numbers.
+    fn gradient(self, [m, v]: &[Moment; 2], factor: f64) -> Vec<f64> {
+        let mut gradient: Vec<_> =
+            normals(3, self.count as usize).iter().map(|n| stored(n / factor)).collect();
+        if self.begins == Begins::AtZero {
+            // The first block learns nothing, nor does every second element of the others.
+            let block = QUANTISED_BLOCK as usize;
+            let is_zero = |i: usize| i % 2 == 1 || (i < block && self.count as usize > block);
+            (0..gradient.len()).filter(|i| is_zero(*i)).for_each(|i| gradient[i] = 0.0);
+        }
+        let (beta1, beta2) = (f64::from(ADAM.beta1), f64::from(ADAM.beta2));
+        let old_m = decoded(Codebook::signed(), &m.codes, &m.scales);
+        let old_v = decoded(Codebook::unsigned(), &v.codes, &v.scales);
+        loop {
+            let effective: Vec<_> = gradient.iter().map(|g| g * factor).collect();
+            let sums = |old: &[f64], beta: f64, new: &dyn Fn(f64) -> f64| -> Vec<_> {
+                let pairs = old.iter().zip(&effective);
+                pairs.map(|(old, g)| [beta * old, (1.0 - beta) * new(*g)]).collect()
+            };
+            let mut doubtful = close_to_a_middle(Codebook::signed(), &sums(&old_m, beta1, &|g| g));
+            let squares = sums(&old_v, beta2, &|g| g * g);
+            doubtful.extend(close_to_a_middle(Codebook::unsigned(), &squares));
+            if doubtful.is_empty() {
+                return gradient;
+            }
+            doubtful.into_iter().for_each(|i| gradient[i] = stored(gradient[i] * 1.01));
+        }
+    }
+}
+
+struct Moment {
+    codes: Vec<u8>,
+    scales: Vec<f64>,
+}
+
+/// As float32 stores it.
+fn stored(value: f64) -> f64 {
+    f64::from(value as f32)
+}
+
+/// Elements, each a sum of two terms, that float32 may give another code than float64 does.
+fn close_to_a_middle(book: &Codebook, terms: &[[f64; 2]]) -> Vec<usize> {
+    // Some roundings of f32, with much to spare.
+    const MARGIN: f64 = 1e-5;
+    let mut middles: Vec<_> =
+        book.values.windows(2).map(|pair| f64::midpoint(pair[0].into(), pair[1].into())).collect();
+    middles.push(0.0); // where a sign changes
+    let mut found = Vec::new();
+    for (block, terms) in terms.chunks(QUANTISED_BLOCK as usize).enumerate() {
+        let scale = terms.iter().fold(0.0, |most: f64, [a, b]| most.max((a + b).abs()));
+        for (i, [a, b]) in terms.iter().enumerate() {
+            let (x, margin) = ((a + b) / scale, MARGIN * (a.abs() + b.abs()) / scale);
+            // What is zero in any arithmetic has no margin.
+            if middles.iter().any(|middle| (x - middle).abs() < margin) {
+                found.push(block * QUANTISED_BLOCK as usize + i);
+            }
+        }
+    }
+    found
+}
