@@ -177,7 +177,8 @@ fn fixes(run: &Run, log: &Log, case: &Case, device: &Device) -> Vec<Fix> {
 fn command(run: &Run, log: &Log, case: &Case, option: &fit::FitOption) -> String {
     let mut line = String::new();
     if !option.patches.is_empty() {
-        line.extend(["fitgpt patch . --apply --only ", &option.patches.join(" "), " && "]);
+        let names: Vec<_> = option.patches.iter().map(|patch| patch.name()).collect();
+        line.extend(["fitgpt patch . --apply --only ", &names.join(" "), " && "]);
     }
     match run.options.ddp_world {
         0 | 1 => line.push_str("python train.py"),

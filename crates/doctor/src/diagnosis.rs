@@ -2,7 +2,7 @@
 
 use fitgpt_plan::{
     config::{ConfigError, EffectiveBatch},
-    fit::Change,
+    fit::{Change, Patch},
     report::Verdict,
 };
 use serde::{Serialize, Serializer};
@@ -234,7 +234,7 @@ pub struct Fix {
     #[serde(serialize_with = "as_map")]
     pub changes: Vec<Change>,
     /// Patches of nanoGPT without which the changes mean nothing.
-    pub patches: Vec<&'static str>,
+    pub patches: Vec<Patch>,
     /// A whole line to paste into a shell.
     pub command: String,
     /// The peak with them.

@@ -64,7 +64,9 @@ fn of_decoder(scene: &Scene<'_>) -> Option<Answer> {
     if !trains || !is_step || scene.log.clues.any(&keeps_less) {
         return None;
     }
-    let bytes = |each: u64| decoder.parameters.saturating_mul(each).saturating_add(CUDA_CONTEXT_BYTES[0].get());
+    let bytes = |each: u64| {
+        decoder.parameters.saturating_mul(each).saturating_add(CUDA_CONTEXT_BYTES[0].get())
+    };
     let certainty = if bytes(8) > total.high {
         Certainty::Certain
     } else if bytes(16) > total.high {
