@@ -65,8 +65,10 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         timed => tell(&timed[0], reader),
     };
     if reader == Reader::People {
-        if let Some(time) = times.last().and_then(Option::as_ref) {
-            terminal::line(&time_text(time));
+        // How long it would take matters only if it can run.
+        let last = timed.last().expect("somebody runs it");
+        if let Some(time) = last.time.filter(|_| last.report.verdict != Verdict::No) {
+            terminal::line(&time_text(&time));
         }
         if answer == Answer::No {
             let found = ways::all(&config, vocab, place);
@@ -75,8 +77,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         for path in drawn {
             terminal::line(&words::plan::drawn(path));
         }
-        let judged = timed.last().expect("somebody runs it");
-        terminal::line(&verdict(judged.report));
+        terminal::line(&verdict(last.report));
     }
     Ok(answer)
 }

@@ -37,7 +37,7 @@ messages! {
     recompute() {
         en: "the same training, some of it computed twice", zh: "训练不变，部分计算两次", ja: "学習は同じ、一部を再計算", de: "dasselbe Training, manches doppelt gerechnet",
     }
-    changes_run() { en: "another training", zh: "训练会改变", ja: "学習が変わる", de: "ein anderes Training" }
+    changes_run() { en: "changes the training run", zh: "训练会改变", ja: "学習が変わる", de: "ein anderes Training" }
 
     upgrade() {
         en: "needs PyTorch 2 or later", zh: "需要 PyTorch 2 或更高版本", ja: "PyTorch 2 以降が必要", de: "braucht PyTorch 2 oder neuer",

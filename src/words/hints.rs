@@ -31,7 +31,7 @@ messages! {
     }
     /// A way that fits and trains something else.
     another_training(changes, peak) {
-        en: "`{changes}` fits with a peak of {peak}, but is another training",
+        en: "`{changes}` fits with a peak of {peak}, but changes the training run",
         zh: "`{changes}` 峰值 {peak}，放得下，但训练结果会不同",
         ja: "`{changes}` ならピーク {peak} で収まりますが、別の学習になります",
         de: "`{changes}` passt mit einer Spitze von {peak}, ist aber ein anderes Training",

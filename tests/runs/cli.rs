@@ -214,3 +214,115 @@ fn help_and_usage_errors_that_are_piped_have_no_colour() {
     assert_eq!(wrong.code, Some(2));
     assert!(!wrong.stderr.contains('\u{1b}'), "{}", wrong.stderr);
 }
+
+/// A loader that finds no driver of NVIDIA's, whatever this machine has.
+#[cfg(target_os = "linux")]
+fn without_a_card(place: &Place, args: &[&str]) -> std::process::Output {
+    let folder = place.path("no driver");
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(folder.join("libnvidia-ml.so.1"), "").unwrap();
+    place.command(args).env("LD_LIBRARY_PATH", &folder).output().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_plan_for_pytorch_on_cuda_asks_for_a_card_that_is_not_here() {
+    let place = Place::new();
+    for device in [&[][..], &["--device=cuda"]] {
+        let ran = without_a_card(&place, &[&["plan", "--engine=torch"], device].concat());
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        assert_eq!(ran.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains("--gpu NAME"), "{stderr}");
+    }
+    let named = ["plan", "--engine=torch", "--device=cuda", "--budget=900GB"];
+    assert_eq!(without_a_card(&place, &named).status.code(), Some(0));
+}
+
+#[test]
+fn pytorch_is_planned_by_the_rules_of_its_device() {
+    let place = Place::new();
+    let peak = |more: &[&str]| {
+        let plan = ["plan", "--engine=torch", "--budget=900GB", "--compile=False", "--json"];
+        let ran = place.run(&[&plan[..], &["--dtype=bfloat16"], more].concat());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        ran.json()["peak_bytes"].as_u64().unwrap()
+    };
+    let (cuda, cpu) = (peak(&["--device=cuda"]), peak(&["--device=cpu"]));
+    // The CPU's loss holds one half tensor of logits more.
+    let logits = 12 * 1024 * 50304 * 2;
+    assert!((cpu - cuda).abs_diff(logits) < logits / 100, "{cpu} {cuda}");
+    assert_eq!(cuda, peak(&["--gpu=A100 80GB"]));
+}
+
+#[test]
+fn a_plan_ends_with_its_verdict() {
+    let place = Place::new();
+    let last = |args: &[&str]| {
+        let ran = place.run(&[&["plan", "--gpu=RTX 4070"], args].concat());
+        ran.stdout.lines().last().unwrap_or_default().to_owned()
+    };
+    assert!(last(&["--batch_size=4"]).starts_with("fits GeForce RTX 4070: at least "));
+    assert!(last(&["--engine=torch", "--batch_size=64"]).starts_with("does not fit "));
+    let tight = ["--engine=torch", "--batch_size=16", "--gradient_accumulation_steps=32"];
+    assert!(last(&tight).starts_with("tight on "), "{}", last(&tight));
+}
+
+#[test]
+fn fit_prints_lines_to_paste_and_writes_what_it_recommends() {
+    let place = Place::new();
+    fs::write(place.path("my.py"), "batch_size = 16\ngradient_accumulation_steps = 32\n").unwrap();
+    let fit = ["fit", "my.py", "--engine=torch", "--gpu=RTX 4070", "--compile=False"];
+    let ran = place.run(&[&fit[..], &["--json"]].concat());
+    let options = &ran.json()["options"];
+    assert_eq!(
+        options[0]["command"],
+        "python train.py my.py --compile=False --batch_size=8 --gradient_accumulation_steps=64 \
+         --eval_iters=400"
+    );
+    let patched =
+        options.as_array().unwrap().iter().find(|o| o["patches"] != serde_json::json!([]));
+    let command = patched.unwrap()["command"].as_str().unwrap();
+    assert!(command.starts_with("fitgpt patch . --apply --only "), "{command}");
+
+    let ran = place.run(&[&fit[..], &["--write=fitted.py"]].concat());
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(ran.stdout.contains("<- recommended"), "{}", ran.stdout);
+    assert!(fs::read_to_string(place.path("fitted.py")).unwrap().contains("batch_size = 8"));
+
+    // What fits is not recommended: it fits, and by so much.
+    let ran = place.run(&["fit", "--gpu=RTX 4070", "--batch_size=4"]);
+    assert!(ran.stdout.starts_with("fits as it is: "), "{}", ran.stdout);
+    assert!(!ran.stdout.contains("recommended"), "{}", ran.stdout);
+
+    // No batch is small enough.
+    let large = ["fit", "--gpu=RTX 4070", "--init_from=gpt2-xl", "--write=none.py"];
+    let ran = place.run(&large);
+    assert_eq!(ran.code, Some(1), "{}", ran.stdout);
+    assert!(ran.stdout.starts_with("nothing that keeps the training fits\n"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("none.py is not written"), "{}", ran.stdout);
+    assert!(!place.path("none.py").exists());
+}
+
+#[test]
+fn reserved_memory_is_left_to_others() {
+    let place = Place::new();
+    let usable = |more: &[&str]| {
+        let ran = place.run(&[&["plan", "--gpu=RTX 4070", "--json"], more].concat());
+        ran.json()["device"]["usable_bytes"].as_u64().unwrap()
+    };
+    assert_eq!(usable(&[]) - usable(&["--reserve=1GB"]), 1_000_000_000);
+    let ran = place.run(&["plan", "--gpu=RTX 4070", "--reserve=some"]);
+    assert_eq!(ran.code, Some(2));
+}
+
+#[test]
+fn an_estimate_has_the_batch_of_a_plan() {
+    let place = Place::new();
+    let batch = |args: &[&str]| {
+        let ran = place.run(&[args, &["--gpu=RTX 4070", "--json"]].concat());
+        let json = ran.json();
+        assert!(json["time"]["run_s"][0].as_f64().unwrap() > 0.0);
+        (json["config"]["batch_size"].clone(), json["time"].clone())
+    };
+    assert_eq!(batch(&["bench", "--estimate"]), batch(&["plan"]));
+}

@@ -89,7 +89,7 @@ fn where_nothing_keeps_the_training_nothing_is_changed_and_the_answer_is_no() {
     let small = format!("--budget={}", beside() + 300_000);
     let ran = place.run(&[&["train", "--fit", &small, "--out_dir=out"], TINY].concat());
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
-    assert!(ran.stderr.contains("but is another training"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("but changes the training run"), "{}", ran.stderr);
     assert!(!place.path("out").exists());
 }
 

@@ -80,7 +80,7 @@ impl Patch {
             Self::DropStaleLogits => config.drop_stale_logits(),
             // `'auto'` is FitGPT's own.
             Self::CheckpointBlocks => config.grad_checkpoint() == GradCheckpoint::Every,
-            patch => patch.keys().iter().any(|key| is_written(key)),
+            patch => patch.keys().iter().any(&is_written),
         };
         Self::ALL.into_iter().filter(is_asked_for).collect()
     }
