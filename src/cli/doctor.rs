@@ -13,14 +13,15 @@ use fitgpt_doctor::{
     parse::Reader as LogReader, size, topics,
 };
 use fitgpt_plan::{
-    config::Config,
+    config::{Config, Written},
     device,
+    family::Family,
     fit::{self, Engine},
     report::Device,
     torch,
 };
 
-use super::{Answer, Failure, Reader, args};
+use super::{Answer, Failure, Reader, args, origin};
 use crate::{
     data::GPT2_VOCAB_SIZE,
     terminal,
@@ -61,6 +62,9 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     for (key, value) in args::keys(matches) {
         case.set(key, value);
     }
+    for (key, value) in weights_keys(matches)? {
+        case.set(key, &value);
+    }
     if let Some(name) = matches.get_one::<String>("gpu") {
         case.gpu = Some(device::find(name)?);
     }
@@ -74,6 +78,20 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         Reader::People => terminal::out(&told(&diagnosis)),
     }
     Ok(if diagnosis.kind == Kind::None { Answer::No } else { Answer::Yes })
+}
+
+/// The keys of the weights that the config or the command line begins from, if they are known
+/// here. Weights of another machine are nobody's fault; a model that is not supported is.
+fn weights_keys(matches: &ArgMatches) -> Result<Vec<(&'static str, String)>, Failure> {
+    let mut written = Written::new();
+    if let Some(path) = matches.get_one::<String>("config") {
+        // What is wrong with it is part of the diagnosis.
+        let _ = written.read_python(path, &args::text_of(Path::new(path))?, &args::facts());
+    }
+    for (key, value) in args::keys(matches) {
+        let _ = written.set(key, value);
+    }
+    origin::keys_if_known(&written)
 }
 
 /// Streams a log of any length.
@@ -108,6 +126,10 @@ fn page(topic: &str) -> Result<Answer, Failure> {
 
 /// The ways out under PyTorch, each computed.
 fn fixes(config: &Config, device: &Device) -> Vec<Fix> {
+    // PyTorch's programs are GPT-2's.
+    if config.family() != Family::Gpt2 {
+        return Vec::new();
+    }
     let vocab = match config.vocab_size() {
         0 => GPT2_VOCAB_SIZE,
         vocab => vocab,
