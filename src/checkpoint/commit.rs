@@ -52,7 +52,7 @@ pub fn exists(dir: &Path) -> bool {
 }
 
 /// Where the file called `name` of the checkpoint in `dir` is, or would be.
-pub(super) fn locate(dir: &Path, name: &str) -> Result<PathBuf> {
+pub fn locate(dir: &Path, name: &str) -> Result<PathBuf> {
     let newest = folders(dir, SAVED)?.pop().map(|(_, folder)| folder.join(name));
     Ok(newest.filter(|path| path.exists()).unwrap_or_else(|| dir.join(name)))
 }

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use fitgpt_plan::{
-    family::{self, Published},
+    family::{self, Description},
     model::Model,
 };
 
@@ -46,9 +46,9 @@ impl Architecture {
     pub(super) fn from_json(path: &Path, text: &[u8]) -> Result<Described> {
         let json = |source| CheckpointError::Json { path: path.to_owned(), source };
         let document: Value = serde_json::from_slice(text).map_err(json)?;
-        let published = Published::read(&document)
+        let description = Description::read(&document)
             .map_err(|source| CheckpointError::Family { path: path.to_owned(), source })?;
-        let model = published.model().map_err(|source| CheckpointError::Config {
+        let model = description.model().map_err(|source| CheckpointError::Config {
             path: path.to_owned(),
             source: Box::new(source),
         })?;
@@ -57,8 +57,8 @@ impl Architecture {
         let kept = SPECIAL_TOKENS.iter().filter_map(|key| Some((*key, document.get(*key)?)));
         let special_tokens = kept.map(|(key, value)| (key.to_owned(), value.clone())).collect();
         let architecture =
-            Self { model, dropout: published.dropout, tokenizer: ours.tokenizer, special_tokens };
-        Ok(Described { architecture, published, save_id: ours.save_id })
+            Self { model, dropout: description.dropout, tokenizer: ours.tokenizer, special_tokens };
+        Ok(Described { architecture, description, save_id: ours.save_id })
     }
 
     /// The save id that a `config.json` states.
@@ -72,7 +72,7 @@ impl Architecture {
 #[derive(Debug)]
 pub(super) struct Described {
     pub(super) architecture: Architecture,
-    pub(super) published: Published,
+    pub(super) description: Description,
     /// `None` in other programs' files.
     pub(super) save_id: Option<String>,
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use fitgpt_plan::family::Published;
+use fitgpt_plan::family::Description;
 use serde::de::DeserializeOwned;
 
 use super::{
@@ -45,7 +45,7 @@ pub fn weights_dir(out_dir: &Path) -> PathBuf {
 #[derive(Debug)]
 pub struct Weights {
     architecture: Architecture,
-    published: Published,
+    description: Description,
     config_path: PathBuf,
     id: Option<String>,
     files: Shards,
@@ -59,12 +59,7 @@ impl Weights {
 
     pub(super) fn open_once(dir: &Path) -> Result<Self> {
         let config_path = commit::locate(dir, CONFIG_FILE)?;
-        let mut text = Vec::new();
-        read::open(&config_path)?
-            .read_to_end(&mut text)
-            .map_err(failed(Attempt::Read, &config_path))?;
-        let described = Architecture::from_json(&config_path, &text)?;
-        let Described { architecture, published, save_id: id } = described;
+        let Described { architecture, description, save_id: id } = read_config(&config_path)?;
         let files = Shards::open(dir)?;
         // `transformers` keeps our words in a config that it writes again, but not in the
         // weights: a file without an id is somebody else's and as good as its shapes.
@@ -78,7 +73,7 @@ impl Weights {
                 second_id: id,
             });
         }
-        Ok(Self { architecture, published, config_path, id, files })
+        Ok(Self { architecture, description, config_path, id, files })
     }
 
     /// What the weights are weights of.
@@ -87,8 +82,8 @@ impl Weights {
     }
 
     /// The same as keys of a config.
-    pub fn published(&self) -> &Published {
-        &self.published
+    pub fn description(&self) -> &Description {
+        &self.description
     }
 
     /// The save that they belong to; `None` for weights of another program.
@@ -106,6 +101,18 @@ impl Weights {
     ) -> Result<()> {
         self.files.read(tensors.naming, &layout::weights(tensors), positions, sink)
     }
+}
+
+/// Reads the `config.json` at `path`.
+fn read_config(path: &Path) -> Result<Described> {
+    let mut text = Vec::new();
+    read::open(path)?.read_to_end(&mut text).map_err(failed(Attempt::Read, path))?;
+    Architecture::from_json(path, &text)
+}
+
+/// What the `config.json` of a folder says; the weights need not be there.
+pub fn describe(dir: &Path) -> Result<Description> {
+    Ok(read_config(&commit::locate(dir, CONFIG_FILE)?)?.description)
 }
 
 /// A checkpoint to resume from: weights, optimizer states and the training loop's document.

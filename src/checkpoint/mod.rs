@@ -40,11 +40,11 @@ mod write;
 mod tests;
 
 pub use self::{
-    commit::{exists, recover},
+    commit::{exists, locate, recover},
     config::Architecture,
     error::CheckpointError,
     id::SaveId,
-    load::{Checkpoint, Positions, Weights, weights_dir},
+    load::{Checkpoint, Positions, Weights, describe, weights_dir},
     lock::Lock,
     save::{
         Contents, best_dir, bytes_needed, forget_best, save, save_weights, weights_bytes_needed,

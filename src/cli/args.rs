@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_plan::config::{Facts, Group, KEYS, Written};
 
-use super::{Failure, bench, prepare};
+use super::{Failure, bench, origin, prepare};
 use crate::words::{Lang, errors};
 
 /// The presets that are built in, by file name.
@@ -188,7 +188,8 @@ fn with_only_keys(command: Command) -> Command {
     command
 }
 
-/// The config files and keys of a command line, in the order in which they stand there.
+/// The config files and keys of a command line, in the order in which they are there; over them
+/// those of the weights that they begin from, if they name any.
 pub(super) fn written(matches: &ArgMatches, preset: Option<&str>) -> Result<Written, Failure> {
     let names = std::iter::once("CONFIG").chain(KEYS.iter().map(|key| key.name));
     let parts = in_order(matches, names);
@@ -205,7 +206,7 @@ pub(super) fn written(matches: &ArgMatches, preset: Option<&str>) -> Result<Writ
             key => written.set(key, value)?,
         }
     }
-    Ok(written)
+    origin::describe(written, preset)
 }
 
 /// The keys of a command line that takes no config files, with their texts.

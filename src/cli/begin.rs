@@ -1,6 +1,6 @@
 //! Where a training begins: from nothing, from its own checkpoint, or from somebody's weights.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::ArgMatches;
 use fitgpt_plan::{
@@ -8,19 +8,12 @@ use fitgpt_plan::{
     model::Model,
 };
 
-use super::{Failure, args};
+use super::{Failure, args, origin};
 use crate::{
     checkpoint::{self, Checkpoint, Weights},
-    run::{
-        pretrained::{self, NotHere},
-        setup,
-        train::Document,
-    },
+    run::{pretrained, setup, train::Document},
     words::train as words,
 };
-
-/// Whose GPT-2 is at Hugging Face.
-const OWNER: &str = "openai-community";
 
 /// What the first weights are.
 pub(super) enum Start {
@@ -57,7 +50,7 @@ impl Beginning {
             InitFrom::Scratch => Ok(Self { config, start: Start::Scratch }),
             // The checkpoint's config, and above it only what was written now.
             InitFrom::Resume => resume(&config, args::written(matches, None)?, split),
-            InitFrom::Pretrained(name) => pretrained(name, &config, written),
+            InitFrom::Pretrained(name) => pretrained(&name.clone(), config),
         }
     }
 
@@ -151,22 +144,9 @@ fn with_split(config: &Config, before: &Config) -> Result<Config, Failure> {
     Ok(config.with("the checkpoint", changes)?)
 }
 
-fn pretrained(name: &str, config: &Config, written: &Written) -> Result<Beginning, Failure> {
-    let folder = pretrained::find(name).map_err(|not_here| missing(name, &not_here))?;
+fn pretrained(name: &str, config: Config) -> Result<Beginning, Failure> {
+    let folder = pretrained::find(name).map_err(|not_here| origin::missing(name, &not_here))?;
     let weights = Weights::open(&folder)?;
-    let there = &weights.architecture().model;
-    let here = config.block_size();
-    // Who writes nothing of positions wants all that there are.
-    let is_written = written.place_of("block_size").is_some();
-    if is_written && here > there.block {
-        let message = words::block_too_long(here, folder.display(), there.block);
-        return Err(Failure::new("init-from", message));
-    }
-    let block = if is_written { here } else { there.block };
-    let source = format!("the weights in {}", folder.display());
-    let changes = [("block_size", block.into()), ("vocab_size", there.vocab.into())];
-    let keys = weights.published().keys.iter().cloned().chain(changes);
-    let config = config.with(&source, keys)?;
     Ok(Beginning { config, start: Start::Pretrained(weights, folder) })
 }
 
@@ -177,17 +157,9 @@ pub(super) fn weights_dir(config: &Config) -> Result<PathBuf, Failure> {
             Ok(checkpoint::weights_dir(&setup::out_dir(config)))
         }
         InitFrom::Pretrained(name) => {
-            pretrained::find(name).map_err(|not_here| missing(name, &not_here))
+            pretrained::find(name).map_err(|not_here| origin::missing(name, &not_here))
         }
     }
-}
-
-/// No weights, where they were looked for, and how to get them.
-fn missing(name: &str, not_here: &NotHere) -> Failure {
-    let quoted = |folder: &PathBuf| format!("`{}`", Path::display(folder));
-    let folders: Vec<_> = not_here.looked_at.iter().map(quoted).collect();
-    let failure = Failure::new("init-from", words::no_weights(name, folders.join(", ")));
-    if not_here.is_published { failure.hint(words::get_weights(OWNER, name)) } else { failure }
 }
 
 /// What is said of weights that a run begins from.

@@ -14,9 +14,9 @@ use fitgpt_doctor::{
     parse::{Log, Reader as LogReader},
     topics,
 };
-use fitgpt_plan::device;
+use fitgpt_plan::{config::Written, device};
 
-use super::{Answer, Failure, Reader, args};
+use super::{Answer, Failure, Reader, args, origin};
 use crate::{
     terminal,
     words::{self, Lang, doctor as said, errors::Spoken as _, names},
@@ -55,6 +55,9 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     for (key, value) in args::keys(matches) {
         case.set(key, value);
     }
+    for (key, value) in weights_keys(matches)? {
+        case.set(key, &value);
+    }
     if let Some(name) = matches.get_one::<String>("gpu") {
         case.gpu = Some(device::find(name)?);
     }
@@ -69,6 +72,20 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         Reader::People => terminal::out(&text(&diagnosis)),
     }
     Ok(if diagnosis.kind == Kind::None { Answer::No } else { Answer::Yes })
+}
+
+/// The keys of the weights that the config or the command line begins from, if they are known
+/// here. Weights of another machine are nobody's fault; a model that is not supported is.
+fn weights_keys(matches: &ArgMatches) -> Result<Vec<(&'static str, String)>, Failure> {
+    let mut written = Written::new();
+    if let Some(path) = matches.get_one::<String>("config") {
+        // What is wrong with it is part of the diagnosis.
+        let _ = written.read_python(path, &args::text_of(Path::new(path))?, &args::facts());
+    }
+    for (key, value) in args::keys(matches) {
+        let _ = written.set(key, value);
+    }
+    origin::keys_if_known(&written)
 }
 
 /// Reads a log of any length, or a memory snapshot.

@@ -12,6 +12,7 @@ mod doctor;
 mod estimate;
 mod failure;
 mod fit;
+mod origin;
 mod patch;
 mod place;
 mod plan;

@@ -5,6 +5,7 @@ use clap::ArgMatches;
 use fitgpt_plan::{
     config::{Config, DeviceChoice, Precision, parse_size},
     device,
+    family::Family,
     report::{Device, Overhead},
     torch::{self, Rules, TorchOptions},
     units::Bytes,
@@ -62,6 +63,10 @@ impl Place {
         matches: &ArgMatches,
         config: &Config,
     ) -> Result<Self, Failure> {
+        if engine == Engine::Torch && config.family() != Family::Gpt2 {
+            let failure = Failure::new("family", said::torch_family(config.family()));
+            return Err(failure.hint(said::torch_pretend()));
+        }
         let is_compared = Engine::of(matches).len() > 1;
         let mut place = match (matches.get_one::<String>("gpu"), engine) {
             (Some(name), _) => Self::of_card(engine, name, config)?,

@@ -3,7 +3,7 @@
 use std::{path::Path, time::Instant};
 
 use clap::ArgMatches;
-use fitgpt_plan::{config::Config, family::Family};
+use fitgpt_plan::{config::Config, family::Family, model};
 use serde_json::json;
 
 use super::{Answer, Failure, Reader, args, begin};
@@ -18,7 +18,7 @@ use crate::{
     },
     terminal,
     tokenizer::{END_OF_TEXT, Stream, Tokenizer},
-    words::{self, names, sample as said},
+    words::{self, errors::Spoken as _, names, sample as said},
 };
 
 /// What nanoGPT prints after every sample.
@@ -52,9 +52,9 @@ fn generate(
     let mut weights = Weights::open(folder)?;
     let architecture = weights.architecture().clone();
     let tokenizer = tokenizer(config, &architecture);
-    let config = with_shape(config, &weights)?;
-    let vocab = config.vocab_size();
-    let prompt = prompt(&config, &tokenizer, vocab)?;
+    let vocab = architecture.model.vocab;
+    let prompt = prompt(config, &tokenizer, vocab)?;
+    let config = with_shape(config, &weights, prompt.len())?;
 
     let runner = Runner::of(&config)?;
     if let (Some((device, interface)), Reader::People) = (runner.gpu(), reader) {
@@ -166,15 +166,21 @@ impl<'a> Voice<'a> {
     }
 }
 
-/// The config with the model of the weights.
-fn with_shape(config: &Config, weights: &Weights) -> Result<Config, Failure> {
+/// The config with the model of the weights. Rotary positions need no table, so that a cache for
+/// the tokens of this text is enough.
+fn with_shape(config: &Config, weights: &Weights, prompt: usize) -> Result<Config, Failure> {
     let there = &weights.architecture().model;
-    let changes = [
-        ("block_size", there.block.into()),
-        ("eval_block_size", 0u32.into()),
-        ("vocab_size", there.vocab.into()),
-    ];
-    Ok(config.with("the checkpoint", weights.published().keys.iter().cloned().chain(changes))?)
+    let wanted = prompt.saturating_add(config.max_new_tokens() as usize);
+    let block = match there.positions {
+        model::Positions::Learned => there.block,
+        model::Positions::Rotary(_) => wanted.clamp(2, there.block as usize) as u32,
+    };
+    weights
+        .description()
+        .check_window(block)
+        .map_err(|error| Failure::new("checkpoint", error.spoken()))?;
+    let changes = [("block_size", block.into()), ("eval_block_size", 0_u32.into())];
+    Ok(config.with("the checkpoint", weights.description().pairs().chain(changes))?)
 }
 
 /// How the checkpoint's tokens read: as it says itself, else as the dataset does.

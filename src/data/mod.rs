@@ -23,7 +23,7 @@ pub use self::{
 use crate::tokenizer::Tokenizer;
 
 /// GPT-2's 50,257 tokens, rounded up to a multiple of 64 as nanoGPT does.
-pub const GPT2_VOCAB_SIZE: u32 = 50_304;
+pub const GPT2_VOCAB_SIZE: u32 = fitgpt_plan::family::gpt2::PADDED_VOCAB;
 
 /// The dataset that the program writes itself where it is not there.
 pub const STORIES: &str = "stories";

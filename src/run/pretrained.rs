@@ -1,36 +1,84 @@
-//! Weights to begin from: a folder of `transformers`, by its path or by GPT-2's name.
+//! Weights to begin from: a folder of `transformers`, by its path or by its name on the hub.
 //!
 //! Nothing is downloaded. A name is looked for where Hugging Face's own tools keep what they
-//! fetched, so that weights which are on the machine are found and others are asked for.
+//! fetched, so that weights which are on the machine are found and others are asked for. To
+//! plan, `config.json` is enough, and for a published model its row in the table.
 
 use std::{
     env, fs,
     path::{Path, PathBuf},
 };
 
-use crate::checkpoint::{CONFIG_FILE, MODEL_FILE};
+use fitgpt_plan::{
+    config::InitFrom,
+    family::{Description, FamilyError},
+    published,
+};
+
+use crate::checkpoint::{self, CONFIG_FILE, CheckpointError, INDEX_FILE};
 
 /// There are no such weights on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotHere {
     /// Every folder that was tried.
     pub looked_at: Vec<PathBuf>,
-    /// Whether a name was asked for, which can be downloaded, and not a path.
-    pub is_published: bool,
+    /// The repository that could be downloaded, if a name was asked for and not a path.
+    pub repository: Option<String>,
+}
+
+/// Why nobody knows which model `init_from` means.
+#[derive(Debug)]
+pub enum Unknown {
+    /// No such folder, and no such name.
+    NotHere(NotHere),
+    /// A folder whose model is not supported, or whose `config.json` is damaged.
+    Folder(CheckpointError),
+    /// A published model that is not supported.
+    Published(FamilyError),
+}
+
+/// What the weights that `init_from` names are weights of, and who says so.
+pub fn describe(init_from: &str) -> Result<(Description, String), Unknown> {
+    let not_here = match find_with(init_from, has_config) {
+        Ok(folder) => {
+            let described = checkpoint::describe(&folder).map_err(Unknown::Folder)?;
+            return Ok((described, format!("the weights in {}", folder.display())));
+        }
+        Err(not_here) => not_here,
+    };
+    let row = published::named(init_from).ok_or(Unknown::NotHere(not_here))?;
+    let described = Description::of_published(row).map_err(Unknown::Published)?;
+    Ok((described, row.id.to_owned()))
 }
 
 /// The folder of the weights that `init_from` names.
 pub fn find(init_from: &str) -> Result<PathBuf, NotHere> {
-    if init_from.contains(['/', '\\']) {
-        let folder = PathBuf::from(init_from);
-        return if is_whole(&folder) {
-            Ok(folder)
-        } else {
-            Err(NotHere { looked_at: vec![folder], is_published: false })
-        };
-    }
-    find_published(init_from, &caches(&|name| env::var_os(name).map(PathBuf::from)))
+    find_with(init_from, is_whole)
 }
+
+fn find_with(init_from: &str, is_wanted: fn(&Path) -> bool) -> Result<PathBuf, NotHere> {
+    let folder = PathBuf::from(init_from);
+    let is_folder = !InitFrom::is_nanogpt(init_from) && folder.is_dir();
+    if is_folder && is_wanted(&folder) {
+        return Ok(folder);
+    }
+    if is_folder || !is_name(init_from) {
+        return Err(NotHere { looked_at: vec![folder], repository: None });
+    }
+    let cache = caches(&|name| env::var_os(name).map(PathBuf::from));
+    find_published(init_from, &cache, is_wanted)
+}
+
+/// Whether a text could be a name on the hub: `name` or `owner/name`.
+fn is_name(text: &str) -> bool {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let mut parts = text.split('/');
+    let all = |part: &str| !part.is_empty() && !part.starts_with('.') && part.chars().all(is_plain);
+    parts.clone().count() <= 2 && parts.all(all)
+}
+
+/// Whose GPT-2 is at Hugging Face.
+const OWNER: &str = "openai-community";
 
 /// Where Hugging Face's tools keep what they fetched: the first that is set decides.
 fn caches(variable: &dyn Fn(&str) -> Option<PathBuf>) -> PathBuf {
@@ -43,10 +91,18 @@ fn caches(variable: &dyn Fn(&str) -> Option<PathBuf>) -> PathBuf {
 }
 
 /// The newest whole snapshot of `name` in a cache, or the one that its `main` is at.
-fn find_published(name: &str, cache: &Path) -> Result<PathBuf, NotHere> {
+fn find_published(
+    name: &str,
+    cache: &Path,
+    is_wanted: fn(&Path) -> bool,
+) -> Result<PathBuf, NotHere> {
+    let repositories = match name.split_once('/') {
+        Some((owner, name)) => vec![format!("{owner}/{name}")],
+        None => vec![format!("{OWNER}/{name}"), name.to_owned()],
+    };
     let mut looked_at = Vec::new();
-    for repository in [format!("models--openai-community--{name}"), format!("models--{name}")] {
-        let repository = cache.join(repository);
+    for repository in &repositories {
+        let repository = cache.join(format!("models--{}", repository.replace('/', "--")));
         let snapshots = repository.join("snapshots");
         let main = fs::read_to_string(repository.join("refs").join("main"));
         let main = main.ok().map(|commit| snapshots.join(commit.trim()));
@@ -57,22 +113,29 @@ fn find_published(name: &str, cache: &Path) -> Result<PathBuf, NotHere> {
             .collect();
         others.sort_by_key(|path| fs::metadata(path).and_then(|m| m.modified()).ok());
         let mut all = main.into_iter().chain(others.into_iter().rev());
-        if let Some(found) = all.find(|folder| is_whole(folder)) {
+        if let Some(found) = all.find(|folder| is_wanted(folder)) {
             return Ok(found);
         }
         looked_at.push(snapshots);
     }
-    Err(NotHere { looked_at, is_published: true })
+    Err(NotHere { looked_at, repository: repositories.into_iter().next() })
 }
 
-/// Whether a folder holds both files of a model. A snapshot may hold a tokenizer alone.
+/// Whether a folder holds a model: its description and its weights, in one file or several. A
+/// snapshot may hold a tokenizer alone.
 fn is_whole(folder: &Path) -> bool {
-    [CONFIG_FILE, MODEL_FILE].iter().all(|name| folder.join(name).is_file())
+    let has_weights = checkpoint::exists(folder) || folder.join(INDEX_FILE).is_file();
+    has_config(folder) && has_weights
+}
+
+fn has_config(folder: &Path) -> bool {
+    checkpoint::locate(folder, CONFIG_FILE).is_ok_and(|path| path.is_file())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::MODEL_FILE;
 
     fn model(folder: &Path) {
         fs::create_dir_all(folder).unwrap();
@@ -103,14 +166,17 @@ mod tests {
         let cache = tempfile::tempdir().unwrap();
         let snapshots = cache.path().join("models--gpt2/snapshots");
         fs::create_dir_all(snapshots.join("aaa")).unwrap();
-        let missing = find_published("gpt2", cache.path()).unwrap_err();
-        assert!(missing.looked_at.contains(&snapshots) && missing.is_published, "{missing:?}");
+        let missing = find_published("gpt2", cache.path(), is_whole).unwrap_err();
+        assert!(
+            missing.looked_at.contains(&snapshots) && missing.repository.is_some(),
+            "{missing:?}"
+        );
         model(&snapshots.join("bbb"));
-        assert_eq!(find_published("gpt2", cache.path()).unwrap(), snapshots.join("bbb"));
-        assert!(find_published("gpt2-xl", cache.path()).is_err());
+        assert_eq!(find_published("gpt2", cache.path(), is_whole).unwrap(), snapshots.join("bbb"));
+        assert!(find_published("gpt2-xl", cache.path(), is_whole).is_err());
         let other = cache.path().join("models--openai-community--gpt2/snapshots/ccc");
         model(&other);
-        assert_eq!(find_published("gpt2", cache.path()).unwrap(), other);
+        assert_eq!(find_published("gpt2", cache.path(), is_whole).unwrap(), other);
     }
 
     #[test]
@@ -122,7 +188,21 @@ mod tests {
         }
         fs::create_dir_all(repository.join("refs")).unwrap();
         fs::write(repository.join("refs/main"), "bbb\n").unwrap();
-        let found = find_published("gpt2", cache.path()).unwrap();
+        let found = find_published("gpt2", cache.path(), is_whole).unwrap();
         assert_eq!(found, repository.join("snapshots/bbb"));
+    }
+
+    #[test]
+    fn a_name_with_an_owner_is_found_in_the_cache() {
+        let cache = tempfile::tempdir().unwrap();
+        let snapshot = cache.path().join("models--org--name.v1/snapshots/aaa");
+        model(&snapshot);
+        assert_eq!(find_published("org/name.v1", cache.path(), is_whole).unwrap(), snapshot);
+        let missing = find_published("org/other", cache.path(), is_whole).unwrap_err();
+        assert_eq!(missing.repository.as_deref(), Some("org/other"));
+        assert!(is_name("meta-llama/Llama-3.2-1B") && is_name("out-tiny"));
+        for path in ["./a", "a/b/c", "/a", "a/", "../a", "a\\b", ""] {
+            assert!(!is_name(path), "{path}");
+        }
     }
 }

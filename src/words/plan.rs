@@ -1,6 +1,20 @@
 //! What `plan` says, and `train` before it begins.
 
 messages! {
+    /// PyTorch's programs are nanoGPT's.
+    torch_family(family) {
+        en: "`--engine torch` plans nanoGPT's GPT-2, not family `{family}`",
+        zh: "`--engine torch` 只能规划 nanoGPT 的 GPT-2，不能规划模型族 `{family}`",
+        ja: "`--engine torch` が計画できるのは nanoGPT の GPT-2 で、モデルファミリー `{family}` は計画できません",
+        de: "`--engine torch` plant nanoGPTs GPT-2, nicht die Familie `{family}`",
+    }
+    /// What counts other models under PyTorch.
+    torch_pretend() {
+        en: "`fitgpt.torch.pretend` of the Python package counts any PyTorch code; without `--engine` the plan is this program's",
+        zh: "Python 包中的 `fitgpt.torch.pretend` 可以统计任意 PyTorch 代码；不加 `--engine` 时规划的是本程序",
+        ja: "Python パッケージの `fitgpt.torch.pretend` は任意の PyTorch コードを数えます。`--engine` なしなら本プログラムの計画です",
+        de: "`fitgpt.torch.pretend` des Python-Pakets zählt beliebigen PyTorch-Code; ohne `--engine` gilt der Plan diesem Programm",
+    }
     /// How a step is split.
     split(batch, accumulation, sequences, tokens) {
         en: "micro-batch {batch} × {accumulation} = {sequences} sequences, {tokens} tokens a step",

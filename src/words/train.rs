@@ -122,12 +122,19 @@ messages! {
         ja: "`init_from = '{name}'`: {folders} に重みがありません。重みのフォルダには `config.json` と `model.safetensors` があります",
         de: "`init_from = '{name}'`: keine Gewichte in {folders}; ein Ordner mit Gewichten hat `config.json` und `model.safetensors`",
     }
+    /// Weights of a model that cannot be run here.
+    unsupported(name, reason) {
+        en: "`init_from = '{name}'`: {reason}",
+        zh: "`init_from = '{name}'`：{reason}",
+        ja: "`init_from = '{name}'`: {reason}",
+        de: "`init_from = '{name}'`: {reason}",
+    }
     /// How to get published weights.
-    get_weights(owner, name) {
-        en: "`huggingface-cli download {owner}/{name}` puts them there; or give a folder: `--init_from=PATH/TO/FOLDER`",
-        zh: "`huggingface-cli download {owner}/{name}` 会把它们下载到那里；也可以指定文件夹：`--init_from=PATH/TO/FOLDER`",
-        ja: "`huggingface-cli download {owner}/{name}` でそこに取得できます。フォルダの指定も可能です: `--init_from=PATH/TO/FOLDER`",
-        de: "`huggingface-cli download {owner}/{name}` legt sie dort ab; oder einen Ordner nennen: `--init_from=PATH/TO/FOLDER`",
+    get_weights(repository) {
+        en: "`huggingface-cli download {repository}` puts them there; or give a folder: `--init_from=PATH/TO/FOLDER`",
+        zh: "`huggingface-cli download {repository}` 会把它们下载到那里；也可以指定文件夹：`--init_from=PATH/TO/FOLDER`",
+        ja: "`huggingface-cli download {repository}` でそこに取得できます。フォルダの指定も可能です: `--init_from=PATH/TO/FOLDER`",
+        de: "`huggingface-cli download {repository}` legt sie dort ab; oder einen Ordner nennen: `--init_from=PATH/TO/FOLDER`",
     }
 
     /// The config's vocabulary is less than the data's.

@@ -95,6 +95,23 @@ pub fn find(name: &str) -> Option<&'static Published> {
     found.rev().max_by_key(|(length, _)| *length).map(|(_, model)| model)
 }
 
+/// The model whose weights `name` means: its id, one of its names, or an edition by the same
+/// publisher (`meta-llama/Llama-3.2-1B-Instruct`). Somebody else's derived model is not found:
+/// it may have other sizes.
+pub fn named(name: &str) -> Option<&'static Published> {
+    let model = find(name)?;
+    let owners = model.id.rsplit_once('/').map_or("openai-community", |(owner, _)| owner);
+    let is_it = match name.rsplit_once('/') {
+        Some((owner, _)) => owner.eq_ignore_ascii_case(owners),
+        None => {
+            let mut names = model.aliases.iter().chain([&model.id]);
+            names.any(|known| known.eq_ignore_ascii_case(name))
+                || model.name().eq_ignore_ascii_case(name)
+        }
+    };
+    is_it.then_some(model)
+}
+
 /// A name as it is compared: lower case, without owner and separators.
 struct Spelled {
     letters: String,
@@ -233,6 +250,22 @@ mod tests {
         ];
         for (name, id) in table {
             assert_eq!(find(name).map(|model| model.id), Some(id), "{name}");
+        }
+    }
+
+    #[test]
+    fn weights_are_known_by_their_publisher_only() {
+        let table = [
+            ("gpt2-xl", Some("gpt2-xl")),
+            ("openai-community/gpt2", Some("gpt2")),
+            ("Llama-2-7b-hf", Some("meta-llama/Llama-2-7b-hf")),
+            ("meta-llama/Llama-2-7b-chat-hf", Some("meta-llama/Llama-2-7b-hf")),
+            ("somebody/Llama-2-7b-pruned", None),
+            ("Llama-2-7b-pruned", None),
+            ("gpt2-mine", None),
+        ];
+        for (name, id) in table {
+            assert_eq!(named(name).map(|model| model.id), id, "{name}");
         }
     }
 

@@ -3,6 +3,7 @@
 use fitgpt_plan::{
     config::{Config, ConfigError, Precision, Value, Written},
     device::Gpu,
+    family::Family,
     model::Model,
     torch::TorchOptions,
 };
@@ -81,6 +82,10 @@ impl Run {
             (0, None) => VOCAB,
             (written, _) => written,
         };
+        // PyTorch's programs are GPT-2's: another family's run is not supposed.
+        if config.family() != Family::Gpt2 {
+            return Ok(None);
+        }
         let model = Model::new(&config, vocab.max(1));
         if !is_countable(&config, &model) || (given.is_none() && is_refuted(log, &config, &model)) {
             return Ok(None);

@@ -170,14 +170,6 @@ pub enum InitFrom {
     Pretrained(String),
 }
 
-/// The sizes of published weights, which a run that begins from them takes over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Published {
-    pub(super) layers: u32,
-    pub(super) heads: u32,
-    pub(super) channels: u32,
-}
-
 impl InitFrom {
     /// As written in a config.
     pub fn name(&self) -> &str {
@@ -188,37 +180,29 @@ impl InitFrom {
         }
     }
 
-    /// The last stands for any path.
+    /// The last stands for any path or name on the hub.
     pub(super) const NAMES: &'static [&'static str] =
         &["scratch", "resume", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "PATH/TO/FOLDER"];
+    /// The names that nanoGPT takes, which never mean a folder.
+    const NANOGPT: [&'static str; 4] = ["gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"];
 
-    pub(super) fn parse(name: &str) -> Option<Self> {
+    /// What a config's text means.
+    pub fn parse(name: &str) -> Option<Self> {
         match name {
             "scratch" => Some(Self::Scratch),
             "resume" => Some(Self::Resume),
-            name if Self::NAMES.contains(&name) || is_path(name) => {
+            // Whether there are such weights is for the caller to find out.
+            name if !name.trim().is_empty() && !name.contains('\0') => {
                 Some(Self::Pretrained(name.to_owned()))
             }
             _ => None,
         }
     }
 
-    /// The sizes of published weights; those of a folder stand in its `config.json`.
-    pub(super) fn published(&self) -> Option<Published> {
-        let (layers, heads, channels) = match self.name() {
-            "gpt2" => (12, 12, 768),
-            "gpt2-medium" => (24, 16, 1024),
-            "gpt2-large" => (36, 20, 1280),
-            "gpt2-xl" => (48, 25, 1600),
-            _ => return None,
-        };
-        Some(Published { layers, heads, channels })
+    /// Whether the name is one of the four GPT-2s that nanoGPT knows.
+    pub fn is_nanogpt(name: &str) -> bool {
+        Self::NANOGPT.contains(&name)
     }
-}
-
-/// A word that is misspelled should be told from a path: a path has a separator.
-fn is_path(text: &str) -> bool {
-    text.contains(['/', '\\']) && !text.contains('\0')
 }
 
 /// Which device was asked for. Prints as written in a config.
@@ -315,11 +299,11 @@ mod tests {
     }
 
     #[test]
-    fn first_weights_may_lie_in_a_folder_and_a_misspelled_name_is_none() {
-        for path in ["./gpt2", "models/mine", "/models/mine", r"C:\models\mine"] {
-            assert_eq!(InitFrom::parse(path), Some(InitFrom::Pretrained(path.to_owned())));
+    fn first_weights_may_be_in_a_folder_or_have_a_name_on_the_hub() {
+        for name in ["./gpt2", "out-tiny", "/models/mine", r"C:\models\mine", "org/name"] {
+            assert_eq!(InitFrom::parse(name), Some(InitFrom::Pretrained(name.to_owned())));
         }
-        for text in ["", "gtp2", "Resume", "gpt2-small"] {
+        for text in ["", " ", "a\0b"] {
             assert_eq!(InitFrom::parse(text), None, "{text}");
         }
     }

@@ -1,9 +1,9 @@
 //! What a run uses: every key set, every rule holding.
 
-use serde::{Serialize, Serializer};
+use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
 use super::{
-    choice::{DeviceChoice, Gelu, GradCheckpoint, InitFrom, Precision, Published, RopeSetting},
+    choice::{DeviceChoice, Gelu, GradCheckpoint, InitFrom, Precision, RopeSetting},
     error::ConfigError,
     keys::{Group, KEYS, Key, key_table},
     optimizer::{AdjustLr, MuonCoefficients, MuonDtype, OptimizerChoice},
@@ -12,7 +12,10 @@ use super::{
     value::Value,
     written::Written,
 };
-use crate::family::{Family, gpt2, llama};
+use crate::{
+    family::{Description, Family, llama},
+    published,
+};
 
 /// How a key is handed out: text borrowed, numbers by value, and what 0 takes over from
 /// another key not here but in a method that resolves it.
@@ -44,7 +47,7 @@ macro_rules! config {
         /// A config in which every key has a value and every rule holds. Made by
         /// [`Written::resolve`], and by nothing else.
         ///
-        /// Serialises as a flat map with nanoGPT's names and types.
+        /// Serialises as a flat map with nanoGPT's names and types, plus an object `model`.
         #[derive(Clone, Debug, PartialEq)]
         pub struct Config {
             $($name: $type,)*
@@ -81,8 +84,18 @@ fn next<T: Setting>(
 impl Written {
     /// Fills the gaps with the defaults and checks the rules.
     pub fn resolve(&self) -> Result<Config, ConfigError> {
-        let mut config = Config::from_written(self)?;
-        config.take_published_sizes();
+        let config = Config::from_written(self)?;
+        // A name that nanoGPT takes says what the model is.
+        if let InitFrom::Pretrained(name) = &config.init_from
+            && InitFrom::is_nanogpt(name)
+            && let Some(Ok(model)) = published::find(name).map(Description::of_published)
+        {
+            let mut written = self.clone();
+            written.merge(Written::from_pairs(name, model.pairs())?);
+            let config = Config::from_written(&written)?;
+            rules::check(&config, &written)?;
+            return Ok(config);
+        }
         rules::check(&config, self)?;
         Ok(config)
     }
@@ -101,19 +114,6 @@ pub struct EffectiveBatch {
 }
 
 impl Config {
-    /// Weights have the sizes that they have: as in nanoGPT, published ones win over what a
-    /// config says of the model. Its own are `block_size`, down to which positions are cropped,
-    /// and `dropout`.
-    fn take_published_sizes(&mut self) {
-        if let Some(Published { layers, heads, channels }) = self.init_from.published() {
-            (self.n_layer, self.n_head, self.n_embd) = (layers, heads, channels);
-            self.family = Family::Gpt2;
-            self.vocab_size = gpt2::VOCAB;
-            self.bias = true;
-            self.gelu = Gelu::Tanh;
-        }
-    }
-
     /// What one step learns from.
     pub fn effective_batch(&self) -> EffectiveBatch {
         let sequences = u64::from(self.batch_size) * u64::from(self.gradient_accumulation_steps);
@@ -218,8 +218,35 @@ impl Default for Config {
     }
 }
 
+/// What kind of model a config describes, every size resolved.
+#[derive(Serialize)]
+struct ModelSummary {
+    family: &'static str,
+    n_layer: u32,
+    n_head: u32,
+    n_kv_head: u32,
+    head_dim: u32,
+    n_embd: u32,
+    ffn_dim: u32,
+}
+
 impl Serialize for Config {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.pairs())
+        let pairs = self.pairs();
+        let mut map = serializer.serialize_map(Some(pairs.len() + 1))?;
+        for (key, value) in &pairs {
+            map.serialize_entry(key, value)?;
+        }
+        let model = ModelSummary {
+            family: self.family.name(),
+            n_layer: self.n_layer,
+            n_head: self.n_head,
+            n_kv_head: self.n_kv_head(),
+            head_dim: self.head_dim(),
+            n_embd: self.n_embd,
+            ffn_dim: self.ffn_dim(),
+        };
+        map.serialize_entry("model", &model)?;
+        map.end()
     }
 }

@@ -6,9 +6,9 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Claim, Family, FamilyError, Naming, Published, json::Document};
+use super::{Claim, Description, Family, FamilyError, Naming, json::Document};
 use crate::{
-    config::{Config, Gelu},
+    config::{Config, Gelu, Value},
     model::{Biases, MlpKind, Model, NormKind, Positions},
     units::Real,
 };
@@ -108,7 +108,7 @@ pub(super) fn describe(config: &Config, vocab: u32) -> Model {
 }
 
 /// Reads `GPT2Config`. The sizes must be there; the rest has that class's defaults.
-pub(super) fn read(document: &Document<'_>) -> Result<Published, FamilyError> {
+pub(super) fn read(document: &Document<'_>) -> Result<Description, FamilyError> {
     let (layers, heads) = (document.layers("n_layer")?, document.size("n_head")?);
     let channels = document.size("n_embd")?;
     if !channels.is_multiple_of(heads) {
@@ -141,7 +141,7 @@ pub(super) fn read(document: &Document<'_>) -> Result<Published, FamilyError> {
         Some(ours) => ours.flag("bias")?.unwrap_or(true),
         None => true,
     };
-    Ok(Published {
+    Ok(Description {
         family: Family::Gpt2,
         keys: vec![
             ("family", Family::Gpt2.name().into()),
@@ -150,6 +150,16 @@ pub(super) fn read(document: &Document<'_>) -> Result<Published, FamilyError> {
             ("n_embd", channels.into()),
             ("bias", has_bias.into()),
             ("gelu", gelu.name().into()),
+            // What other families have, unset.
+            ("n_kv_head", 0_u32.into()),
+            ("head_dim", 0_u32.into()),
+            ("ffn_dim", 0_u32.into()),
+            ("rope_theta", 10_000.0.into()),
+            ("rope_scaling", "".into()),
+            ("norm_eps", 0.0.into()),
+            ("tie_embeddings", true.into()),
+            ("attention_bias", Value::None),
+            ("mlp_bias", false.into()),
         ],
         vocab: document.size("vocab_size")?,
         positions: document.size("n_positions")?,

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Claim, Family, FamilyError, Naming, Published, json::Document};
+use super::{Claim, Description, Family, FamilyError, Naming, json::Document};
 use crate::{
     config::{AttentionBias, Config, RopeSetting, Value},
     model::{Biases, MlpKind, Model, NormKind, Positions, Rope, RopeScaling},
@@ -90,7 +90,7 @@ fn default_bias(family: Family) -> AttentionBias {
 
 /// Reads `LlamaConfig`, `MistralConfig`, `Qwen2Config` and `Qwen3Config`. The sizes must be
 /// there; the rest has those classes' defaults.
-pub(super) fn read(family: Family, document: &Document<'_>) -> Result<Published, FamilyError> {
+pub(super) fn read(family: Family, document: &Document<'_>) -> Result<Description, FamilyError> {
     let layers = document.layers("num_hidden_layers")?;
     let channels = document.size("hidden_size")?;
     let heads = document.size("num_attention_heads")?;
@@ -143,7 +143,7 @@ pub(super) fn read(family: Family, document: &Document<'_>) -> Result<Published,
         Family::Mistral => 131_072,
         _ => 32_768,
     });
-    Ok(Published {
+    Ok(Description {
         family,
         keys: vec![
             ("family", family.name().into()),
@@ -151,6 +151,7 @@ pub(super) fn read(family: Family, document: &Document<'_>) -> Result<Published,
             ("n_head", heads.into()),
             ("n_embd", channels.into()),
             ("bias", false.into()),
+            ("gelu", "exact".into()),
             ("n_kv_head", kv_heads.into()),
             ("head_dim", head_dim.into()),
             ("ffn_dim", document.size("intermediate_size")?.into()),
@@ -290,7 +291,7 @@ mod tests {
     }
 
     fn model(document: &Json) -> Model {
-        let published = Published::read(document).unwrap();
+        let published = Description::read(document).unwrap();
         let written = Written::from_pairs("config.json", published.keys).unwrap();
         Model::new(&written.resolve().unwrap(), published.vocab)
     }
@@ -345,7 +346,7 @@ mod tests {
         ] {
             let mut document = smol();
             document[key] = value;
-            assert!(Published::read(&document).is_err(), "`{key}`");
+            assert!(Description::read(&document).is_err(), "`{key}`");
         }
     }
 
@@ -354,15 +355,15 @@ mod tests {
         let mut document = smol();
         document["model_type"] = json!("mistral");
         document["sliding_window"] = json!(512);
-        let published = Published::read(&document).unwrap();
+        let published = Description::read(&document).unwrap();
         assert!(published.check_window(512).is_ok());
         assert!(published.check_window(513).is_err());
         document["model_type"] = json!("qwen2");
-        assert_eq!(Published::read(&document).unwrap().window, None);
+        assert_eq!(Description::read(&document).unwrap().window, None);
         document["use_sliding_window"] = json!(true);
         document["max_window_layers"] = json!(30);
-        assert_eq!(Published::read(&document).unwrap().window, None);
+        assert_eq!(Description::read(&document).unwrap().window, None);
         document["max_window_layers"] = json!(28);
-        assert_eq!(Published::read(&document).unwrap().window, Some(512));
+        assert_eq!(Description::read(&document).unwrap().window, Some(512));
     }
 }

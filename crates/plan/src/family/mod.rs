@@ -13,12 +13,13 @@ pub mod llama;
 
 use std::fmt;
 
-use serde_json::{Map, Value as Json};
+use serde_json::{Map, Value as Json, json};
 
 pub use self::json::{Claim, FamilyError};
 use crate::{
     config::{Config, ConfigError, Value, Written},
     model::Model,
+    published::{Published, Tied},
 };
 
 /// A `model_type` that can be planned and trained.
@@ -132,7 +133,7 @@ impl Naming {
 
 /// A model as a `config.json` describes it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Published {
+pub struct Description {
     /// Whose model it is.
     pub family: Family,
     /// The keys of a config that describe the same model.
@@ -147,7 +148,7 @@ pub struct Published {
     pub dropout: f64,
 }
 
-impl Published {
+impl Description {
     /// Reads the text of a `config.json`, which must be an object.
     pub fn read(document: &Json) -> Result<Self, FamilyError> {
         let document = json::Document::new(document)?;
@@ -159,10 +160,29 @@ impl Published {
         }
     }
 
+    /// A model of the table of published ones, as far as its sizes say.
+    pub fn of_published(model: &Published) -> Result<Self, FamilyError> {
+        let Published { layers, heads, width, vocab, context, .. } = *model;
+        let is_tied = model.tied == Tied::Yes;
+        Self::read(&json!({
+            "model_type": model.model_type, "vocab_size": vocab, "tie_word_embeddings": is_tied,
+            "n_layer": layers, "n_head": heads, "n_embd": width, "n_positions": context,
+            "num_hidden_layers": layers, "num_attention_heads": heads, "hidden_size": width,
+            "num_key_value_heads": model.kv_heads, "head_dim": model.head_dim,
+            "intermediate_size": model.ffn, "max_position_embeddings": context,
+        }))
+    }
+
+    /// The keys of a config that begins from these weights, vocabulary included. `block_size`
+    /// is the caller's.
+    pub fn pairs(&self) -> impl Iterator<Item = (&'static str, Value)> {
+        self.keys.iter().cloned().chain([("vocab_size", self.vocab.into())])
+    }
+
     /// The model with all of its positions.
     pub fn model(&self) -> Result<Model, ConfigError> {
-        let mut written = Written::from_pairs("config.json", self.keys.clone())?;
-        written.merge(Written::from_pairs("config.json", [("block_size", self.positions.into())])?);
+        let positions = [("block_size", self.positions.into())];
+        let written = Written::from_pairs("config.json", self.pairs().chain(positions))?;
         Ok(Model::new(&written.resolve()?, self.vocab))
     }
 
@@ -201,11 +221,25 @@ mod tests {
     }
 
     #[test]
+    fn a_published_model_has_its_parameters_or_is_refused_by_its_type() {
+        for model in crate::published::all() {
+            match Description::of_published(model) {
+                Ok(described) => {
+                    let count = described.model().unwrap().parameter_count();
+                    assert_eq!(count, model.parameters, "{}", model.id);
+                }
+                Err(FamilyError::ModelType { found }) => assert_eq!(found, model.model_type),
+                Err(other) => panic!("{}: {other}", model.id),
+            }
+        }
+    }
+
+    #[test]
     fn another_model_type_is_refused_by_name() {
         let document = serde_json::json!({"model_type": "mixtral", "hidden_size": 64});
-        let error = Published::read(&document).unwrap_err();
+        let error = Description::read(&document).unwrap_err();
         assert_eq!(error, FamilyError::ModelType { found: "mixtral".into() });
-        assert!(Published::read(&serde_json::json!([1])).is_err());
-        assert!(Published::read(&serde_json::json!({})).is_err());
+        assert!(Description::read(&serde_json::json!([1])).is_err());
+        assert!(Description::read(&serde_json::json!({})).is_err());
     }
 }
