@@ -206,12 +206,12 @@ fn text(diagnosis: &Diagnosis) -> String {
 /// are no candidates, and those that differ in their type only are one line.
 fn ties(diagnosis: &Diagnosis) -> String {
     let is_named = |f: &Finding| {
-        let asked = match &f.cause {
-            Cause::LogitsAtThePeak { asked }
-            | Cause::AttentionScores { asked }
-            | Cause::MlpActivation { asked }
-            | Cause::WeightShaped { asked } => asked,
-            _ => return false,
+        let (Cause::LogitsAtThePeak { asked }
+        | Cause::AttentionScores { asked }
+        | Cause::MlpActivation { asked }
+        | Cause::WeightShaped { asked }) = &f.cause
+        else {
+            return false;
         };
         f.certainty == Certainty::Certain || asked.line.is_some()
     };
