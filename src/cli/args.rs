@@ -68,12 +68,18 @@ pub fn command() -> Command {
                 .about(
                     "Reads an out-of-memory log: what failed, which tensor, why, and the ways out",
                 )
-                .arg(Arg::new("LOG").help("A log; stdin where it is absent or `-`"))
+                .arg(Arg::new("LOG").help("A log or a memory snapshot; stdin if it is absent or `-`"))
                 .arg(
                     Arg::new("config")
                         .long("config")
                         .value_name("CONFIG.py")
-                        .help("The config of the run, where the log does not show it"),
+                        .help("The config of the run, if the log does not show it"),
+                )
+                .arg(
+                    Arg::new("model")
+                        .long("model")
+                        .value_name("PATH")
+                        .help("A model's config.json or its folder, if the log does not name a known model"),
                 )
                 .arg(gpu())
                 .arg(

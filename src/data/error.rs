@@ -2,8 +2,8 @@
 
 use std::{io, path::PathBuf};
 
-use super::pickle::PickleError;
 use crate::attempt::Attempt;
+use fitgpt_pickle::PickleError;
 
 /// Why a dataset, or a piece of it, could not be read or written.
 #[derive(Debug, thiserror::Error)]

@@ -4,10 +4,9 @@
 
 use std::{fs::File, io::Read, path::Path};
 
-use super::{
-    DataError,
-    pickle::{Pickle, Value},
-};
+use fitgpt_pickle::{Pickle, Value};
+
+use super::DataError;
 use crate::attempt::Attempt;
 
 /// The most bytes a `meta.pkl` can need: 65,536 symbols, twice, at 256 bytes each.
@@ -96,7 +95,7 @@ impl Meta {
         }
         let mut bytes = Vec::new();
         file.take(LIMIT_BYTES).read_to_end(&mut bytes).map_err(io)?;
-        let pickle = Pickle::read(&bytes)
+        let pickle = Pickle::read(bytes.as_slice())
             .map_err(|source| DataError::Pickle { path: path.to_owned(), source })?;
         let meta = Self::from_pickle(&pickle)
             .map_err(|source| DataError::Meta { path: path.to_owned(), source })?;
@@ -104,15 +103,10 @@ impl Meta {
     }
 
     fn from_pickle(pickle: &Pickle) -> Result<Self, MetaError> {
-        let Value::Dict(root) = pickle.root else {
-            return Err(MetaError::NotADict { found: type_name(&pickle.root) });
+        let Value::Dict(root) = pickle.root() else {
+            return Err(MetaError::NotADict { found: type_name(pickle.root()) });
         };
-        let get = |wanted: &str| {
-            let is_wanted =
-                |(key, _): &&(Value, Value)| matches!(key, Value::Text(key) if &**key == wanted);
-            // As in Python, the last one counts.
-            pickle.dict(root).iter().rfind(is_wanted).map(|(_, value)| value)
-        };
+        let get = |wanted: &str| pickle.get(root, wanted); // as in Python, the last one counts
         let vocab_size =
             int("vocab_size", get("vocab_size").ok_or(MetaError::NoKey { key: "vocab_size" })?)?;
         if !(1..=VOCAB_LIMIT).contains(&vocab_size) {
@@ -121,22 +115,24 @@ impl Meta {
         let mut symbols = Symbols { of: Vec::new(), vocab_size: vocab_size as u32 };
         match get("itos") {
             None => {}
-            Some(&Value::Dict(index)) => {
-                for (id, symbol) in pickle.dict(index) {
+            Some(Value::Dict(pairs)) => {
+                for [id, symbol] in pairs {
+                    let (id, symbol) = (pickle.value(*id), pickle.value(*symbol));
                     symbols.set("itos", int("itos", id)?, text("itos", symbol)?)?;
                 }
             }
-            Some(&Value::List(index)) => {
-                for (id, symbol) in (0..).zip(pickle.list(index)) {
-                    symbols.set("itos", id, text("itos", symbol)?)?;
+            Some(Value::List(items)) => {
+                for (id, symbol) in (0..).zip(items) {
+                    symbols.set("itos", id, text("itos", pickle.value(*symbol))?)?;
                 }
             }
             Some(other) => return Err(wrong("itos", "dict", other)),
         }
         match get("stoi") {
             None => {}
-            Some(&Value::Dict(index)) => {
-                for (symbol, id) in pickle.dict(index) {
+            Some(Value::Dict(pairs)) => {
+                for [symbol, id] in pairs {
+                    let (id, symbol) = (pickle.value(*id), pickle.value(*symbol));
                     symbols.set("stoi", int("stoi", id)?, text("stoi", symbol)?)?;
                 }
             }
@@ -205,25 +201,25 @@ fn push_int(bytes: &mut Vec<u8>, value: usize) {
     bytes.extend((value as i32).to_le_bytes()); // a vocabulary has fewer than 2^31 symbols
 }
 
-fn int(place: &'static str, value: &Value) -> Result<i64, MetaError> {
+fn int(place: &'static str, value: Value<'_>) -> Result<i64, MetaError> {
     match value {
-        Value::Int(value) => Ok(*value),
+        Value::Int(value) => Ok(value),
         other => Err(wrong(place, "int", other)),
     }
 }
 
-fn text<'a>(place: &'static str, value: &'a Value) -> Result<&'a str, MetaError> {
+fn text<'a>(place: &'static str, value: Value<'a>) -> Result<&'a str, MetaError> {
     match value {
         Value::Text(text) => Ok(text),
         other => Err(wrong(place, "str", other)),
     }
 }
 
-fn wrong(place: &'static str, expected: &'static str, found: &Value) -> MetaError {
+fn wrong(place: &'static str, expected: &'static str, found: Value<'_>) -> MetaError {
     MetaError::WrongType { place, expected, found: type_name(found) }
 }
 
-fn type_name(value: &Value) -> &'static str {
+fn type_name(value: Value<'_>) -> &'static str {
     match value {
         Value::Int(_) => "int",
         Value::BigInt => "int of more than 64 bits",
@@ -239,7 +235,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::data::pickle::PickleError;
+    use fitgpt_pickle::PickleError;
 
     const SYMBOLS: [char; 7] = ['\n', ' ', 'A', 'b', 'é', '日', '😀'];
 
@@ -310,7 +306,7 @@ mod tests {
             for byte in 0..=u8::MAX {
                 let mut bytes = whole.to_vec();
                 bytes[position] = byte;
-                if let Ok(pickle) = Pickle::read(&bytes) {
+                if let Ok(pickle) = Pickle::read(bytes.as_slice()) {
                     let _ = Meta::from_pickle(&pickle);
                 }
             }

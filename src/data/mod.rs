@@ -9,7 +9,6 @@ pub mod counter;
 mod batches;
 mod error;
 mod meta;
-mod pickle;
 pub mod stories;
 mod tokens;
 
@@ -19,7 +18,6 @@ pub use self::{
     batches::{Batches, Purpose},
     error::DataError,
     meta::{Meta, MetaError},
-    pickle::PickleError,
     tokens::Tokens,
 };
 use crate::tokenizer::Tokenizer;

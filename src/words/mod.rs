@@ -46,6 +46,23 @@ macro_rules! messages {
     };
 }
 
+/// Defines messages that are English in every language until somebody translates them: then they
+/// move into [`messages!`]. A test lists what waits.
+macro_rules! english {
+    ($($(#[$doc:meta])* $name:ident($($argument:ident),*) $en:literal)*) => {
+        $(
+            $(#[$doc])*
+            pub(crate) fn $name($($argument: impl std::fmt::Display),*) -> String {
+                format!($en, $($argument = $argument),*)
+            }
+        )*
+
+        /// The names of the messages that wait for translators.
+        #[cfg(test)]
+        pub(super) const WAITING: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
 mod lang;
 mod number;
 mod width;

@@ -87,6 +87,18 @@ fn ten_steps_an_evaluation_and_a_sample_are_those_of_the_cpu() {
 }
 
 #[test]
+fn ten_steps_of_a_qwen_are_those_of_the_cpu() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    // Heads wider than their share of the width, two of them on one of keys.
+    let family = ["--family=qwen3", "--n_kv_head=1", "--head_dim=24", "--max_iters=10"];
+    for (device, out_dir) in [("cpu", "--out_dir=cpu"), ("vulkan", "--out_dir=gpu")] {
+        train(folder, &[&family[..], &[&format!("--device={device}"), out_dir]].concat());
+    }
+    assert_close(&losses(folder, "cpu"), &losses(folder, "gpu"));
+}
+
+#[test]
 fn a_run_moves_from_the_cpu_to_the_gpu_and_back() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -25,11 +25,16 @@ const SMALL: [(&str, &str); 8] = [
 
 #[test]
 fn a_step_waits_for_its_device_once_however_many_micro_batches_it_has() {
+    waits_once(&[]);
+    waits_once(&[("family", "qwen3"), ("n_kv_head", "1")]);
+}
+
+fn waits_once(family: &[(&str, &str)]) {
     let adapter = adapters().into_iter().find(|adapter| adapter.kind == Kind::Software);
     let adapter = adapter.expect("a software Vulkan driver is here (Debian: mesa-vulkan-drivers)");
     let device = Device::open(&adapter).unwrap();
     let mut written = Written::new();
-    for (key, value) in SMALL {
+    for (key, value) in SMALL.iter().chain(family) {
         written.set(key, value).unwrap();
     }
     let config = written.resolve().unwrap();

@@ -21,10 +21,14 @@ from torch.utils._pytree import tree_leaves, tree_map
 import fitgpt.torch as ft
 from fitgpt.torch.autocast import FLOAT, FLOAT_BY_DTYPE, HALF, NORMS, WIDEST
 
-# Chosen by the driver's answers, of which there are none: the attention kernel (tested by itself
-# below) and cuDNN's batch norm, whose results have the sizes of the native one's.
-CHOSEN_BY_DRIVER = {"cudnn_batch_norm", "native_batch_norm"}
-LEFT_OUT = {"nn.functional.scaled_dot_product_attention", "nn.functional.multi_head_attention_forward"}
+# One of two, by what is installed; `pretend` gives the native one the results of cuDNN's.
+BATCH_NORMS = {"cudnn_batch_norm", "native_batch_norm"}
+# Attention asks the driver for its kernel and is tested by itself below. Nobody calls the native
+# batch norm directly.
+LEFT_OUT = {
+    "nn.functional.scaled_dot_product_attention", "nn.functional.multi_head_attention_forward",
+    "native_batch_norm",
+}  # fmt: skip
 SLOW = ("linalg.", "fft", "signal", "special.", "sparse", "masked.", "stft", "istft", "ops.aten")
 
 
@@ -37,7 +41,7 @@ class Ops(TorchDispatchMode):
         result = op(*args, **(kwargs or {}))
         name = str(op).removeprefix("aten.")
         if op is not torch.ops.prim.device.default and not name.startswith(("detach", "empty.")):
-            if name.split(".")[0] in CHOSEN_BY_DRIVER:
+            if name.split(".")[0] in BATCH_NORMS:
                 name = "batch_norm"
             forms = [
                 (tuple(t.shape), t.dtype, t.device.type)
@@ -95,7 +99,7 @@ def samples(dtype):
             continue
         with_grad = op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
         try:
-            found = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=with_grad), 2))
+            found = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=with_grad), 1))
         except Exception:  # some need packages of their own
             continue
         yield from ((op, sample) for sample in found)
@@ -119,7 +123,7 @@ class CudaRules(unittest.TestCase):
                 compared += 1
                 with self.subTest(op=op.name, autocast=autocast):
                     self.assertEqual(ours, theirs)
-        self.assertGreater(compared, 1000)
+        self.assertGreater(compared, 600)
 
     def test_no_op_of_cudas_autocast_is_missing(self):
         ours = {*HALF, *FLOAT, *FLOAT_BY_DTYPE, *WIDEST, *NORMS}

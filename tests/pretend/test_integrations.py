@@ -30,7 +30,7 @@ def families():
     yield t.GPTNeoXForCausalLM, t.GPTNeoXConfig(**SMALL)
     yield t.OPTForCausalLM, t.OPTConfig(
         hidden_size=64, num_hidden_layers=2, num_attention_heads=4, ffn_dim=128, vocab_size=1000,
-        max_position_embeddings=128, word_embed_proj_dim=64, dropout=0.0, layerdrop=0.5,
+        max_position_embeddings=128, word_embed_proj_dim=64, dropout=0.0,
     )  # fmt: skip
     yield t.BertForMaskedLM, t.BertConfig(
         **SMALL, hidden_dropout_prob=0, attention_probs_dropout_prob=0
@@ -87,6 +87,18 @@ class Transformers(unittest.TestCase):
                         train(kind, config, "cuda", checkpoints)
                     peaks.append(m.peak_bytes)
                 self.assertLessEqual(peaks[1], peaks[0])
+
+    def test_a_layer_drop_reads_its_random_number(self):
+        _, config = next(pair for pair in families() if pair[0] is transformers.OPTForCausalLM)
+        config.layerdrop = 0.5
+        peaks = set()
+        for seed in range(6):
+            torch.manual_seed(seed)
+            with ft.pretend("cuda") as m:
+                model = transformers.OPTForCausalLM(config).to("cuda").train()
+                model(**inputs(type(model), "cuda"))
+            peaks.add(m.peak_bytes)
+        self.assertGreater(len(peaks), 1, "some layers should be dropped for some seeds")
 
     def test_lora_trains_adapters_alone(self):
         kind, config = next(families())

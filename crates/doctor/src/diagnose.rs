@@ -1,26 +1,35 @@
-//! From a log and what is known beside it to a diagnosis.
+//! From a log and what is known in addition to it to a diagnosis.
+
+use std::fmt::Write as _;
 
 use fitgpt_plan::{
-    config::{Config, ConfigError, Facts, Written},
+    config::{self, ConfigError, Facts, Written},
     device::Gpu,
+    fit::{self, Engine},
     report::Device,
+    torch,
     units::Bytes,
 };
 
 use crate::{
-    diagnosis::{Certainty, Diagnosis, Finding, Fix, Kind, Want},
+    cause::Cause,
+    diagnosis::{Diagnosis, Domain, Finding, Fix, Kind},
     parse::{Log, Memory},
-    reason::{Run, Scene, Source, facts, next},
+    playbook,
+    reason::{Decoder, Run, Scene, domain, facts, next},
     rules,
 };
 
-/// What is known beside the log.
+/// What is known in addition to the log.
 #[derive(Clone, Debug, Default)]
 pub struct Case {
     /// The run's config, as far as somebody wrote it down.
     pub config: Option<Written>,
     /// The card.
     pub gpu: Option<&'static Gpu>,
+    /// The model, of whatever stack.
+    pub decoder: Option<Decoder>,
+    file: Option<String>, // of the config
     refused: Option<ConfigError>,
 }
 
@@ -34,6 +43,7 @@ impl Case {
     /// enough without it.
     pub fn read_config(&mut self, source: &str, text: &str, facts: &Facts) {
         let read = self.config.get_or_insert_default().read_python(source, text, facts);
+        self.file = Some(source.to_owned());
         self.refuse(read);
     }
 
@@ -50,75 +60,64 @@ impl Case {
     }
 }
 
-/// Ways out for a config on a device, best first. The doctor ranks none and invents none.
-pub type Fixes<'a> = &'a dyn Fn(&Config, &Device) -> Vec<Fix>;
-
-/// No ways out, for callers that only ask why.
-pub fn no_fixes(_: &Config, _: &Device) -> Vec<Fix> {
-    Vec::new()
-}
-
 /// Thinks a log through.
-pub fn diagnose(log: &Log, case: &Case, fixes: Fixes<'_>) -> Diagnosis {
+pub fn diagnose(log: &Log, case: &Case) -> Diagnosis {
     let kind = kind(log);
-    let found = Run::find(log, case.config.as_ref(), case.gpu);
+    let domain = match domain(log) {
+        // Whoever has a nanoGPT config at hand knows what ran.
+        Domain::Unknown if case.config.is_some() => Domain::NanoGpt,
+        domain => domain,
+    };
+    let found = Run::find(log, case.config.as_ref(), case.gpu, domain);
     let (run, error) = match found {
         Ok(run) => (run, None),
         Err(error) => (None, Some(error)),
     };
     let total = case.gpu.map(|gpu| gpu.total_bytes().get());
-    let scene = Scene::new(log, &facts(log, total), run, case.refused.clone().or(error));
+    let error = case.refused.clone().or(error);
+    let scene = Scene::new(log, &facts(log, total), domain, case.decoder.clone(), run, error);
     let findings = rules::findings(&scene);
-    let is_theirs = findings.iter().any(|f| f.is_cause && f.rule == "foreign-memory");
+    let is_cause = |is: fn(&Cause) -> bool| findings.iter().any(|f| f.is_cause && is(&f.cause));
+    let is_theirs = is_cause(|cause| matches!(cause, Cause::ForeignMemory { .. }));
     let foreign_bytes = scene.facts.foreign.map_or(0, |size| size.bytes);
-    let freed_bytes = if is_theirs { foreign_bytes } else { 0 };
     let is_gpu = kind == Kind::GpuMemory;
+    // With the others gone, the whole card is there.
     let device = device(&scene, case).filter(|_| is_gpu);
-    let config = scene.run.as_ref().map(|run| &run.config);
-    let fixes = match (config, &device) {
-        (Some(config), Some(device)) => fixes(config, device),
+    let fixes = match (&scene.run, &device) {
+        (Some(run), Some(device)) => fixes(run, log, case, device),
         _ => Vec::new(),
     };
-    let mut notes: Vec<_> = log.notes.iter().map(|note| note.name).collect();
-    if log.has_triton_beside {
-        notes.push("kernel-choice-skipped");
-    }
-    let wants = wants(kind, &scene, &findings);
+    let advice = playbook::advice(&scene, kind, &findings);
+    let do_next = playbook::do_next(&scene, kind, &findings, &advice, &fixes);
+    let freed_bytes = if is_theirs { foreign_bytes } else { 0 };
     Diagnosis {
         kind,
+        domain,
         facts: scene.facts,
         phase: scene.phase,
         supposing: scene.run.as_ref().and_then(Run::supposition),
         tensors: scene.tensors(),
-        findings,
+        account: scene.account(),
         next: if is_gpu { next(&scene, freed_bytes) } else { None },
+        advice,
         fixes,
-        notes,
+        do_next,
+        notes: notes(log, &findings),
+        findings,
         refused: scene.config_error,
-        wants,
     }
 }
 
-/// What to ask for where no cause is better than a guess.
-fn wants(kind: Kind, scene: &Scene<'_>, findings: &[Finding]) -> Vec<Want> {
-    let is_open = matches!(kind, Kind::GpuMemory | Kind::Unknown);
-    let is_sure = |finding: &Finding| finding.is_cause && finding.certainty > Certainty::Unknown;
-    if !is_open || findings.iter().any(is_sure) {
-        return Vec::new();
+/// Harmless lines. PyTorch's advice about fragmentation is one, unless that is what happened.
+fn notes(log: &Log, findings: &[Finding]) -> Vec<&'static str> {
+    let is_fragmented =
+        findings.iter().any(|f| f.is_cause && matches!(f.cause, Cause::Fragmentation { .. }));
+    let mut notes: Vec<_> = log.notes.iter().map(|note| note.name).collect();
+    notes.retain(|name| *name != "fragmentation-hint" || !is_fragmented);
+    if log.has_triton_beside {
+        notes.push("kernel-choice-skipped");
     }
-    let is_run_known = scene.run.as_ref().is_some_and(|run| run.source != Source::Defaults);
-    let all = [
-        (scene.log.frames.is_empty(), "log", "python train.py 2>&1 | tee train.log"),
-        (!is_run_known, "config", "cat config/train_gpt2.py"),
-        (
-            scene.facts.total.is_none(),
-            "gpu",
-            "nvidia-smi --query-gpu=name,memory.total,memory.used --format=csv",
-        ),
-        (true, "torch-version", "python -c 'import torch; print(torch.__version__)'"),
-    ];
-    let missing = all.into_iter().filter(|(is_missing, ..)| *is_missing);
-    missing.map(|(_, what, command)| Want { what, command }).collect()
+    notes
 }
 
 fn kind(log: &Log) -> Kind {
@@ -140,4 +139,67 @@ fn device(scene: &Scene<'_>, case: &Case) -> Option<Device> {
         total_bytes: Bytes::new(total),
         usable_bytes: Bytes::new(total.saturating_sub(foreign)),
     })
+}
+
+/// Changes that make this very run fit, as PyTorch runs it. A run that fits as it is needs none.
+fn fixes(run: &Run, log: &Log, case: &Case, device: &Device) -> Vec<Fix> {
+    let precision = match run.options.precision {
+        torch::Precision::F32 => config::Precision::Float32,
+        torch::Precision::Bf16 => config::Precision::Bfloat16,
+        torch::Precision::F16 => config::Precision::Float16,
+    };
+    let found = fit::fit(&fit::Case {
+        config: &run.config,
+        vocab: run.model.vocab,
+        engine: Engine::Torch { precision, kernels: run.options },
+        device,
+        overhead: torch::overhead(&run.config),
+        has_bf16: case.gpu.is_none_or(Gpu::has_bf16),
+    });
+    let options = found.options.into_iter().filter(|option| !option.changes.is_empty());
+    let fix = |option: fit::FitOption| Fix {
+        engine: "torch",
+        command: command(run, log, case, &option),
+        changes: option.changes,
+        patches: option.patches,
+        peak_bytes: option.peak_bytes.get(),
+        saved_bytes: option.saved_bytes.get(),
+        fits: option.fits,
+        verdict: option.verdict,
+        keeps_training: option.keeps_training,
+        extra_compute: option.extra_compute,
+        effective_batch: option.effective_batch,
+    };
+    options.map(fix).collect()
+}
+
+/// The whole line: patches first, then the script as it was started, with the changes behind.
+fn command(run: &Run, log: &Log, case: &Case, option: &fit::FitOption) -> String {
+    let mut line = String::new();
+    if !option.patches.is_empty() {
+        let names: Vec<_> = option.patches.iter().map(|patch| patch.name()).collect();
+        line.extend(["fitgpt patch . --apply --only ", &names.join(" "), " && "]);
+    }
+    match run.options.ddp_world {
+        0 | 1 => line.push_str("python train.py"),
+        world => {
+            let _ = write!(line, "torchrun --standalone --nproc_per_node={world} train.py");
+        }
+    }
+    let is_changed = |key: &str| option.changes.iter().any(|(changed, _)| *changed == key);
+    match (&case.file, &case.config) {
+        (Some(file), _) => line.extend([" ", file]),
+        (None, None) => {
+            for (key, value) in log.progress.overrides.iter().filter(|(key, _)| !is_changed(key)) {
+                let _ = write!(line, " --{key}={}", value.replace(['\'', '"'], ""));
+            }
+        }
+        (None, Some(_)) => {}
+    }
+    for (key, value, place) in case.config.iter().flat_map(Written::iter) {
+        if place.line.is_none() && !is_changed(key.name) {
+            let _ = write!(line, " {}", fit::command_line(&[(key.name, value.clone())]));
+        }
+    }
+    line + " " + &fit::command_line(&option.changes)
 }

@@ -1,12 +1,17 @@
 //! What the doctor says, as data. Words are chosen elsewhere.
 
 use fitgpt_plan::{
-    config::{ConfigError, EffectiveBatch, Value},
+    config::{ConfigError, EffectiveBatch},
+    fit::{Change, Patch},
     report::Verdict,
 };
-use serde::{Serialize, Serializer, ser::SerializeMap};
+use serde::{Serialize, Serializer};
 
-use crate::parse::Size;
+use crate::{
+    cause::Cause,
+    parse::Size,
+    playbook::{Question, Remedy},
+};
 
 /// Which memory ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -46,7 +51,7 @@ pub enum PhaseName {
     TrainBackward,
     /// Clipping and the optimizer's step.
     Update,
-    /// `estimate_loss`.
+    /// `estimate_loss` or another evaluation.
     Evaluate,
     /// The model goes to the device.
     Load,
@@ -56,6 +61,14 @@ pub enum PhaseName {
     Compile,
     /// Data are prepared.
     Prepare,
+    /// A checkpoint is written.
+    Save,
+    /// Text or an image is generated.
+    Sample,
+    /// A server answers.
+    Serve,
+    /// A program starts: devices, communicators, an engine's own tests.
+    Start,
     /// Nobody can tell.
     Unknown,
 }
@@ -114,6 +127,43 @@ impl Serialize for Facts {
     }
 }
 
+/// What kind of program the log is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Domain {
+    /// nanoGPT and scripts written after it.
+    #[serde(rename = "nanogpt")]
+    NanoGpt,
+    /// Decoders in other stacks.
+    DecoderTraining,
+    /// Anything else that learns.
+    OtherTraining,
+    /// A model that only runs.
+    Inference,
+    /// A server or an interface that runs models.
+    Serving,
+    /// Nothing failed.
+    None,
+    /// Nobody can tell.
+    Unknown,
+}
+
+/// What a tensor is, as rules ask for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// Rows × vocabulary: logits, their copies, their softmax, their gradients.
+    Logits,
+    /// Heads × tokens × tokens.
+    AttentionScores,
+    /// Four times as wide as the residual stream.
+    Mlp,
+    /// Shaped like a parameter: it, its gradient, its moments, its half copy.
+    Weight,
+    /// Any other activation.
+    Other,
+}
+
 /// A tensor that the failed request may have been.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Tensor {
@@ -125,6 +175,8 @@ pub struct Tensor {
     pub dtype: &'static str,
     /// Its own size, before an allocator rounds it.
     pub bytes: u64,
+    /// What it is.
+    pub role: Role,
     /// The phase that makes it.
     pub phase: PhaseName,
     /// The run in which it has this size, where the log's own run is not known.
@@ -148,32 +200,20 @@ pub struct Supposition {
 /// One cause named by the doctor, or one thing that was looked at and is not the cause.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// The rule's name; its page says more.
-    pub rule: &'static str,
     /// How sure.
     pub certainty: Certainty,
-    /// Whether this explains the failure; else it was seen beside it.
+    /// Whether this explains the failure; else it was also seen.
     pub is_cause: bool,
-    /// What it rests on.
-    pub evidence: Evidence,
+    /// What, with its evidence.
+    #[serde(flatten)]
+    pub cause: Cause,
 }
 
-/// Named numbers and names.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Evidence(Vec<(&'static str, Datum)>);
-
-/// One piece of evidence.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(untagged)]
-pub enum Datum {
-    /// Bytes or a count; the name's last word says which.
-    Number(u64),
-    /// Yes or no.
-    Is(bool),
-    /// A name from the log or the config.
-    Text(String),
-    /// Shares of a sum.
-    Parts(Vec<Part>),
+impl Finding {
+    /// The rule's name.
+    pub const fn rule(&self) -> &'static str {
+        self.cause.rule()
+    }
 }
 
 /// One share of what was held.
@@ -185,83 +225,18 @@ pub struct Part {
     pub bytes: u64,
 }
 
-impl Evidence {
-    /// Nothing yet.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Adds a number.
-    #[must_use]
-    pub fn number(mut self, name: &'static str, number: u64) -> Self {
-        self.0.push((name, Datum::Number(number)));
-        self
-    }
-
-    /// Adds a size, where it is known.
-    #[must_use]
-    pub fn size(self, name: &'static str, size: Option<Size>) -> Self {
-        match size {
-            Some(size) => self.number(name, size.bytes),
-            None => self,
-        }
-    }
-
-    /// Adds a statement.
-    #[must_use]
-    pub fn is(mut self, name: &'static str, is: bool) -> Self {
-        self.0.push((name, Datum::Is(is)));
-        self
-    }
-
-    /// Adds a name.
-    #[must_use]
-    pub fn text(mut self, name: &'static str, text: impl Into<String>) -> Self {
-        self.0.push((name, Datum::Text(text.into())));
-        self
-    }
-
-    /// Adds shares.
-    #[must_use]
-    pub fn parts(mut self, name: &'static str, parts: Vec<Part>) -> Self {
-        self.0.push((name, Datum::Parts(parts)));
-        self
-    }
-
-    /// One of them.
-    pub fn get(&self, name: &str) -> Option<&Datum> {
-        self.0.iter().find(|(other, _)| *other == name).map(|(_, datum)| datum)
-    }
-
-    /// A number among them.
-    pub fn get_number(&self, name: &str) -> Option<u64> {
-        if let Datum::Number(number) = self.get(name)? { Some(*number) } else { None }
-    }
-
-    /// A name among them.
-    pub fn get_text(&self, name: &str) -> Option<&str> {
-        if let Datum::Text(text) = self.get(name)? { Some(text) } else { None }
-    }
-}
-
-impl Serialize for Evidence {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, datum) in &self.0 {
-            map.serialize_entry(name, datum)?;
-        }
-        map.end()
-    }
-}
-
-/// A way out, as the caller computed it: `fit`'s option with its engine.
+/// A change that helps, as `fit` computed it, with the line that applies it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fix {
     /// Who would run it: `torch` or `fitgpt`.
     pub engine: &'static str,
     /// Keys and their new values.
     #[serde(serialize_with = "as_map")]
-    pub changes: Vec<(String, Value)>,
+    pub changes: Vec<Change>,
+    /// Patches of nanoGPT without which the changes mean nothing.
+    pub patches: Vec<Patch>,
+    /// A whole line to paste into a shell.
+    pub command: String,
     /// The peak with them.
     pub peak_bytes: u64,
     /// What they save.
@@ -278,11 +253,11 @@ pub struct Fix {
     pub effective_batch: EffectiveBatch,
 }
 
-fn as_map<S: Serializer>(pairs: &[(String, Value)], serializer: S) -> Result<S::Ok, S::Error> {
+fn as_map<S: Serializer>(pairs: &[Change], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(pairs.iter().map(|(key, value)| (key, value)))
 }
 
-/// A phase that would not fit either, once the failure is mended.
+/// A phase that would not fit either, after this failure is fixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Next {
     /// Which.
@@ -293,11 +268,42 @@ pub struct Next {
     pub usable_bytes: u64,
 }
 
+/// What the log's "already allocated" is made of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Account {
+    /// Shares, largest classes first.
+    pub parts: Vec<Part>,
+    /// Their sum.
+    pub explained_bytes: u64,
+    /// What the log says.
+    pub held_bytes: u64,
+}
+
+/// Something to do, of the playbook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Advice {
+    /// Which; its sentence is chosen elsewhere.
+    pub id: Remedy,
+    /// Commands or lines of code that do it on this stack.
+    pub commands: Vec<String>,
+}
+
+/// One step now, and the one fact that would change the answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct DoNext {
+    /// A command to run.
+    pub command: Option<String>,
+    /// What to find out.
+    pub question: Option<Question>,
+}
+
 /// The diagnosis: `doctor --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diagnosis {
     /// Which memory.
     pub kind: Kind,
+    /// What kind of program.
+    pub domain: Domain,
     /// The numbers.
     pub facts: Facts,
     /// When.
@@ -309,24 +315,19 @@ pub struct Diagnosis {
     pub tensors: Vec<Tensor>,
     /// Why, causes first.
     pub findings: Vec<Finding>,
+    /// What was held, if it adds up.
+    pub account: Option<Account>,
     /// What fails next.
     pub next: Option<Next>,
-    /// Ways out, best first.
+    /// What to do on this stack, in order.
+    pub advice: Vec<Advice>,
+    /// Changes of the config, best first, each computed.
     pub fixes: Vec<Fix>,
+    /// The one step now.
+    pub do_next: DoNext,
     /// Lines of the log that are harmless.
     pub notes: Vec<&'static str>,
     /// Why the config cannot run. In JSON it is evidence of a finding.
     #[serde(skip)]
     pub refused: Option<ConfigError>,
-    /// What would tell more, where this is not enough.
-    pub wants: Vec<Want>,
-}
-
-/// Something that the doctor does not know, and how its owner finds out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Want {
-    /// `log`, `config`, `gpu` or `torch-version`.
-    pub what: &'static str,
-    /// A command that prints or keeps it.
-    pub command: &'static str,
 }

@@ -82,7 +82,10 @@ pub fn explain(name: &str, language: Language) -> Option<&'static str> {
     if let Some(index) = RULES.iter().position(|rule| rule.name == asked) {
         return Some(match language {
             Language::English => &RULE_PAGES[index],
-            other => RULES[index].translated[other as usize - 1],
+            other => match RULES[index].translated {
+                Some(pages) => pages[other as usize - 1],
+                None => &RULE_PAGES[index],
+            },
         });
     }
     let claim = CLAIMS.iter().find(|(_, words)| words.contains(&asked.as_str()));
@@ -152,10 +155,32 @@ mod tests {
         spans
     }
 
+    /// Rules whose pages wait for translators, in the order of their list.
+    const WAITING: [&str; 14] = [
+        "paging-file",
+        "dev-shm",
+        "not-memory",
+        "device-side-error",
+        "unified-memory-limit",
+        "kv-cache",
+        "server-reservation",
+        "spilled-to-host",
+        "evaluation-gathers-predictions",
+        "gather-on-save",
+        "flat-copy",
+        "communicator-buffers",
+        "weights-too-large",
+        "batch-too-large",
+    ];
+
     #[test]
     fn every_page_is_there_in_every_language_with_the_same_headings_and_code() {
         let headings = |page: &str| page.lines().filter(|line| line.starts_with('#')).count();
-        for topic in topics() {
+        // A rule's page is English until somebody translates it; these are not yet.
+        let waiting: Vec<_> =
+            RULES.iter().filter(|rule| rule.translated.is_none()).map(|rule| rule.name).collect();
+        assert_eq!(waiting, WAITING);
+        for topic in topics().into_iter().filter(|topic| !waiting.contains(topic)) {
             let english = explain(topic, Language::English).unwrap();
             for language in &Language::ALL[1..] {
                 let page = explain(topic, *language).unwrap();

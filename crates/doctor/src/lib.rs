@@ -1,9 +1,10 @@
 //! The doctor: what an out-of-memory text says, and why the run did not fit.
 //!
-//! [`parse`] reads a log, [`diagnose`] thinks it through with the programs that
-//! [`fitgpt_plan::torch`] writes for the same run; the answer is data, and the caller has the
-//! words for it. Nothing is guessed: a number that several tensors would print lists all of them, and where nothing
-//! explains it, that is the finding.
+//! [`parse`] reads a log, [`diagnose`] thinks it through: what kind of program it is of, which
+//! numbers the allocator proves, and, if the run is known, the programs that
+//! [`fitgpt_plan::torch`] writes for it. The answer is data, and the caller has the words for it.
+//! Nothing is guessed: a number that several tensors would print lists all of them, and if
+//! nothing explains it, that is the finding.
 //!
 //! No I/O happens here, and no input panics: a log is a text that strangers wrote.
 #![forbid(unsafe_code)]
@@ -13,17 +14,25 @@ pub mod parse;
 mod reason;
 mod rules;
 
+mod playbook;
+
+mod cause;
 mod diagnose;
 mod diagnosis;
 mod explain;
 mod size;
+mod snapshot;
 
 pub use self::{
-    diagnose::{Case, Fixes, diagnose, no_fixes},
+    cause::{Asked, Cause, HostSign, OtherFailure, Reservation},
+    diagnose::{Case, diagnose},
     diagnosis::{
-        Certainty, Datum, Diagnosis, Evidence, Facts, Finding, Fix, Kind, Next, Part, Phase,
-        PhaseName, Supposition, Tensor, Want,
+        Account, Advice, Certainty, Diagnosis, DoNext, Domain, Facts, Finding, Fix, Kind, Next,
+        Part, Phase, PhaseName, Role, Supposition, Tensor,
     },
     explain::{Language, explain, rules, topics},
+    playbook::{Question, Remedy},
+    reason::Decoder,
     size::size,
+    snapshot::{Snapshot, SnapshotError},
 };

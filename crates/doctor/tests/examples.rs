@@ -1,12 +1,9 @@
 //! The logs of `examples/`: what the doctor must say about each, and the JSON that says it.
 
 use fitgpt_doctor::{
-    Case, Certainty, Datum, Diagnosis, Fix, Kind, PhaseName, diagnose, no_fixes, parse::Log, size,
+    Case, Cause, Certainty, Diagnosis, Kind, PhaseName, diagnose, parse::Log, size,
 };
-use fitgpt_plan::{
-    config::{Config, EffectiveBatch, Facts},
-    report::{Device, Verdict},
-};
+use fitgpt_plan::config::Facts;
 use serde_json::{Value, json};
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
@@ -22,11 +19,11 @@ fn read(name: &str) -> (Log, Case) {
 
 fn diagnosis(name: &str) -> Diagnosis {
     let (log, case) = read(name);
-    diagnose(&log, &case, &no_fixes)
+    diagnose(&log, &case)
 }
 
 fn causes(diagnosis: &Diagnosis) -> Vec<&'static str> {
-    diagnosis.findings.iter().filter(|f| f.is_cause).map(|f| f.rule).collect()
+    diagnosis.findings.iter().filter(|f| f.is_cause).map(fitgpt_doctor::Finding::rule).collect()
 }
 
 /// Name; kind; phase and how sure; the best tensor's shape and type; the causes.
@@ -139,8 +136,8 @@ fn gib(bytes: u64) -> String {
 #[test]
 fn the_evaluation_at_batch_64_is_accounted_for_to_a_hundredth() {
     let diagnosis = diagnosis("estimate-loss-batch-64");
-    let stale = diagnosis.findings.iter().find(|f| f.rule == "stale-logits").unwrap();
-    let Some(Datum::Parts(parts)) = stale.evidence.get("parts") else { panic!("no parts") };
+    let stale = diagnosis.findings.iter().find(|f| f.rule() == "stale-logits").unwrap();
+    let Cause::StaleLogits { parts, held_bytes, .. } = &stale.cause else { panic!("{stale:?}") };
     let parts: Vec<_> = parts.iter().map(|part| (part.name.as_str(), gib(part.bytes))).collect();
     let expected = [
         ("weights", "0.463"),
@@ -150,12 +147,13 @@ fn the_evaluation_at_batch_64_is_accounted_for_to_a_hundredth() {
         ("other", "0.002"),
     ];
     assert_eq!(parts, expected.map(|(name, gib)| (name, gib.to_owned())));
-    assert_eq!(size(stale.evidence.get_number("held_bytes").unwrap()), "6.77 GiB");
+    assert_eq!(size(*held_bytes), "6.77 GiB");
     assert_eq!(size(diagnosis.facts.allocated.unwrap().bytes), "6.78 GiB");
 
-    let foreign = diagnosis.findings.iter().find(|f| f.rule == "foreign-memory").unwrap();
+    let foreign = diagnosis.findings.iter().find(|f| f.rule() == "foreign-memory").unwrap();
     assert!(!foreign.is_cause);
-    assert_eq!(size(foreign.evidence.get_number("foreign_bytes").unwrap()), "1.97 GiB");
+    let Cause::ForeignMemory { foreign_bytes, .. } = foreign.cause else { panic!("{foreign:?}") };
+    assert_eq!(size(foreign_bytes.unwrap()), "1.97 GiB");
 
     let next = diagnosis.next.unwrap();
     assert_eq!(next.phase, PhaseName::TrainForward);
@@ -173,7 +171,7 @@ fn the_same_case_is_read_where_the_odd_number_is_what_was_reserved() {
     let log = log.replace("Process 2208 has 224.90 MiB memory in use. ", "");
     let log = log.replace("61.24 MiB is reserved", "224.90 MiB is reserved");
     let (_, case) = read("estimate-loss-batch-64");
-    let diagnosis = diagnose(&Log::read(log.as_bytes()), &case, &no_fixes);
+    let diagnosis = diagnose(&Log::read(log.as_bytes()), &case);
     assert_eq!(causes(&diagnosis)[0], "stale-logits");
     assert_eq!(size(diagnosis.facts.foreign.unwrap().bytes), "1.97 GiB");
 }
@@ -184,7 +182,7 @@ fn the_case_without_a_traceback_is_the_first_evaluation() {
     assert!(diagnosis.tensors[0].name.contains("softmax"));
     assert!(diagnosis.tensors.iter().any(|tensor| tensor.name == "logits (float32)"));
     // No stale logits yet: it is the first batch of the first evaluation.
-    assert!(diagnosis.findings.iter().all(|finding| finding.rule != "stale-logits"));
+    assert!(diagnosis.findings.iter().all(|finding| finding.rule() != "stale-logits"));
 }
 
 #[test]
@@ -201,23 +199,7 @@ fn with_the_others_gone_from_the_card_the_rest_of_the_run_fits() {
 #[test]
 fn the_json_holds_what_scripts_read() {
     let (log, case) = read("estimate-loss-batch-64");
-    let fixes = |config: &Config, device: &Device| {
-        assert_eq!(config.batch_size(), 64);
-        assert!(device.usable_bytes < device.total_bytes); // less what is foreign
-        let effective_batch = EffectiveBatch { sequences: 512, tokens: 524_288 };
-        vec![Fix {
-            engine: "torch",
-            changes: vec![("batch_size".into(), 4_u32.into())],
-            peak_bytes: 1,
-            saved_bytes: 2,
-            fits: true,
-            verdict: Verdict::Fits,
-            keeps_training: true,
-            extra_compute: 0.0,
-            effective_batch,
-        }]
-    };
-    let json = serde_json::to_value(diagnose(&log, &case, &fixes)).unwrap();
+    let json = serde_json::to_value(diagnose(&log, &case)).unwrap();
     assert_eq!(json["kind"], "gpu-memory");
     assert_eq!(json["phase"], json!({"name": "evaluate", "certainty": "certain"}));
     for key in [
@@ -238,8 +220,18 @@ fn the_json_holds_what_scripts_read() {
     assert_eq!(json["findings"][0]["rule"], "stale-logits");
     assert_eq!(json["findings"][0]["certainty"], "likely");
     assert!(json["findings"][0]["evidence"]["stale_bytes"].is_u64());
-    assert_eq!(json["fixes"][0]["changes"], json!({"batch_size": 4}));
-    assert_eq!(json["fixes"][0]["engine"], "torch");
+    assert!(json["findings"][0]["is_cause"].as_bool().unwrap());
+    let fix = &json["fixes"][0];
+    assert_eq!(fix["engine"], "torch");
+    assert!(fix["changes"].as_object().is_some_and(|changes| !changes.is_empty()));
+    assert!(fix["patches"].is_array());
+    assert!(
+        fix["command"].as_str().unwrap().contains("python train.py estimate-loss-batch-64.py ")
+    );
+    assert_eq!(json["domain"], "nanogpt");
+    assert_eq!(json["account"]["held_bytes"], json["facts"]["allocated_bytes"]);
+    assert!(json["advice"][0]["id"].is_string());
+    assert!(json["do_next"]["command"].is_string());
 
     let calm = serde_json::to_value(diagnosis("calm")).unwrap();
     assert_eq!(calm["kind"], "none");
@@ -250,19 +242,19 @@ fn the_json_holds_what_scripts_read() {
 #[test]
 fn an_out_of_memory_word_alone_is_unknown() {
     let log = Log::read(b"my run went OOM again");
-    let diagnosis = diagnose(&log, &Case::new(), &no_fixes);
+    let diagnosis = diagnose(&log, &Case::new());
     assert_eq!(diagnosis.kind, Kind::Unknown);
     assert_eq!(diagnosis.findings, []);
 }
 
 #[test]
-fn it_abstains_where_nothing_that_was_found_has_weight() {
+fn it_asks_where_nothing_that_was_found_has_weight() {
     let log = Log::read(b"my run went OOM again");
-    assert!(!diagnose(&log, &Case::new(), &no_fixes).wants.is_empty());
+    assert!(diagnose(&log, &Case::new()).do_next.question.is_some());
     // Without a config, a number is only supposed to be somebody's logits.
     let (log, _) = read("rank-backward-rocm");
-    assert!(!diagnose(&log, &Case::new(), &no_fixes).wants.is_empty());
-    for name in ["calm", "host-killed", "shared-memory", "estimate-loss-batch-64"] {
-        assert_eq!(diagnosis(name).wants, [], "{name}");
+    assert!(diagnose(&log, &Case::new()).do_next.question.is_some());
+    for name in ["calm", "shared-memory", "estimate-loss-batch-64"] {
+        assert_eq!(diagnosis(name).do_next.question, None, "{name}");
     }
 }

@@ -340,6 +340,8 @@ impl Device {
             max_binding: of
                 .max_binding
                 .min(Bytes::new(whole(limits.max_storage_buffer_binding_size))),
+            // Apple's driver says less than is known of its chips.
+            plane: [hardware.plane_size_min, hardware.plane_size_max],
             has_f16: of.has_f16 && has_f16,
             core: Core::of(client.properties()),
             sums: if has_planes { Sums::with_planes_of(hardware) } else { Sums::Tree },

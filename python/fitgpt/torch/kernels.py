@@ -40,8 +40,7 @@ def settle(op, args, result):
         storage = result.untyped_storage()
         if count * result.element_size() > storage.nbytes():
             storage.resize_(count * result.element_size())
-    elif op is aten.native_batch_norm.default and not args[5]:
-        # Evaluating, no kernel saves statistics; on CUDA the shape function says that it does.
+    elif op is aten.native_batch_norm.default and _is_for_cudnn(*args):
         return (result[0], *(t.new_empty(0) for t in result[1:]))
     elif op is _LSTM and args[-1] and torch.is_grad_enabled():
         size = _lstm_workspace(tuple(args[0].shape), args[10], args[0].dtype, *args[11:15])
@@ -50,6 +49,22 @@ def settle(op, args, result):
         # The shape function gives both biases one gradient; oneDNN gives each its own.
         return (*result[:4], torch.empty_like(result[4]), *result[5:])
     return result
+
+
+def _is_for_cudnn(input, weight, bias, mean, variance, training, momentum, eps):
+    """Whether CUDA evaluates this batch norm with cuDNN, which then returns no statistics."""
+    return (
+        input.device.type == "cuda"
+        and not training
+        and weight is not None
+        and bias is not None
+        and mean is not None
+        and input.dtype in (torch.float32, torch.float16)
+        and weight.dtype == torch.float32
+        and input.dim() >= 3
+        and eps >= 1e-5
+        and torch.backends.cudnn.enabled
+    )
 
 
 @functools.lru_cache

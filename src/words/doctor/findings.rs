@@ -1,22 +1,44 @@
 //! One sentence a rule, made of the finding's evidence.
 
-use fitgpt_doctor::{Certainty, Datum, Evidence, Finding, Part, size};
+use fitgpt_doctor::{Asked, Cause, Certainty, Finding, HostSign, OtherFailure, Part, Reservation};
 use fitgpt_plan::config::ConfigError;
 
+use super::size;
 use crate::words::errors::Spoken as _;
 
 messages! {
     probably(text) { en: "probably: {text}", zh: "很可能：{text}", ja: "おそらく: {text}", de: "wahrscheinlich: {text}" }
     possibly(text) { en: "possibly: {text}", zh: "有可能：{text}", ja: "可能性あり: {text}", de: "möglich: {text}" }
 
-    host(sign) {
-        en: "host memory: the sign is `{sign}`", zh: "主机内存：依据是 `{sign}`", ja: "ホストのメモリ: 手がかりは `{sign}` です", de: "Arbeitsspeicher: das Anzeichen ist `{sign}`",
+    host_killed() {
+        en: "the machine's own memory ran out: the system killed the process",
+        zh: "主机内存耗尽：系统终止了进程",
+        ja: "ホストのメモリが不足し、システムがプロセスを終了しました",
+        de: "der Arbeitsspeicher ist erschöpft: das System hat den Prozess beendet",
     }
-    host_asked(sign, requested) {
-        en: "host memory: the sign is `{sign}`, {requested} were asked for",
-        zh: "主机内存：依据是 `{sign}`，申请了 {requested}",
-        ja: "ホストのメモリ: 手がかりは `{sign}`、要求は {requested} でした",
-        de: "Arbeitsspeicher: das Anzeichen ist `{sign}`, angefordert wurden {requested}",
+    host_worker() {
+        en: "the machine's own memory ran out: the system killed a worker of the data loader",
+        zh: "主机内存耗尽：系统终止了一个数据加载进程",
+        ja: "ホストのメモリが不足し、システムがデータローダーのワーカーを終了しました",
+        de: "der Arbeitsspeicher ist erschöpft: das System hat einen Worker des Data-Loaders beendet",
+    }
+    host_allocator(requested) {
+        en: "PyTorch asked the machine, not the card, for {requested} and did not get it",
+        zh: "PyTorch 向主机（而不是显卡）申请 {requested}，未能得到",
+        ja: "PyTorch は GPU ではなくホストに {requested} を要求し、得られませんでした",
+        de: "PyTorch verlangte {requested} vom Rechner, nicht von der Karte, und bekam sie nicht",
+    }
+    host_pinned() {
+        en: "a page-locked copy in the machine's memory could not be made",
+        zh: "无法在主机内存中建立锁页副本",
+        ja: "ホストのメモリにページロックされたコピーを作れませんでした",
+        de: "eine seitenfixierte Kopie im Arbeitsspeicher konnte nicht angelegt werden",
+    }
+    host_other() {
+        en: "the machine's own memory ran out", zh: "主机内存耗尽", ja: "ホストのメモリが不足しました", de: "der Arbeitsspeicher ist erschöpft",
+    }
+    host_held(text, held) {
+        en: "{text}; it held {held}", zh: "{text}；当时占用 {held}", ja: "{text}（使用量 {held}）", de: "{text}; er hielt {held}",
     }
     shared(required, limit) {
         en: "a kernel needs {required} bytes of shared memory and a multiprocessor has {limit}; this is not the card's memory",
@@ -45,7 +67,7 @@ messages! {
     foreign_cause(foreign, free, requested) {
         en: "other processes hold {foreign}; with the {free} free it would have held the {requested}",
         zh: "其他进程占用了 {foreign}；加上空闲的 {free}，本来放得下 {requested}",
-        ja: "他のプロセスが {foreign} を使っています。空きの {free} と合わせれば {requested} は収まりました",
+        ja: "他のプロセスが {foreign} を使っています。空きの {free} と合わせれば {requested} は収まったはずです",
         de: "andere Prozesse halten {foreign}; mit den freien {free} hätten die {requested} Platz gehabt",
     }
     foreign_beside(foreign, requested, free) {
@@ -125,7 +147,7 @@ messages! {
         en: "the evaluation runs with training's batch of {batch_size}: {peak}; with one sequence at a time {single}",
         zh: "评估沿用了训练的批大小 {batch_size}：{peak}；每次一条序列则只需 {single}",
         ja: "評価が学習と同じバッチサイズ {batch_size} で動いています: {peak}。1 系列ずつなら {single} です",
-        de: "die Auswertung läuft mit der Batchgröße des Trainings, {batch_size}: {peak}; mit je einer Sequenz {single}",
+        de: "die Evaluierung läuft mit der Batchgröße des Trainings, {batch_size}: {peak}; mit je einer Sequenz {single}",
     }
     no_shape(requested) {
         en: "{requested} is what the allocator asks for whatever a small tensor needs: the number names no tensor",
@@ -158,14 +180,56 @@ messages! {
     last_micro_logits() {
         en: "logits of the last micro-batch", zh: "上一微批的 logits", ja: "直前のマイクロバッチの logits", de: "Logits des letzten Mikro-Batches",
     }
+    activations() { en: "activations", zh: "激活值", ja: "活性値", de: "Aktivierungen" }
     other() { en: "other", zh: "其他", ja: "その他", de: "Sonstiges" }
 
     unknown_size() { en: "an unknown size", zh: "未知大小", ja: "不明なサイズ", de: "eine unbekannte Größe" }
-    unknown_number() { en: "an unknown number", zh: "未知数量", ja: "不明な数", de: "eine unbekannte Zahl" }
     unknown() { en: "unknown", zh: "未知", ja: "不明", de: "unbekannt" }
 }
 
-/// One finding. `refused` is why the case's config cannot run, where that was found.
+english! {
+    spilled(allocated, total) "tensors hold {allocated} and the card has {total}: the driver has been moving memory to the host, which is slow, until that failed too"
+    unified(allocated, other, limit, requested) "Metal allows this program {limit}; tensors hold {allocated}, other allocations {other}, and {requested} more were asked for"
+    unified_bare() "Metal refused the allocation: the limit for one program or one buffer is reached"
+    paging_file() "Windows could not reserve memory because its paging file is too small; the card's memory is not the problem"
+    dev_shm() "the data loader's workers filled `/dev/shm`, through which they pass batches"
+    not_memory_assert() "this is not memory: a check inside a GPU kernel failed, usually a token id or a label out of range"
+    not_memory_access() "this is not memory: a GPU kernel accessed an illegal address"
+    device_side_shown() "the library's error only follows: a check inside a GPU kernel failed before it, usually a token id or a label out of range"
+    device_side() "`CUBLAS_STATUS_ALLOC_FAILED` without numbers is either a completely full card or an earlier kernel error such as a token id out of range"
+    kv_cache_sized(needed, available) "the cache of keys and values needs {needed}, and {available} are left for it"
+    kv_cache_needs(needed) "the cache of keys and values takes {needed}"
+    kv_cache() "the cache of keys and values does not fit"
+    kv_cache_tokens(text, tokens) "{text} (planned for {tokens} tokens)"
+    reservation_sized(wanted, free) "the server wants {wanted} of the card, and {free} are free when it starts"
+    reservation() "the server takes its share of the whole card, no matter who else is on it"
+    reservation_share(share) "the server may take {share} % of the card; what is left is too little for CUDA graphs and everything outside PyTorch"
+    reservation_left() "the server filled the card, and too little is left for CUDA graphs and everything outside PyTorch"
+    preallocation() "XLA reserved most of the card at its first use"
+    gathers(line) "the evaluation keeps the predictions of all batches on the card until the end (`{line}`)"
+    gather_on_save() "saving gathers the whole model on each card; it fits only in shards"
+    flat_copy_of(requested, model) "{requested} is all parameters of {model} in one piece: a flat copy for the optimizer or for sharding"
+    flat_copy(requested) "{requested} were asked for to lay parameters or optimizer state end to end in one tensor"
+    communicator() "communication between ranks needs memory of its own: NCCL's buffers, or a copy of all gradients in buckets"
+    weights_of(model, parameters, weights, total) "the weights of {model} ({parameters} parameters) need about {weights}; the card has {total}"
+    weights_need(weights, total) "the weights need about {weights}; the card has {total}"
+    weights_too_large() "the model's weights do not fit while they are loaded"
+    batch_numbers(allocated, total, requested) "the program's own tensors hold {allocated} of {total}, and this pass asks for {requested} more"
+    batch_shape(shape) "one pass makes a tensor of shape {shape} that no longer fits"
+    batch() "one pass needs more than the card has left"
+    batch_sized(text, batch) "{text} (batch {batch})"
+    foreign_context() "the card had no memory left even for a context or a few MiB: another process holds it"
+    foreign_who(text, processes) "{text}: {processes}"
+    process(pid, size) "process {pid} with {size}"
+    static_of(model, parameters, state, total) "training all {parameters} parameters of {model} needs {state} for weights, gradients and Adam's moments; the card has {total}: no batch is small enough"
+    line_logits(requested, line) "{requested} were asked for by a line that makes scores over the vocabulary: `{line}`"
+    line_attention(requested, line) "{requested} were asked for by a line that writes attention scores out: `{line}`"
+    sized_logits(requested, shape, dtype) "{requested} is the size of the logits {shape} in {dtype}"
+    contradicted(allocated, planned) "this config holds {planned} at most and the log holds {allocated}: it was another program (written-out attention, another optimizer, another script), so nothing is concluded from the config"
+    measured_pieces(unallocated, requested, largest) "{unallocated} were reserved and unused, {requested} were asked for, and the longest unused piece was {largest}"
+}
+
+/// One finding. `refused` is why the case's config cannot run, if that was found.
 pub(crate) fn finding(finding: &Finding, refused: Option<&ConfigError>) -> String {
     let text = sentence(finding, refused);
     match finding.certainty {
@@ -176,103 +240,252 @@ pub(crate) fn finding(finding: &Finding, refused: Option<&ConfigError>) -> Strin
 }
 
 fn sentence(finding: &Finding, refused: Option<&ConfigError>) -> String {
-    let e = Said(&finding.evidence);
-    match finding.rule {
-        "host-memory" => match e.bytes("requested_bytes") {
-            Some(bytes) => host_asked(e.text("sign"), size(bytes)),
-            None => host(e.text("sign")),
-        },
-        "shared-memory" => match (e.bytes("required_bytes"), e.bytes("limit_bytes")) {
-            (Some(required), Some(limit)) => shared(required, limit),
-            _ => shared_unsized(),
-        },
-        "invalid-config" => match (refused, finding.evidence.get_text("message")) {
-            (Some(error), _) => invalid_config(error.spoken()),
-            (None, Some(message)) => invalid_config(message),
-            (None, None) => refused_key(e.text("key")),
-        },
-        "hidden-by-compiler" => hidden_by_compiler(),
-        "foreign-memory" => {
-            let (foreign, free) = (e.size("foreign_bytes"), e.size("free_bytes"));
-            let requested = e.size("requested_bytes");
-            if finding.is_cause {
-                foreign_cause(foreign, free, requested)
-            } else {
-                foreign_beside(foreign, requested, free)
-            }
-        }
-        "free-exceeds-request" => free_exceeds(e.size("free_bytes"), e.size("requested_bytes")),
-        "request-larger-than-card" => {
-            larger_than_card(e.size("requested_bytes"), e.size("total_bytes"))
-        }
-        "static-state-too-large" => static_state(
-            e.number("parameter_count"),
-            e.size("state_bytes"),
-            e.size("half_copies_bytes"),
-            e.size("total_bytes"),
-        ),
-        "fragmentation" => fragmented(e.size("unallocated_bytes"), e.size("requested_bytes")),
-        "checkpoint-on-device" => match e.bytes("second_copy_bytes") {
-            Some(bytes) => checkpoint_sized(size(bytes)),
-            None => checkpoint(),
-        },
-        "optimizer-temporaries" => match e.bytes("moments_bytes") {
-            Some(bytes) => optimizer_moments(size(bytes)),
-            None => optimizer_room(),
-        },
-        "stale-logits" => stale_logits(
-            e.size("stale_bytes"),
-            sum(&finding.evidence),
-            e.size("held_bytes"),
-            e.size("allocated_bytes"),
-        ),
-        "logits-at-the-peak" => asked(e, vocabulary_scores()),
-        "attention-scores" => asked(e, attention_scores()),
-        "mlp-activation" => asked(e, mlp_value()),
-        "weight-shaped" => asked(e, weight_shape()),
-        "evaluation-uses-training-batch" => evaluation_batch(
-            e.number("batch_size"),
-            e.size("peak_bytes"),
-            e.size("peak_with_one_sequence_bytes"),
-        ),
-        "no-shape-in-request" => no_shape(e.size("requested_bytes")),
-        "no-match" => {
-            let requested = e.size("requested_bytes");
-            let is_known = matches!(finding.evidence.get("has_config"), Some(Datum::Is(true)));
-            let text = if is_known { no_match(requested) } else { unknown_run(requested) };
-            match finding.evidence.get_text("would_match") {
-                Some(name) => would_match(
-                    text,
-                    name,
-                    e.text("would_match_shape"),
-                    e.text("would_match_dtype"),
-                    e.text("would_match_model"),
-                    e.number("would_match_batch_size"),
-                    e.number("would_match_block_size"),
-                ),
+    match &finding.cause {
+        Cause::HostMemory { sign, requested_bytes, held_bytes } => {
+            let text = match sign {
+                HostSign::Killed => host_killed(),
+                HostSign::WorkerKilled => host_worker(),
+                HostSign::HostAllocator => host_allocator(optional(*requested_bytes)),
+                HostSign::PageLocked => host_pinned(),
+                HostSign::Other => host_other(),
+            };
+            match held_bytes {
+                Some(held) => host_held(text, size(*held)),
                 None => text,
             }
         }
-        other => other.to_owned(),
+        Cause::SharedMemory { required_bytes: Some(required), limit_bytes: Some(limit) } => {
+            shared(required, limit)
+        }
+        Cause::SharedMemory { .. } => shared_unsized(),
+        Cause::InvalidConfig { message, key, .. } => match (refused, message, key) {
+            (Some(error), _, _) => invalid_config(error.spoken()),
+            (None, Some(message), _) => invalid_config(message),
+            (None, None, key) => refused_key(key.clone().unwrap_or_else(unknown)),
+        },
+        Cause::HiddenByCompiler { .. } => hidden_by_compiler(),
+        Cause::ForeignMemory { .. } => foreign(finding),
+        Cause::FreeExceedsRequest { free_bytes, requested_bytes, .. } => {
+            free_exceeds(size(*free_bytes), size(*requested_bytes))
+        }
+        Cause::RequestLargerThanCard { requested_bytes, total_bytes } => {
+            larger_than_card(size(*requested_bytes), size(*total_bytes))
+        }
+        Cause::StaticStateTooLarge {
+            model,
+            parameter_count,
+            state_bytes,
+            half_copies_bytes,
+            total_bytes,
+        } => {
+            let (state, total) = (size(*state_bytes), size(*total_bytes));
+            match model {
+                Some(model) => static_of(model, count(*parameter_count), state, total),
+                None => {
+                    static_state(count(*parameter_count), state, size(*half_copies_bytes), total)
+                }
+            }
+        }
+        Cause::Fragmentation { unallocated_bytes, requested_bytes, largest_piece_bytes } => {
+            let (unused, requested) = (size(*unallocated_bytes), size(*requested_bytes));
+            match largest_piece_bytes {
+                Some(largest) => measured_pieces(unused, requested, size(*largest)),
+                None => fragmented(unused, requested),
+            }
+        }
+        Cause::CheckpointOnDevice { second_copy_bytes, .. } => match second_copy_bytes {
+            Some(bytes) => checkpoint_sized(size(*bytes)),
+            None => checkpoint(),
+        },
+        Cause::OptimizerTemporaries { moments_bytes, .. } => match moments_bytes {
+            Some(bytes) => optimizer_moments(size(*bytes)),
+            None => optimizer_room(),
+        },
+        Cause::StaleLogits { stale_bytes, held_bytes, allocated_bytes, parts, .. } => {
+            stale_logits(size(*stale_bytes), sum(parts), size(*held_bytes), size(*allocated_bytes))
+        }
+        Cause::LogitsAtThePeak { asked } => match (&asked.line, &asked.supposing) {
+            (Some(line), _) => line_logits(optional(asked.requested_bytes), line),
+            (None, None) if asked.tensor.as_deref() == Some("logits") => {
+                let dtype = asked.dtype.unwrap_or_default();
+                sized_logits(optional(asked.requested_bytes), shape(asked.shape.as_deref()), dtype)
+            }
+            _ => tensor(asked, vocabulary_scores()),
+        },
+        Cause::AttentionScores { asked } => match &asked.line {
+            Some(line) => line_attention(optional(asked.requested_bytes), line),
+            None => tensor(asked, attention_scores()),
+        },
+        Cause::MlpActivation { asked } => tensor(asked, mlp_value()),
+        Cause::WeightShaped { asked } => tensor(asked, weight_shape()),
+        Cause::EvaluationUsesTrainingBatch {
+            batch_size,
+            peak_bytes,
+            peak_with_one_sequence_bytes,
+        } => evaluation_batch(batch_size, size(*peak_bytes), size(*peak_with_one_sequence_bytes)),
+        Cause::NoShapeInRequest { requested_bytes } => no_shape(size(*requested_bytes)),
+        Cause::NoMatch {
+            requested_bytes,
+            has_config,
+            would_match,
+            planned_bytes,
+            allocated_bytes,
+        } => {
+            if let (Some(planned), Some(allocated)) = (planned_bytes, allocated_bytes) {
+                return contradicted(size(*allocated), size(*planned));
+            }
+            let requested = size(*requested_bytes);
+            let text = if *has_config { no_match(requested) } else { unknown_run(requested) };
+            match would_match {
+                Some(asked) => would(text, asked),
+                None => text,
+            }
+        }
+        other => of_any_stack(other),
     }
 }
 
-/// Which tensor was asked for.
-fn asked(e: Said<'_>, what: String) -> String {
-    let (tensor, shape, dtype) = (e.text("tensor"), e.text("shape"), e.text("dtype"));
-    let text = asked_for(e.size("requested_bytes"), what, tensor, shape, dtype);
-    match e.0.get_text("supposing_model") {
-        Some(model) => {
-            let (batch, block) = ("supposing_batch_size", "supposing_block_size");
-            supposing(text, model, e.number(batch), e.number(block))
+/// Causes that no config is needed for.
+fn of_any_stack(cause: &Cause) -> String {
+    match cause {
+        Cause::SpilledToHost { allocated_bytes, total_bytes } => {
+            spilled(size(*allocated_bytes), size(*total_bytes))
         }
+        Cause::UnifiedMemoryLimit {
+            allocated_bytes,
+            other_bytes,
+            limit_bytes: Some(limit),
+            requested_bytes,
+        } => unified(
+            optional(*allocated_bytes),
+            optional(*other_bytes),
+            size(*limit),
+            optional(*requested_bytes),
+        ),
+        Cause::UnifiedMemoryLimit { .. } => unified_bare(),
+        Cause::PagingFile {} => paging_file(),
+        Cause::DevShm {} => dev_shm(),
+        Cause::NotMemory { failure: OtherFailure::DeviceAssert } => not_memory_assert(),
+        Cause::NotMemory { .. } => not_memory_access(),
+        Cause::DeviceSideError { is_shown: true } => device_side_shown(),
+        Cause::DeviceSideError { .. } => device_side(),
+        Cause::KvCache { needed_bytes, available_bytes, tokens } => {
+            let text = match (needed_bytes, available_bytes) {
+                (Some(needed), Some(available)) => kv_cache_sized(size(*needed), size(*available)),
+                (Some(needed), None) => kv_cache_needs(size(*needed)),
+                _ => kv_cache(),
+            };
+            match tokens {
+                Some(tokens) => kv_cache_tokens(text, tokens),
+                None => text,
+            }
+        }
+        Cause::ServerReservation {
+            reservation: kind,
+            wanted_bytes,
+            free_bytes,
+            share_thousandths,
+        } => match (kind, wanted_bytes, free_bytes, share_thousandths) {
+            (Reservation::Share, Some(wanted), Some(free), _) => {
+                reservation_sized(size(*wanted), size(*free))
+            }
+            (Reservation::Share, ..) => reservation(),
+            (Reservation::NothingLeft, _, _, Some(share)) => reservation_share(share / 10),
+            (Reservation::NothingLeft, ..) => reservation_left(),
+            (Reservation::Preallocation, ..) => preallocation(),
+        },
+        Cause::EvaluationGathersPredictions { line, .. } => gathers(line),
+        Cause::GatherOnSave { .. } => gather_on_save(),
+        Cause::FlatCopy { requested_bytes, elements, model } => match (elements, model) {
+            (Some(_), Some(model)) => flat_copy_of(optional(*requested_bytes), model),
+            _ => flat_copy(optional(*requested_bytes)),
+        },
+        Cause::CommunicatorBuffers { .. } => communicator(),
+        Cause::WeightsTooLarge { model, parameter_count, weights_bytes, total_bytes } => {
+            match (model, parameter_count, weights_bytes, total_bytes) {
+                (Some(model), Some(parameters), Some(bytes), Some(total)) => {
+                    weights_of(model, count(*parameters), size(*bytes), size(*total))
+                }
+                (_, _, Some(bytes), Some(total)) => weights_need(size(*bytes), size(*total)),
+                _ => weights_too_large(),
+            }
+        }
+        Cause::BatchTooLarge {
+            allocated_bytes,
+            requested_bytes,
+            total_bytes,
+            batch_size,
+            shape: axes,
+        } => {
+            let text = match (allocated_bytes, total_bytes, requested_bytes, axes) {
+                (_, _, _, Some(axes)) => batch_shape(shape(Some(axes))),
+                (Some(held), Some(total), Some(requested), _) => {
+                    batch_numbers(size(*held), size(*total), size(*requested))
+                }
+                _ => batch(),
+            };
+            match batch_size {
+                Some(count) => batch_sized(text, count),
+                None => text,
+            }
+        }
+        other => other.rule().to_owned(),
+    }
+}
+
+/// Others on the card.
+fn foreign(finding: &Finding) -> String {
+    let Cause::ForeignMemory { foreign_bytes, free_bytes, requested_bytes, processes } =
+        &finding.cause
+    else {
+        return String::new();
+    };
+    let (free, requested) = (optional(*free_bytes), optional(*requested_bytes));
+    let text = match (foreign_bytes, finding.is_cause) {
+        (None, _) => foreign_context(),
+        (Some(bytes), true) => foreign_cause(size(*bytes), free, requested),
+        (Some(bytes), false) => foreign_beside(size(*bytes), requested, free),
+    };
+    if processes.is_empty() {
+        return text;
+    }
+    let list = processes.iter().take(4).map(|p| process(p.pid, size(p.bytes)));
+    foreign_who(text, list.collect::<Vec<_>>().join(", "))
+}
+
+/// Which tensor was asked for.
+fn tensor(asked: &Asked, what: String) -> String {
+    let name = asked.tensor.clone().unwrap_or_else(unknown);
+    let dtype = asked.dtype.unwrap_or_default();
+    let text = asked_for(
+        optional(asked.requested_bytes),
+        what,
+        name,
+        shape(asked.shape.as_deref()),
+        dtype,
+    );
+    match asked.supposing {
+        Some(run) => supposing(text, run.model, run.batch_size, run.block_size),
         None => text,
     }
 }
 
+/// A common run that would print the number.
+fn would(text: String, asked: &Asked) -> String {
+    let Some(run) = asked.supposing else { return text };
+    let name = asked.tensor.clone().unwrap_or_else(unknown);
+    let (axes, dtype) = (shape(asked.shape.as_deref()), asked.dtype.unwrap_or_default());
+    would_match(text, name, axes, dtype, run.model, run.batch_size, run.block_size)
+}
+
+/// `(65536, 50304)`, as PyTorch prints it.
+fn shape(axes: Option<&[u64]>) -> String {
+    let axes: Vec<_> = axes.unwrap_or_default().iter().map(u64::to_string).collect();
+    format!("({})", axes.join(", "))
+}
+
 /// `474.45 MiB weights + 6.14 GiB logits of the last batch`.
-fn sum(evidence: &Evidence) -> String {
-    let Some(Datum::Parts(parts)) = evidence.get("parts") else { return String::new() };
+pub(super) fn sum(parts: &[Part]) -> String {
     let part = |part: &Part| format!("{} {}", size(part.bytes), share(&part.name));
     parts.iter().map(part).collect::<Vec<_>>().join(" + ")
 }
@@ -283,6 +496,7 @@ fn share(name: &str) -> String {
         "weights" => weights(),
         "gradients" => gradients(),
         "optimizer state" => optimizer_state(),
+        "activations" => activations(),
         "logits of the last batch" => last_logits(),
         "logits of the last micro-batch" => last_micro_logits(),
         "other" => other(),
@@ -290,24 +504,15 @@ fn share(name: &str) -> String {
     }
 }
 
-/// Evidence as a sentence takes it.
-#[derive(Clone, Copy)]
-struct Said<'a>(&'a Evidence);
+fn optional(bytes: Option<u64>) -> String {
+    bytes.map_or_else(unknown_size, size)
+}
 
-impl Said<'_> {
-    fn bytes(self, name: &str) -> Option<u64> {
-        self.0.get_number(name)
-    }
-
-    fn size(self, name: &str) -> String {
-        self.bytes(name).map_or_else(unknown_size, size)
-    }
-
-    fn number(self, name: &str) -> String {
-        self.bytes(name).map_or_else(unknown_number, |n| n.to_string())
-    }
-
-    fn text(self, name: &str) -> String {
-        self.0.get_text(name).map_or_else(unknown, str::to_owned)
+/// `6.74 billion`, as people say it, else the number itself.
+fn count(number: u64) -> String {
+    match number {
+        1_000_000_000.. => format!("{:.2}B", number as f64 / 1e9),
+        1_000_000.. => format!("{:.1}M", number as f64 / 1e6),
+        _ => number.to_string(),
     }
 }

@@ -1,11 +1,17 @@
-//! What `doctor` says: the diagnosis, the ways out, and what to send where it cannot tell.
+//! What `doctor` prints: the verdict, the account, the causes, what to do, and the next command.
 
+mod advice;
 mod findings;
 mod notes;
 
-use fitgpt_doctor::{Certainty, Kind, Next, Phase, PhaseName, Tensor, size};
+use fitgpt_doctor::{Account, Certainty, Kind, Next, Phase, PhaseName, Tensor};
 
-pub(crate) use self::{findings::finding, notes::note};
+pub(crate) use self::{
+    advice::{advice, question},
+    findings::finding,
+    notes::note,
+};
+use super::{Lang, lang};
 
 messages! {
     gpu_memory() {
@@ -40,9 +46,11 @@ messages! {
         en: "the backward of a training step", zh: "训练步的反向传播", ja: "学習ステップの逆伝播", de: "der Rückwärtslauf eines Trainingsschritts",
     }
     update() { en: "the optimizer's step", zh: "优化器更新", ja: "オプティマイザの更新", de: "der Schritt des Optimierers" }
-    evaluate() {
-        en: "an evaluation (`estimate_loss`)", zh: "评估（`estimate_loss`）", ja: "評価（`estimate_loss`）", de: "eine Auswertung (`estimate_loss`)",
-    }
+    evaluate() { en: "an evaluation", zh: "评估", ja: "評価", de: "eine Evaluierung" }
+    save() { en: "saving a checkpoint", zh: "保存检查点", ja: "チェックポイントの保存", de: "das Speichern eines Checkpoints" }
+    sample() { en: "generating", zh: "生成", ja: "生成", de: "das Generieren" }
+    serve() { en: "serving a request", zh: "处理请求", ja: "リクエストの処理", de: "das Beantworten einer Anfrage" }
+    start() { en: "starting up", zh: "启动", ja: "起動", de: "der Start" }
     load() { en: "loading the model", zh: "加载模型", ja: "モデルの読み込み", de: "das Laden des Modells" }
     resume() { en: "loading a checkpoint", zh: "加载检查点", ja: "チェックポイントの読み込み", de: "das Laden eines Checkpoints" }
     compile() { en: "compiling the model", zh: "编译模型", ja: "モデルのコンパイル", de: "das Kompilieren des Modells" }
@@ -60,12 +68,12 @@ messages! {
     /// Before a finding that explains the failure.
     cause() { en: "cause", zh: "原因", ja: "原因", de: "Ursache" }
     /// Before a finding that was seen and does not.
-    seen() { en: "seen", zh: "另见", ja: "観察", de: "gesehen" }
+    seen() { en: "also seen", zh: "另外观察到", ja: "観察", de: "außerdem" }
     /// Before a line of the log that is harmless.
     harmless() { en: "note", zh: "说明", ja: "補足", de: "Hinweis" }
 
     next_failure(phase, peak, usable) {
-        en: "once that is mended, {phase} does not fit either: {peak} of tensors, {usable} for them",
+        en: "after that fix, {phase} does not fit either: {peak} of tensors, {usable} for them",
         zh: "解决之后，{phase}同样放不下：张量需要 {peak}，可用的只有 {usable}",
         ja: "それを直しても、次は{phase}が収まりません: テンソルに {peak} 必要ですが、使えるのは {usable} です",
         de: "ist das behoben, passt auch {phase} nicht: {peak} an Tensoren, {usable} dafür",
@@ -87,32 +95,36 @@ messages! {
     more(count) { en: "and {count} more", zh: "以及另外 {count} 个", ja: "ほか {count} 件", de: "und {count} weitere" }
 
     ways_out() {
-        en: "\nways out, each computed:\n",
-        zh: "\n解决办法，每一条都经过计算：\n",
-        ja: "\n対処法（いずれも計算済み）:\n",
-        de: "\nAuswege, jeder berechnet:\n",
+        en: "\nchanges that help, each computed:\n",
+        zh: "\n有帮助的修改，每一条都经过计算：\n",
+        ja: "\n有効な変更（いずれも計算済み）:\n",
+        de: "\nÄnderungen, die helfen, jede berechnet:\n",
     }
     way_out(verdict, peak, training) {
         en: "{verdict}, peak {peak}, {training}", zh: "{verdict}，峰值 {peak}，{training}", ja: "{verdict}、ピーク {peak}、{training}", de: "{verdict}, Spitze {peak}, {training}",
     }
     same_training() { en: "the same training", zh: "训练不变", ja: "学習は同じ", de: "dasselbe Training" }
-    another_training() { en: "another training", zh: "训练会改变", ja: "学習が変わる", de: "ein anderes Training" }
+    another_training() { en: "changes the training run", zh: "训练会改变", ja: "学習が変わる", de: "ein anderes Training" }
 
-    /// It cannot tell; what would help.
-    abstains() {
-        en: "\nthis is not enough to name the cause; what would help:\n",
-        zh: "\n仅凭这些还不能确定原因；以下信息会有帮助：\n",
-        ja: "\nこれだけでは原因を特定できません。次の情報があると役立ちます:\n",
-        de: "\ndas reicht nicht, um die Ursache zu nennen; hilfreich wäre:\n",
+    /// Before the sum of what was held.
+    account_is(sum, explained, held) {
+        en: "account: {sum} = {explained} of the {held} that were held",
+        zh: "构成：{sum} = {explained}，日志中占用 {held}",
+        ja: "内訳: {sum} = {explained}（ログでは {held}）",
+        de: "Rechnung: {sum} = {explained} von {held}, die gehalten wurden",
     }
-    send_gpu() { en: "the card", zh: "显卡", ja: "GPU", de: "die Karte" }
-    send_version() { en: "PyTorch's version", zh: "PyTorch 版本", ja: "PyTorch のバージョン", de: "die Version von PyTorch" }
-    send_log() { en: "the whole log", zh: "完整的日志", ja: "ログ全体", de: "das ganze Log" }
-    send_config() {
-        en: "the config, with the keys of the command line",
-        zh: "配置文件以及命令行上的参数",
-        ja: "設定ファイルとコマンドラインで指定したキー",
-        de: "die Konfiguration mit den Schlüsseln der Kommandozeile",
+    what_to_do() {
+        en: "\nwhat to do, in this order:\n", zh: "\n建议依次尝试：\n", ja: "\n次の順に試してください:\n", de: "\nwas zu tun ist, in dieser Reihenfolge:\n",
+    }
+    now(command) { en: "now: {command}", zh: "现在运行：{command}", ja: "次に実行: {command}", de: "jetzt: {command}" }
+    would_help(question) {
+        en: "this would change the answer: {question}",
+        zh: "能改变结论的信息：{question}",
+        ja: "次の情報で答えが変わります: {question}",
+        de: "das würde die Antwort ändern: {question}",
+    }
+    more_on(rule) {
+        en: "more: fitgpt doctor --explain {rule}", zh: "详情：fitgpt doctor --explain {rule}", ja: "詳細: fitgpt doctor --explain {rule}", de: "mehr: fitgpt doctor --explain {rule}",
     }
 
     /// What to try where there is nothing to read.
@@ -121,6 +133,18 @@ messages! {
         zh: "fitgpt doctor 从文件或标准输入读取日志：\n",
         ja: "fitgpt doctor はファイルまたは標準入力からログを読みます:\n",
         de: "fitgpt doctor liest ein Log aus einer Datei oder von der Standardeingabe:\n",
+    }
+    bad_snapshot(path, why) {
+        en: "`{path}` is not a memory snapshot: {why}", zh: "`{path}` 不是内存快照：{why}", ja: "`{path}` はメモリスナップショットではありません: {why}", de: "`{path}` ist kein Speicher-Snapshot: {why}",
+    }
+    not_a_snapshot() {
+        en: "it is a pickle without segments", zh: "其中没有内存段", ja: "セグメントのない pickle です", de: "ein Pickle ohne Segmente",
+    }
+    bad_model(path, error) {
+        en: "`{path}` is not a config.json: {error}", zh: "`{path}` 不是有效的 config.json：{error}", ja: "`{path}` は config.json ではありません: {error}", de: "`{path}` ist keine config.json: {error}",
+    }
+    model_lacks(path, key) {
+        en: "`{path}` has no usable `{key}`", zh: "`{path}` 中没有可用的 `{key}`", ja: "`{path}` に使える `{key}` がありません", de: "`{path}` hat kein brauchbares `{key}`",
     }
     no_page(topic) {
         en: "there is no page `{topic}`", zh: "没有 `{topic}` 这一页", ja: "`{topic}` というページはありません", de: "es gibt keine Seite `{topic}`",
@@ -132,15 +156,21 @@ messages! {
 #[cfg(test)]
 pub(super) const FILES: [&[(&str, [&str; 4])]; 3] = [ALL, findings::ALL, notes::ALL];
 
-/// Something that the doctor would have to know.
-pub(crate) fn want(name: &str) -> String {
-    match name {
-        "log" => send_log(),
-        "config" => send_config(),
-        "gpu" => send_gpu(),
-        "torch-version" => send_version(),
-        other => other.to_owned(),
+/// A size as PyTorch prints it, with the language's decimal mark and word for bytes.
+pub(crate) fn size(bytes: u64) -> String {
+    let text = fitgpt_doctor::size(bytes);
+    match lang() {
+        Lang::English => text,
+        Lang::Chinese => text.replace("bytes", "字节"),
+        Lang::Japanese => text.replace("bytes", "バイト"),
+        Lang::German => text.replace('.', ",").replace("bytes", "Byte"),
     }
+}
+
+/// What was held, class by class.
+pub(crate) fn account(account: &Account) -> String {
+    let sum = findings::sum(&account.parts);
+    account_is(sum, size(account.explained_bytes), size(account.held_bytes))
 }
 
 /// Which memory.
@@ -164,6 +194,10 @@ fn phase_name(name: PhaseName) -> String {
         PhaseName::Resume => resume(),
         PhaseName::Compile => compile(),
         PhaseName::Prepare => prepare(),
+        PhaseName::Save => save(),
+        PhaseName::Sample => sample(),
+        PhaseName::Serve => serve(),
+        PhaseName::Start => start(),
         PhaseName::Unknown => unknown_phase(),
     }
 }
@@ -195,24 +229,34 @@ pub(crate) fn tensor(tensor: &Tensor) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_doctor::{Evidence, Finding, parse::NOTES, rules};
+    use fitgpt_doctor::{Question, Remedy, parse::NOTES};
 
     use super::*;
 
     #[test]
-    fn every_rule_and_every_note_has_a_sentence() {
-        for rule in rules() {
-            let found = Finding {
-                rule,
-                certainty: Certainty::Certain,
-                is_cause: true,
-                evidence: Evidence::new(),
-            };
-            assert_ne!(finding(&found, None), rule);
-        }
+    fn every_note_has_a_sentence() {
         let names = NOTES.iter().map(|note| note.name).chain(["kernel-choice-skipped"]);
         for name in names {
             assert_ne!(note(name), note("no such note"), "{name}");
         }
+    }
+
+    #[test]
+    fn no_two_remedies_or_questions_say_the_same() {
+        let advice = Remedy::ALL.iter().map(|remedy| super::advice(*remedy));
+        let questions = Question::ALL.iter().map(|question| super::question(*question));
+        let mut all: Vec<_> = advice.chain(questions).collect();
+        let count = all.len();
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), count);
+    }
+
+    /// A message that is translated leaves this list, a new one enters it.
+    #[test]
+    fn what_waits_for_translators_is_listed() {
+        let waiting = [advice::WAITING, findings::WAITING].concat();
+        let listed: Vec<_> = include_str!("untranslated.txt").lines().collect();
+        assert_eq!(waiting, listed);
     }
 }

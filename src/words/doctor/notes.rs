@@ -2,19 +2,19 @@
 
 messages! {
     few_multiprocessors() {
-        en: "`Not enough SMs` only turns one tuner off",
+        en: "`Not enough SMs` is harmless: it disables one autotuner",
         zh: "`Not enough SMs` 只是关闭了一种自动调优",
         ja: "`Not enough SMs` はチューナーの一つが無効になるだけです",
         de: "`Not enough SMs` schaltet nur einen Tuner ab",
     }
     grad_scaler() {
-        en: "the `GradScaler` warning is about a name",
+        en: "the `GradScaler` warning is about a renamed function",
         zh: "`GradScaler` 的警告只是名称变更",
         ja: "`GradScaler` の警告は名前の変更についてのものです",
         de: "bei der `GradScaler`-Warnung geht es um einen Namen",
     }
     autocast() {
-        en: "the `autocast` warning is about a name",
+        en: "the `autocast` warning is about a renamed function",
         zh: "`autocast` 的警告只是名称变更",
         ja: "`autocast` の警告は名前の変更についてのものです",
         de: "bei der `autocast`-Warnung geht es um einen Namen",
@@ -26,7 +26,7 @@ messages! {
         de: "die `weights_only`-Warnung betrifft die Sicherheit, nicht den Speicher",
     }
     fragmentation_hint() {
-        en: "the advice about fragmentation stands in every such message",
+        en: "PyTorch prints the advice about fragmentation in every such message",
         zh: "关于碎片的建议会出现在每一条此类错误信息里",
         ja: "断片化についての助言は、この種のメッセージには必ず付きます",
         de: "der Rat zur Fragmentierung steht in jeder solchen Meldung",

@@ -1,7 +1,9 @@
 //! What is wrong with a dataset, a vocabulary or a text.
 
+use fitgpt_pickle::PickleError;
+
 use crate::{
-    data::{DataError, MetaError, PickleError},
+    data::{DataError, MetaError},
     tokenizer::TokenizerError,
 };
 
@@ -113,6 +115,15 @@ messages! {
         ja: "有効な pickle ではありません（バイト {offset} の値をデコードできません）",
         de: "sie ist kein gültiges Pickle (der Wert bei Byte {offset} ist nicht zu dekodieren)",
     }
+    too_large(offset) {
+        en: "it holds more values than this reader can tell apart (at byte {offset})",
+        zh: "其中的值太多，无法区分（第 {offset} 字节处）",
+        ja: "値が多すぎて区別できません（バイト {offset}）",
+        de: "sie enthält mehr Werte, als dieser Leser unterscheiden kann (bei Byte {offset})",
+    }
+    cannot_read(error) {
+        en: "it cannot be read: {error}", zh: "无法读取：{error}", ja: "読み取れません: {error}", de: "sie ist nicht lesbar: {error}",
+    }
     trailing(extra) {
         en: "it goes on for {extra} bytes after its end mark",
         zh: "结束标记之后还有 {extra} 字节",
@@ -219,7 +230,9 @@ impl Spoken for PickleError {
             Self::CutOff { length } => cut_off(length),
             Self::NoOperand { offset } => no_operand(offset),
             Self::BadValue { offset } => bad_value(offset),
+            Self::TooLarge { offset } => too_large(offset),
             Self::Trailing { extra } => trailing(extra),
+            Self::Io(error) => cannot_read(error),
         }
     }
 }

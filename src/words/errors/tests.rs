@@ -3,6 +3,7 @@
 use std::{error::Error, io, path::PathBuf};
 
 use fitgpt_exec::{BackendError, DeviceFault, MemoryRefused, arena::Refused};
+use fitgpt_pickle::PickleError;
 use fitgpt_plan::{
     config::{
         ConfigError, Construct, DeviceChoice, Facts, FamilyRule, Found, Given, Kind, Noun, Place,
@@ -18,7 +19,7 @@ use super::{Spoken, config};
 use crate::{
     attempt::Attempt,
     checkpoint::CheckpointError,
-    data::{DataError, MetaError, PickleError, Split},
+    data::{DataError, MetaError, Split},
     patch::{File, PatchError, Slip},
     prepare::{DiskNeed, JsonKind, PrepareError, Share},
     run::{device::Unavailable, error::RunError, events::EventError, setup::SetupError},
@@ -189,6 +190,7 @@ fn datasets_and_tokenizers() {
         PickleError::CutOff { length: 3 },
         PickleError::NoOperand { offset: 3 },
         PickleError::BadValue { offset: 3 },
+        PickleError::TooLarge { offset: 3 },
         PickleError::Trailing { extra: 3 },
     ] {
         same(&DataError::Pickle { path: path.clone(), source });

@@ -2,6 +2,7 @@
 
 use super::{
     message::{Memory, Message, Wording, first_of, last_of, size_after},
+    size::Size,
     squeezed::{Found, Offset, Passage},
 };
 
@@ -12,6 +13,7 @@ const PLAIN: &[(&str, Wording, Memory)] = &[
     ("cuda_error_out_of_memory", Wording::NoNumbers, Memory::Gpu),
     ("cudaerrormemoryallocation", Wording::NoNumbers, Memory::Gpu),
     ("hiperroroutofmemory", Wording::NoNumbers, Memory::Gpu),
+    ("failedtocudacalloc", Wording::NoNumbers, Memory::Gpu),
     ("rocblas_status_memory_error", Wording::Cublas, Memory::Gpu),
     // A notebook heads a traceback with the error's name alone.
     ("resourceexhaustederrortraceback(mostrecent", Wording::NoNumbers, Memory::Gpu),
@@ -29,11 +31,19 @@ const PLAIN: &[(&str, Wording, Memory)] = &[
     ("exceededjobmemorylimit", Wording::HostOther, Memory::Host),
     ("exceededstepmemorylimit", Wording::HostOther, Memory::Host),
     // The files through which loaders' workers hand batches over, not a multiprocessor's.
-    ("insufficientsharedmemory(shm)", Wording::HostOther, Memory::Host),
-    ("workersareoutofsharedmemory", Wording::HostOther, Memory::Host),
-    // Windows, in two of its languages.
-    ("pagingfileistoosmall", Wording::HostOther, Memory::Host),
-    ("页面文件太小", Wording::HostOther, Memory::Host),
+    ("insufficientsharedmemory(shm)", Wording::DevShm, Memory::Host),
+    ("workersareoutofsharedmemory", Wording::DevShm, Memory::Host),
+    ("unabletowritetofile</torch_", Wording::DevShm, Memory::Host),
+    ("unabletoopensharedmemoryobject", Wording::DevShm, Memory::Host),
+    // Windows, in some of its languages.
+    ("pagingfileistoosmall", Wording::PagingFile, Memory::Host),
+    ("winerror1455", Wording::PagingFile, Memory::Host),
+    ("oserror1455", Wording::PagingFile, Memory::Host),
+    ("页面文件太小", Wording::PagingFile, Memory::Host),
+    ("auslagerungsdateiistzuklein", Wording::PagingFile, Memory::Host),
+    // Apple's driver.
+    ("kiogpucommandbuffercallbackerroroutofmemory", Wording::Metal, Memory::Gpu),
+    ("greaterthanthemaximumallowedbuffersize", Wording::Metal, Memory::Gpu),
     // Notebooks in a browser.
     ("crashedafterusingallavailableram", Wording::HostOther, Memory::Host),
     ("triedtoallocatemorememorythanisavailable", Wording::HostOther, Memory::Host),
@@ -77,8 +87,9 @@ fn out_of_memory(place: &Found<'_>) -> Option<Message> {
     let after = first_of(place.after, 40);
     let is_told_elsewhere = after.starts_with(".triedtoallocate")
         || after.starts_with("(mpsallocated")
-        || after.starts_with("whiletryingtoallocate")
         || after.starts_with("error:outofresource")
+        || before.ends_with("cudamallocfailed:")
+        || before.ends_with("wouldexceedallowedmemory.(")
         || before.ends_with("resource_exhausted:")
         || before.ends_with("resourceexhausted:")
         || before.ends_with("hiperror"); // in the table
@@ -88,6 +99,13 @@ fn out_of_memory(place: &Found<'_>) -> Option<Message> {
     let is_kernels = after.starts_with(":killprocess") || after.starts_with(":killedprocess");
     if is_kernels || before.ends_with("java.lang.") {
         return Some(Message::new(place.at, Wording::HostOther, Memory::Host));
+    }
+    if after.starts_with("whiletryingtoallocate") {
+        // XLA's words in another language's error.
+        let mut message = Message::new(place.at, Wording::Jax, Memory::Gpu);
+        let rest = &place.after["whiletryingtoallocate".len()..];
+        message.requested = Size::at_start(rest).map(|(size, _)| size);
+        return message.requested.is_some().then_some(message);
     }
     if first_of(place.after, 600).contains("thisisnotafailure") {
         return None; // TensorFlow tries a larger workspace first
@@ -115,6 +133,8 @@ pub(super) fn of_line(line: &str, at: Offset) -> Option<Message> {
     if signs.iter().all(|sign| !lower.contains(sign)) {
         return None;
     }
+    // A forum's marks around a word are not part of it.
+    let lower = lower.trim_matches(['*', '`', '_', '~']).to_owned();
     let words: Vec<&str> = lower.split_whitespace().take(64).collect();
     let is_killed = words.iter().enumerate().any(|(index, word)| {
         let before = index.checked_sub(1).map(|i| words[i]);
@@ -149,6 +169,7 @@ pub(super) fn of_line(line: &str, at: Offset) -> Option<Message> {
         "signals.sigkill",
         "signalsigkill",
         "bysignal:killed",
+        "bysignal:terminated",
     ];
     let of = |wording, memory| Some(Message::new(at, wording, memory));
     let error = words.first().map_or("", |word| word.trim_end_matches(':'));

@@ -20,6 +20,11 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// A frame that a memory snapshot names.
+    pub(crate) fn of_snapshot(file: String, line: u32, function: String) -> Self {
+        Self { at: 0, rank: None, file, line, function, code: String::new() }
+    }
+
     /// Function and code without white space: a name that a terminal broke is whole again.
     pub(crate) fn squeezed(&self) -> String {
         self.function.chars().chain(self.code.chars()).filter(|c| !c.is_whitespace()).collect()
@@ -175,13 +180,12 @@ fn boxed(line: &str) -> Option<Parts> {
 fn arrow(line: &str) -> Option<&str> {
     let rest = match line.strip_prefix('❱') {
         Some(rest) => rest,
-        None => {
-            line.trim_start_matches('-').strip_prefix('>').filter(|_| line.starts_with("--"))?
-        }
+        None => line.trim_start_matches('-').strip_prefix('>').filter(|_| line.starts_with('-'))?,
     };
     let rest = rest.trim_start();
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-    (digits > 0).then(|| rest[digits..].trim_start_matches([' ', '│', '|']))
+    (digits > 0 && rest[digits..].starts_with([' ', '│', '|']))
+        .then(|| rest[digits..].trim_start_matches([' ', '│', '|']))
 }
 
 #[cfg(test)]

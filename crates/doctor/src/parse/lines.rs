@@ -103,6 +103,7 @@ pub(super) fn plain(line: &str) -> Plain<'_> {
             text = rest.trim_start();
         }
         text = timestamp(text).map_or(text, str::trim_start);
+        text = server(text).map_or(text, str::trim_start);
         if text == before {
             return Plain { text, rank };
         }
@@ -129,6 +130,18 @@ fn timestamp(text: &str) -> Option<&str> {
         && time.as_bytes()[10] == b'T'
         && time.bytes().all(|c| c.is_ascii_digit() || b"-:.TZ".contains(&c));
     is_time.then_some(rest)
+}
+
+/// `(EngineCore pid=42521) ERROR 06-09 14:01:52 [core.py:1136] `, as vLLM writes it.
+fn server(text: &str) -> Option<&str> {
+    if let Some((name, rest)) = text.strip_prefix('(').and_then(|text| text.split_once(") ")) {
+        return (name.contains("pid=") && name.len() < 80).then_some(rest);
+    }
+    let rest = ["ERROR ", "INFO ", "WARNING "].iter().find_map(|level| text.strip_prefix(level))?;
+    let (stamp, rest) = rest.split_once("] ")?;
+    let (time, _) = stamp.split_once('[')?;
+    let is_stamp = |c: char| c.is_ascii_digit() || matches!(c, '-' | ':' | '.' | ' ');
+    (time.len() >= 10 && time.chars().all(is_stamp)).then_some(rest)
 }
 
 #[cfg(test)]
@@ -169,6 +182,7 @@ mod tests {
             ("> [rank1]: both", "both", Some(1)),
             ("[1,2]<stderr>:mpi", "mpi", Some(2)),
             ("2024-05-01T12:00:00.1234567Z checked", "checked", None),
+            ("(Worker pid=7) ERROR 06-09 14:01:52 [core.py:9] x = 1", "x = 1", None),
             ("---> 12 loss.backward()", "---> 12 loss.backward()", None),
             ("[2023-01-01 10:00:00,000] kept", "[2023-01-01 10:00:00,000] kept", None),
         ];

@@ -19,8 +19,16 @@ pub enum Wording {
     TorchExact,
     /// `Tried to allocate …` and nothing else that is known.
     TorchBare,
+    /// `Allocation on device … would exceed allowed memory`, of CUDA's own allocator.
+    TorchAsync,
     /// `MPS backend out of memory`.
     Mps,
+    /// Apple's driver, as MLX passes it on.
+    Metal,
+    /// llama.cpp: `allocating … MiB on device 0: cudaMalloc failed`.
+    Ggml,
+    /// A server that computed before it asked: vLLM's and SGLang's own errors.
+    Server,
     /// `CUDA error: out of memory` and its kin, without a number.
     NoNumbers,
     /// A library of NVIDIA's could not get its workspace.
@@ -35,6 +43,10 @@ pub enum Wording {
     CpuAllocator,
     /// The operating system ended the process.
     Killed,
+    /// Windows could not back memory with its paging file.
+    PagingFile,
+    /// The files through which loaders' workers hand batches over.
+    DevShm,
     /// Another word for host memory that could not be had.
     HostOther,
     /// Triton's kernels wanted more than a multiprocessor has.
@@ -73,8 +85,16 @@ pub struct Message {
     pub unallocated: Option<Size>,
     /// What this process had taken in all.
     pub process: Option<Size>,
-    /// What other processes are said to have, or unnamed ones.
-    pub processes: Vec<Size>,
+    /// What other processes are said to have, or unnamed ones, with their numbers.
+    pub processes: Vec<(u64, Size)>,
+    /// What Metal counts outside of tensors.
+    pub other: Option<Size>,
+    /// What a server wants of the card, or a cache of keys and values needs.
+    pub wanted: Option<Size>,
+    /// What there is for it.
+    pub available: Option<Size>,
+    /// Tokens that a cache was to hold.
+    pub tokens: Option<u64>,
     /// What CUDA graphs keep to themselves.
     pub pools: Option<Size>,
     /// A limit that somebody set.
@@ -116,11 +136,22 @@ impl Message {
             unallocated: None,
             process: None,
             processes: Vec::new(),
+            other: None,
+            wanted: None,
+            available: None,
+            tokens: None,
             pools: None,
             allowed: None,
             shared: None,
             shape: None,
         }
+    }
+
+    /// What a memory snapshot says in PyTorch's place.
+    pub(crate) fn of_snapshot(requested_bytes: u64) -> Self {
+        let mut message = Self::new(0, Wording::Torch2, Memory::Gpu);
+        message.requested = Some(Size::exact(requested_bytes));
+        message
     }
 
     /// How much it tells: of several messages the one that tells most is the failure, and of
@@ -132,11 +163,20 @@ impl Message {
             | Wording::Torch2
             | Wording::TorchExact
             | Wording::TorchBare
+            | Wording::TorchAsync
             | Wording::Mps
+            | Wording::Ggml
+            | Wording::Server
             | Wording::Jax
             | Wording::TensorFlow
             | Wording::Habana => 5,
-            Wording::NoNumbers | Wording::Cublas | Wording::CpuAllocator | Wording::HostOther => 4,
+            Wording::NoNumbers
+            | Wording::Cublas
+            | Wording::Metal
+            | Wording::CpuAllocator
+            | Wording::HostOther
+            | Wording::PagingFile
+            | Wording::DevShm => 4,
             Wording::Killed | Wording::Triton => 3,
             Wording::Word => 1,
         }
@@ -154,7 +194,8 @@ impl Message {
 /// Every message that begins in `passage`.
 pub(super) fn messages(passage: Passage<'_>, mut found: impl FnMut(Message)) {
     // Every wording holds one of these; most of a log holds none.
-    let words = ["alloc", "memory", "oom", "resource", "paging", "ram", "存", "文件"];
+    let words =
+        ["alloc", "memory", "oom", "resource", "paging", "ram", "kvcache", "存", "文件", "shm"];
     if words.iter().all(|word| !passage.holds(word)) {
         return;
     }
@@ -191,7 +232,80 @@ pub(super) fn messages(passage: Passage<'_>, mut found: impl FnMut(Message)) {
             found(message);
         }
     }
+    for place in passage.find("wouldexceedallowedmemory") {
+        found(would_exceed(&place));
+    }
+    for place in passage.find("cudamallocfailed:outofmemory") {
+        found(ggml(&place));
+    }
+    for words in SERVERS {
+        for place in passage.find(words) {
+            found(server(&place));
+        }
+    }
     bare::messages(passage, found);
+}
+
+/// Sentences of servers that compare before they allocate.
+const SERVERS: [&str; 6] = [
+    "onstartupislessthandesiredgpumemoryutilization",
+    "kvcacheisneeded",
+    "noavailablememoryforthecacheblocks",
+    "islargerthanthemaximumnumberoftokensthatcanbestoredinkvcache",
+    "pleasetrytoincrease--mem-fraction-static",
+    "notenoughmemorytohandle", // so many prefill tokens
+];
+
+/// vLLM's and SGLang's words: what they want, and what there is.
+fn server(place: &Found<'_>) -> Message {
+    let mut message = Message::new(place.at, Wording::Server, Memory::Gpu);
+    let (before, after) = (last_of(place.before, 200), first_of(place.after, 200));
+    // `Free memory on device (67.24/79.25 GiB)`: one unit for both.
+    if let Some((_, pair)) = before
+        .rsplit_once("ondevice")
+        .filter(|_| after.starts_with("(0.") || after.starts_with("(1."))
+        && let Some((free, total)) =
+            pair.trim_start_matches(|c| c != '(').trim_start_matches('(').split_once('/')
+    {
+        let unit = total.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        let unit: String = unit.chars().take_while(char::is_ascii_alphabetic).collect();
+        message.free = Size::at_start(&format!("{free}{unit}")).map(|(size, _)| size);
+        message.total = Size::at_start(total).map(|(size, _)| size);
+        message.available = message.free;
+        message.wanted =
+            after.split_once(',').and_then(|(_, rest)| Size::at_start(rest)).map(|(size, _)| size);
+    }
+    if after.starts_with(",whichislargerthantheavailable") {
+        message.wanted = Size::at_end(before);
+        message.available = size_after(after, "kvcachememory(");
+    }
+    message.tokens = number_after(before, "maxseqlen(");
+    if after.contains("prefilltokens") {
+        message.tokens = leading_number(after);
+    }
+    message
+}
+
+/// ComfyUI and others with `cudaMallocAsync`.
+fn would_exceed(place: &Found<'_>) -> Message {
+    let own = first_of(place.after, 400);
+    let mut message = Message::new(place.at, Wording::TorchAsync, Memory::Gpu);
+    message.allocated = size_after(own, "currentlyallocated:");
+    message.requested = size_after(own, "requested:");
+    message.total = size_after(own, "devicelimit:");
+    message.free = size_after(own, "free(accordingtocuda):");
+    message
+}
+
+/// llama.cpp: `allocating 35533.34 MiB on device 0: cudaMalloc failed: out of memory`.
+fn ggml(place: &Found<'_>) -> Message {
+    let before = last_of(place.before, 120);
+    let mut message = Message::new(place.at, Wording::Ggml, Memory::Gpu);
+    message.requested = before
+        .rsplit_once("allocating")
+        .and_then(|(_, rest)| Size::at_start(rest))
+        .map(|(size, _)| size);
+    message
 }
 
 /// PyTorch's message, of any era and device.
@@ -219,6 +333,7 @@ fn tried(place: &Found<'_>) -> Option<Message> {
         message.allocated = size_after(head, "mpsallocated:");
         message.total = size_after(head, "maxallowed:");
         let other = size_after(head, "otherallocations:");
+        message.other = other;
         if let (Some(total), Some(held)) = (message.total, message.allocated) {
             let held = other.map_or(held, |other| held.plus(other));
             message.free = Some(total.minus(held));
@@ -251,6 +366,13 @@ fn tried(place: &Found<'_>) -> Option<Message> {
             (Some(allocated), Some(unallocated)) => Some(allocated.plus(unallocated)),
             _ => None,
         };
+    } else {
+        // Shortened by hand: `GPU had 12.44 GiB free of 79.19`, `8 GiB total, 7 GiB allocated`.
+        let own = first_of(own, 200);
+        message.free = size_before(own, "free");
+        message.total = size_before(own, "total");
+        message.allocated =
+            size_before(own, "alreadyallocated").or_else(|| size_before(own, "allocated"));
     }
     Some(message)
 }
@@ -261,14 +383,15 @@ fn cached(own: &str, allocated: Option<Size>) -> Option<Size> {
 }
 
 /// `Process 1234 has 1.97 GiB memory in use.`, as often as it stands there.
-fn processes(own: &str) -> Vec<Size> {
+fn processes(own: &str) -> Vec<(u64, Size)> {
     const MOST: usize = 64;
     let named = own.match_indices("process").filter_map(|(at, word)| {
         let rest = &own[at + word.len()..];
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let rest = rest[digits..].strip_prefix("has").filter(|_| digits > 0)?;
+        let pid = rest[..digits].parse().ok()?;
+        let rest = rest[digits..].strip_prefix("has")?;
         let (size, rest) = Size::at_start(rest)?;
-        (rest.starts_with("memoryinuse") && size.bytes > 0).then_some(size)
+        (rest.starts_with("memoryinuse") && size.bytes > 0).then_some((pid, size))
     });
     named.take(MOST).collect()
 }

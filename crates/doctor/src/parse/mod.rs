@@ -7,14 +7,15 @@
 //! Promise: no input whatsoever panics, and memory does not grow with the log.
 
 mod bare;
+mod clues;
 mod frames;
 mod lines;
 mod message;
 mod notes;
 mod progress;
+mod setup;
 mod size;
 mod squeezed;
-mod subject;
 #[cfg(test)]
 mod tests;
 
@@ -22,12 +23,13 @@ use std::collections::VecDeque;
 
 pub(crate) use self::message::Memory;
 pub use self::{
+    clues::{Clue, Clues},
     frames::Frame,
     message::{Message, Shape, Wording},
     notes::{NOTES, Note},
     progress::Progress,
+    setup::{Process, Setup},
     size::{Size, allocator_request},
-    subject::Subject,
 };
 use self::{
     frames::Frames,
@@ -53,8 +55,11 @@ struct Body {
     squeezed: Squeezed,
     frames: Frames,
     progress: Progress,
+    setup: Setup,
     found: Finds,
     ranks: VecDeque<(Offset, Option<u32>)>, // where the writing worker changes
+    last: String,                           // line
+    above: VecDeque<(Offset, String)>,      // lines before messages, with where those begin
     workers: u32,
 }
 
@@ -63,7 +68,7 @@ struct Finds {
     messages: VecDeque<Message>,
     shapes: VecDeque<(Offset, Shape)>,
     notes: Vec<&'static Note>,
-    subject: Subject,
+    clues: Clues,
     has_compiler_error: bool,
 }
 
@@ -78,19 +83,37 @@ pub struct Log {
     pub shape: Option<Shape>,
     /// The traceback of the failure, outermost frame first.
     pub frames: Vec<Frame>,
+    /// The line above the message.
+    pub(crate) line_before: Option<String>,
     /// The training script's own lines.
     pub progress: Progress,
     /// Harmless lines that look like causes.
     pub notes: Vec<&'static Note>,
     /// Workers that wrote into this log; 0 where no line says so.
     pub workers: u32,
-    /// Which model the log speaks of.
-    pub subject: Subject,
+    /// What its words say of the program.
+    pub clues: Clues,
+    /// What it says of the run's sizes.
+    pub setup: Setup,
     /// A compiler's error wraps another one.
     pub(crate) has_compiler_error: bool,
+    /// The memory snapshot that this was read from.
+    pub(crate) snapshot: Option<crate::snapshot::Snapshot>,
 }
 
 impl Log {
+    /// What a memory snapshot tells instead of a text.
+    pub(crate) fn of_snapshot(
+        message: Option<Message>,
+        frames: Vec<Frame>,
+        snapshot: crate::snapshot::Snapshot,
+    ) -> Self {
+        let mut log = Self { message, frames, snapshot: Some(snapshot), ..Self::default() };
+        let text = |frame: &Frame| (frame.file.clone() + " " + &frame.squeezed()).to_lowercase();
+        log.clues = Clues::of_squeezed(&log.frames.iter().map(text).collect::<String>());
+        log
+    }
+
     /// Reads a whole log.
     pub fn read(bytes: &[u8]) -> Self {
         let mut reader = Reader::default();
@@ -122,6 +145,13 @@ impl Body {
             return;
         }
         let at = self.squeezed.end();
+        if text.contains("ut of memory") || text.contains("OutOfMemory") {
+            self.above.push_back((at, std::mem::take(&mut self.last)));
+            if self.above.len() > MOST {
+                self.above.pop_front();
+            }
+        }
+        text.clone_into(&mut self.last);
         if self.ranks.back().is_none_or(|(_, last)| *last != rank) {
             self.ranks.push_back((at, rank));
             if self.ranks.len() > MOST * 16 {
@@ -132,6 +162,7 @@ impl Body {
         if !is_continued {
             self.frames.push(text, at, rank);
             self.progress.push(text, at);
+            self.setup.push(text);
             if let Some(message) = bare::of_line(text, at) {
                 self.found.message(message);
             }
@@ -141,15 +172,18 @@ impl Body {
     }
 
     fn finish(self) -> Log {
-        let Self { squeezed, frames, progress, mut found, ranks, workers } = self;
+        let Self { squeezed, frames, progress, setup, mut found, ranks, above, workers, .. } = self;
         squeezed.finish(|passage| found.search(passage));
-        let Finds { messages, shapes, notes, subject, has_compiler_error } = found;
+        let Finds { messages, shapes, notes, clues, has_compiler_error } = found;
         let mut message = failure(&messages);
         let at = message.as_ref().map_or(Offset::MAX, |m| m.at);
         let rank = ranks.iter().rev().find(|(start, _)| *start <= at).and_then(|(_, rank)| *rank);
         let frames = frames.around(at, rank);
+        let line_before =
+            above.into_iter().rev().find(|(start, _)| *start <= at).map(|(_, line)| line);
         // A page-locked copy of the host fails in the card's words.
-        let is_pinned = frames.last().is_some_and(|f| f.squeezed().contains("pin_memory"));
+        let is_pinned = frames.last().is_some_and(|f| f.squeezed().contains("pin_memory"))
+            || line_before.as_ref().is_some_and(|line| line.contains("pin_memory("));
         if let Some(message) = message.as_mut().filter(|m| is_pinned && m.requested.is_none()) {
             message.memory = Memory::Host;
         }
@@ -170,11 +204,14 @@ impl Body {
             has_triton_beside,
             shape,
             frames,
+            line_before,
             progress,
             notes,
             workers,
-            subject,
+            clues,
+            setup,
             has_compiler_error,
+            snapshot: None,
         }
     }
 }
@@ -193,7 +230,7 @@ impl Finds {
                 self.notes.push(note);
             }
         }
-        self.subject.look(passage);
+        self.clues.look(passage);
         let wrappers = ["backendcompilerfailed", "inductorerror:", "_dynamo.exc."];
         self.has_compiler_error |= wrappers.iter().any(|w| passage.find(w).next().is_some());
     }

@@ -93,12 +93,12 @@ impl Progress {
     /// Whether the line is one of nanoGPT's.
     fn own_line(&mut self, line: &str, at: Offset) -> bool {
         if let Some((number, rest)) = counted(line, "step ") {
-            if !rest.contains("loss") {
+            if !rest.trim_start().starts_with("train loss") {
                 return false;
             }
             self.step = Some((number, at));
         } else if let Some((number, rest)) = counted(line, "iter ") {
-            if !rest.contains("loss") {
+            if !rest.trim_start().starts_with("loss") {
                 return false;
             }
             self.iter = Some((number, at));

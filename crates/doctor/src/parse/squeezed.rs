@@ -68,6 +68,11 @@ pub(super) struct Found<'a> {
 }
 
 impl<'a> Passage<'a> {
+    /// All of it, with what follows as far as it is known.
+    pub(super) fn text(self) -> &'a str {
+        &self.text[self.from..]
+    }
+
     /// Whether `word` stands anywhere in it.
     pub(super) fn holds(self, word: &str) -> bool {
         self.text[self.from..].contains(word)

@@ -70,7 +70,7 @@ fn the_eras_of_pytorch_are_told_apart_and_read() {
     assert_eq!(gib(late.allowed).unwrap(), "10.00");
     assert_eq!(gib(late.allocated).unwrap(), "6.78");
     assert_eq!(shown(late.pools, MIB).unwrap(), "12.00");
-    assert_eq!(shown(late.processes.first().copied(), MIB).unwrap(), "224.90");
+    assert_eq!(shown(late.processes.first().map(|(_, size)| *size), MIB).unwrap(), "224.90");
 
     let exact = message(TORCH_2_9);
     assert_eq!(exact.wording, Wording::Torch2);
@@ -241,7 +241,7 @@ fn other_wordings_have_their_kind() {
         ),
         (
             "ggml: allocating 900.00 MiB on device 0: cudaMalloc failed: out of memory",
-            Wording::NoNumbers,
+            Wording::Ggml,
             Memory::Gpu,
         ),
         (
@@ -279,12 +279,12 @@ fn other_wordings_have_their_kind() {
         ),
         (
             "OSError: [WinError 1455] The paging file is too small for this operation",
-            Wording::HostOther,
+            Wording::PagingFile,
             Memory::Host,
         ),
         (
             "It is possible that dataloader's workers are out of shared memory. Please try to raise your limit",
-            Wording::HostOther,
+            Wording::DevShm,
             Memory::Host,
         ),
         ("Your session crashed after using all available RAM.", Wording::HostOther, Memory::Host),
@@ -365,10 +365,10 @@ fn a_message_that_is_told_again_in_fewer_words_keeps_its_numbers() {
 
 #[test]
 fn the_model_is_known_by_its_words_only() {
-    let of = |log: &str| Log::read(log.as_bytes()).subject;
-    assert_eq!(of("fine-tuning GPT-2 small"), Subject { is_gpt2: true, is_other: false });
-    assert_eq!(of("Stable Diffusion, 768 x 768"), Subject { is_gpt2: false, is_other: true });
-    assert_eq!(of("CUDA out of memory."), Subject::default());
+    let of = |log: &str| Log::read(log.as_bytes()).clues;
+    assert!(of("fine-tuning GPT-2 small").has(Clue::Gpt2));
+    assert!(of("Stable Diffusion, 768 x 768").has(Clue::Diffusion));
+    assert_eq!(of("CUDA out of memory."), Clues::default());
 }
 
 #[test]

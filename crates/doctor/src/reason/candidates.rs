@@ -10,30 +10,14 @@ use super::{
     run::Run,
 };
 use crate::{
-    diagnosis::{self, Phase, PhaseName},
+    diagnosis::{self, Phase, PhaseName, Role},
     parse::{Log, Shape, Size, allocator_request},
 };
-
-/// What a tensor is, as rules ask for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Group {
-    /// Rows × vocabulary: logits, their copies, their softmax, their gradients.
-    Logits,
-    /// Heads × tokens × tokens.
-    Attention,
-    /// Four times as wide as the residual stream.
-    Mlp,
-    /// Shaped like a parameter: it, its gradient, its moments, its half copy.
-    Weight,
-    /// Any other activation.
-    Other,
-}
 
 /// A tensor that may have been asked for, at the moment that agrees best with the message.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
     pub(crate) tensor: diagnosis::Tensor,
-    pub(crate) group: Group,
     /// What the run holds at that moment; `None` where no program says it.
     pub(crate) held: Option<Held>,
     /// From what the message prints as allocated, as a share; infinite where unknown.
@@ -53,22 +37,22 @@ impl Candidate {
     /// A shape that the log prints, where its run is not known.
     pub(super) fn printed(shape: &Shape) -> Self {
         // GPT-2's vocabulary, as published and as nanoGPT pads it.
-        let (name, group) = match shape.axes.as_slice() {
-            [.., 50257 | 50304] => ("logits", Group::Logits),
-            [_, _, rows, columns] if rows == columns => ("attention scores", Group::Attention),
-            _ => ("unnamed", Group::Other),
+        let (name, role) = match shape.axes.as_slice() {
+            [.., 50257 | 50304] => ("logits", Role::Logits),
+            [_, _, rows, columns] if rows == columns => ("attention scores", Role::AttentionScores),
+            _ => ("unnamed", Role::Other),
         };
-        Self::unexplained(name, group, shape)
+        Self::unexplained(name, role, shape)
     }
 
-    fn unexplained(name: &str, group: Group, shape: &Shape) -> Self {
+    fn unexplained(name: &str, role: Role, shape: &Shape) -> Self {
         Self {
-            group,
             tensor: diagnosis::Tensor {
                 name: name.to_owned(),
                 shape: shape.axes.clone(),
                 dtype: shape.dtype.name(),
                 bytes: shape.bytes().unwrap_or(0),
+                role,
                 phase: PhaseName::Unknown,
                 supposing: None,
             },
@@ -149,12 +133,12 @@ pub(super) fn rank(list: &mut Vec<Candidate>, phase: Phase) {
 
 /// Without any other sign, larger kinds of tensors come first.
 fn group_of(candidate: &Candidate) -> u8 {
-    match candidate.group {
-        Group::Logits => 0,
-        Group::Attention => 1,
-        Group::Mlp => 2,
-        Group::Other => 3,
-        Group::Weight => 4,
+    match candidate.tensor.role {
+        Role::Logits => 0,
+        Role::AttentionScores => 1,
+        Role::Mlp => 2,
+        Role::Other => 3,
+        Role::Weight => 4,
     }
 }
 
@@ -303,12 +287,12 @@ impl Search<'_> {
             shape.dtype == tensor.dtype && count == tensor.count()
         });
         let candidate = Candidate {
-            group: self.group(tensor),
             tensor: diagnosis::Tensor {
                 name: of_any_layer(&tensor.name),
                 shape: tensor.shape.clone(),
                 dtype: tensor.dtype.name(),
                 bytes: tensor.bytes().get(),
+                role: self.role(tensor),
                 phase,
                 supposing: None,
             },
@@ -351,20 +335,20 @@ impl Search<'_> {
     /// A shape that the log prints and no program of ours makes.
     fn unnamed(&self, shape: &Shape) -> Candidate {
         let is_logits = shape.axes.last() == Some(&self.run.model.vocab.into());
-        let group = if is_logits { Group::Logits } else { Group::Other };
-        Candidate::unexplained("generated code's own", group, shape)
+        let role = if is_logits { Role::Logits } else { Role::Other };
+        Candidate::unexplained("generated code's own", role, shape)
     }
 
-    fn group(&self, tensor: &Tensor) -> Group {
+    fn role(&self, tensor: &Tensor) -> Role {
         let channels = u64::from(self.run.model.channels);
         let is_square = matches!(tensor.shape.as_slice(), [_, _, rows, columns] if rows == columns);
         match tensor.class {
-            Class::Logits => Group::Logits,
-            Class::Parameter | Class::Gradient | Class::Optimizer => Group::Weight,
-            _ if tensor.name.contains(".weight (") => Group::Weight,
-            _ if is_square && tensor.name.contains("attn") => Group::Attention,
-            _ if tensor.columns() == 4 * channels => Group::Mlp,
-            _ => Group::Other,
+            Class::Logits => Role::Logits,
+            Class::Parameter | Class::Gradient | Class::Optimizer => Role::Weight,
+            _ if tensor.name.contains(".weight (") => Role::Weight,
+            _ if is_square && tensor.name.contains("attn") => Role::AttentionScores,
+            _ if tensor.columns() == 4 * channels => Role::Mlp,
+            _ => Role::Other,
         }
     }
 }

@@ -11,14 +11,16 @@ use crate::{
 /// message names none.
 pub(crate) fn facts(log: &Log, total: Option<u64>) -> Facts {
     let Some(message) = &log.message else { return Facts::default() };
-    let total = message.total.or(total.map(Size::exact));
+    let smi_total = log.setup.smi.map(|[_, total]| total);
+    let total = message.total.or(total.or(smi_total).map(Size::exact));
+    let [held, taken] = log.setup.summary;
     let process = message.process.or_else(|| own_process(message));
     Facts {
         requested: message.requested,
         total,
         free: message.free,
-        allocated: message.allocated,
-        reserved: message.reserved,
+        allocated: message.allocated.or(held),
+        reserved: message.reserved.or(taken),
         process,
         foreign: foreign(total, message.free, process, message.reserved),
         unallocated: message.unallocated,
@@ -30,9 +32,9 @@ pub(crate) fn facts(log: &Log, total: Option<u64>) -> Facts {
 /// another's. It is the one that can hold what PyTorch has reserved.
 fn own_process(message: &Message) -> Option<Size> {
     let reserved = message.reserved?;
-    let mut able = message.processes.iter().filter(|size| size.high >= reserved.low);
+    let mut able = message.processes.iter().filter(|(_, size)| size.high >= reserved.low);
     match (able.next(), able.next()) {
-        (Some(only), None) => Some(*only),
+        (Some((_, only)), None) => Some(*only),
         _ => None,
     }
 }

@@ -3,8 +3,8 @@
 use fitgpt_plan::units::DType;
 
 use crate::{
-    diagnosis::{PhaseName, Supposition, Tensor},
-    parse::{Log, Size, allocator_request},
+    diagnosis::{PhaseName, Role, Supposition, Tensor},
+    parse::{Clue, Log, Size, allocator_request},
 };
 
 /// Names and sizes (heads, channels) that people run.
@@ -37,7 +37,7 @@ pub(super) fn suppose(log: &Log, requested: Option<Size>) -> Vec<(Tensor, Suppos
     let is_rounded = log.message.as_ref().is_some_and(crate::parse::Message::is_rounded);
     let prints_alike =
         |bytes: u64| requested.admits(if is_rounded { allocator_request(bytes) } else { bytes });
-    let is_gpt2 = log.subject.is_gpt2 || log.progress.is_nanogpt;
+    let is_gpt2 = log.clues.any(&[Clue::Gpt2, Clue::NanoGpt]) || log.progress.is_nanogpt;
     let mut found: Vec<(u64, Tensor, Supposition)> = Vec::new();
     for (index, (model, heads, channels)) in MODELS.into_iter().enumerate() {
         let is_another = |n: u64| n.abs_diff(PARAMETERS[index]) > PARAMETERS[index] / 100;
@@ -63,12 +63,17 @@ pub(super) fn suppose(log: &Log, requested: Option<Size>) -> Vec<(Tensor, Suppos
                     let oddness = if batch.is_power_of_two() || batch == 12 { 0 } else { 4 };
                     let unlikely = oddness + rank + index as u64 + u64::from(vocab != VOCABS[0]);
                     let shapes = [
-                        ("logits", vec![batch * seq, vocab], 0),
-                        ("attention scores", vec![batch, heads, seq, seq], 10),
-                        ("mlp activation", vec![batch, seq, 4 * channels], 20),
-                        ("residual stream", vec![batch, seq, channels], 30),
+                        ("logits", Role::Logits, vec![batch * seq, vocab], 0),
+                        (
+                            "attention scores",
+                            Role::AttentionScores,
+                            vec![batch, heads, seq, seq],
+                            10,
+                        ),
+                        ("mlp activation", Role::Mlp, vec![batch, seq, 4 * channels], 20),
+                        ("residual stream", Role::Other, vec![batch, seq, channels], 30),
                     ];
-                    for (name, shape, kind) in shapes {
+                    for (name, role, shape, kind) in shapes {
                         if kind > 0 && (vocab != VOCABS[0] || !is_gpt2) {
                             continue; // no word of it is in the shape
                         }
@@ -80,6 +85,7 @@ pub(super) fn suppose(log: &Log, requested: Option<Size>) -> Vec<(Tensor, Suppos
                                     shape: shape.clone(),
                                     dtype: dtype.name(),
                                     bytes,
+                                    role,
                                     phase: PhaseName::Unknown,
                                     supposing: Some(supposing),
                                 };
@@ -95,6 +101,7 @@ pub(super) fn suppose(log: &Log, requested: Option<Size>) -> Vec<(Tensor, Suppos
             shape: vec![VOCABS[0], channels],
             dtype: DType::F32.name(),
             bytes: VOCABS[0] * channels * 4,
+            role: Role::Weight,
             phase: PhaseName::Unknown,
             supposing: None,
         };

@@ -6,14 +6,19 @@
 
 mod account;
 mod candidates;
+mod decoder;
+mod domain;
 mod facts;
 mod infer;
 mod next;
 mod phase;
 mod run;
+pub(crate) mod trace;
 
+pub use self::decoder::Decoder;
 pub(crate) use self::{
-    candidates::{Candidate, Group},
+    candidates::Candidate,
+    domain::domain,
     facts::facts,
     next::{next, peak_bytes},
     run::{Run, Source},
@@ -25,15 +30,15 @@ use fitgpt_plan::{
 };
 
 use crate::{
-    diagnosis::{Facts, Phase, PhaseName, Supposition, Tensor},
-    parse::{Log, Memory},
+    diagnosis::{Account, Domain, Facts, Part, Phase, PhaseName, Role, Supposition, Tensor},
+    parse::{Clue, Log, Memory},
 };
 
-/// Whether the number may be compared with GPT-2's tensors at all. A traceback or a text of
-/// another model has tensors of which nothing is known here, and some of a thousand shapes fits
-/// any number.
-fn may_be_gpt2(log: &Log) -> bool {
-    log.subject.is_gpt2 || (!log.subject.is_other && log.frames.is_empty())
+/// Whether the number may be compared with GPT-2's tensors at all: only if the log speaks of one.
+/// Among a thousand shapes of a stranger's model some fits any number.
+fn may_be_gpt2(log: &Log, domain: Domain) -> bool {
+    let is_named = log.clues.any(&[Clue::Gpt2, Clue::NanoGpt]) || log.progress.is_nanogpt;
+    is_named && matches!(domain, Domain::NanoGpt | Domain::DecoderTraining | Domain::Unknown)
 }
 
 /// The least that a context and its libraries take.
@@ -44,7 +49,12 @@ const LEAST_OVERHEAD: u64 = CUDA_CONTEXT_BYTES[0].get() + WORKSPACE_BYTES[0].get
 pub(crate) struct Scene<'a> {
     pub(crate) log: &'a Log,
     pub(crate) facts: Facts,
+    pub(crate) domain: Domain,
     pub(crate) run: Option<Run>,
+    /// The model that the log names, whatever runs it.
+    pub(crate) decoder: Option<Decoder>,
+    /// The most that the supposed run holds, if the log holds clearly more: it was another one.
+    pub(crate) refuted_bytes: Option<u64>,
     /// Why the config was refused.
     pub(crate) config_error: Option<ConfigError>,
     pub(crate) phase: Phase,
@@ -58,9 +68,15 @@ impl<'a> Scene<'a> {
     pub(crate) fn new(
         log: &'a Log,
         facts: &Facts,
-        run: Option<Run>,
+        domain: Domain,
+        decoder: Option<Decoder>,
+        mut run: Option<Run>,
         config_error: Option<ConfigError>,
     ) -> Self {
+        let refuted_bytes = run.as_ref().and_then(|run| refuted(run, facts));
+        if refuted_bytes.is_some() {
+            run = None;
+        }
         let by_frames = phase::by_frames(log);
         let by_lines = phase::by_lines(log, run.as_ref());
         let has_shape = facts.requested.is_some_and(infer::carries_shape);
@@ -69,7 +85,9 @@ impl<'a> Scene<'a> {
             candidates = candidates::candidates(log, run, requested, facts.allocated);
         }
         let phase = match &log.message {
-            Some(_) => phase::decide(by_frames, by_lines, &candidates),
+            Some(_) => {
+                phase::decide(by_frames, by_lines, phase::by_words(log, domain), &candidates)
+            }
             None => Phase::UNKNOWN, // nothing failed
         };
         if run.is_none()
@@ -85,18 +103,107 @@ impl<'a> Scene<'a> {
         }
         let is_card = log.message.as_ref().is_some_and(|m| m.memory == Memory::Gpu);
         let mut supposed = Vec::new();
-        if candidates.is_empty() && has_shape && is_card && may_be_gpt2(log) {
+        if candidates.is_empty() && has_shape && is_card && may_be_gpt2(log, domain) {
             supposed = infer::suppose(log, facts.requested);
         }
-        Self { log, facts: *facts, run, config_error, phase, candidates, supposed }
+        let decoder = decoder.or_else(|| Decoder::find(log));
+        Self {
+            log,
+            facts: *facts,
+            domain,
+            run,
+            decoder,
+            refuted_bytes,
+            config_error,
+            phase,
+            candidates,
+            supposed,
+        }
     }
 
     /// The tensors as the diagnosis lists them.
     pub(crate) fn tensors(&self) -> Vec<Tensor> {
-        if self.candidates.is_empty() {
+        if self.candidates.is_empty() && !self.supposed.is_empty() {
             return self.supposed.iter().map(|(tensor, _)| tensor.clone()).collect();
         }
+        if self.candidates.is_empty() {
+            return self.decoder_tensors();
+        }
         self.candidates.iter().map(|candidate| candidate.tensor.clone()).collect()
+    }
+
+    /// Tensors of the named decoder that print like the request.
+    pub(crate) fn decoder_tensors(&self) -> Vec<Tensor> {
+        let trains = matches!(self.domain, Domain::DecoderTraining | Domain::Inference);
+        match (&self.decoder, self.facts.requested) {
+            (Some(decoder), Some(requested))
+                if trains && self.has_shape() && self.run.is_none() =>
+            {
+                decoder.tensors(self.log, requested)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Whether the card's memory ran out.
+    pub(crate) fn is_gpu(&self) -> bool {
+        self.log.message.as_ref().is_some_and(|message| message.memory == Memory::Gpu)
+    }
+
+    /// Whether something learned, as far as the log says.
+    pub(crate) fn trains(&self) -> bool {
+        matches!(self.domain, Domain::NanoGpt | Domain::DecoderTraining | Domain::OtherTraining)
+    }
+
+    /// What the log's "already allocated" is made of: the program's own account if it comes within
+    /// a fifth, else nothing.
+    pub(crate) fn account(&self) -> Option<Account> {
+        if let Some(snapshot) = &self.log.snapshot {
+            return Some(Account {
+                parts: snapshot.owners.clone(),
+                explained_bytes: snapshot.allocated_bytes,
+                held_bytes: snapshot.allocated_bytes,
+            });
+        }
+        let held_bytes = self.facts.allocated?.bytes;
+        let is_near = |bytes: u64| bytes.abs_diff(held_bytes).saturating_mul(5) <= held_bytes;
+        let of = |parts: Vec<Part>| {
+            let explained_bytes =
+                parts.iter().fold(0, |sum: u64, part| sum.saturating_add(part.bytes));
+            is_near(explained_bytes).then_some(Account { parts, explained_bytes, held_bytes })
+        };
+        let is_here = |c: &&Candidate| {
+            self.phase.name == PhaseName::Unknown || c.tensor.phase == self.phase.name
+        };
+        let best = self.candidates.iter().filter(is_here).find_map(|c| c.held.as_ref());
+        if let Some(account) = best.and_then(|held| of(held.parts.clone())) {
+            return Some(account);
+        }
+        if let Some(run) = &self.run {
+            return next::account(run, self).and_then(of);
+        }
+        let decoder = self.decoder.as_ref().filter(|_| self.is_gpu())?;
+        let part = |name: &str, bytes: u64| Part {
+            name: name.to_owned(),
+            bytes: bytes.saturating_mul(decoder.parameters),
+        };
+        let state = |[weights, gradients, moments]: [u64; 3]| {
+            vec![
+                part("weights", weights),
+                part("gradients", gradients),
+                part("optimizer state", moments),
+            ]
+        };
+        if self.phase.name == PhaseName::Update && self.trains() {
+            // Half everywhere, float32 moments, float32 everywhere.
+            return [[4, 4, 8], [2, 2, 8], [2, 2, 4]]
+                .into_iter()
+                .find_map(|bytes| of(state(bytes)));
+        }
+        if matches!(self.domain, Domain::Inference | Domain::Serving) {
+            return [2, 4, 1].into_iter().find_map(|bytes| of(vec![part("weights", bytes)]));
+        }
+        None
     }
 
     /// Whether the request's number can tell a tensor.
@@ -126,9 +233,25 @@ impl<'a> Scene<'a> {
         Some(peak.saturating_add(LEAST_OVERHEAD) <= self.facts.total?.bytes)
     }
 
-    /// The best candidate of a group, and whether it is the best of all.
-    pub(crate) fn best_of(&self, group: Group) -> Option<(&Candidate, bool)> {
-        let index = self.candidates.iter().position(|c| c.group == group)?;
+    /// The best candidate of a role, and whether it is the best of all.
+    pub(crate) fn best_of(&self, role: Role) -> Option<(&Candidate, bool)> {
+        let index = self.candidates.iter().position(|c| c.tensor.role == role)?;
         Some((&self.candidates[index], index == 0))
     }
+}
+
+/// The most that any phase of the run holds, if the log says that clearly more was held: written-out
+/// attention, another optimizer, a script that is not nanoGPT's.
+fn refuted(run: &Run, facts: &Facts) -> Option<u64> {
+    let allocated = facts.allocated?;
+    let mut options = vec![run.options];
+    if !run.options.compile || run.source != Source::Given {
+        // Whether it is compiled is only supposed, too.
+        let eager = torch::TorchOptions { compile: false, ..run.options };
+        options.extend([eager, torch::TorchOptions { fused_attention: false, ..eager }]);
+    }
+    let phases = torch::Phase::of_run(&run.options).into_iter();
+    let pairs = phases.flat_map(|phase| options.iter().map(move |options| (phase, options)));
+    let most = pairs.map(|(phase, options)| peak_bytes(run, options, phase)).max()?;
+    (allocated.low > most.saturating_add(most / 5)).then_some(most)
 }

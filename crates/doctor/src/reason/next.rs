@@ -1,4 +1,4 @@
-//! What fails next, once the failure is mended.
+//! What fails next, after this failure is fixed.
 
 use fitgpt_plan::{
     memory::profile,
@@ -6,7 +6,7 @@ use fitgpt_plan::{
 };
 
 use super::{Run, Scene};
-use crate::diagnosis::{Next, PhaseName};
+use crate::diagnosis::{Next, Part, PhaseName};
 
 /// Most live bytes of a phase.
 pub(crate) fn peak_bytes(run: &Run, options: &TorchOptions, phase: Phase) -> u64 {
@@ -17,7 +17,7 @@ pub(crate) fn peak_bytes(run: &Run, options: &TorchOptions, phase: Phase) -> u64
 }
 
 /// The first phase behind the failing one that does not fit the card either. Where others on the
-/// card are the cause, mending means that they are gone: `foreign_bytes` come back.
+/// card are the cause, fixing it means that they are gone: `foreign_bytes` come back.
 pub(crate) fn next(scene: &Scene<'_>, foreign_bytes: u64) -> Option<Next> {
     let (run, usable_bytes) = (scene.run.as_ref()?, scene.usable_bytes()? + foreign_bytes);
     let behind: &[Phase] = match scene.phase.name {
@@ -28,7 +28,7 @@ pub(crate) fn next(scene: &Scene<'_>, foreign_bytes: u64) -> Option<Next> {
         PhaseName::Evaluate => &[Phase::Train, Phase::Update, Phase::Evaluate],
         PhaseName::TrainForward | PhaseName::TrainBackward => &[Phase::Update, Phase::Evaluate],
         PhaseName::Update => &[Phase::Train, Phase::Evaluate],
-        PhaseName::Prepare | PhaseName::Unknown => return None,
+        _ => return None,
     };
     behind.iter().find_map(|phase| {
         let peak_bytes = peak_bytes(run, &run.options, *phase);
@@ -39,4 +39,22 @@ pub(crate) fn next(scene: &Scene<'_>, foreign_bytes: u64) -> Option<Next> {
         };
         (peak_bytes > usable_bytes).then_some(Next { phase: name, peak_bytes, usable_bytes })
     })
+}
+
+/// What the failing phase holds at its peak, by class.
+pub(crate) fn account(run: &Run, scene: &Scene<'_>) -> Option<Vec<Part>> {
+    let phase = match scene.phase.name {
+        PhaseName::Evaluate if scene.log.progress.iter.is_some() => Phase::Evaluate,
+        PhaseName::Evaluate => Phase::EvaluateFirst,
+        PhaseName::Update => Phase::Update,
+        PhaseName::TrainForward | PhaseName::TrainBackward => Phase::Train,
+        _ => return None,
+    };
+    let program = torch::program(phase, &run.model, &run.options);
+    let peak = profile(&program, &CachingAllocator).peak()?;
+    let names =
+        ["weights", "gradients", "optimizer state", "activations", "logits", "scratch", "inputs"];
+    let shares = names.into_iter().zip(peak.classes);
+    let parts = shares.filter(|(_, bytes)| bytes.get() > 0);
+    Some(parts.map(|(name, bytes)| Part { name: name.to_owned(), bytes: bytes.get() }).collect())
 }

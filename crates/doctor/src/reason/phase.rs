@@ -2,8 +2,8 @@
 
 use super::{candidates::Candidate, run::Run};
 use crate::{
-    diagnosis::{Certainty, Phase, PhaseName},
-    parse::{Frame, Log},
+    diagnosis::{Certainty, Domain, Phase, PhaseName},
+    parse::{Clue, Frame, Log, Wording},
 };
 
 /// What the script's last line leaves open.
@@ -28,6 +28,15 @@ pub(super) fn by_frames(log: &Log) -> Option<Phase> {
         certain(PhaseName::Compile)
     } else if trace.has(&["estimate_loss"]) {
         certain(PhaseName::Evaluate)
+    } else if trace.saves() {
+        certain(PhaseName::Save)
+    } else if trace.starts() {
+        certain(PhaseName::Start)
+    } else if trace.evaluates()
+        && !trace.has(&[".backward(", "run_backward"])
+        && (trace.calls(&LOOPS) || !trace.generates())
+    {
+        likely(PhaseName::Evaluate)
     } else if trace.has(&[".backward(", "run_backward"]) {
         certain(PhaseName::TrainBackward)
     } else if trace.has(&LOADS) || trace.is_loading() {
@@ -47,10 +56,8 @@ pub(super) fn by_frames(log: &Log) -> Option<Phase> {
         certain(PhaseName::Prepare)
     } else if trace.frames.iter().any(is_training_loop) {
         certain(PhaseName::TrainForward)
-    } else if trace.evaluates() {
-        likely(PhaseName::Evaluate)
     } else if trace.generates() {
-        Some(Phase::UNKNOWN) // no phase of a training, whatever the script's lines say
+        likely(PhaseName::Sample)
     } else if forward.is_some() && trace.trains() {
         likely(PhaseName::TrainForward)
     } else {
@@ -59,13 +66,34 @@ pub(super) fn by_frames(log: &Log) -> Option<Phase> {
 }
 
 /// Calls that put a model on the card, in other scripts than nanoGPT's.
-const LOADS: [&str; 6] = [
+const LOADS: [&str; 5] = [
     "from_pretrained(",
     "load_model(",
+    "set_module_tensor_to_device",
+    "load_checkpoint_and_dispatch(",
+    "load_checkpoint_guess_config(",
+];
+
+/// Loops of an evaluation, which may generate.
+const LOOPS: [&str; 4] = ["evaluation_loop", "prediction_loop", "prediction_step", "evaluate"];
+
+/// Calls before the first step: engines and communicators that set themselves up.
+const STARTS: [&str; 15] = [
+    "deepspeed.initialize(",
+    "_configure_optimizer(",
+    "_configure_zero_optimizer(",
+    "initialize_optimizer_states",
+    "FullyShardedDataParallel(",
     "DistributedDataParallel(",
     "DDP(model",
-    "FullyShardedDataParallel(",
-    "deepspeed.initialize(",
+    "init_process_group(",
+    "profile_run(",
+    "determine_num_available_blocks",
+    "_initialize_kv_caches",
+    "initialize_cache(",
+    "capture_model(",
+    "_cuda_init(",
+    "cuCtxCreate",
 ];
 
 /// What trainers call the forward of a step.
@@ -74,6 +102,10 @@ const STEPS: [&str; 4] = ["training_step", "train_step", "compute_loss", "fit_ba
 /// A model's own forward, or PyTorch's call of it.
 fn is_forward(frame: &Frame) -> bool {
     frame.function == "forward" || frame.function.ends_with("_call_impl")
+}
+
+fn is_forward_call(frame: &Frame, _: &str) -> bool {
+    is_forward(frame)
 }
 
 /// A traceback, outermost frame first.
@@ -142,15 +174,50 @@ impl<'a> Trace<'a> {
         let is_evaluation = |frame: &Frame| {
             let name = frame.function.to_ascii_lowercase();
             name.starts_with("eval")
+                || name.starts_with("val_")
                 || ["evaluat", "validat", "prediction_"].iter().any(|word| name.contains(word))
                 || name == "test"
         };
         self.frames.iter().any(is_evaluation) || self.has(&["trainer.evaluate(", "self.evaluate("])
     }
 
+    /// A checkpoint that is written: somebody's own `save`, and the state that it gathers.
+    fn saves(&self) -> bool {
+        let is_save = |frame: &Frame, text: &str| {
+            let name = frame.function.to_ascii_lowercase();
+            (name.starts_with("save") || name.contains("_save_") || name.ends_with("_save"))
+                && !name.contains("load")
+                || has(
+                    text,
+                    &["torch.save(", "save_pretrained(", "save_checkpoint(", "save_model("],
+                )
+        };
+        let is_deeper = |at: usize| self.last(is_forward_call).is_none_or(|forward| at > forward);
+        self.last(is_save).is_some_and(is_deeper)
+    }
+
+    fn starts(&self) -> bool {
+        self.has(&STARTS)
+    }
+
     fn is_loading(&self) -> bool {
-        let names = ["load_model", "from_pretrained", "load_pretrained", "_load_state_dict_into"];
-        self.frames.iter().any(|frame| names.iter().any(|name| frame.function.contains(name)))
+        let names = [
+            "load_model",
+            "from_pretrained",
+            "load_pretrained",
+            "_load_state_dict_into",
+            "load_checkpoint_guess_config",
+            "load_diffusion_model",
+            "load_unet",
+            "load_torch_file",
+        ];
+        let is_named = |frame: &Frame| names.iter().any(|name| frame.function.contains(name));
+        // A layer that is being made inside of a model that is being made.
+        let makes = self.frames.iter().filter(|frame| frame.function == "__init__").count() >= 2;
+        let is_weight = self.texts.last().is_some_and(|text| {
+            has(text, &["Parameter(", "torch.empty(", "nn.Linear(", "nn.Embedding("])
+        });
+        self.frames.iter().any(is_named) || (makes && is_weight)
     }
 
     /// PyTorch's own frames of `model.to(device)`, whatever the model's name is.
@@ -173,7 +240,8 @@ impl<'a> Trace<'a> {
     }
 
     fn generates(&self) -> bool {
-        self.calls(&["generate", "sample", "predict", "inference"]) || self.has(&[".generate("])
+        self.calls(&["generate", "sample", "predict", "inference", "txt2img", "img2img"])
+            || self.has(&[".generate(", "process_images("])
     }
 }
 
@@ -215,14 +283,49 @@ pub(super) fn by_lines(log: &Log, run: Option<&Run>) -> Option<Hint> {
     begun.map(|_| Hint::Load)
 }
 
+/// What people's own words say, and what a server is always doing.
+pub(super) fn by_words(log: &Log, domain: Domain) -> Option<Phase> {
+    let likely = |name| Some(Phase { name, certainty: Certainty::Likely });
+    let clues = log.clues;
+    let wording = log.message.as_ref()?.wording;
+    match wording {
+        Wording::Server => return likely(PhaseName::Start),
+        Wording::Ggml => return likely(PhaseName::Load),
+        Wording::PagingFile if log.frames.is_empty() => return Some(Phase::UNKNOWN),
+        _ => {}
+    }
+    if clues.has(Clue::Saving) {
+        return likely(PhaseName::Save);
+    }
+    if domain == Domain::Serving {
+        if clues.has(Clue::CapturesGraphs) {
+            return likely(PhaseName::Start);
+        }
+        if clues.has(Clue::Loading) {
+            return likely(PhaseName::Load);
+        }
+        return clues
+            .any(&[Clue::ComfyUi, Clue::SdWebui, Clue::Diffusion])
+            .then_some(Phase { name: PhaseName::Serve, certainty: Certainty::Likely });
+    }
+    if clues.has(Clue::Loading) && domain == Domain::Inference {
+        return likely(PhaseName::Load);
+    }
+    if clues.has(Clue::Validating) && log.frames.is_empty() {
+        return likely(PhaseName::Evaluate);
+    }
+    None
+}
+
 /// The phase, from the surest witness.
 pub(super) fn decide(
     by_frames: Option<Phase>,
     by_lines: Option<Hint>,
+    by_words: Option<Phase>,
     candidates: &[Candidate],
 ) -> Phase {
     let likely = |name| Phase { name, certainty: Certainty::Likely };
-    if let Some(phase) = by_frames {
+    if let Some(phase) = by_frames.or(by_words) {
         return phase;
     }
     match by_lines {
@@ -287,9 +390,20 @@ mod tests {
     }
 
     #[test]
-    fn generating_is_no_phase_of_a_training() {
+    fn generating_is_a_phase_and_no_training() {
         let frames = [("sample.py", "<module>", "y = model.generate(x, 500)"), CALL, FORWARD];
-        assert_eq!(phase(&frames), Some((PhaseName::Unknown, Certainty::Unknown)));
+        assert_eq!(phase(&frames), Some((PhaseName::Sample, Certainty::Likely)));
+    }
+
+    #[test]
+    fn saving_and_starting_are_phases() {
+        let save = ("train.py", "save_checkpoint", "state = model.state_dict()");
+        assert_eq!(phase(&[save]).unwrap().0, PhaseName::Save);
+        let start = ("train.py", "main", "model, *_ = deepspeed.initialize(model=model)");
+        assert_eq!(phase(&[start]).unwrap().0, PhaseName::Start);
+        // A callback of a trainer that is named after saving, around an ordinary forward.
+        let frames = [("train.py", "save_best", "score = net(x)"), CALL, FORWARD];
+        assert_ne!(phase(&frames).map(|phase| phase.0), Some(PhaseName::Save));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use fitgpt_plan::{
 };
 
 use crate::{
-    diagnosis::Supposition,
+    diagnosis::{Domain, Supposition},
     parse::{Log, Wording},
 };
 
@@ -46,11 +46,11 @@ impl Run {
         log: &Log,
         given: Option<&Written>,
         gpu: Option<&Gpu>,
+        domain: Domain,
     ) -> Result<Option<Self>, ConfigError> {
         let progress = &log.progress;
-        let is_another = log.subject.is_other && !log.subject.is_gpt2;
         let says_nothing = !progress.is_nanogpt && progress.overrides.is_empty();
-        if given.is_none() && (says_nothing || is_another) {
+        if given.is_none() && (says_nothing || domain != Domain::NanoGpt) {
             return Ok(None);
         }
         let mut written = Written::new();

@@ -11,9 +11,30 @@
 //! PyTorch 2's fused attention, which never writes them (nanoGPT uses it where it is there); a
 //! smaller micro-batch; and, which changes the run, a smaller `block_size`.
 
-use super::{Answer, asked_for};
-use crate::reason::{Group, Scene};
+use super::{Answer, asked_for, named_by_line};
+use crate::{cause::Cause, diagnosis::Role, reason::Scene};
+
+/// Lines of code that write scores out, squeezed.
+const LINES: [&str; 16] = [
+    "attn_weights",
+    "attention_scores",
+    "attention_probs",
+    "attn_scores",
+    "torch.matmul(query",
+    "torch.matmul(q,",
+    "torch.matmul(q_",
+    "torch.bmm(query",
+    "torch.bmm(q,",
+    "q@k",
+    "query@key",
+    "softmax(scores",
+    "softmax(attn",
+    "self.attn_dropout(w)",
+    "baddbmm(",
+    "einsum('bid,bjd",
+];
 
 pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    asked_for(scene, Group::Attention)
+    let of = |asked| Cause::AttentionScores { asked };
+    asked_for(scene, Role::AttentionScores, of).or_else(|| named_by_line(scene, &LINES, of))
 }

@@ -14,33 +14,32 @@
 
 use super::Answer;
 use crate::{
-    diagnosis::{Certainty, Evidence, PhaseName},
-    parse::Memory,
+    cause::Cause,
+    diagnosis::{Certainty, PhaseName},
     reason::Scene,
 };
 
 pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    scene.log.message.as_ref().filter(|m| m.memory == Memory::Gpu)?;
-    let is_loading = scene.phase.name == PhaseName::Resume;
-    let is_resumed = scene.run.as_ref().is_some_and(|run| run.options.resumed);
-    if !is_loading && !is_resumed {
+    if !scene.is_gpu() {
         return None;
     }
-    let mut evidence = Evidence::new().is("while_loading", is_loading);
+    let while_loading = scene.phase.name == PhaseName::Resume;
+    let is_resumed = scene.run.as_ref().is_some_and(|run| run.options.resumed);
+    if !while_loading && !is_resumed {
+        return None;
+    }
     // Where neither a number nor a phase is known, a checkpoint on the card is the best guess.
     let is_guess = scene.facts.requested.is_none() && scene.phase.name == PhaseName::Unknown;
-    let mut would_fit = false;
-    if let Some(run) = &scene.run {
-        let copy = 4 * run.model.parameter_count();
-        evidence = evidence.number("second_copy_bytes", copy);
-        if let (Some(free), Some(requested)) = (scene.facts.free, scene.facts.requested) {
-            would_fit = free.bytes + copy >= requested.bytes;
-        }
-    }
-    let certainty = match (is_loading, is_guess) {
+    let second_copy_bytes = scene.run.as_ref().map(|run| 4 * run.model.parameter_count());
+    let would_fit = match (second_copy_bytes, scene.facts.free, scene.facts.requested) {
+        (Some(copy), Some(free), Some(requested)) => free.bytes + copy >= requested.bytes,
+        _ => false,
+    };
+    let certainty = match (while_loading, is_guess) {
         (true, _) => scene.phase.certainty,
         (false, true) => Certainty::Unknown,
         (false, false) => Certainty::Likely,
     };
-    Some(Answer { certainty, is_cause: is_loading || would_fit || is_guess, evidence })
+    let cause = Cause::CheckpointOnDevice { while_loading, second_copy_bytes };
+    Some(Answer { certainty, is_cause: while_loading || would_fit || is_guess, cause })
 }

@@ -16,7 +16,8 @@ use fitgpt_plan::torch::{Phase, TorchOptions};
 
 use super::Answer;
 use crate::{
-    diagnosis::{Evidence, PhaseName},
+    cause::Cause,
+    diagnosis::PhaseName,
     reason::{Scene, peak_bytes},
 };
 
@@ -31,10 +32,11 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
         if scene.log.progress.iter.is_some() { Phase::Evaluate } else { Phase::EvaluateFirst };
     let one = TorchOptions { eval_batch: 1, ..options };
     let (whole, single) = (peak_bytes(run, &options, phase), peak_bytes(run, &one, phase));
-    let evidence = Evidence::new()
-        .number("batch_size", options.batch)
-        .number("peak_bytes", whole)
-        .number("peak_with_one_sequence_bytes", single);
+    let cause = Cause::EvaluationUsesTrainingBatch {
+        batch_size: options.batch,
+        peak_bytes: whole,
+        peak_with_one_sequence_bytes: single,
+    };
     let fits_alone = scene.usable_bytes().is_some_and(|usable| single <= usable);
-    Some(Answer { certainty: scene.phase.certainty, is_cause: fits_alone, evidence })
+    Some(Answer { certainty: scene.phase.certainty, is_cause: fits_alone, cause })
 }

@@ -17,33 +17,68 @@
 
 use super::{Answer, LAST_PAGES};
 use crate::{
-    diagnosis::{Certainty, Evidence},
-    reason::Scene,
+    cause::Cause,
+    diagnosis::Certainty,
+    parse::{Process, Wording},
+    reason::{Scene, trace},
 };
 
 /// Less than this is a desktop's cursor and its frames.
 const WORTH_SAYING: u64 = 256 << 20;
+/// The share of a card below which company only hastens what would fail anyway.
+const MATTERS: u64 = 5;
 
 pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    let foreign = scene.facts.foreign.filter(|size| size.bytes >= WORTH_SAYING)?;
-    let (free, requested) = (scene.facts.free?, scene.facts.requested?);
+    if !scene.is_gpu() {
+        return None;
+    }
+    let (facts, message) = (&scene.facts, scene.log.message.as_ref()?);
+    let processes = processes(scene);
+    let bytes = |size: Option<crate::parse::Size>| size.map(|size| size.bytes);
+    let cause = |foreign_bytes: Option<u64>| Cause::ForeignMemory {
+        foreign_bytes,
+        free_bytes: bytes(facts.free),
+        requested_bytes: bytes(facts.requested),
+        processes: processes.clone(),
+    };
+    // Not even a context could be made, or a program of a few MiB found no place.
+    let is_start = trace::holds(scene.log, &["_cuda_init", "_lazy_init", "cuctxcreate"])
+        || scene.log.clues.has(crate::parse::Clue::MakesContext);
+    let is_bare = matches!(message.wording, Wording::NoNumbers) && is_start;
+    let is_tiny = scene.log.setup.xla_total.is_some_and(|size| size.bytes < 512 << 20);
+    if is_bare || is_tiny {
+        return Some(Answer { certainty: Certainty::Likely, is_cause: true, cause: cause(None) });
+    }
+    let foreign = facts.foreign.filter(|size| size.bytes >= WORTH_SAYING)?;
+    let (free, requested) = (facts.free?, facts.requested?);
     // Where enough was free already, nobody else is to blame.
     let was_short = free.low <= requested.high.saturating_add(LAST_PAGES);
     let would_hold = free.plus(foreign).bytes >= requested.bytes;
     // A step that is larger than the whole card fails without company, too.
     let fits_alone = scene.fits_an_empty_card();
-    let is_certain = scene.facts.process.is_some();
+    let is_certain = facts.process.is_some();
     // Where others' memory is only inferred, PyTorch's own unused memory may explain more.
-    let unused = match (scene.facts.reserved, scene.facts.allocated) {
+    let unused = match (facts.reserved, facts.allocated) {
         (Some(reserved), Some(allocated)) => reserved.minus(allocated).bytes,
         _ => 0,
     };
     let is_most = is_certain || unused < foreign.bytes;
-    let is_cause = was_short && would_hold && is_most && fits_alone != Some(false);
-    let evidence = Evidence::new()
-        .number("foreign_bytes", foreign.bytes)
-        .number("free_bytes", free.bytes)
-        .number("requested_bytes", requested.bytes);
+    let matters = fits_alone == Some(true)
+        || facts.total.is_some_and(|total| foreign.bytes >= total.bytes / MATTERS);
+    let is_cause = was_short && would_hold && is_most && matters && fits_alone != Some(false);
     let certainty = if is_certain { Certainty::Certain } else { Certainty::Likely };
-    Some(Answer { certainty, is_cause, evidence })
+    Some(Answer { certainty, is_cause, cause: cause(Some(foreign.bytes)) })
+}
+
+/// Who is on the card and is not this process, the largest first.
+fn processes(scene: &Scene<'_>) -> Vec<Process> {
+    let own = scene.facts.process.map_or(0, |size| size.bytes);
+    let named = scene.log.message.iter().flat_map(|message| &message.processes);
+    let named = named.map(|(pid, size)| Process { pid: *pid, name: None, bytes: size.bytes });
+    let listed = scene.log.setup.smi_processes.iter().cloned();
+    let mut all: Vec<Process> =
+        named.chain(listed).filter(|process| process.bytes != own).collect();
+    all.sort_by_key(|process| std::cmp::Reverse(process.bytes));
+    all.truncate(8);
+    all
 }

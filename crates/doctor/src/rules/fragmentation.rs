@@ -13,10 +13,10 @@
 //! of PyTorch's carries this advice; it can help only in the case that this rule sees.
 
 use super::Answer;
-use crate::{
-    diagnosis::{Certainty, Evidence},
-    reason::Scene,
-};
+use crate::{cause::Cause, diagnosis::Certainty, reason::Scene};
+
+/// The share of a card below which unused pieces are what rounding wastes.
+const MATTERS: u64 = 10;
 
 pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
     let facts = &scene.facts;
@@ -26,13 +26,25 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
         (None, Some(reserved), Some(allocated)) => reserved.minus(allocated),
         _ => return None,
     };
-    // A request of the least size is filled from any piece: where even that failed, the card was
-    // full, and what seems unused is what rounding wastes.
-    let evidence = Evidence::new()
-        .number("unallocated_bytes", unallocated.bytes)
-        .number("requested_bytes", requested.bytes)
-        .size("allocated_bytes", facts.allocated);
+    if let Some(snapshot) = &scene.log.snapshot {
+        let largest = snapshot.largest_piece_bytes;
+        let cause = Cause::Fragmentation {
+            unallocated_bytes: unallocated.bytes,
+            requested_bytes: requested.bytes,
+            largest_piece_bytes: Some(largest),
+        };
+        let is_cause = unallocated.bytes >= requested.bytes && largest < requested.bytes;
+        return is_cause.then_some(Answer { certainty: Certainty::Certain, is_cause, cause });
+    }
+    let cause = Cause::Fragmentation {
+        unallocated_bytes: unallocated.bytes,
+        requested_bytes: requested.bytes,
+        largest_piece_bytes: None,
+    };
     let is_enough = requested.bytes > 0 && unallocated.bytes >= requested.bytes;
+    let matters = facts.total.is_some_and(|total| unallocated.bytes >= total.bytes / MATTERS);
+    // A request of the least size is filled from any piece: where even that failed, the card was
+    // full.
     let is_cause = scene.has_shape();
-    is_enough.then_some(Answer { certainty: Certainty::Likely, is_cause, evidence })
+    (is_enough && matters).then_some(Answer { certainty: Certainty::Likely, is_cause, cause })
 }

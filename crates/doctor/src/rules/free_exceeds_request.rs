@@ -13,17 +13,17 @@
 //! Look for the limit and for other processes on the card. A smaller batch treats no cause here.
 
 use super::{Answer, LAST_PAGES};
-use crate::{
-    diagnosis::{Certainty, Evidence},
-    reason::Scene,
-};
+use crate::{cause::Cause, diagnosis::Certainty, reason::Scene};
 
 pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
     let (free, requested) = (scene.facts.free?, scene.facts.requested?);
-    let evidence = Evidence::new()
-        .number("free_bytes", free.bytes)
-        .number("requested_bytes", requested.bytes)
-        .size("allowed_bytes", scene.facts.allowed);
-    let is_more = free.low > requested.high.saturating_add(LAST_PAGES);
-    is_more.then_some(Answer { certainty: Certainty::Certain, is_cause: true, evidence })
+    let cause = Cause::FreeExceedsRequest {
+        free_bytes: free.bytes,
+        requested_bytes: requested.bytes,
+        allowed_bytes: scene.facts.allowed.map(|size| size.bytes),
+    };
+    // Large requests leave no room for the alignment of their segment.
+    let margin = LAST_PAGES.max(requested.bytes / 50);
+    let is_more = free.low > requested.high.saturating_add(margin);
+    is_more.then_some(Answer { certainty: Certainty::Certain, is_cause: true, cause })
 }

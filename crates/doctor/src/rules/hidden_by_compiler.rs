@@ -15,21 +15,19 @@
 
 use super::Answer;
 use crate::{
-    diagnosis::{Certainty, Evidence, PhaseName},
-    parse::Memory,
+    cause::Cause,
+    diagnosis::{Certainty, PhaseName},
     reason::Scene,
 };
 
 pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    scene.log.message.as_ref().filter(|m| m.memory == Memory::Gpu)?;
-    let compiles = scene.phase.name == PhaseName::Compile;
-    if !compiles && !scene.log.has_compiler_error {
+    let while_compiling = scene.phase.name == PhaseName::Compile;
+    let wrapped = scene.log.has_compiler_error;
+    if !scene.is_gpu() || (!while_compiling && !wrapped) {
         return None;
     }
-    let evidence = Evidence::new()
-        .is("while_compiling", compiles)
-        .is("wrapped", scene.log.has_compiler_error)
-        .size("requested_bytes", scene.facts.requested);
-    let certainty = if compiles { scene.phase.certainty } else { Certainty::Likely };
-    Some(Answer { certainty, is_cause: compiles, evidence })
+    let requested_bytes = scene.facts.requested.map(|size| size.bytes);
+    let cause = Cause::HiddenByCompiler { while_compiling, wrapped, requested_bytes };
+    let certainty = if while_compiling { scene.phase.certainty } else { Certainty::Likely };
+    Some(Answer { certainty, is_cause: while_compiling, cause })
 }

@@ -16,21 +16,26 @@
 
 use super::Answer;
 use crate::{
-    diagnosis::{Certainty, Evidence},
+    cause::{Cause, HostSign},
+    diagnosis::Certainty,
     parse::{Memory, Wording},
-    reason::Scene,
+    reason::{Scene, trace},
 };
 
 pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
     let message = scene.log.message.as_ref().filter(|m| m.memory == Memory::Host)?;
-    let is_pinned = scene.log.frames.iter().any(|f| f.squeezed().contains("pin_memory"));
+    let in_loader = trace::holds(scene.log, &["dataloader.py", "_error_if_any_worker_fails"]);
     let (sign, certainty) = match message.wording {
-        Wording::Killed => ("killed", Certainty::Likely),
-        Wording::CpuAllocator => ("host allocator", Certainty::Certain),
-        _ if is_pinned => ("page-locked memory", Certainty::Certain),
-        _ => ("host", Certainty::Certain),
+        Wording::PagingFile | Wording::DevShm => return None,
+        Wording::Killed if in_loader => (HostSign::WorkerKilled, Certainty::Likely),
+        Wording::Killed => (HostSign::Killed, Certainty::Likely),
+        Wording::CpuAllocator => (HostSign::HostAllocator, Certainty::Certain),
+        _ if trace::holds(scene.log, &["pin_memory"]) => (HostSign::PageLocked, Certainty::Certain),
+        _ => (HostSign::Other, Certainty::Certain),
     };
-    let evidence =
-        Evidence::new().text("sign", sign).size("requested_bytes", scene.facts.requested);
-    Some(Answer { certainty, is_cause: true, evidence })
+    let held_bytes = scene.log.setup.killed.as_ref().map(|(_, bytes)| *bytes);
+    let certainty = if held_bytes.is_some() { Certainty::Certain } else { certainty };
+    let requested_bytes = scene.facts.requested.map(|size| size.bytes);
+    let cause = Cause::HostMemory { sign, requested_bytes, held_bytes };
+    Some(Answer { certainty, is_cause: true, cause })
 }

@@ -14,19 +14,19 @@
 //! knows the three keys above.
 
 use super::Answer;
-use crate::{
-    diagnosis::{Certainty, Evidence},
-    reason::Scene,
-};
+use crate::{cause::Cause, diagnosis::Certainty, reason::Scene};
 
 pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    let evidence = match (&scene.config_error, &scene.log.progress.refused) {
-        (Some(error), _) => Evidence::new()
-            .text("problem", error.kind())
-            .text("message", error.message())
-            .text("place", error.place().to_string()),
-        (None, Some(key)) => Evidence::new().text("problem", "refused").text("key", key),
+    let cause = match (&scene.config_error, &scene.log.progress.refused) {
+        (Some(error), _) => Cause::InvalidConfig {
+            problem: Some(error.kind().to_owned()),
+            message: Some(error.message()),
+            key: None,
+        },
+        (None, Some(key)) => {
+            Cause::InvalidConfig { problem: None, message: None, key: Some(key.clone()) }
+        }
         (None, None) => return None,
     };
-    Some(Answer { certainty: Certainty::Certain, is_cause: true, evidence })
+    Some(Answer { certainty: Certainty::Certain, is_cause: true, cause })
 }

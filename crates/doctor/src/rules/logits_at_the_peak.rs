@@ -13,9 +13,59 @@
 //! A loss that is computed for some rows at a time, a smaller micro-batch with more accumulation
 //! (the same training), and for evaluations a batch of their own.
 
-use super::{Answer, asked_for};
-use crate::reason::{Group, Scene};
+use super::{Answer, asked_for, named_by_line};
+use crate::{
+    cause::{Asked, Cause},
+    diagnosis::{Certainty, Domain, Role},
+    parse::Clue,
+    reason::Scene,
+};
+
+/// Lines of code that make or copy scores over the vocabulary, squeezed.
+const LINES: [&str; 16] = [
+    "lm_head(",
+    "lm_logits",
+    "shift_logits",
+    "logits.float()",
+    "logits.log_softmax(",
+    "log_softmax(logits",
+    "selective_log_softmax(",
+    "logprobs_from_logits(",
+    "logits=logits",
+    "logits.to(torch.float32)",
+    "cross_entropy(logits",
+    "cross_entropy(lm",
+    "logits.view(",
+    "logits.contiguous(",
+    "logits[",
+    "vocab_parallel_logits",
+];
 
 pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    asked_for(scene, Group::Logits)
+    let of = |asked| Cause::LogitsAtThePeak { asked };
+    // A classifier's scores are small; a decoder's are as wide as its vocabulary.
+    let is_decoder = matches!(scene.domain, Domain::NanoGpt | Domain::DecoderTraining)
+        || scene.log.clues.any(&[Clue::Decoder, Clue::Gpt2]);
+    let by_line = || named_by_line(scene, &LINES, of).filter(|_| is_decoder);
+    asked_for(scene, Role::Logits, of)
+        .or_else(by_line)
+        .or_else(|| by_size(scene).filter(|_| is_decoder))
+}
+
+/// The decoder that the log names, with the batch and the length that it names.
+fn by_size(scene: &Scene<'_>) -> Option<Answer> {
+    let tensors = scene.decoder_tensors();
+    let tensor = tensors.first().filter(|tensor| tensor.role == Role::Logits)?;
+    let setup = &scene.log.setup;
+    let is_told = setup.batch.is_some() && setup.seq.is_some();
+    let asked = Asked {
+        tensor: Some(tensor.name.clone()),
+        shape: Some(tensor.shape.clone()),
+        dtype: Some(tensor.dtype),
+        tensor_bytes: Some(tensor.bytes),
+        requested_bytes: scene.facts.requested.map(|size| size.bytes),
+        ..Asked::default()
+    };
+    let certainty = if is_told { Certainty::Likely } else { Certainty::Unknown };
+    Some(Answer { certainty, is_cause: true, cause: Cause::LogitsAtThePeak { asked } })
 }

@@ -13,8 +13,8 @@
 //! computes their forward once more: about a third of a step.
 
 use super::{Answer, asked_for};
-use crate::reason::{Group, Scene};
+use crate::{cause::Cause, diagnosis::Role, reason::Scene};
 
 pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    asked_for(scene, Group::Mlp)
+    asked_for(scene, Role::Mlp, |asked| Cause::MlpActivation { asked })
 }

@@ -1,33 +1,49 @@
 //! The rules: one file each, and each file's first comment is its page.
 //!
-//! A rule looks at a [`Scene`] and answers with evidence or not at all. It says what it saw and
-//! how sure it is; whether another finding settles the case is decided here.
+//! A rule looks at a [`Scene`] and answers with a cause and its evidence, or not at all. It says
+//! how sure it is; whether another finding settles the case is decided here. A new rule is one
+//! file, one line of [`RULES`], one variant of [`Cause`] and its sentence.
 
 mod attention_scores;
+mod batch_too_large;
 mod checkpoint_on_device;
+mod communicator_buffers;
+mod dev_shm;
+mod device_side_error;
+mod evaluation_gathers_predictions;
 mod evaluation_uses_training_batch;
+mod flat_copy;
 mod foreign_memory;
 mod fragmentation;
 mod free_exceeds_request;
+mod gather_on_save;
 mod hidden_by_compiler;
 mod host_memory;
 mod invalid_config;
+mod kv_cache;
 mod logits_at_the_peak;
 mod mlp_activation;
 mod no_match;
 mod no_shape_in_request;
+mod not_memory;
 mod optimizer_temporaries;
+mod paging_file;
 mod request_larger_than_card;
+mod server_reservation;
 mod shared_memory;
+mod spilled_to_host;
 mod stale_logits;
 mod static_state_too_large;
 #[cfg(test)]
 mod tests;
+mod unified_memory_limit;
 mod weight_shaped;
+mod weights_too_large;
 
 use crate::{
-    diagnosis::{Certainty, Evidence, Finding, Tensor},
-    reason::{Candidate, Group, Scene},
+    cause::{Asked, Cause},
+    diagnosis::{Certainty, Finding, Role, Tensor},
+    reason::{Candidate, Scene, trace},
 };
 
 /// One rule.
@@ -35,8 +51,8 @@ pub(crate) struct Rule {
     pub(crate) name: &'static str,
     /// Its file, whose first comment is its page.
     pub(crate) source: &'static str,
-    /// The page in Chinese, Japanese and German.
-    pub(crate) translated: [&'static str; 3],
+    /// The page in Chinese, Japanese and German; English is shown until somebody translates it.
+    pub(crate) translated: Option<[&'static str; 3]>,
     check: fn(&Scene<'_>) -> Option<Answer>,
     settles: Settles,
 }
@@ -45,9 +61,13 @@ pub(crate) struct Rule {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Settles {
     No,
+    /// Unless it is only possible.
+    IfLikely,
     /// Unless the log only lets it be inferred.
     IfCertain,
     Yes,
+    /// It is asked only if nothing likely was found.
+    Last,
 }
 
 /// What a driver reports as free and does not give: its last pages. Requests of 20 MiB fail where
@@ -58,71 +78,105 @@ const LAST_PAGES: u64 = 64 << 20;
 struct Answer {
     certainty: Certainty,
     is_cause: bool,
-    evidence: Evidence,
+    cause: Cause,
 }
 
 macro_rules! rule {
     ($name:literal, $module:ident, $settles:ident) => {
+        Rule { translated: None, ..rule!(@ $name, $module, $settles) }
+    };
+    ($name:literal, $module:ident, $settles:ident, translated) => {
         Rule {
-            name: $name,
-            source: include_str!(concat!(stringify!($module), ".rs")),
-            translated: [
+            translated: Some([
                 include_str!(concat!("../pages/zh/", stringify!($module), ".md")),
                 include_str!(concat!("../pages/ja/", stringify!($module), ".md")),
                 include_str!(concat!("../pages/de/", stringify!($module), ".md")),
-            ],
+            ]),
+            ..rule!(@ $name, $module, $settles)
+        }
+    };
+    (@ $name:literal, $module:ident, $settles:ident) => {
+        Rule {
+            name: $name,
+            source: include_str!(concat!(stringify!($module), ".rs")),
+            translated: None,
             check: $module::check,
             settles: Settles::$settles,
         }
     };
 }
 
-/// All of them, in the order in which they are asked.
-pub(crate) static RULES: [Rule; 19] = [
-    rule!("host-memory", host_memory, Yes),
-    rule!("shared-memory", shared_memory, Yes),
-    rule!("invalid-config", invalid_config, Yes),
-    rule!("hidden-by-compiler", hidden_by_compiler, No),
-    rule!("static-state-too-large", static_state_too_large, Yes),
-    rule!("foreign-memory", foreign_memory, IfCertain),
-    rule!("free-exceeds-request", free_exceeds_request, Yes),
-    rule!("request-larger-than-card", request_larger_than_card, No),
-    rule!("fragmentation", fragmentation, No),
-    rule!("checkpoint-on-device", checkpoint_on_device, No),
-    rule!("optimizer-temporaries", optimizer_temporaries, No),
-    rule!("stale-logits", stale_logits, No),
-    rule!("logits-at-the-peak", logits_at_the_peak, No),
-    rule!("evaluation-uses-training-batch", evaluation_uses_training_batch, No),
-    rule!("attention-scores", attention_scores, No),
-    rule!("mlp-activation", mlp_activation, No),
-    rule!("weight-shaped", weight_shaped, No),
-    rule!("no-shape-in-request", no_shape_in_request, No),
-    rule!("no-match", no_match, No),
+/// All of them, in the order in which they are asked: what names a cause by itself first, what
+/// only fits the numbers last.
+pub(crate) static RULES: [Rule; 33] = [
+    rule!("paging-file", paging_file, Yes),
+    rule!("dev-shm", dev_shm, Yes),
+    rule!("host-memory", host_memory, Yes, translated),
+    rule!("shared-memory", shared_memory, Yes, translated),
+    rule!("not-memory", not_memory, Yes),
+    rule!("invalid-config", invalid_config, No, translated),
+    rule!("device-side-error", device_side_error, IfCertain),
+    rule!("unified-memory-limit", unified_memory_limit, Yes),
+    rule!("kv-cache", kv_cache, Yes),
+    rule!("server-reservation", server_reservation, Yes),
+    rule!("spilled-to-host", spilled_to_host, Yes),
+    rule!("hidden-by-compiler", hidden_by_compiler, No, translated),
+    rule!("evaluation-gathers-predictions", evaluation_gathers_predictions, Yes),
+    rule!("gather-on-save", gather_on_save, Yes),
+    rule!("static-state-too-large", static_state_too_large, IfLikely, translated),
+    rule!("foreign-memory", foreign_memory, IfCertain, translated),
+    rule!("request-larger-than-card", request_larger_than_card, No, translated),
+    rule!("flat-copy", flat_copy, Yes),
+    rule!("communicator-buffers", communicator_buffers, Yes),
+    rule!("weights-too-large", weights_too_large, IfLikely),
+    rule!("free-exceeds-request", free_exceeds_request, Yes, translated),
+    rule!("fragmentation", fragmentation, No, translated),
+    rule!("checkpoint-on-device", checkpoint_on_device, No, translated),
+    rule!("optimizer-temporaries", optimizer_temporaries, No, translated),
+    rule!("stale-logits", stale_logits, No, translated),
+    rule!("logits-at-the-peak", logits_at_the_peak, No, translated),
+    rule!("evaluation-uses-training-batch", evaluation_uses_training_batch, No, translated),
+    rule!("attention-scores", attention_scores, No, translated),
+    rule!("mlp-activation", mlp_activation, No, translated),
+    rule!("weight-shaped", weight_shaped, No, translated),
+    rule!("batch-too-large", batch_too_large, Last),
+    rule!("no-shape-in-request", no_shape_in_request, No, translated),
+    rule!("no-match", no_match, No, translated),
 ];
 
-/// What the rules find: causes first, then what was seen beside them.
+/// What the rules find: causes first, then what was also seen.
 pub(crate) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
-    let mut list = Vec::new();
+    let mut list: Vec<Finding> = Vec::new();
     let mut is_settled = false;
     for rule in &RULES {
-        let Some(Answer { certainty, is_cause, evidence }) = (rule.check)(scene) else { continue };
+        let is_likely = |f: &Finding| f.is_cause && f.certainty > Certainty::Unknown;
+        if rule.settles == Settles::Last && (is_settled || list.iter().any(is_likely)) {
+            continue;
+        }
+        let Some(Answer { certainty, is_cause, cause }) = (rule.check)(scene) else { continue };
         let is_cause = is_cause && !is_settled;
         let settles = match rule.settles {
-            Settles::No => false,
+            Settles::No | Settles::Last => false,
+            Settles::IfLikely => certainty > Certainty::Unknown,
             Settles::IfCertain => certainty == Certainty::Certain,
             Settles::Yes => true,
         };
         is_settled |= settles && is_cause;
-        list.push(Finding { rule: rule.name, certainty, is_cause, evidence });
+        list.push(Finding { certainty, is_cause, cause });
     }
-    list.sort_by_key(|finding| !finding.is_cause);
+    list.sort_by_key(|finding| (!finding.is_cause, is_weaker(finding)));
     list
 }
 
-/// The answer of a rule about what was asked for, by the kind of tensor.
-fn asked_for(scene: &Scene<'_>, group: Group) -> Option<Answer> {
-    let Some((candidate, is_best)) = scene.best_of(group) else {
-        return supposed_for(scene, group);
+/// A cause that is only possible stands behind one that is likely.
+fn is_weaker(finding: &Finding) -> bool {
+    finding.is_cause && finding.certainty == Certainty::Unknown
+}
+
+/// The answer of a rule about what was asked for, by the role of the tensor.
+fn asked_for(scene: &Scene<'_>, role: Role, cause: fn(Asked) -> Cause) -> Option<Answer> {
+    let Some((candidate, is_best)) = scene.best_of(role) else {
+        return supposed_for(scene, role, cause);
     };
     let certainty = match candidate {
         Candidate { is_printed: true, .. } => Certainty::Certain,
@@ -130,44 +184,37 @@ fn asked_for(scene: &Scene<'_>, group: Group) -> Option<Answer> {
         Candidate { is_of_config: true, .. } if is_best => Certainty::Likely,
         _ => Certainty::Unknown,
     };
-    let evidence = tensor_evidence(scene, &candidate.tensor);
-    Some(Answer { certainty, is_cause: is_best, evidence })
+    let cause = cause(asked(scene, &candidate.tensor));
+    Some(Answer { certainty, is_cause: is_best, cause })
 }
 
 /// Without a config the number alone can say it, and then it says what it supposes.
-fn supposed_for(scene: &Scene<'_>, group: Group) -> Option<Answer> {
-    let name = match group {
-        Group::Logits => "logits",
-        Group::Attention => "attention scores",
-        Group::Mlp => "mlp activation",
-        Group::Weight => "wte.weight",
-        Group::Other => return None,
-    };
-    let (tensor, _) = scene.supposed.first().filter(|(tensor, _)| tensor.name == name)?;
-    if scene.run.is_some() {
+fn supposed_for(scene: &Scene<'_>, role: Role, cause: fn(Asked) -> Cause) -> Option<Answer> {
+    let (tensor, _) = scene.supposed.first().filter(|(tensor, _)| tensor.role == role)?;
+    if scene.run.is_some() || role == Role::Other {
         return None; // a config that does not match: `no-match` says which would
     }
-    let evidence = tensor_evidence(scene, tensor);
-    Some(Answer { certainty: Certainty::Unknown, is_cause: true, evidence })
+    let cause = cause(asked(scene, tensor));
+    Some(Answer { certainty: Certainty::Unknown, is_cause: true, cause })
 }
 
-fn tensor_evidence(scene: &Scene<'_>, tensor: &Tensor) -> Evidence {
-    let mut evidence = Evidence::new()
-        .text("tensor", &tensor.name)
-        .text("shape", shape(&tensor.shape))
-        .text("dtype", tensor.dtype)
-        .number("tensor_bytes", tensor.bytes);
-    if let Some(supposing) = tensor.supposing {
-        evidence = evidence
-            .text("supposing_model", supposing.model)
-            .number("supposing_batch_size", supposing.batch_size)
-            .number("supposing_block_size", supposing.block_size);
+/// The line that failed says by itself what it makes.
+fn named_by_line(scene: &Scene<'_>, lines: &[&str], cause: fn(Asked) -> Cause) -> Option<Answer> {
+    let line =
+        trace::line_with(scene.log, lines).filter(|_| scene.is_gpu() && scene.run.is_none())?;
+    let requested_bytes = scene.facts.requested.map(|size| size.bytes);
+    let asked = Asked { line: Some(line), requested_bytes, ..Asked::default() };
+    Some(Answer { certainty: Certainty::Likely, is_cause: true, cause: cause(asked) })
+}
+
+fn asked(scene: &Scene<'_>, tensor: &Tensor) -> Asked {
+    Asked {
+        tensor: Some(tensor.name.clone()),
+        shape: Some(tensor.shape.clone()),
+        dtype: Some(tensor.dtype),
+        tensor_bytes: Some(tensor.bytes),
+        supposing: tensor.supposing,
+        line: None,
+        requested_bytes: scene.facts.requested.map(|size| size.bytes),
     }
-    evidence.size("requested_bytes", scene.facts.requested)
-}
-
-/// `(65536, 50304)`, as PyTorch prints it.
-pub(crate) fn shape(axes: &[u64]) -> String {
-    let axes: Vec<_> = axes.iter().map(u64::to_string).collect();
-    format!("({})", axes.join(", "))
 }

@@ -10,32 +10,39 @@
 //! ## What helps
 //! The config that was really used, with the overrides of the command line.
 
-use super::{Answer, shape};
+use super::Answer;
 use crate::{
-    diagnosis::{Certainty, Evidence},
-    parse::Memory,
+    cause::{Asked, Cause},
+    diagnosis::{Certainty, Domain},
     reason::Scene,
 };
 
 pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    scene.log.message.as_ref().filter(|m| m.memory == Memory::Gpu)?;
-    let requested = scene.facts.requested.filter(|_| scene.has_shape())?;
-    let is_explained =
-        !scene.candidates.is_empty() || (scene.run.is_none() && !scene.supposed.is_empty());
-    if is_explained {
+    if !scene.is_gpu() {
         return None;
     }
-    let mut evidence = Evidence::new()
-        .number("requested_bytes", requested.bytes)
-        .is("has_config", scene.run.is_some());
-    if let Some((tensor, supposing)) = scene.supposed.first() {
-        evidence = evidence
-            .text("would_match", &tensor.name)
-            .text("would_match_shape", shape(&tensor.shape))
-            .text("would_match_dtype", tensor.dtype)
-            .text("would_match_model", supposing.model)
-            .number("would_match_batch_size", supposing.batch_size)
-            .number("would_match_block_size", supposing.block_size);
+    let requested = scene.facts.requested.filter(|_| scene.has_shape())?;
+    let is_explained =
+        !scene.tensors().is_empty() && scene.run.is_none() || !scene.candidates.is_empty();
+    // Outside of language models nobody expects a tensor's name.
+    let is_asked =
+        matches!(scene.domain, Domain::NanoGpt | Domain::DecoderTraining | Domain::Unknown);
+    if scene.refuted_bytes.is_none() && (is_explained || !is_asked) {
+        return None;
     }
-    Some(Answer { certainty: Certainty::Certain, is_cause: false, evidence })
+    let would_match = scene.supposed.first().map(|(tensor, supposing)| Asked {
+        tensor: Some(tensor.name.clone()),
+        shape: Some(tensor.shape.clone()),
+        dtype: Some(tensor.dtype),
+        supposing: Some(*supposing),
+        ..Asked::default()
+    });
+    let cause = Cause::NoMatch {
+        requested_bytes: requested.bytes,
+        has_config: scene.run.is_some() || scene.refuted_bytes.is_some(),
+        would_match,
+        planned_bytes: scene.refuted_bytes,
+        allocated_bytes: scene.facts.allocated.map(|size| size.bytes),
+    };
+    Some(Answer { certainty: Certainty::Certain, is_cause: false, cause })
 }

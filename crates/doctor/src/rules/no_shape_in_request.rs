@@ -11,15 +11,12 @@
 //! Look at what fills the card and not at what came last.
 
 use super::Answer;
-use crate::{
-    diagnosis::{Certainty, Evidence},
-    reason::Scene,
-};
+use crate::{cause::Cause, diagnosis::Certainty, reason::Scene};
 
 pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
     let message = scene.log.message.as_ref().filter(|m| m.is_rounded())?;
     let requested = message.requested?;
     let is_least = requested.admits(2 << 20) || requested.admits(20 << 20);
-    let evidence = Evidence::new().number("requested_bytes", requested.bytes);
-    is_least.then_some(Answer { certainty: Certainty::Certain, is_cause: false, evidence })
+    let cause = Cause::NoShapeInRequest { requested_bytes: requested.bytes };
+    is_least.then_some(Answer { certainty: Certainty::Certain, is_cause: false, cause })
 }

@@ -14,30 +14,26 @@
 
 use super::Answer;
 use crate::{
-    diagnosis::{Evidence, PhaseName},
-    parse::Memory,
-    reason::Scene,
+    cause::Cause,
+    diagnosis::PhaseName,
+    reason::{Scene, trace},
 };
 
 pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    scene.log.message.as_ref().filter(|m| m.memory == Memory::Gpu)?;
-    if scene.phase.name != PhaseName::Update {
+    if !scene.is_gpu() || scene.phase.name != PhaseName::Update {
         return None;
     }
-    let has = |words: &[&str]| {
-        let frames = scene.log.frames.iter().map(crate::parse::Frame::squeezed);
-        frames.into_iter().any(|text| words.iter().any(|word| text.contains(word)))
+    let uses_lists = trace::holds(scene.log, &["_foreach_", "_multi_tensor_"]);
+    let makes_moments = trace::holds(scene.log, &["zeros_like", "_init_group"]);
+    let matrices = scene.run.as_ref().map(|run| -> u64 {
+        run.model.parameters().iter().filter(|p| p.decays()).map(|p| 4 * p.count()).sum()
+    });
+    let count = scene.run.as_ref().map(|run| run.model.parameter_count());
+    let cause = Cause::OptimizerTemporaries {
+        makes_moments,
+        uses_lists,
+        moments_bytes: count.map(|count| 8 * count),
+        list_bytes: matrices.map(|bytes| if uses_lists { bytes } else { 0 }),
     };
-    let uses_lists = has(&["_foreach_", "_multi_tensor_"]);
-    let mut evidence = Evidence::new()
-        .is("makes_moments", has(&["zeros_like", "_init_group"]))
-        .is("uses_lists", uses_lists);
-    if let Some(run) = &scene.run {
-        let matrices: u64 =
-            run.model.parameters().iter().filter(|p| p.decays()).map(|p| 4 * p.count()).sum();
-        evidence = evidence
-            .number("moments_bytes", 8 * run.model.parameter_count())
-            .number("list_bytes", if uses_lists { matrices } else { 0 });
-    }
-    Some(Answer { certainty: scene.phase.certainty, is_cause: true, evidence })
+    Some(Answer { certainty: scene.phase.certainty, is_cause: true, cause })
 }

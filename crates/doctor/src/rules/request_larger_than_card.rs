@@ -12,16 +12,12 @@
 //! fused attention or a chunked loss.
 
 use super::Answer;
-use crate::{
-    diagnosis::{Certainty, Evidence},
-    reason::Scene,
-};
+use crate::{cause::Cause, diagnosis::Certainty, reason::Scene};
 
 pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
     let (total, requested) = (scene.facts.total?, scene.facts.requested?);
-    let evidence = Evidence::new()
-        .number("requested_bytes", requested.bytes)
-        .number("total_bytes", total.bytes);
-    let is_larger = requested.low > total.high;
-    is_larger.then_some(Answer { certainty: Certainty::Certain, is_cause: true, evidence })
+    let cause =
+        Cause::RequestLargerThanCard { requested_bytes: requested.bytes, total_bytes: total.bytes };
+    let is_larger = requested.low > total.high && scene.is_gpu();
+    is_larger.then_some(Answer { certainty: Certainty::Certain, is_cause: true, cause })
 }

@@ -14,17 +14,13 @@
 //! running without `torch.compile`. A smaller batch does not help.
 
 use super::Answer;
-use crate::{
-    diagnosis::{Certainty, Evidence},
-    parse::Memory,
-    reason::Scene,
-};
+use crate::{cause::Cause, diagnosis::Certainty, parse::Memory, reason::Scene};
 
 pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
     let message = scene.log.message.as_ref().filter(|m| m.memory == Memory::Shared)?;
-    let mut evidence = Evidence::new();
-    if let Some([required, limit]) = message.shared {
-        evidence = evidence.number("required_bytes", required).number("limit_bytes", limit);
-    }
-    Some(Answer { certainty: Certainty::Certain, is_cause: true, evidence })
+    let cause = Cause::SharedMemory {
+        required_bytes: message.shared.map(|[required, _]| required),
+        limit_bytes: message.shared.map(|[_, limit]| limit),
+    };
+    Some(Answer { certainty: Certainty::Certain, is_cause: true, cause })
 }

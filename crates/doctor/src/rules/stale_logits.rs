@@ -17,8 +17,9 @@
 
 use super::Answer;
 use crate::{
-    diagnosis::{Certainty, Evidence, PhaseName},
-    reason::{Candidate, Group, Scene},
+    cause::Cause,
+    diagnosis::{Certainty, PhaseName, Role},
+    reason::{Candidate, Scene},
 };
 
 pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
@@ -28,22 +29,22 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
     };
     let best = scene.candidates.iter().filter(is_here).find(|c| c.agrees && c.is_of_config)?;
     // While a step goes through its layers the account grows, and meets any number somewhere.
-    let is_told = best.group == Group::Logits
+    let is_shown = best.tensor.role == Role::Logits
         || matches!(best.tensor.phase, PhaseName::Evaluate | PhaseName::Update);
-    if !is_told || scene.candidates.iter().filter(is_here).any(|c| c.agrees_without_stale) {
+    if !is_shown || scene.candidates.iter().filter(is_here).any(|c| c.agrees_without_stale) {
         return None;
     }
     let held = best.held.as_ref().filter(|held| held.stale_logits_bytes > 0)?;
-    let (free, requested) = (scene.facts.free, scene.facts.requested);
-    let would_fit = match (free, requested) {
+    let would_fit = match (scene.facts.free, scene.facts.requested) {
         (Some(free), Some(requested)) => free.bytes + held.stale_logits_bytes >= requested.bytes,
         _ => false,
     };
-    let evidence = Evidence::new()
-        .number("stale_bytes", held.stale_logits_bytes)
-        .number("held_bytes", held.bytes)
-        .number("allocated_bytes", allocated.bytes)
-        .parts("parts", held.parts.clone())
-        .is("would_have_fitted_without", would_fit);
-    Some(Answer { certainty: Certainty::Likely, is_cause: would_fit, evidence })
+    let cause = Cause::StaleLogits {
+        stale_bytes: held.stale_logits_bytes,
+        held_bytes: held.bytes,
+        allocated_bytes: allocated.bytes,
+        parts: held.parts.clone(),
+        would_have_fitted_without: would_fit,
+    };
+    Some(Answer { certainty: Certainty::Likely, is_cause: would_fit, cause })
 }

@@ -16,23 +16,70 @@ use fitgpt_plan::{device::CUDA_CONTEXT_BYTES, torch::Precision};
 
 use super::Answer;
 use crate::{
-    diagnosis::{Certainty, Evidence},
-    parse::Memory,
+    cause::Cause,
+    diagnosis::{Certainty, Domain, PhaseName},
+    parse::Clue,
     reason::{Scene, Source},
 };
 
 pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    scene.log.message.as_ref().filter(|m| m.memory == Memory::Gpu)?;
-    let (run, total) = (scene.run.as_ref()?, scene.facts.total?);
+    if !scene.is_gpu() {
+        return None;
+    }
+    let Some(run) = &scene.run else { return of_decoder(scene) };
+    let total = scene.facts.total?;
     let is_autocast = run.options.precision != Precision::F32;
     let copies = if is_autocast { 2 * run.model.parameter_count() } else { 0 };
-    let evidence = Evidence::new()
-        .number("parameter_count", run.model.parameter_count())
-        .number("state_bytes", run.static_bytes())
-        .number("half_copies_bytes", copies)
-        .number("total_bytes", total.bytes);
+    let cause = Cause::StaticStateTooLarge {
+        model: None,
+        parameter_count: run.model.parameter_count(),
+        state_bytes: run.static_bytes(),
+        half_copies_bytes: copies,
+        total_bytes: total.bytes,
+    };
     let certainty =
         if run.source == Source::Given { Certainty::Certain } else { Certainty::Likely };
     let is_too_large = run.static_bytes() + copies + CUDA_CONTEXT_BYTES[0].get() > total.high;
-    is_too_large.then_some(Answer { certainty, is_cause: true, evidence })
+    is_too_large.then_some(Answer { certainty, is_cause: true, cause })
+}
+
+/// A decoder in another stack, trained whole on one card: 16 bytes a parameter in the usual
+/// setting, 8 at the very least. Adapters, small types and sharding keep less.
+fn of_decoder(scene: &Scene<'_>) -> Option<Answer> {
+    let (decoder, total) = (scene.decoder.as_ref()?, scene.facts.total?);
+    let keeps_less = [
+        Clue::Lora,
+        Clue::Quantized,
+        Clue::Fsdp,
+        Clue::DeepSpeed,
+        Clue::ZeroThree,
+        Clue::Offloads,
+        Clue::Megatron,
+    ];
+    let is_step = matches!(
+        scene.phase.name,
+        PhaseName::TrainForward | PhaseName::TrainBackward | PhaseName::Update | PhaseName::Unknown
+    );
+    let trains = matches!(scene.domain, Domain::DecoderTraining | Domain::OtherTraining);
+    if !trains || !is_step || scene.log.clues.any(&keeps_less) {
+        return None;
+    }
+    let bytes = |each: u64| {
+        decoder.parameters.saturating_mul(each).saturating_add(CUDA_CONTEXT_BYTES[0].get())
+    };
+    let certainty = if bytes(8) > total.high {
+        Certainty::Certain
+    } else if bytes(16) > total.high {
+        Certainty::Likely
+    } else {
+        return None;
+    };
+    let cause = Cause::StaticStateTooLarge {
+        model: Some(decoder.name.clone()),
+        parameter_count: decoder.parameters,
+        state_bytes: decoder.parameters.saturating_mul(16),
+        half_copies_bytes: 0,
+        total_bytes: total.bytes,
+    };
+    Some(Answer { certainty, is_cause: true, cause })
 }

@@ -3,7 +3,7 @@
 //! Shared by the test that tries some of them and by `examples/fuzz.rs`, which tries them for as
 //! long as one likes.
 
-use fitgpt_doctor::{Case, Diagnosis, diagnose, no_fixes, parse::Reader};
+use fitgpt_doctor::{Case, Diagnosis, diagnose, parse::Reader};
 
 /// A stream of numbers, by Steele, Lea and Flood's generator that splits.
 pub(crate) struct Numbers(u64);
@@ -242,5 +242,5 @@ pub(crate) fn examine(numbers: &mut Numbers, bytes: &[u8]) -> Diagnosis {
         let value = numbers.below(1 << bits).to_string();
         case.set(numbers.pick(&keys), &value);
     }
-    diagnose(&reader.finish(), &case, &no_fixes)
+    diagnose(&reader.finish(), &case)
 }

@@ -6,9 +6,12 @@ use cubecl::prelude::{BufferArg, CubeCount};
 use fitgpt_plan::{program::Op, units::TensorId};
 
 use super::{Call, cubes, elements, launch, line, misplaced, optional};
-use crate::kernels::{
-    math::UNITS,
-    norm::{self, BLOCK_ROWS},
+use crate::{
+    device::Properties,
+    kernels::{
+        math::{Sums, UNITS},
+        norm::{self, BLOCK_ROWS, Team},
+    },
 };
 
 impl Call<'_> {
@@ -16,12 +19,13 @@ impl Call<'_> {
         match *self.op {
             Op::Norm { x, weight, bias, out, mean, rstd, epsilon } => {
                 let heads = self.heads_of_row(x, weight);
+                let (team, teams) = self.team(heads);
                 for window in self.norm_windows(self.used(x), x, heads) {
                     let rows = window.len() * heads;
                     launch!(
                         self,
                         norm::forward,
-                        cubes(rows),
+                        teams(rows),
                         line(),
                         self.rows_of(x, &window),
                         self.whole(weight),
@@ -32,19 +36,20 @@ impl Call<'_> {
                         rows,
                         self.columns(weight),
                         epsilon,
-                        self.properties().sums,
+                        team,
                         self.stored(x),
                     );
                 }
             }
             Op::NormAgain { x, weight, bias, mean, rstd, out } => {
                 let heads = self.heads_of_row(x, weight);
+                let (team, teams) = self.team(heads);
                 for window in self.norm_windows(self.used(x), x, heads) {
                     let rows = window.len() * heads;
                     launch!(
                         self,
                         norm::again,
-                        cubes(rows),
+                        teams(rows),
                         line(),
                         self.rows_of(x, &window),
                         self.whole(weight),
@@ -54,6 +59,7 @@ impl Call<'_> {
                         self.rows_of(out, &window),
                         rows,
                         self.columns(weight),
+                        team,
                         self.stored(x),
                     );
                 }
@@ -62,13 +68,14 @@ impl Call<'_> {
             | Op::NormBackwardAdd { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias } => {
                 let adds = matches!(self.op, Op::NormBackwardAdd { .. });
                 let (heads, channels) = (self.heads_of_row(x, weight), self.columns(weight));
+                let (team, teams) = self.team(heads);
                 let mut blocks = 0;
                 for window in self.norm_windows(self.rows(x), x, heads) {
                     let rows = window.len() * heads;
                     launch!(
                         self,
                         norm::backward_input,
-                        cubes(rows),
+                        teams(rows),
                         line(),
                         self.rows_of(x, &window),
                         self.whole(weight),
@@ -79,7 +86,7 @@ impl Call<'_> {
                         rows,
                         channels,
                         adds,
-                        self.properties().sums,
+                        team,
                         self.stored(x),
                     );
                     launch!(
@@ -150,6 +157,17 @@ impl Call<'_> {
     /// Norms in one row of `x`.
     fn heads_of_row(&self, x: TensorId, weight: TensorId) -> usize {
         self.columns(x) / self.columns(weight)
+    }
+
+    /// Who works on a row, and how many cubes take so many rows.
+    fn team(&self, heads: usize) -> (Team, impl Fn(usize) -> CubeCount) {
+        let Properties { sums, plane, .. } = self.properties();
+        let (team, rows_of_cube) = if heads > 1 && sums == Sums::Planes {
+            (Team::Plane, (UNITS / plane[0]) as usize)
+        } else {
+            (Team::Cube(sums), 1)
+        };
+        (team, move |rows: usize| cubes(rows.div_ceil(rows_of_cube)))
     }
 
     /// Windows of the rows of `x`. They begin at multiples of [`BLOCK_ROWS`], because 4 bytes a

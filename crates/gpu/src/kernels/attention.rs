@@ -408,8 +408,8 @@ fn gradients_of_scores(
     }
 }
 
-/// Gradients of keys and values, the latter in `d_keys` where they have no tensor. Cubes: key
-/// tiles, key/value heads, sequences.
+/// Gradients of keys and values; both are in `d_keys` if they are joined. Cubes: key tiles,
+/// key/value heads, sequences.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn backward_keys<E: Float>(
     queries: &[E],

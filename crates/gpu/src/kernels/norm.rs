@@ -4,8 +4,9 @@
 //! out = (x - mean) * rstd * weight + bias          x, out: (N, C); mean, rstd: (N)
 //! ```
 //!
-//! A row is the last axis of a tensor, or one head of it. One cube a row. The gradients of weight and bias are sums over rows: each cube of the first
-//! kernel sums a block of rows, a second kernel sums the blocks in order.
+//! A row is the last axis of a tensor, or one head of it, and has a cube or a plane to itself. The
+//! gradients of weight and bias are sums over rows: each cube of the first kernel sums a block of
+//! rows, a second kernel sums the blocks in order.
 
 use cubecl::prelude::*;
 
@@ -13,6 +14,55 @@ use super::math::{Sums, UNITS, sum_of_cube};
 
 /// Rows of a tensor whose sums over rows one unit makes, with all heads that they have.
 pub(crate) const BLOCK_ROWS: usize = 64;
+
+/// The units that work on one row together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Team {
+    /// A cube, which adds up so.
+    Cube(Sums),
+    /// A plane of a cube: heads are short, and most of a cube would have nothing to do.
+    Plane,
+}
+
+impl Team {
+    /// How its cube adds up.
+    fn sums(self) -> Sums {
+        match self {
+            Self::Cube(sums) => sums,
+            Self::Plane => Sums::Planes,
+        }
+    }
+}
+
+/// The row of this unit's team.
+#[cube]
+fn team_row(#[comptime] team: Team) -> usize {
+    if comptime!(team == Team::Plane) {
+        CUBE_POS * (UNITS / PLANE_DIM) as usize + PLANE_POS as usize
+    } else {
+        CUBE_POS
+    }
+}
+
+/// This unit's place in its team.
+#[cube]
+fn member(#[comptime] team: Team) -> usize {
+    if comptime!(team == Team::Plane) { UNIT_POS_PLANE as usize } else { UNIT_POS as usize }
+}
+
+#[cube]
+fn members(#[comptime] team: Team) -> usize {
+    if comptime!(team == Team::Plane) { PLANE_DIM as usize } else { CUBE_DIM as usize }
+}
+
+#[cube]
+fn sum_of_team(value: f32, #[comptime] team: Team) -> f32 {
+    if comptime!(team == Team::Plane) {
+        plane_sum(value)
+    } else {
+        sum_of_cube(value, comptime!(team.sums()))
+    }
+}
 
 #[cube]
 fn normal(x: f32, mean: f32, rstd: f32) -> f32 {
@@ -32,14 +82,14 @@ fn mean_of(mean: &ComptimeOption<Box<[f32]>>, row: usize) -> f32 {
 
 /// The mean of the row that begins at `first`.
 #[cube]
-fn average<E: Float>(x: &[E], first: usize, channels: usize, #[comptime] sums: Sums) -> f32 {
+fn average<E: Float>(x: &[E], first: usize, channels: usize, #[comptime] team: Team) -> f32 {
     let mut sum = 0.0f32;
-    let mut c = UNIT_POS as usize;
+    let mut c = member(team);
     while c < channels {
         sum += f32::cast_from(x[first + c]);
-        c += CUBE_DIM as usize;
+        c += members(team);
     }
-    sum_of_cube(sum, sums) / channels as f32
+    sum_of_team(sum, team) / channels as f32
 }
 
 #[cube]
@@ -52,8 +102,9 @@ fn affine<E: Float>(
     channels: usize,
     mean: f32,
     rstd: f32,
+    #[comptime] team: Team,
 ) {
-    let mut c = UNIT_POS as usize;
+    let mut c = member(team);
     while c < channels {
         let n = normal(f32::cast_from(x[first + c]), mean, rstd);
         #[comptime]
@@ -62,7 +113,7 @@ fn affine<E: Float>(
             ComptimeOption::None => 0.0f32.runtime(),
         };
         out[first + c] = E::cast_from(fma(n, weight[c], bias));
-        c += CUBE_DIM as usize;
+        c += members(team);
     }
 }
 
@@ -78,17 +129,17 @@ pub(crate) fn forward<E: Float>(
     rows: usize,
     channels: usize,
     epsilon: f32,
-    #[comptime] sums: Sums,
+    #[comptime] team: Team,
     #[define(E)] _stored: ElemType,
 ) {
-    let row = CUBE_POS;
+    let row = team_row(team);
     if row < rows {
         let first = row * channels;
         #[comptime]
         let centre = match &mut mean {
             ComptimeOption::Some(mean) => {
-                let average = average::<E>(x, first, channels, sums);
-                if UNIT_POS == 0 {
+                let average = average::<E>(x, first, channels, team);
+                if member(team) == 0 {
                     mean[row] = average;
                 }
                 average
@@ -96,18 +147,18 @@ pub(crate) fn forward<E: Float>(
             ComptimeOption::None => 0.0f32.runtime(),
         };
         let mut squares = 0.0f32;
-        let mut c = UNIT_POS as usize;
+        let mut c = member(team);
         while c < channels {
             let apart = f32::cast_from(x[first + c]) - centre;
             squares = fma(apart, apart, squares);
-            c += CUBE_DIM as usize;
+            c += members(team);
         }
-        let variance = sum_of_cube(squares, sums) / channels as f32;
+        let variance = sum_of_team(squares, team) / channels as f32;
         let scale = 1.0 / (variance + epsilon).sqrt();
-        if UNIT_POS == 0 {
+        if member(team) == 0 {
             rstd[row] = scale;
         }
-        affine::<E>(x, weight, &bias, out, first, channels, centre, scale);
+        affine::<E>(x, weight, &bias, out, first, channels, centre, scale, team);
     }
 }
 
@@ -122,12 +173,13 @@ pub(crate) fn again<E: Float>(
     out: &mut [E],
     rows: usize,
     channels: usize,
+    #[comptime] team: Team,
     #[define(E)] _stored: ElemType,
 ) {
-    let row = CUBE_POS;
+    let row = team_row(team);
     if row < rows {
         let first = row * channels;
-        affine::<E>(x, weight, &bias, out, first, channels, mean_of(&mean, row), rstd[row]);
+        affine::<E>(x, weight, &bias, out, first, channels, mean_of(&mean, row), rstd[row], team);
     }
 }
 
@@ -143,17 +195,17 @@ pub(crate) fn backward_input<E: Float>(
     rows: usize,
     channels: usize,
     #[comptime] adds: bool,
-    #[comptime] sums: Sums,
+    #[comptime] team: Team,
     #[define(E)] _stored: ElemType,
 ) {
-    let row = CUBE_POS;
+    let row = team_row(team);
     if row < rows {
         let first = row * channels;
         let has_mean = comptime!(mean.is_some());
         let (mean, rstd) = (mean_of(&mean, row), rstd[row]);
         let mut along_mean = 0.0f32;
         let mut along_normal = 0.0f32;
-        let mut c = UNIT_POS as usize;
+        let mut c = member(team);
         while c < channels {
             let n = normal(f32::cast_from(x[first + c]), mean, rstd);
             let d = f32::cast_from(d_out[first + c]) * weight[c];
@@ -161,13 +213,13 @@ pub(crate) fn backward_input<E: Float>(
                 along_mean += d;
             }
             along_normal = fma(d, n, along_normal);
-            c += CUBE_DIM as usize;
+            c += members(team);
         }
         if comptime!(has_mean) {
-            along_mean = sum_of_cube(along_mean, sums) / channels as f32;
+            along_mean = sum_of_team(along_mean, team) / channels as f32;
         }
-        let along_normal = sum_of_cube(along_normal, sums) / channels as f32;
-        let mut c = UNIT_POS as usize;
+        let along_normal = sum_of_team(along_normal, team) / channels as f32;
+        let mut c = member(team);
         while c < channels {
             let n = normal(f32::cast_from(x[first + c]), mean, rstd);
             let d = f32::cast_from(d_out[first + c]) * weight[c];
@@ -177,7 +229,7 @@ pub(crate) fn backward_input<E: Float>(
             } else {
                 d_x[first + c] = E::cast_from(gradient);
             }
-            c += CUBE_DIM as usize;
+            c += members(team);
         }
     }
 }

@@ -1,0 +1,395 @@
+//! What a log says of its run in any stack's words: models by name, sizes, and tables of memory.
+
+use fitgpt_plan::published::{self, Published};
+
+use super::size::Size;
+
+/// What was found, each value the last that was printed unless it says otherwise.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Setup {
+    /// Published models that are named, and how often.
+    pub(crate) models: Vec<(&'static Published, u32)>,
+    /// Learned elements, where somebody prints their number.
+    pub(crate) parameters: Option<u64>,
+    /// Sequences or images of a micro-batch.
+    pub(crate) batch: Option<u64>,
+    /// Of an evaluation's batch.
+    pub(crate) eval_batch: Option<u64>,
+    /// Micro-batches of a step.
+    pub(crate) accumulation: Option<u64>,
+    /// Tokens of a sequence.
+    pub(crate) seq: Option<u64>,
+    /// PyTorch's version: major and minor.
+    pub(crate) torch: Option<[u32; 2]>,
+    /// What a server was told to take of the card, in thousandths.
+    pub(crate) utilization_thousandths: Option<u64>,
+    /// What the weights took once they were loaded.
+    pub(crate) weights: Option<Size>,
+    /// A cache of keys and values.
+    pub(crate) kv_cache: Option<Size>,
+    /// Everything that XLA wanted at once.
+    pub(crate) xla_total: Option<Size>,
+    /// `torch.cuda.memory_summary()`: what tensors hold, and what is reserved.
+    pub(crate) summary: [Option<Size>; 2],
+    /// `nvidia-smi`: used and total of the first card that is listed.
+    pub(crate) smi: Option<[u64; 2]>,
+    /// `nvidia-smi`: who holds how much.
+    pub(crate) smi_processes: Vec<Process>,
+    /// The kernel's own words: whom it killed, and what that process held.
+    pub(crate) killed: Option<(String, u64)>,
+    seen: Vec<(String, Option<&'static Published>)>, // names that were looked up already
+}
+
+/// A process on the card.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Process {
+    /// Its number.
+    pub pid: u64,
+    /// Its name, where one is printed.
+    pub name: Option<String>,
+    /// What it holds.
+    pub bytes: u64,
+}
+
+/// Names, processes and numbers that are kept.
+const MOST: usize = 64;
+
+/// Parts of names by which a word is worth looking up.
+const FAMILIES: [&str; 18] = [
+    "gpt", "llama", "mistral", "mixtral", "qwen", "gemma", "phi", "opt-", "pythia", "smollm", "t5",
+    "bert", "falcon", "bloom", "yi-", "deepseek", "vicuna", "alpaca",
+];
+
+/// Where a value goes.
+type Place = fn(&mut Setup) -> &mut Option<u64>;
+
+/// Keys of every stack, in lower case; the first that a line holds is taken.
+const KEYS: [(&str, Place); 26] = [
+    ("per_device_train_batch_size", |s| &mut s.batch),
+    ("per_gpu_train_batch_size", |s| &mut s.batch),
+    ("train_micro_batch_size_per_gpu", |s| &mut s.batch),
+    ("instantaneous batch size per device", |s| &mut s.batch),
+    ("micro_batch_size", |s| &mut s.batch),
+    ("device_batch_size", |s| &mut s.batch),
+    ("train_batch_size", |s| &mut s.batch),
+    ("per_device_eval_batch_size", |s| &mut s.eval_batch),
+    ("eval_batch_size", |s| &mut s.eval_batch),
+    ("batch_size", |s| &mut s.batch),
+    ("batch-size", |s| &mut s.batch),
+    ("batchsize", |s| &mut s.batch),
+    ("gradient_accumulation_steps", |s| &mut s.accumulation),
+    ("gradient accumulation steps", |s| &mut s.accumulation),
+    ("accumulate_grad_batches", |s| &mut s.accumulation),
+    ("max_seq_length", |s| &mut s.seq),
+    ("model_max_length", |s| &mut s.seq),
+    ("max_source_length", |s| &mut s.seq),
+    ("max_prompt_length", |s| &mut s.seq),
+    ("max_length", |s| &mut s.seq),
+    ("max_seq_len", |s| &mut s.seq),
+    ("sequence_len", |s| &mut s.seq),
+    ("cutoff_len", |s| &mut s.seq),
+    ("block_size", |s| &mut s.seq),
+    ("seq_length", |s| &mut s.seq),
+    ("n_ctx", |s| &mut s.seq),
+];
+
+impl Setup {
+    pub(super) fn push(&mut self, line: &str) {
+        let lower = line.to_ascii_lowercase();
+        self.names(line, &lower);
+        if !lower.bytes().any(|c| c.is_ascii_digit()) {
+            return;
+        }
+        for (key, place) in KEYS {
+            for (at, _) in lower.match_indices(key) {
+                // `eval_batch_size` holds `batch_size` too.
+                let is_whole =
+                    !lower[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
+                if let Some(value) = value_after(&lower[at + key.len()..]).filter(|_| is_whole) {
+                    *place(self) = Some(value);
+                }
+            }
+        }
+        self.parameters_of(&lower);
+        self.versions(&lower);
+        self.server(&lower);
+        self.tables(line, &lower);
+    }
+
+    /// The model that is named most often; of several the first.
+    pub(crate) fn model(&self) -> Option<&'static Published> {
+        let most = self.models.iter().map(|(_, count)| *count).max()?;
+        self.models.iter().find(|(_, count)| *count == most).map(|(model, _)| *model)
+    }
+
+    fn names(&mut self, line: &str, lower: &str) {
+        if FAMILIES.iter().all(|family| !lower.contains(family)) {
+            return;
+        }
+        let is_part = |c: char| c.is_ascii_alphanumeric() || "._/\\-".contains(c);
+        let words: Vec<&str> =
+            line.split(|c| !is_part(c)).filter(|w| !w.is_empty()).take(MOST * 4).collect();
+        for (index, word) in words.iter().enumerate() {
+            let word = word.trim_matches(['.', '-', '_', '\\']);
+            let is_family = |word: &str| {
+                let lower = word.to_ascii_lowercase();
+                FAMILIES.iter().any(|family| lower.contains(family.trim_end_matches('-')))
+            };
+            if word.len() > 120 || !is_family(word) {
+                continue;
+            }
+            // `Mistral 7B` and `Llama 2 7B` are one name in two or three words.
+            let next = |n: usize| words.get(index + n).copied().unwrap_or_default();
+            let joined = [
+                word.to_owned(),
+                format!("{word}-{}", next(1)),
+                format!("{word}-{}-{}", next(1), next(2)),
+            ];
+            let is_size = |n: usize| {
+                let number = next(n).trim_end_matches(['b', 'B', 'm', 'M']);
+                number.len() < next(n).len() && number.parse::<f32>().is_ok()
+            };
+            let best = if is_size(2) && next(1).len() <= 3 {
+                &joined[2]
+            } else if is_size(1) {
+                &joined[1]
+            } else {
+                &joined[0]
+            };
+            self.name(best);
+        }
+    }
+
+    fn name(&mut self, name: &str) {
+        // Of a path each part may be the name: `models/Llama-2-7b-hf/checkpoint-500`.
+        for part in name.split(['/', '\\']).filter(|part| part.len() >= 3) {
+            let known = self.seen.iter().find(|(seen, _)| seen == part).map(|(_, model)| *model);
+            let model = match known {
+                Some(model) => model,
+                None if self.seen.len() >= MOST * 16 => return,
+                None => {
+                    let stem = part.trim_end_matches(".gguf").trim_end_matches(".py");
+                    let model = published::find(stem);
+                    self.seen.push((part.to_owned(), model));
+                    model
+                }
+            };
+            let Some(model) = model else { continue };
+            let has_place = self.models.len() < MOST;
+            match self.models.iter_mut().find(|(other, _)| other.id == model.id) {
+                Some((_, count)) => *count = count.saturating_add(1),
+                None if has_place => self.models.push((model, 1)),
+                None => {}
+            }
+        }
+    }
+
+    /// `has 6738.415616 Million params`, `all params: 6,742,609,920`, `1.3B parameters`.
+    fn parameters_of(&mut self, lower: &str) {
+        for word in [
+            "all params:",
+            "number of trainable parameters =",
+            "total parameters:",
+            "total params:",
+        ] {
+            if let Some((_, rest)) = lower.split_once(word) {
+                self.parameters = number(rest.trim_start()).or(self.parameters);
+            }
+        }
+        if let Some((before, _)) = lower.split_once(" million params") {
+            let word = before.rsplit(' ').next().unwrap_or_default();
+            let millions: Option<f64> = word.parse().ok();
+            let count =
+                millions.filter(|m| (0.001..1e7).contains(m)).map(|m| (m * 1e6).round() as u64);
+            self.parameters = count.or(self.parameters);
+        }
+    }
+
+    /// `torch 2.2.1`, `PyTorch version: 2.1.0`, `torch==2.0.1+cu117`.
+    fn versions(&mut self, lower: &str) {
+        for (at, word) in lower.match_indices("torch") {
+            let rest = lower[at + word.len()..].trim_start_matches([' ', '=', ':', '(']);
+            let rest = rest.strip_prefix("version").or(rest.strip_prefix('v')).unwrap_or(rest);
+            let rest = rest.trim_start_matches([' ', '=', ':', '(', 'g', 'p', 'u', '?', ')']);
+            let mut parts = rest.split(|c: char| !c.is_ascii_digit());
+            let pair = (parts.next().map(str::parse::<u32>), parts.next().map(str::parse::<u32>));
+            if let (Some(Ok(major)), Some(Ok(minor))) = pair
+                && (major == 0 || major == 1 || major == 2)
+                && minor < 100
+                && rest[1..].starts_with('.')
+            {
+                self.torch = Some([major, minor]);
+            }
+        }
+    }
+
+    /// What servers print while they start.
+    fn server(&mut self, lower: &str) {
+        for key in [
+            "gpu_memory_utilization",
+            "gpu-memory-utilization",
+            "mem_fraction_static",
+            "mem-fraction-static",
+        ] {
+            let Some((_, rest)) = lower.split_once(key) else { continue };
+            let rest = rest.trim_start_matches([' ', '=', ':', '(', '"', '\'', ',']);
+            let digits = rest.bytes().take_while(|c| c.is_ascii_digit() || *c == b'.').count();
+            let share: Option<f64> = rest[..digits].trim_end_matches('.').parse().ok();
+            let share = share.filter(|share| (0.01..=1.0).contains(share));
+            let thousandths = share.map(|share| (share * 1000.0).round() as u64);
+            self.utilization_thousandths = thousandths.or(self.utilization_thousandths);
+        }
+        let squeezed: String = lower.chars().filter(|c| !c.is_whitespace()).take(400).collect();
+        let after = |words: &str| {
+            let (_, rest) = squeezed.split_once(words)?;
+            Size::at_start(rest.trim_start_matches(['=', ':'])).map(|(size, _)| size)
+        };
+        let weights = [
+            "loadingmodelweightstook",
+            "modelloadingtook",
+            "modelweightstake",
+            "loadingweightstook",
+        ];
+        let weights = weights.iter().find_map(|words| after(words));
+        self.weights = weights.or(self.weights);
+        let is_model = squeezed.contains("load_tensors:") && squeezed.contains("cuda");
+        if is_model && let Some(size) = after("buffersize") {
+            self.weights = Some(size);
+        }
+        let cache = ["kvselfsize", "kvbuffersize", "kvcachesize", "reservedforkvcacheis"];
+        self.kv_cache = cache.iter().find_map(|words| after(words)).or(self.kv_cache);
+        self.xla_total = after("totalallocation:").or(self.xla_total);
+    }
+
+    /// Tables of `memory_summary()` and `nvidia-smi`, and the kernel's line.
+    fn tables(&mut self, line: &str, lower: &str) {
+        let cells: Vec<&str> =
+            lower.split('|').map(str::trim).filter(|c| !c.is_empty()).take(8).collect();
+        if cells.len() >= 4 {
+            let size = || {
+                let text: String = cells[1].chars().filter(|c| !c.is_whitespace()).collect();
+                Size::at_start(&text).map(|(size, _)| size)
+            };
+            match cells[0] {
+                "allocated memory" => self.summary[0] = size().or(self.summary[0]),
+                "gpu reserved memory" => self.summary[1] = size().or(self.summary[1]),
+                _ => {}
+            }
+        }
+        if let Some((used, rest)) = lower.split_once("mib /") {
+            let used = used.rsplit([' ', '|']).next().and_then(|n| n.parse::<u64>().ok());
+            let total = rest.split_once("mib").and_then(|(n, _)| n.trim().parse::<u64>().ok());
+            if let (Some(used), Some(total), None) = (used, total, self.smi) {
+                let bytes = |mib: u64| mib.min(1 << 40) << 20;
+                self.smi = Some([bytes(used), bytes(total)]);
+            }
+        }
+        let words: Vec<&str> =
+            line.trim_end_matches(['|', ' ']).split_whitespace().take(16).collect();
+        if let [.., last] = words.as_slice()
+            && let Some(mib) = last.strip_suffix("MiB").and_then(|n| n.parse::<u64>().ok())
+            && let Some(at) = words.iter().position(|w| matches!(*w, "C" | "G" | "C+G"))
+            && let Some(Ok(pid)) = at.checked_sub(1).map(|i| words[i].parse())
+            && self.smi_processes.len() < MOST
+        {
+            let name = words.get(at + 1).filter(|name| *name != last).map(|n| (*n).to_owned());
+            self.smi_processes.push(Process { pid, name, bytes: mib.min(1 << 40) << 20 });
+        }
+        if let Some((before, rest)) = lower.split_once("anon-rss:") {
+            let kib = rest.split_once("kb").and_then(|(n, _)| n.trim().parse::<u64>().ok());
+            let name = before.split_once('(').and_then(|(_, rest)| rest.split_once(')'));
+            if let (Some(kib), Some((name, _))) = (kib, name) {
+                self.killed = Some((name.chars().take(40).collect(), kib.min(1 << 50) << 10));
+            }
+        }
+    }
+}
+
+/// The number behind a key: `=8`, `: 8`, `", "8"`, `', '64`, ` 8`.
+fn value_after(rest: &str) -> Option<u64> {
+    const LARGEST: u64 = 1 << 24;
+    let rest = rest.trim_start_matches(['"', '\'', '`']);
+    let rest =
+        rest.trim_start_matches([' ', '=', ':', ',', '.']).trim_start_matches(['"', '\'', '(']);
+    let value = number(rest.trim_start())?;
+    (value > 0 && value < LARGEST).then_some(value)
+}
+
+/// A whole number that may be grouped by commas.
+fn number(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(|c| c.is_ascii_digit() || *c == b',').count();
+    let text = text[..digits].trim_end_matches(',');
+    // `1,2` is a list; groups have three digits.
+    let mut groups = text.split(',').skip(1);
+    if groups.any(|group| group.len() != 3) {
+        return text.split(',').next()?.parse().ok();
+    }
+    text.replace(',', "").parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Setup {
+        let mut setup = Setup::default();
+        text.lines().for_each(|line| setup.push(line.trim()));
+        setup
+    }
+
+    #[test]
+    fn models_are_read_out_of_commands_paths_and_prose() {
+        for (text, id) in [
+            ("--model_name_or_path ./llama-7b-hf --bf16 True", "huggyllama/llama-7b"),
+            ("finetuning Mistral 7B on one card", "mistralai/Mistral-7B-v0.1"),
+            ("path = '/mnt/model/Llama-2-70b-hf/checkpoint-3'", "meta-llama/Llama-2-70b-hf"),
+            ("I load Llama 2 7B here", "meta-llama/Llama-2-7b-hf"),
+            ("GPT2LMHeadModel.from_pretrained('gpt2-large')", "gpt2-large"),
+        ] {
+            assert_eq!(read(text).model().map(|model| model.id), Some(id), "{text}");
+        }
+        assert_eq!(read("modeling_llama.py, train_gpt2.py").model(), None);
+    }
+
+    #[test]
+    fn numbers_are_read_in_every_stacks_words() {
+        let setup = read(
+            "['--per_device_train_batch_size', '64', '--max_length', '2048']\n\
+             gradient_accumulation_steps: 4\nper_device_eval_batch_size=8\n\
+             trainable params: 4,194,304 || all params: 6,742,609,920 || trainable%: 0.06",
+        );
+        assert_eq!((setup.batch, setup.seq), (Some(64), Some(2048)));
+        assert_eq!((setup.accumulation, setup.eval_batch), (Some(4), Some(8)));
+        assert_eq!(setup.parameters, Some(6_742_609_920));
+        assert_eq!(
+            read("--> llama has 6738.415616 Million params").parameters,
+            Some(6_738_415_616)
+        );
+        assert_eq!(read("torch==2.0.1+cu117").torch, Some([2, 0]));
+        assert_eq!(read("PyTorch version: 1.13.1").torch, Some([1, 13]));
+    }
+
+    #[test]
+    fn tables_of_memory_are_read() {
+        let setup = read(
+            "|  0  N/A  N/A     2208      C   python                10553MiB |\n\
+             | 45%   60C    P2   200W / 250W |  11019MiB / 11264MiB |     99%      Default |\n\
+             | Allocated memory      |   9216 MiB |   9216 MiB |  30165 GiB |  30142 GiB |\n\
+             | GPU reserved memory   |  10240 MiB |  10240 MiB |  10240 MiB |      0 B   |\n\
+             Out of memory: Killed process 629 (onmt_train) total-vm:14119556kB, anon-rss:6538204kB",
+        );
+        assert_eq!(setup.smi_processes[0].pid, 2208);
+        assert_eq!(setup.smi, Some([11019 << 20, 11264 << 20]));
+        assert_eq!(setup.summary[0].map(|size| size.bytes), Some(9 << 30));
+        assert_eq!(setup.killed, Some(("onmt_train".to_owned(), 6_538_204 << 10)));
+    }
+
+    #[test]
+    fn servers_lines_are_read() {
+        let setup = read(
+            "can use total_gpu_memory (44.53GiB) x gpu_memory_utilization (0.98) = 43.64GiB\nLoading model weights took 15.2075 GB",
+        );
+        assert_eq!(setup.utilization_thousandths, Some(980));
+        assert!(setup.weights.is_some());
+    }
+}

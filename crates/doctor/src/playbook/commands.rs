@@ -1,0 +1,215 @@
+//! What is typed: flags of a command line, a line of code, or a command of a shell.
+
+use super::{Remedy, stack::Stack};
+use crate::{
+    parse::Clue,
+    reason::{Decoder, Scene},
+};
+
+/// The lines that do `remedy` on `stack`, best first; none if words say it better.
+pub(super) fn of(remedy: Remedy, stack: Stack, scene: &Scene<'_>) -> Vec<String> {
+    use Remedy as R;
+    use Stack as S;
+    let setup = &scene.log.setup;
+    let batch = setup.batch.map_or(1, |batch| (batch / 2).max(1));
+    let accumulation =
+        setup.accumulation.unwrap_or(1).saturating_mul(if setup.batch.is_some() { 2 } else { 8 });
+    let seq = setup.seq.map_or(1024, |seq| (seq / 2).max(64));
+    let eval = setup.eval_batch.map_or(1, |batch| (batch / 4).max(1));
+    let one = |text: &str| vec![text.to_owned()];
+    match (remedy, stack) {
+        (R::SmallerMicroBatch, S::Jax)
+        | (R::QuantizeWeights, S::Diffusers | S::ComfyUi | S::SdWebui)
+        | (R::SmallerContext, S::Plain | S::HfTrainer | S::TextGenWebui) => Vec::new(),
+        (R::SmallerMicroBatch, S::NanoGpt) => {
+            one("fitgpt fit config/train_gpt2.py --engine torch --gpu \"YOUR CARD\"")
+        }
+        (R::SmallerMicroBatch, S::HfTrainer) => {
+            vec![format!("--per_device_train_batch_size {batch} --gradient_accumulation_steps {accumulation}")]
+        }
+        (R::SmallerMicroBatch, S::Lightning) => {
+            vec![format!("DataLoader(..., batch_size={batch}); Trainer(accumulate_grad_batches={accumulation})")]
+        }
+        (R::SmallerMicroBatch, S::DeepSpeed) => {
+            vec![format!("\"train_micro_batch_size_per_gpu\": {batch}, \"gradient_accumulation_steps\": {accumulation}")]
+        }
+        (R::SmallerMicroBatch, S::Yolo) if scene.log.clues.has(Clue::Yolo) => {
+            vec![format!("python train.py --batch-size {batch}"), "yolo detect train batch=-1".to_owned()]
+        }
+        (R::SmallerMicroBatch, S::Keras) => vec![format!("model.fit(..., batch_size={batch})")],
+        (R::SmallerMicroBatch, S::Diffusers) => {
+            vec![format!("--train_batch_size {batch} --gradient_accumulation_steps {accumulation} --gradient_checkpointing")]
+        }
+        (R::SmallerMicroBatch, _) => {
+            vec![format!("DataLoader(dataset, batch_size={batch}, ...)  # and (loss / {accumulation}).backward() in {accumulation} passes before optimizer.step()")]
+        }
+        (R::GradientCheckpointing, S::NanoGpt) => one("fitgpt patch . --apply --only checkpoint-blocks"),
+        (R::GradientCheckpointing, S::HfTrainer) => one("--gradient_checkpointing True"),
+        (R::GradientCheckpointing, S::Diffusers) => one("unet.enable_gradient_checkpointing()"),
+        (R::GradientCheckpointing, _) => {
+            one("x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)")
+        }
+        (R::ShorterSequences, S::HfTrainer) if scene.log.clues.has(Clue::TuningKit) => {
+            vec![format!("cutoff_len: {seq}  # or --max_length {seq}")]
+        }
+        (R::ShorterSequences, S::HfTrainer) => vec![format!("--max_length {seq}")],
+        (R::ShorterSequences, _) => vec![format!("tokenizer(text, truncation=True, max_length={seq})")],
+        (R::SmallerInput, S::Yolo) => one("python train.py --img 640"),
+        (R::HalfPrecision, S::HfTrainer) => one("--bf16 True"),
+        (R::HalfPrecision, S::Lightning) => one("Trainer(precision=\"bf16-mixed\")"),
+        (R::HalfPrecision, S::Keras) => one("keras.mixed_precision.set_global_policy(\"mixed_float16\")"),
+        (R::HalfPrecision, _) => one("with torch.autocast(\"cuda\", dtype=torch.bfloat16):"),
+        (R::Lora, _) => vec![
+            "pip install peft".to_owned(),
+            "model = get_peft_model(model, LoraConfig(r=16, task_type=\"CAUSAL_LM\"))".to_owned(),
+        ],
+        (R::EightBitAdam, S::HfTrainer) => one("--optim adamw_bnb_8bit"),
+        (R::EightBitAdam, _) => vec![
+            "pip install bitsandbytes".to_owned(),
+            "optimizer = bitsandbytes.optim.AdamW8bit(model.parameters(), lr=lr)".to_owned(),
+        ],
+        (R::FusedAdam, S::HfTrainer) => one("--optim adamw_torch_fused"),
+        (R::FusedAdam, _) => one("torch.optim.AdamW(model.parameters(), lr=lr, fused=True)"),
+        (R::ZeroOffload, S::HfTrainer | S::DeepSpeed) => {
+            one("\"zero_optimization\": {\"stage\": 2, \"offload_optimizer\": {\"device\": \"cpu\"}}")
+        }
+        (R::ZeroOffload, _) => one("optimizer = torchao.prototype.low_bit_optim.CPUOffloadOptimizer(model.parameters(), torch.optim.AdamW, fused=True)"),
+        (R::ZeroStage3, _) => {
+            one("\"zero_optimization\": {\"stage\": 3, \"offload_param\": {\"device\": \"cpu\"}}")
+        }
+        (R::Fsdp, S::HfTrainer) => one("torchrun --nproc_per_node 4 train.py --fsdp \"full_shard auto_wrap\""),
+        (R::Fsdp, _) => one("torch.distributed.fsdp.fully_shard(model)"),
+        (R::ChunkedLoss, S::NanoGpt) => one("fitgpt patch . --apply --only chunked-loss"),
+        (R::ChunkedLoss, S::HfTrainer) => one("pip install liger-kernel && ... --use_liger_kernel True"),
+        (R::ChunkedLoss, _) => one("cut_cross_entropy.linear_cross_entropy(hidden, lm_head.weight, labels, shift=1)"),
+        (R::DropLogits, S::NanoGpt) => one("fitgpt patch . --apply --only drop-stale-logits"),
+        (R::DropLogits, _) => one("loss = model(X, Y)[1]"),
+        (R::FusedAttention, S::SdWebui) => one("set COMMANDLINE_ARGS=--opt-sdp-attention"),
+        (R::FusedAttention, S::Diffusers | S::ComfyUi) => one("pipe.enable_attention_slicing()"),
+        (R::FusedAttention, S::NanoGpt) => one("pip install --upgrade torch"),
+        (R::FusedAttention, _) => one("AutoModelForCausalLM.from_pretrained(name, attn_implementation=\"sdpa\")"),
+        (R::EvalBatch, S::NanoGpt) => {
+            one("fitgpt patch . --apply --only eval-batch-size && python train.py --eval_batch_size=4")
+        }
+        (R::EvalBatch, S::HfTrainer) => vec![format!("--per_device_eval_batch_size {eval}")],
+        (R::EvalBatch, _) => one("DataLoader(validation, batch_size=1)"),
+        (R::EvalAccumulation, _) => vec![
+            "--eval_accumulation_steps 1".to_owned(),
+            "Trainer(..., preprocess_logits_for_metrics=lambda logits, labels: logits.argmax(-1))".to_owned(),
+        ],
+        (R::NoGrad, _) => one("with torch.inference_mode():"),
+        (R::LoadToCpu, _) => one("checkpoint = torch.load(path, map_location=\"cpu\")"),
+        (R::FullStateOffload, _) => vec![
+            "with FSDP.state_dict_type(model, StateDictType.FULL_STATE_DICT, FullStateDictConfig(offload_to_cpu=True, rank0_only=True)):".to_owned(),
+            "    state = model.state_dict()".to_owned(),
+        ],
+        (R::ShardedStateDict, _) => one("accelerate launch --fsdp_state_dict_type SHARDED_STATE_DICT ..."),
+        (R::QuantizeWeights, S::Vllm) => one("vllm serve MODEL-AWQ --quantization awq"),
+        (R::QuantizeWeights, S::LlamaCpp | S::Ollama) => one("ollama run MODEL:7b-instruct-q4_K_M"),
+        (R::QuantizeWeights, _) => {
+            one("AutoModelForCausalLM.from_pretrained(name, quantization_config=BitsAndBytesConfig(load_in_4bit=True))")
+        }
+        (R::DeviceMap, S::TextGenWebui) => one("python server.py --auto-devices --gpu-memory 5"),
+        (R::DeviceMap, _) => one("AutoModelForCausalLM.from_pretrained(name, device_map=\"auto\", dtype=torch.bfloat16)"),
+        (R::TensorParallel, S::Sglang) => one("python -m sglang.launch_server --model-path MODEL --tp 2"),
+        (R::TensorParallel, S::Tgi) => one("text-generation-launcher --model-id MODEL --num-shard 2"),
+        (R::TensorParallel, _) => one("vllm serve MODEL --tensor-parallel-size 2"),
+        (R::GpuMemoryUtilization, S::Sglang) => one("python -m sglang.launch_server --model-path MODEL --mem-fraction-static 0.8"),
+        (R::GpuMemoryUtilization, S::Tgi) => one("text-generation-launcher --model-id MODEL --cuda-memory-fraction 0.8"),
+        (R::GpuMemoryUtilization, _) => vec![format!("vllm serve {} --gpu-memory-utilization {}", served(scene), share(scene))],
+        (R::MaxModelLen, S::Sglang) => one("python -m sglang.launch_server --model-path MODEL --context-length 8192"),
+        (R::MaxModelLen, S::Tgi) => one("text-generation-launcher --model-id MODEL --max-total-tokens 4096"),
+        (R::MaxModelLen, _) => vec![format!("vllm serve {} --max-model-len 8192", served(scene))],
+        (R::EnforceEager, _) => vec![format!("vllm serve {} --enforce-eager", served(scene))],
+        (R::SmallerContext, S::Ollama) => one("OLLAMA_CONTEXT_LENGTH=4096 ollama serve"),
+        (R::SmallerContext, S::Exllama) => one("ExLlamaV2Cache(model, max_seq_len=4096)"),
+        (R::SmallerContext, _) => one("llama-server -m MODEL.gguf -c 4096"),
+        (R::QuantizedKv, S::Vllm) => vec![format!("vllm serve {} --kv-cache-dtype fp8", served(scene))],
+        (R::QuantizedKv, S::Ollama) => one("OLLAMA_FLASH_ATTENTION=1 OLLAMA_KV_CACHE_TYPE=q8_0 ollama serve"),
+        (R::QuantizedKv, S::LlamaCpp) => one("llama-server -m MODEL.gguf -fa on -ctk q8_0 -ctv q8_0"),
+        (R::QuantizedKv, S::Exllama) => one("ExLlamaV2Cache_Q4(model)"),
+        (R::QuantizedKv, _) => one("model.generate(..., cache_implementation=\"quantized\")"),
+        (R::FewerGpuLayers, S::Ollama) => one("ollama run MODEL  # then: /set parameter num_gpu 20"),
+        (R::FewerGpuLayers, S::TextGenWebui) => one("python server.py --model MODEL --pre_layer 20"),
+        (R::FewerGpuLayers, _) => one("llama-server -m MODEL.gguf -ngl 20"),
+        (R::LowVram, S::ComfyUi) => one("python main.py --lowvram"),
+        (R::LowVram, S::Diffusers) => one("pipe.enable_sequential_cpu_offload()"),
+        (R::LowVram, _) => one("set COMMANDLINE_ARGS=--medvram"),
+        (R::TiledVae, S::Diffusers) => one("pipe.vae.enable_tiling()"),
+        (R::CpuOffload, _) => one("pipe.enable_model_cpu_offload()"),
+        (R::FreeTheCard, _) => free_the_card(scene),
+        (R::OneRankPerCard, _) => one("torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"]))"),
+        (R::ExpandableSegments, _) => one("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py"),
+        (R::XlaPreallocate, _) => one("XLA_PYTHON_CLIENT_PREALLOCATE=false python main.py"),
+        (R::TfMemoryGrowth, _) => one("TF_FORCE_GPU_ALLOW_GROWTH=true python train.py"),
+        (R::MpsWatermark, _) => one("PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0 python main.py"),
+        (R::MoreRam, _) => one("free -h; dmesg -T | grep -i 'killed process'"),
+        (R::FewerWorkers, S::HfTrainer) => one("--dataloader_num_workers 0"),
+        (R::FewerWorkers, S::Yolo) => one("python train.py --workers 0"),
+        (R::FewerWorkers, _) => one("DataLoader(dataset, num_workers=0, pin_memory=False)"),
+        (R::StreamData, S::NanoGpt) => one("fitgpt prepare input.txt --out data/mine"),
+        (R::StreamData, _) => one("load_dataset(name, streaming=True)"),
+        (R::ShmSize, _) => one("docker run --shm-size=8g ..."),
+        (R::PagingFile, _) => one("SystemPropertiesPerformance.exe"),
+        (R::FindTheShape | R::LaunchBlocking, _) => one("CUDA_LAUNCH_BLOCKING=1 python train.py"),
+        (R::CheckIds, _) => one("assert 0 <= ids.min() and ids.max() < model.config.vocab_size"),
+        (R::RecordSnapshot, _) => vec![
+            "torch.cuda.memory._record_memory_history()  # first line of the script".to_owned(),
+            "torch.cuda.memory._dump_snapshot(\"oom.pickle\")  # in `except torch.OutOfMemoryError`".to_owned(),
+            "fitgpt doctor oom.pickle".to_owned(),
+        ],
+        (R::SmallerTiles, _) => one("pip install --upgrade torch triton"),
+        (R::FixConfig, _) => one("fitgpt plan config/train_gpt2.py"),
+        (R::RoomToCompile, S::NanoGpt) => one("python train.py --compile=False"),
+        (
+            R::SmallerInput
+            | R::SmallerModel
+            | R::SmallerImage
+            | R::TiledVae
+            | R::SysmemFallback
+            | R::CloseApps
+            | R::LargerCard
+            | R::RoomToCompile,
+            _,
+        ) => Vec::new(),
+    }
+}
+
+/// Who is on the card, and how the largest of them is ended.
+fn free_the_card(scene: &Scene<'_>) -> Vec<String> {
+    let mut lines = vec![
+        "nvidia-smi --query-compute-apps=pid,process_name,used_memory --format=csv".to_owned(),
+    ];
+    let own = scene.facts.process.map_or(0, |size| size.bytes);
+    let named = scene.log.message.iter().flat_map(|message| &message.processes);
+    let other = named.filter(|(_, size)| size.bytes != own).max_by_key(|(_, size)| size.bytes);
+    let listed = scene.log.setup.smi_processes.iter().max_by_key(|process| process.bytes);
+    let pid = other.map(|(pid, _)| *pid).or(listed.map(|process| process.pid));
+    lines.extend(
+        pid.filter(|_| scene.facts.foreign.is_some_and(|size| size.bytes > 0))
+            .map(|pid| format!("kill {pid}")),
+    );
+    lines
+}
+
+/// The model that is served, or a place for its name.
+fn served(scene: &Scene<'_>) -> String {
+    let model = scene.log.setup.model().map(|model| model.id.to_owned());
+    model
+        .or_else(|| scene.decoder.as_ref().map(|_: &Decoder| "MODEL".to_owned()))
+        .unwrap_or_else(|| "MODEL".to_owned())
+}
+
+/// A share of the card that what is free can hold, in tenths.
+fn share(scene: &Scene<'_>) -> String {
+    let fits = match (scene.facts.free, scene.facts.total) {
+        (Some(free), Some(total)) if total.bytes > 0 && free.bytes > total.bytes / 10 => {
+            free.bytes.saturating_mul(20) / total.bytes // in steps of a twentieth, rounded down
+        }
+        _ => 16,
+    };
+    let wanted =
+        scene.log.setup.utilization_thousandths.map_or(16, |share| share / 50).saturating_sub(2);
+    let twentieths = fits.min(wanted.max(2)).clamp(2, 18);
+    format!("{:.2}", twentieths as f64 / 20.0)
+}

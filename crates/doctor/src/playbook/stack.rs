@@ -1,0 +1,81 @@
+//! Which program's flags and lines a person would type.
+
+use crate::{
+    diagnosis::Domain,
+    parse::{Clue, Wording},
+    reason::Scene,
+};
+
+/// A stack, as its users call it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stack {
+    NanoGpt,
+    HfTrainer,
+    Lightning,
+    DeepSpeed,
+    Yolo,
+    Keras,
+    Jax,
+    Vllm,
+    Sglang,
+    Tgi,
+    LlamaCpp,
+    Ollama,
+    TextGenWebui,
+    Exllama,
+    ComfyUi,
+    SdWebui,
+    Diffusers,
+    /// PyTorch without anything known around it.
+    Plain,
+}
+
+impl Stack {
+    pub(super) fn of(scene: &Scene<'_>) -> Self {
+        let clues = scene.log.clues;
+        let wording = scene.log.message.as_ref().map(|message| message.wording);
+        match wording {
+            Some(Wording::Jax) if clues.has(Clue::TensorFlow) && !clues.has(Clue::Jax) => {
+                return Self::Keras;
+            }
+            Some(Wording::Jax) => return Self::Jax,
+            Some(Wording::TensorFlow) => return Self::Keras,
+            Some(Wording::Ggml) if !clues.has(Clue::Ollama) => return Self::LlamaCpp,
+            _ => {}
+        }
+        let servers = [
+            (Clue::Vllm, Self::Vllm),
+            (Clue::Sglang, Self::Sglang),
+            (Clue::Tgi, Self::Tgi),
+            (Clue::Ollama, Self::Ollama),
+            (Clue::TextGenWebui, Self::TextGenWebui),
+            (Clue::Exllama, Self::Exllama),
+            (Clue::LlamaCpp, Self::LlamaCpp),
+            (Clue::ComfyUi, Self::ComfyUi),
+            (Clue::SdWebui, Self::SdWebui),
+            (Clue::Diffusion, Self::Diffusers),
+        ];
+        let trainers = [
+            (Clue::HfTrainer, Self::HfTrainer),
+            (Clue::Trl, Self::HfTrainer),
+            (Clue::TuningKit, Self::HfTrainer),
+            (Clue::Lightning, Self::Lightning),
+            (Clue::DeepSpeed, Self::DeepSpeed),
+            (Clue::Yolo, Self::Yolo),
+            (Clue::DiffusionTraining, Self::Diffusers),
+            (Clue::Jax, Self::Jax),
+            (Clue::TensorFlow, Self::Keras),
+        ];
+        let first =
+            |list: &[(Clue, Self)]| list.iter().find(|(clue, _)| clues.has(*clue)).map(|(_, s)| *s);
+        let found = match scene.domain {
+            Domain::NanoGpt => Some(Self::NanoGpt),
+            Domain::Serving | Domain::Inference => {
+                first(&servers).or_else(|| first(&trainers[7..]))
+            }
+            Domain::DecoderTraining | Domain::OtherTraining => first(&trainers),
+            Domain::None | Domain::Unknown => first(&trainers).or_else(|| first(&servers)),
+        };
+        found.unwrap_or(Self::Plain)
+    }
+}

@@ -1,0 +1,132 @@
+//! A decoder of any stack: its sizes, and which of its tensors print like the request.
+
+use fitgpt_plan::{published::Published, units::DType};
+
+use crate::{
+    diagnosis::{PhaseName, Role, Tensor},
+    parse::{Log, Size, allocator_request},
+};
+
+/// The sizes of a model that the log names, or that the caller has a `config.json` of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decoder {
+    /// As people call it.
+    pub name: String,
+    /// Learned elements.
+    pub parameters: u64,
+    /// Width of the residual stream; 0 if only the parameters are known.
+    pub width: u64,
+    /// Inner width of the feed-forward layer.
+    pub ffn: u64,
+    /// Rows of the embedding.
+    pub vocab: u64,
+    /// Transformer blocks.
+    pub layers: u64,
+    /// Width of all queries.
+    pub queries: u64,
+    /// Width of all keys.
+    pub keys: u64,
+}
+
+impl From<&Published> for Decoder {
+    fn from(model: &Published) -> Self {
+        let head_dim = u64::from(model.head_dim);
+        Self {
+            name: model.name().to_owned(),
+            parameters: model.parameters,
+            width: model.width.into(),
+            ffn: model.ffn.into(),
+            vocab: model.vocab.into(),
+            layers: model.layers.into(),
+            queries: u64::from(model.heads) * head_dim,
+            keys: u64::from(model.kv_heads) * head_dim,
+        }
+    }
+}
+
+impl Decoder {
+    /// The model that the log speaks of; a number of parameters that it prints is surer than a
+    /// name.
+    pub(crate) fn find(log: &Log) -> Option<Self> {
+        let named = log.setup.model().map(Self::from);
+        let Some(parameters) = log.setup.parameters else { return named };
+        match named {
+            Some(model)
+                if parameters.abs_diff(model.parameters).saturating_mul(10) < model.parameters =>
+            {
+                Some(model)
+            }
+            // An adapter's own parameters are few; then the name says more.
+            Some(model) if parameters.saturating_mul(4) < model.parameters => Some(model),
+            _ => Some(Self {
+                name: "this model".to_owned(),
+                parameters,
+                width: 0,
+                ffn: 0,
+                vocab: 0,
+                layers: 0,
+                queries: 0,
+                keys: 0,
+            }),
+        }
+    }
+
+    /// Its tensors that print like the request: logits of `rows`, and weights.
+    pub(crate) fn tensors(&self, log: &Log, requested: Size) -> Vec<Tensor> {
+        let is_rounded = log.message.as_ref().is_some_and(crate::parse::Message::is_rounded);
+        let prints_alike = |bytes: u64| {
+            requested.admits(if is_rounded { allocator_request(bytes) } else { bytes })
+        };
+        let mut list = Vec::new();
+        let mut add = |name: &str, shape: Vec<u64>, role: Role| {
+            for dtype in [DType::Bf16, DType::F32] {
+                let count = shape.iter().try_fold(1_u64, |n, axis| n.checked_mul(*axis));
+                let bytes = count.and_then(|count| count.checked_mul(dtype.size()));
+                if let Some(bytes) = bytes.filter(|bytes| *bytes > 0 && prints_alike(*bytes)) {
+                    list.push(Tensor {
+                        name: name.to_owned(),
+                        shape: shape.clone(),
+                        dtype: dtype.name(),
+                        bytes,
+                        role,
+                        phase: PhaseName::Unknown,
+                        supposing: None,
+                    });
+                }
+            }
+        };
+        for rows in rows(log) {
+            add("logits", vec![rows, self.vocab], Role::Logits);
+        }
+        for (name, shape) in [
+            ("a weight of the feed-forward layer", vec![self.ffn, self.width]),
+            ("the embedding", vec![self.vocab, self.width]),
+            ("a projection of attention", vec![self.queries, self.width]),
+            ("the projection of keys", vec![self.keys, self.width]),
+        ] {
+            add(name, shape, Role::Weight);
+        }
+        list.dedup();
+        list
+    }
+
+    /// Weights in the types that people load them in: the least that the log allows.
+    pub(crate) fn weights_bytes(&self, is_quantized: bool) -> u64 {
+        if is_quantized { self.parameters / 2 } else { self.parameters.saturating_mul(2) }
+    }
+}
+
+/// Numbers of tokens that a pass may have: exactly what the log says, else whole sequences of
+/// the usual lengths.
+fn rows(log: &Log) -> Vec<u64> {
+    match (log.setup.batch, log.setup.seq) {
+        (Some(batch), Some(seq)) => {
+            let tokens = batch.saturating_mul(seq);
+            vec![tokens, tokens.saturating_sub(batch)]
+        }
+        (Some(batch), None) => {
+            [1024, 2048, 512, 4096].map(|seq| batch.saturating_mul(seq)).to_vec()
+        }
+        _ => (0..9).flat_map(|n| [1024 << n, 3 * (1024 << n)]).collect(),
+    }
+}

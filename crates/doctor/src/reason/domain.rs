@@ -1,0 +1,82 @@
+//! The gate: what kind of program the log is of, before anything is supposed of its tensors.
+
+use crate::{
+    diagnosis::Domain,
+    parse::{Clue, Clues, Frame, Log},
+};
+
+/// Programs that serve models, or are an interface to them.
+const SERVERS: [Clue; 10] = [
+    Clue::Vllm,
+    Clue::Sglang,
+    Clue::Tgi,
+    Clue::LlamaCpp,
+    Clue::Ollama,
+    Clue::TextGenWebui,
+    Clue::Exllama,
+    Clue::TensorRt,
+    Clue::ComfyUi,
+    Clue::SdWebui,
+];
+
+/// Programs that train.
+const TRAINERS: [Clue; 8] = [
+    Clue::HfTrainer,
+    Clue::Trl,
+    Clue::TuningKit,
+    Clue::DeepSpeed,
+    Clue::Fsdp,
+    Clue::Megatron,
+    Clue::Lightning,
+    Clue::Ddp,
+];
+
+/// What the frames of the failure say by themselves.
+pub(crate) fn of_frames(log: &Log) -> Clues {
+    let text = |frame: &Frame| {
+        let file: String = frame.file.chars().filter(|c| !c.is_whitespace()).collect();
+        (file + " " + &frame.squeezed()).to_ascii_lowercase()
+    };
+    Clues::of_squeezed(&log.frames.iter().map(text).collect::<Vec<_>>().join("\n"))
+}
+
+/// The domain of a log.
+pub(crate) fn domain(log: &Log) -> Domain {
+    if log.message.is_none() {
+        return Domain::None;
+    }
+    let (words, frames) = (log.clues, of_frames(log));
+    let of_library = frames.any(&[Clue::HfTrainer, Clue::Trl, Clue::Lightning, Clue::Diffusion]);
+    let is_nanogpt = log.progress.is_nanogpt || words.has(Clue::NanoGpt);
+    if is_nanogpt && !of_library && !words.any(&SERVERS) {
+        return Domain::NanoGpt;
+    }
+    let is_server = words.any(&SERVERS);
+    let learns = frames.any(&[Clue::Trains, Clue::HfTrainer, Clue::Trl])
+        || words.any(&[Clue::Trl, Clue::HfTrainer, Clue::DiffusionTraining]);
+    let draws = words.has(Clue::Diffusion);
+    if (is_server || draws) && !learns {
+        return Domain::Serving;
+    }
+    let model = log.setup.model();
+    let is_decoder =
+        words.any(&[Clue::Decoder, Clue::Gpt2, Clue::Megatron, Clue::TuningKit, Clue::Trl])
+            || model.is_some_and(fitgpt_plan::published::Published::is_decoder);
+    let is_other =
+        words.any(&[Clue::Vision, Clue::Audio, Clue::Diffusion, Clue::TextEncoder, Clue::Science]);
+    let trains = words.any(&TRAINERS) || words.has(Clue::Trains) || learns;
+    if trains {
+        let is_text = is_decoder || (words.has(Clue::HfTrainer) && !is_other);
+        let is_picture = words.any(&[Clue::DiffusionTraining, Clue::Yolo]);
+        return if is_text && !is_picture {
+            Domain::DecoderTraining
+        } else {
+            Domain::OtherTraining
+        };
+    }
+    if words.any(&[Clue::Generates, Clue::Loading]) || frames.any(&[Clue::Generates, Clue::Decoder])
+    {
+        return Domain::Inference;
+    }
+    Domain::Unknown
+}

@@ -1,0 +1,54 @@
+//! # `server-reservation`
+//!
+//! ## What it sees
+//! A server or a framework took its share of the card first: vLLM's `gpu_memory_utilization`,
+//! SGLang's `mem_fraction_static`, XLA's preallocation.
+//!
+//! ## Why it happens
+//! vLLM fills the card up to a share of all of it, whoever else is on it; what is left must hold
+//! CUDA graphs and everything outside of PyTorch. XLA takes three quarters at its first use.
+//!
+//! ## What helps
+//! A share that fits what is free (`--gpu-memory-utilization 0.8`), without graphs (`--enforce-
+//! eager`), or an empty card. For JAX `XLA_PYTHON_CLIENT_PREALLOCATE=false`.
+
+use super::Answer;
+use crate::{
+    cause::{Cause, Reservation},
+    diagnosis::Certainty,
+    parse::{Clue, Wording},
+    reason::Scene,
+};
+
+/// A share of the card that leaves too little beside it, in thousandths.
+const TOO_HIGH: u64 = 940;
+
+pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
+    let message = scene.log.message.as_ref().filter(|_| scene.is_gpu())?;
+    let (log, facts) = (scene.log, &scene.facts);
+    let bytes = |size: Option<crate::parse::Size>| size.map(|size| size.bytes);
+    let of = |reservation, certainty| {
+        let cause = Cause::ServerReservation {
+            reservation,
+            wanted_bytes: bytes(message.wanted),
+            free_bytes: bytes(facts.free),
+            share_thousandths: log.setup.utilization_thousandths,
+        };
+        Some(Answer { certainty, is_cause: true, cause })
+    };
+    if message.wording == Wording::Server && message.free.is_some() {
+        return of(Reservation::Share, Certainty::Certain);
+    }
+    if !log.clues.any(&[Clue::Vllm, Clue::Sglang]) || message.wording == Wording::Server {
+        return None;
+    }
+    let is_high = log.setup.utilization_thousandths.is_some_and(|share| share >= TOO_HIGH);
+    if is_high || log.clues.has(Clue::CapturesGraphs) {
+        return of(Reservation::NothingLeft, Certainty::Likely);
+    }
+    let has_company = match (facts.foreign, facts.total) {
+        (Some(foreign), Some(total)) => foreign.bytes >= total.bytes / 10,
+        _ => false,
+    };
+    if has_company { of(Reservation::Share, Certainty::Likely) } else { None }
+}

@@ -1,0 +1,321 @@
+//! Invented reports in the form of public ones: what an expert would conclude from each.
+//!
+//! `docs/doctor.md` says how the doctor does on real ones.
+
+use fitgpt_doctor::{Case, Certainty, Diagnosis, Domain, PhaseName, Remedy, diagnose, parse::Log};
+
+/// Name; log; domain; the first cause; the phase; a remedy that must be among the first four.
+type Row = (&'static str, &'static str, Domain, &'static str, PhaseName, Remedy);
+
+use Domain::{DecoderTraining, Inference, NanoGpt, OtherTraining, Serving, Unknown};
+use PhaseName as P;
+use Remedy as R;
+
+const ROWS: &[Row] = &[
+    (
+        "a 7B model trained whole on one card",
+        "python tune.py --model_name_or_path models/llama-7b-hf --per_device_train_batch_size 2\n\
+         Traceback (most recent call last):\n  File \"tune.py\", line 90, in <module>\n    trainer.train()\n  \
+         File \"/lib/transformers/trainer.py\", line 2001, in training_step\n    loss.backward()\n\
+         torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 86.00 MiB (GPU 0; 79.20 GiB total capacity; \
+         77.31 GiB already allocated; 49.19 MiB free; 78.40 GiB reserved in total by PyTorch)",
+        DecoderTraining,
+        "static-state-too-large",
+        P::TrainBackward,
+        R::Lora,
+    ),
+    (
+        "logits of the loss in a fine-tuning",
+        "trainer.train()\nTraceback (most recent call last):\n  File \"/lib/transformers/trainer.py\", line 3100, in compute_loss\n    \
+         outputs = model(**inputs)\n  File \"/lib/transformers/models/qwen2/modeling_qwen2.py\", line 880, in forward\n    \
+         logits = self.lm_head(hidden_states)\n\
+         torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.32 GiB. GPU 0 has a total capacity of 23.64 GiB of which 1.10 GiB \
+         is free. Including non-PyTorch memory, this process has 22.53 GiB memory in use. Of the allocated memory 21.90 GiB is allocated \
+         by PyTorch, and 201.05 MiB is reserved by PyTorch but unallocated.",
+        DecoderTraining,
+        "logits-at-the-peak",
+        P::TrainForward,
+        R::ChunkedLoss,
+    ),
+    (
+        "predictions of a whole evaluation",
+        "Traceback (most recent call last):\n  File \"glue.py\", line 300, in main\n    trainer.evaluate()\n  \
+         File \"/lib/transformers/trainer.py\", line 2600, in evaluation_loop\n    \
+         preds_host = logits if preds_host is None else nested_concat(preds_host, logits)\n\
+         RuntimeError: CUDA out of memory. Tried to allocate 5.11 GiB (GPU 0; 23.70 GiB total capacity; 16.02 GiB already \
+         allocated; 4.59 GiB free; 17.10 GiB reserved in total by PyTorch)",
+        DecoderTraining,
+        "evaluation-gathers-predictions",
+        P::Evaluate,
+        R::EvalAccumulation,
+    ),
+    (
+        "a sharded model gathered to be saved",
+        "[rank3]: Traceback (most recent call last):\n[rank3]:   File \"pretrain.py\", line 700, in save_checkpoint\n[rank3]:     \
+         state = model.state_dict()\n[rank3]:   File \"/lib/torch/distributed/fsdp/_state_dict_utils.py\", line 303, in \
+         _full_pre_state_dict_hook\n[rank3]:     _common_unshard_pre_state_dict_hook(\n[rank3]: torch.OutOfMemoryError: CUDA out of memory. \
+         Tried to allocate 512.00 MiB. GPU 3 has a total capacity of 79.11 GiB of which 301.00 MiB is free. Including non-PyTorch \
+         memory, this process has 78.80 GiB memory in use.",
+        OtherTraining,
+        "gather-on-save",
+        P::Save,
+        R::FullStateOffload,
+    ),
+    (
+        "the optimizer's flat state of DeepSpeed",
+        "Traceback (most recent call last):\n  File \"pretrain_gpt.py\", line 600, in main\n    engine = deepspeed.initialize(model=model)\n  \
+         File \"/lib/deepspeed/runtime/zero/stage_1_and_2.py\", line 500, in __init__\n    self.initialize_optimizer_states()\n\
+         RuntimeError: CUDA out of memory. Tried to allocate 4.90 GiB (GPU 0; 31.72 GiB total capacity; 26.20 GiB already allocated; \
+         3.80 GiB free; 26.90 GiB reserved in total by PyTorch)",
+        DecoderTraining,
+        "flat-copy",
+        P::Start,
+        R::ZeroStage3,
+    ),
+    (
+        "a detector with a large batch",
+        "python train.py --data coco.data --cfg yolov3.cfg --batch-size 32\nTraceback (most recent call last):\n  \
+         File \"train.py\", line 255, in train\n    pred = model(imgs)\n  File \"/lib/torch/nn/modules/conv.py\", line 343, in forward\n    \
+         return self.conv2d_forward(input, self.weight)\nRuntimeError: CUDA out of memory. Tried to allocate 170.00 MiB (GPU 0; \
+         10.91 GiB total capacity; 9.70 GiB already allocated; 128.69 MiB free; 402.15 MiB cached)",
+        OtherTraining,
+        "batch-too-large",
+        P::TrainForward,
+        R::SmallerMicroBatch,
+    ),
+    (
+        "a validation of somebody's own",
+        "Traceback (most recent call last):\n  File \"trainer.py\", line 164, in train\n    loss = self.val_one_epoch(loader)\n  \
+         File \"trainer.py\", line 77, in val_one_epoch\n    loss = self.model(batch)\n  File \"resnet.py\", line 9, in forward\n    x = self.conv1(x)\n\
+         torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 784.00 MiB. GPU 0 has a total capacity of 23.52 GiB of which \
+         391.62 MiB is free. Including non-PyTorch memory, this process has 22.53 GiB memory in use. Of the allocated memory 21.90 GiB is \
+         allocated by PyTorch, and 176.73 MiB is reserved by PyTorch but unallocated.",
+        OtherTraining,
+        "batch-too-large",
+        P::Evaluate,
+        R::EvalBatch,
+    ),
+    (
+        "another process on the card",
+        "python train.py\nepoch 1\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 76.00 MiB. GPU 0 has a total capacity of 14.74 GiB \
+         of which 42.19 MiB is free. Process 4119 has 10.77 GiB memory in use. Process 4122 has 3.90 GiB memory in use. Of the \
+         allocated memory 3.60 GiB is allocated by PyTorch, and 42.18 MiB is reserved by PyTorch but unallocated.",
+        OtherTraining,
+        "foreign-memory",
+        P::Unknown,
+        R::FreeTheCard,
+    ),
+    (
+        "memory that Windows moved to the host",
+        "Error completing request\nTraceback (most recent call last):\n  File \"C:\\\\webui\\\\modules\\\\txt2img.py\", line 55, in txt2img\n    \
+         processed = processing.process_images(p)\ntorch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 900.00 MiB (GPU 0; 4.00 GiB \
+         total capacity; 6.70 GiB already allocated; 0 bytes free; 6.90 GiB reserved in total by PyTorch)",
+        Serving,
+        "spilled-to-host",
+        P::Sample,
+        R::TiledVae,
+    ),
+    (
+        "an image decoded in ComfyUI",
+        "Error occurred when executing VAEDecode:\nAllocation on device 0 would exceed allowed memory. (out of memory)\n\
+         Currently allocated : 4.58 GiB\nRequested : 256.00 MiB\nDevice limit : 6.00 GiB\nFree (according to CUDA): 0 bytes\n\
+         File \"D:\\\\ComfyUI\\\\execution.py\", line 152, in recursive_execute",
+        Serving,
+        "batch-too-large",
+        P::Serve,
+        R::TiledVae,
+    ),
+    (
+        "vLLM beside others",
+        "vllm serve some/model\nValueError: Free memory on device (31.20/79.25 GiB) on startup is less than desired GPU memory utilization \
+         (0.9, 71.33 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.",
+        Serving,
+        "server-reservation",
+        P::Start,
+        R::GpuMemoryUtilization,
+    ),
+    (
+        "vLLM with a long context",
+        "ValueError: To serve at least one request with the models's max seq len (131072), (16.00 GiB KV cache is needed, which is larger \
+         than the available KV cache memory (5.03 GiB). vllm",
+        Serving,
+        "kv-cache",
+        P::Start,
+        R::MaxModelLen,
+    ),
+    (
+        "weights that vLLM cannot load",
+        "vllm serve mistralai/Mistral-7B-v0.1 --dtype half\ntorch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 224.00 MiB (GPU 0; \
+         10.73 GiB total capacity; 9.85 GiB already allocated; 46.44 MiB free; 9.86 GiB reserved in total by PyTorch)",
+        Serving,
+        "weights-too-large",
+        P::Unknown,
+        R::QuantizeWeights,
+    ),
+    (
+        "llama.cpp's weights",
+        "load_tensors: loading model tensors\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 24817.04 MiB on device 0: cudaMalloc failed: \
+         out of memory\nllama_model_load: error loading model: unable to allocate CUDA0 buffer",
+        Serving,
+        "weights-too-large",
+        P::Load,
+        R::FewerGpuLayers,
+    ),
+    (
+        "written-out attention in a generation",
+        "Traceback (most recent call last):\n  File \"chat.py\", line 20, in <module>\n    out = model.generate(ids)\n  \
+         File \"/lib/transformers/models/llama/modeling_llama.py\", line 370, in forward\n    attn_weights = torch.matmul(query, key)\n\
+         torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.02 GiB. GPU 0 has a total capacity of 23.64 GiB of which \
+         820.00 MiB is free. Process 3121 has 22.82 GiB memory in use. Of the allocated memory 21.98 GiB is allocated by PyTorch, and \
+         390.12 MiB is reserved by PyTorch but unallocated.",
+        Inference,
+        "attention-scores",
+        P::Sample,
+        R::FusedAttention,
+    ),
+    (
+        "JAX beside another process",
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 6291456 bytes.\n\
+         BufferAssignment stats:\n   parameter allocation:    6.00MiB\n   total allocation:   12.00MiB",
+        Unknown,
+        "foreign-memory",
+        P::Unknown,
+        R::XlaPreallocate,
+    ),
+    (
+        "a shape of TensorFlow's",
+        "keras model.fit(x)\nResourceExhaustedError: OOM when allocating tensor with shape[64,112,112,64] and type float on \
+         /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc",
+        OtherTraining,
+        "batch-too-large",
+        P::Unknown,
+        R::SmallerMicroBatch,
+    ),
+    (
+        "Apple's limit",
+        "trainer.fit(model)\nRuntimeError: MPS backend out of memory (MPS allocated: 7.43 GB, other allocations: 24.46 GB, max allowed: 32.00 GB). \
+         Tried to allocate 129.21 MB on private pool.",
+        OtherTraining,
+        "unified-memory-limit",
+        P::Unknown,
+        R::CloseApps,
+    ),
+    (
+        "a token out of range",
+        "Indexing.cu:662: indexSelectLargeIndex: block: [3,0,0], thread: [4,0,0] Assertion `srcIndex < srcSelectDimSize` failed.\n\
+         RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        Unknown,
+        "device-side-error",
+        P::Unknown,
+        R::LaunchBlocking,
+    ),
+    (
+        "NCCL on a full card",
+        "training step 96\ntorch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1333, unhandled cuda error\n\
+         ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\nFailed to CUDA calloc async 4 bytes",
+        OtherTraining,
+        "communicator-buffers",
+        P::Unknown,
+        R::OneRankPerCard,
+    ),
+    (
+        "workers without shared memory",
+        "RuntimeError: DataLoader worker (pid 3855) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory.",
+        Unknown,
+        "dev-shm",
+        P::Unknown,
+        R::ShmSize,
+    ),
+    (
+        "a killed process, in a forum's marks",
+        "loading data\n\n**Killed**\n",
+        Unknown,
+        "host-memory",
+        P::Unknown,
+        R::MoreRam,
+    ),
+    (
+        "a small paging file",
+        "OSError: [WinError 1455] The paging file is too small for this operation to complete. Error loading \"C:\\\\torch\\\\lib\\\\cudnn.dll\"",
+        Unknown,
+        "paging-file",
+        P::Unknown,
+        R::PagingFile,
+    ),
+    (
+        "a request larger than any card",
+        "yolo training\ntorch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1936.00 GiB (GPU 1; 11.17 GiB total capacity; 2.15 GiB already \
+         allocated; 7.62 GiB free; 3.02 GiB reserved in total by PyTorch)",
+        OtherTraining,
+        "request-larger-than-card",
+        P::Unknown,
+        R::FindTheShape,
+    ),
+    (
+        "a card in pieces",
+        "Traceback (most recent call last):\n  File \"train.py\", line 300, in validation_step\n    out = self.model(x)\n\
+         RuntimeError: CUDA out of memory. Tried to allocate 2.05 GiB (GPU 2; 23.70 GiB total capacity; 12.55 GiB already allocated; \
+         1.05 GiB free; 20.80 GiB reserved in total by PyTorch)",
+        OtherTraining,
+        "fragmentation",
+        P::Evaluate,
+        R::ExpandableSegments,
+    ),
+    (
+        "nanoGPT's step after an evaluation",
+        "step 0: train loss 10.9, val loss 10.9\nRuntimeError: CUDA out of memory. Tried to allocate 786.00 MiB (GPU 0; 15.78 GiB total capacity; \
+         14.28 GiB already allocated; 620.69 MiB free; 14.32 GiB reserved in total by PyTorch)",
+        NanoGpt,
+        "batch-too-large",
+        P::TrainForward,
+        R::SmallerMicroBatch,
+    ),
+];
+
+fn of(log: &str) -> Diagnosis {
+    diagnose(&Log::read(log.as_bytes()), &Case::new())
+}
+
+#[test]
+fn every_report_gets_its_cause_its_phase_and_a_remedy() {
+    for (name, log, domain, cause, phase, remedy) in ROWS {
+        let diagnosis = of(log);
+        assert_eq!(diagnosis.domain, *domain, "{name}");
+        let first = diagnosis.findings.iter().find(|finding| finding.is_cause).unwrap();
+        assert_eq!(first.rule(), *cause, "{name}: {diagnosis:#?}");
+        assert_eq!(diagnosis.phase.name, *phase, "{name}");
+        let mut advice = diagnosis.advice.iter().take(4).map(|advice| advice.id);
+        assert!(advice.any(|id| id == *remedy), "{name}: {:?}", diagnosis.advice);
+        let next = &diagnosis.do_next;
+        assert!(next.command.is_some() || next.question.is_some(), "{name}");
+    }
+}
+
+#[test]
+fn no_tensor_of_gpt2_is_named_for_another_model() {
+    for (name, log, domain, ..) in ROWS {
+        if !matches!(domain, NanoGpt | DecoderTraining) {
+            assert_eq!(
+                of(log).tensors.iter().filter(|t| t.supposing.is_some()).count(),
+                0,
+                "{name}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_web_services_quota_is_no_memory() {
+    let quota = of("429 RESOURCE_EXHAUSTED: Quota exceeded for quota metric 'requests per minute'");
+    assert_eq!((quota.domain, quota.findings), (Domain::None, Vec::new()));
+}
+
+#[test]
+fn what_only_numbers_say_is_possible_and_asked_about() {
+    let bare = of(
+        "Tried to allocate 20.00 MiB (GPU 0; 1.96 GiB total capacity; 1.24 GiB already allocated; 2.88 MiB free; 1.25 GiB \
+         reserved in total by PyTorch)",
+    );
+    assert!(bare.findings.iter().all(|f| !f.is_cause || f.certainty == Certainty::Unknown));
+    assert!(bare.do_next.question.is_some());
+}

@@ -1,0 +1,120 @@
+//! Bytes as they come, with a place.
+
+use std::io::{self, Read};
+
+use crate::PickleError;
+
+const BUFFER_BYTES: usize = 1 << 16;
+
+/// A stream and how far it was read.
+pub(crate) struct Input<R> {
+    reader: R,
+    buffer: Vec<u8>,
+    next: usize,
+    consumed: usize,
+}
+
+impl<R: Read> Input<R> {
+    pub(crate) fn new(reader: R) -> Self {
+        Self { reader, buffer: Vec::with_capacity(BUFFER_BYTES), next: 0, consumed: 0 }
+    }
+
+    /// Bytes that were taken.
+    pub(crate) fn position(&self) -> usize {
+        self.consumed
+    }
+
+    /// Whether another byte is there; what was taken of the buffer is gone then.
+    fn refill(&mut self) -> Result<bool, PickleError> {
+        if self.next < self.buffer.len() {
+            return Ok(true);
+        }
+        self.buffer.resize(BUFFER_BYTES, 0);
+        self.next = 0;
+        let count = loop {
+            match self.reader.read(&mut self.buffer) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        self.buffer.truncate(*count.as_ref().unwrap_or(&0));
+        Ok(count? > 0)
+    }
+
+    fn cut_off(&self) -> PickleError {
+        PickleError::CutOff { length: self.consumed + self.buffer.len() - self.next }
+    }
+
+    pub(crate) fn byte(&mut self) -> Result<u8, PickleError> {
+        if !self.refill()? {
+            return Err(self.cut_off());
+        }
+        let byte = self.buffer[self.next];
+        self.next += 1;
+        self.consumed += 1;
+        Ok(byte)
+    }
+
+    /// Appends `count` bytes to `into`, as far as they are there: a length that the file does not
+    /// have is an error and not memory.
+    pub(crate) fn take(&mut self, count: u64, into: &mut Vec<u8>) -> Result<(), PickleError> {
+        let mut missing = count;
+        while missing > 0 {
+            if !self.refill()? {
+                return Err(self.cut_off());
+            }
+            let here =
+                (self.buffer.len() - self.next).min(usize::try_from(missing).unwrap_or(usize::MAX));
+            into.extend_from_slice(&self.buffer[self.next..self.next + here]);
+            self.next += here;
+            self.consumed += here;
+            missing -= here as u64;
+        }
+        Ok(())
+    }
+
+    /// Passes over `count` bytes.
+    pub(crate) fn skip(&mut self, count: u64) -> Result<(), PickleError> {
+        let mut missing = count;
+        while missing > 0 {
+            if !self.refill()? {
+                return Err(self.cut_off());
+            }
+            let here =
+                (self.buffer.len() - self.next).min(usize::try_from(missing).unwrap_or(usize::MAX));
+            self.next += here;
+            self.consumed += here;
+            missing -= here as u64;
+        }
+        Ok(())
+    }
+
+    /// Up to the end of a line, without it.
+    pub(crate) fn line(&mut self, into: &mut Vec<u8>) -> Result<(), PickleError> {
+        loop {
+            match self.byte()? {
+                b'\n' => return Ok(()),
+                byte => into.push(byte),
+            }
+        }
+    }
+
+    /// A little-endian number of up to eight bytes.
+    pub(crate) fn unsigned(&mut self, width: usize) -> Result<u64, PickleError> {
+        let mut number = 0;
+        for place in 0..width {
+            number |= u64::from(self.byte()?) << (8 * place);
+        }
+        Ok(number)
+    }
+
+    /// Bytes that are left.
+    pub(crate) fn rest(&mut self) -> Result<usize, PickleError> {
+        let start = self.consumed;
+        while self.refill()? {
+            self.consumed += self.buffer.len() - self.next;
+            self.next = self.buffer.len();
+        }
+        Ok(self.consumed - start)
+    }
+}

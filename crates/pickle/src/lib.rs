@@ -1,0 +1,203 @@
+//! Plain values out of a Python pickle, and nothing else.
+//!
+//! A pickle is a program for a stack machine that may call any Python function. This reader
+//! knows numbers, text and containers; the first opcode that would look up or call something
+//! is an error. Containers live in tables and refer to each other by index, so a pickle
+//! that nests a million deep, contains itself or doubles itself forty times costs no more
+//! than its own bytes. The bytes are read as a stream and values take four bytes each: what is
+//! kept of a file is about as large as the file. (`serde-pickle` overflows the stack on the
+//! first and invents empty dicts for objects; that is why this crate exists.)
+#![forbid(unsafe_code)]
+
+mod input;
+mod machine;
+mod values;
+
+pub use self::values::{Handle, Pickle, Value};
+
+/// Why bytes are not a plain pickle. Offsets are in bytes from the start.
+#[derive(Debug, thiserror::Error)]
+pub enum PickleError {
+    /// The pickle would run code.
+    #[error("it asks to run code, which is not done (opcode `{opcode}` at byte {offset})")]
+    Code {
+        /// Python's name of the opcode.
+        opcode: &'static str,
+        /// Where it stands.
+        offset: usize,
+    },
+    /// Not a pickle, or of a protocol after 5.
+    #[error("it is not a pickle that can be read (byte {byte:#04x} at {offset} is no opcode)")]
+    UnknownOpcode {
+        /// The byte.
+        byte: u8,
+        /// Where it stands.
+        offset: usize,
+    },
+    /// The bytes end too early.
+    #[error("it is cut off: it ends after {length} bytes, before its end mark")]
+    CutOff {
+        /// How many bytes there are.
+        length: usize,
+    },
+    /// An opcode takes what the stack does not have.
+    #[error("it is not a valid pickle (the opcode at byte {offset} lacks its operand)")]
+    NoOperand {
+        /// Where the opcode stands.
+        offset: usize,
+    },
+    /// A number or a text that cannot be decoded.
+    #[error("it is not a valid pickle (the value at byte {offset} cannot be decoded)")]
+    BadValue {
+        /// Where its opcode stands.
+        offset: usize,
+    },
+    /// More values than four bytes can tell apart.
+    #[error("it holds more values than this reader can tell apart (at byte {offset})")]
+    TooLarge {
+        /// Where the table was full.
+        offset: usize,
+    },
+    /// Bytes after the end mark.
+    #[error("it goes on for {extra} bytes after its end mark")]
+    Trailing {
+        /// How many.
+        extra: usize,
+    },
+    /// The bytes could not be read.
+    #[error("it cannot be read: {0}")]
+    Io(#[from] std::io::Error),
+}
+
+/// Errors are the same where they say the same; two failures of the system never are.
+impl PartialEq for PickleError {
+    fn eq(&self, other: &Self) -> bool {
+        !matches!(self, Self::Io(_)) && self.to_string() == other.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_pickle_that_nests_a_million_deep_is_read_like_any_other() {
+        for opening in [b")\x85".as_slice(), b"]", b"}"] {
+            let mut bytes = b"\x80\x02".to_vec();
+            if opening == b")\x85" {
+                bytes.push(b')');
+                bytes.extend(std::iter::repeat_n(0x85, 1_000_000)); // tuple of tuple of …
+            } else if opening == b"]" {
+                bytes.extend(std::iter::repeat_n(b']', 1_000_000));
+                bytes.extend(std::iter::repeat_n(b'a', 999_999));
+            } else {
+                bytes.extend(b"}K\x00".repeat(1_000_000));
+                bytes.push(b'N');
+                bytes.extend(std::iter::repeat_n(b's', 1_000_000));
+            }
+            bytes.push(b'.');
+            drop(Pickle::read(bytes.as_slice()).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_pickle_that_doubles_itself_costs_no_more_than_its_bytes() {
+        let mut bytes = b"]".to_vec();
+        for _ in 0..200 {
+            bytes.extend(b"q\x000]h\x00ah\x00a"); // x = [x, x]
+        }
+        bytes.push(b'.');
+        let pickle = Pickle::read(bytes.as_slice()).unwrap();
+        assert!(matches!(pickle.root(), Value::List(items) if items.len() == 2));
+    }
+
+    #[test]
+    fn a_list_that_contains_itself_is_read() {
+        assert!(Pickle::read(b"]q\x00h\x00a.".as_slice()).is_ok());
+    }
+
+    #[test]
+    fn a_length_that_exceeds_the_file_is_an_error_before_it_is_memory() {
+        for bytes in [
+            b"X\xff\xff\xff\xff".as_slice(),
+            b"\x8d\xff\xff\xff\xff\xff\xff\xff\xff",
+            b"\x8b\xff\xff\xff\xff",
+            b"B\xff\xff\xff\x7fabc",
+        ] {
+            assert_eq!(
+                Pickle::read(bytes).unwrap_err(),
+                PickleError::CutOff { length: bytes.len() }
+            );
+        }
+    }
+
+    #[test]
+    fn every_opcode_on_an_empty_stack_is_an_error_or_a_value() {
+        for first in 0..=u8::MAX {
+            for second in 0..=u8::MAX {
+                // No assertion beyond "returns": a panic or an abort fails the test.
+                let _ = Pickle::read([first, second, b'.'].as_slice());
+                let _ = Pickle::read([b'(', first, second, b'.'].as_slice());
+                let _ = Pickle::read([b'}', first, second, b'\n', b'.'].as_slice());
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_of_every_width_keep_their_sign() {
+        let int = |bytes: &[u8]| match Pickle::read(bytes).unwrap().root() {
+            Value::Int(value) => value,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(int(b"J\xff\xff\xff\xff."), -1);
+        assert_eq!(int(b"K\xff."), 255);
+        assert_eq!(int(b"M\xff\xff."), 65_535);
+        assert_eq!(int(b"\x8a\x01\xff."), -1);
+        assert_eq!(int(b"\x8a\x02\xff\x00."), 255);
+        assert_eq!(int(b"\x8a\x00."), 0);
+        assert_eq!(int(b"I-7\n."), -7);
+        assert_eq!(int(b"L65L\n."), 65);
+        let big =
+            Pickle::read(b"\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00\x01.".as_slice()).unwrap();
+        assert!(matches!(big.root(), Value::BigInt));
+    }
+
+    #[test]
+    fn bytes_after_the_end_are_an_error() {
+        assert_eq!(
+            Pickle::read(b"N.N.".as_slice()).unwrap_err(),
+            PickleError::Trailing { extra: 2 }
+        );
+    }
+
+    #[test]
+    fn entries_that_nobody_wants_are_left_out() {
+        // {'a': 1}, {'b': 2} in a list
+        let bytes = b"](}(X\x01\0\0\0aK\x01u}(X\x01\0\0\0bK\x02ue.";
+        let pickle =
+            Pickle::read_some(bytes.as_slice(), |pickle, pairs| pickle.get(pairs, "a").is_none());
+        let pickle = pickle.unwrap();
+        let Value::List([first, second]) = pickle.root() else { panic!("{pickle:?}") };
+        assert!(matches!(pickle.value(*first), Value::Dict([])));
+        let Value::Dict(kept) = pickle.value(*second) else { panic!("{pickle:?}") };
+        assert!(matches!(pickle.get(kept, "b"), Some(Value::Int(2))));
+    }
+
+    proptest! {
+        /// No assertion beyond "returns": a panic or an abort fails the test.
+        #[test]
+        fn any_bytes_are_values_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let _ = Pickle::read(bytes.as_slice());
+        }
+
+        /// Opcodes alone, which random bytes seldom are.
+        #[test]
+        fn any_opcodes_are_values_or_an_error(
+            codes in proptest::collection::vec(proptest::sample::select(b"(]})0123eaudsthqKM\x94\x85\x86\x87\x8a\x8cN.".to_vec()), 0..200),
+        ) {
+            let _ = Pickle::read(codes.as_slice());
+        }
+    }
+}

@@ -1,0 +1,425 @@
+//! The stack machine, for opcodes that make plain data.
+
+use std::{collections::BTreeMap, io::Read};
+
+use crate::{
+    PickleError,
+    input::Input,
+    values::{Handle, Pickle, Tag},
+};
+
+pub(crate) struct Machine<R, K> {
+    input: Input<R>,
+    keep: K,
+    opcode_at: usize,
+    stack: Vec<Handle>,
+    marks: Vec<usize>,           // heights of the stack
+    memo: Vec<Handle>,           // keys from 0 on without a gap, as Python writes them
+    rest: BTreeMap<u64, Handle>, // other keys
+    pickle: Pickle,
+    bytes: Vec<u8>, // of the value that is being read
+}
+
+impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
+    pub(crate) fn new(reader: R, keep: K) -> Self {
+        Self {
+            input: Input::new(reader),
+            keep,
+            opcode_at: 0,
+            stack: Vec::new(),
+            marks: Vec::new(),
+            memo: Vec::new(),
+            rest: BTreeMap::new(),
+            pickle: Pickle::default(),
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Runs to the end mark and takes what lies on top.
+    pub(crate) fn run(mut self) -> Result<Pickle, PickleError> {
+        let root = loop {
+            self.opcode_at = self.input.position();
+            let opcode = self.input.byte()?;
+            if opcode == b'.' {
+                break self.pop()?;
+            }
+            self.step(opcode)?;
+        };
+        self.pickle.root = Some(root);
+        match self.input.rest()? {
+            0 => Ok(self.pickle),
+            extra => Err(PickleError::Trailing { extra }),
+        }
+    }
+
+    fn step(&mut self, opcode: u8) -> Result<(), PickleError> {
+        match opcode {
+            0x80 => self.input.skip(1)?, // PROTO: opcodes say enough
+            0x95 => self.input.skip(8)?, // FRAME: a hint for readers of streams
+
+            b'(' => self.marks.push(self.stack.len()),
+            b'0' => self.pop_any()?,
+            // POP_MARK, or ADDITEMS to a set, whose items nobody reads.
+            b'1' | 0x90 => drop(self.pop_mark()?),
+            b'2' => {
+                let top = self.top()?;
+                self.stack.push(top);
+            }
+
+            b'p' => {
+                let key = self.parsed_line()?;
+                self.memoize(key)?;
+            }
+            b'q' => self.memoize_sized(1)?,
+            b'r' => self.memoize_sized(4)?,
+            0x94 => {
+                let key = (self.memo.len() + self.rest.len()) as u64;
+                self.memoize(key)?;
+            }
+            b'g' => {
+                let key = self.parsed_line()?;
+                self.recall(key)?;
+            }
+            b'h' => self.recall_sized(1)?,
+            b'j' => self.recall_sized(4)?,
+
+            b'N' => self.stack.push(Pickle::other("None")),
+            0x88 | 0x89 => self.stack.push(Pickle::other("bool")),
+            b'I' | b'L' => self.text_int()?,
+            b'J' => {
+                let value = self.input.unsigned(4)? as u32 as i32;
+                self.int(value.into())?;
+            }
+            b'K' => {
+                let value = self.input.unsigned(1)?;
+                self.int(value as i64)?;
+            }
+            b'M' => {
+                let value = self.input.unsigned(2)?;
+                self.int(value as i64)?;
+            }
+            0x8a => self.long(1)?,
+            0x8b => self.long(4)?,
+            b'F' => {
+                self.parsed_line::<f64>()?;
+                self.stack.push(Pickle::other("float"));
+            }
+            b'G' => {
+                self.input.skip(8)?;
+                self.stack.push(Pickle::other("float"));
+            }
+
+            b'V' => self.escaped_text()?,
+            b'X' | b'T' => self.text(4)?, // T and U: Python 2's `str`
+            0x8c | b'U' => self.text(1)?,
+            0x8d => self.text(8)?,
+            b'C' => self.byte_string(1)?,
+            b'B' => self.byte_string(4)?,
+            0x8e | 0x96 => self.byte_string(8)?,
+
+            0x8f => self.stack.push(Pickle::other("set")),
+            0x91 => {
+                self.pop_mark()?;
+                self.stack.push(Pickle::other("frozenset"));
+            }
+            other => self.container(other)?,
+        }
+        Ok(())
+    }
+
+    fn container(&mut self, opcode: u8) -> Result<(), PickleError> {
+        match opcode {
+            b')' | b']' => self.push_list(Vec::new()),
+            0x85 => self.tuple(1),
+            0x86 => self.tuple(2),
+            0x87 => self.tuple(3),
+            b't' | b'l' => {
+                let items = self.pop_mark()?;
+                self.push_list(items)
+            }
+            b'a' => {
+                let item = self.pop()?;
+                self.extend_list(&[item])
+            }
+            b'e' => {
+                let items = self.pop_mark()?;
+                self.extend_list(&items)
+            }
+            b'}' => self.push_dict(&[]),
+            b'd' => {
+                let items = self.pop_mark()?;
+                self.push_dict(&items)
+            }
+            b's' => {
+                let value = self.pop()?;
+                let key = self.pop()?;
+                self.extend_dict(&[key, value])
+            }
+            b'u' => {
+                let items = self.pop_mark()?;
+                self.extend_dict(&items)
+            }
+            byte => Err(self.refused(byte)),
+        }
+    }
+
+    fn refused(&self, byte: u8) -> PickleError {
+        let offset = self.opcode_at;
+        let opcode = match byte {
+            b'c' => "GLOBAL",
+            0x93 => "STACK_GLOBAL",
+            b'R' => "REDUCE",
+            b'b' => "BUILD",
+            b'i' => "INST",
+            b'o' => "OBJ",
+            0x81 => "NEWOBJ",
+            0x92 => "NEWOBJ_EX",
+            b'P' => "PERSID",
+            b'Q' => "BINPERSID",
+            0x82 => "EXT1",
+            0x83 => "EXT2",
+            0x84 => "EXT4",
+            _ => return PickleError::UnknownOpcode { byte, offset },
+        };
+        PickleError::Code { opcode, offset }
+    }
+
+    // Numbers and text.
+
+    fn line(&mut self) -> Result<&str, PickleError> {
+        self.bytes.clear();
+        self.input.line(&mut self.bytes)?;
+        let offset = self.opcode_at;
+        str::from_utf8(&self.bytes).map_err(|_| PickleError::BadValue { offset })
+    }
+
+    fn parsed_line<T: std::str::FromStr>(&mut self) -> Result<T, PickleError> {
+        let offset = self.opcode_at;
+        self.line()?.parse().map_err(|_| PickleError::BadValue { offset })
+    }
+
+    /// Bytes behind their length, which has `width` bytes itself.
+    fn sized(&mut self, width: usize) -> Result<(), PickleError> {
+        let length = self.input.unsigned(width)?;
+        self.bytes.clear();
+        self.input.take(length, &mut self.bytes)
+    }
+
+    fn int(&mut self, value: i64) -> Result<(), PickleError> {
+        let handle = self.pickle.add_int(value).ok_or(self.too_large())?;
+        self.stack.push(handle);
+        Ok(())
+    }
+
+    fn long(&mut self, width: usize) -> Result<(), PickleError> {
+        self.sized(width)?;
+        let bytes = &self.bytes;
+        if bytes.len() > 8 {
+            self.stack.push(Pickle::big_int());
+            return Ok(());
+        }
+        let filler = if bytes.last().is_some_and(|&byte| byte >= 0x80) { 0xff } else { 0 };
+        let mut word = [filler; 8];
+        word[..bytes.len()].copy_from_slice(bytes);
+        self.int(i64::from_le_bytes(word))
+    }
+
+    fn text_int(&mut self) -> Result<(), PickleError> {
+        let bad = self.bad_value();
+        let line = self.line()?;
+        let is_bool = matches!(line, "00" | "01");
+        let digits = line.strip_suffix('L').unwrap_or(line);
+        let (parsed, is_integer) = (digits.parse(), is_integer(digits));
+        match parsed {
+            _ if is_bool => self.stack.push(Pickle::other("bool")),
+            Ok(value) => self.int(value)?,
+            Err(_) if is_integer => self.stack.push(Pickle::big_int()),
+            Err(_) => return Err(bad),
+        }
+        Ok(())
+    }
+
+    fn push_text(&mut self, text: &str) -> Result<(), PickleError> {
+        let handle = self.pickle.add_text(text).ok_or(self.too_large())?;
+        self.stack.push(handle);
+        Ok(())
+    }
+
+    fn text(&mut self, width: usize) -> Result<(), PickleError> {
+        self.sized(width)?;
+        let bytes = std::mem::take(&mut self.bytes);
+        let text = str::from_utf8(&bytes).map_err(|_| self.bad_value())?;
+        self.push_text(text)?;
+        self.bytes = bytes;
+        Ok(())
+    }
+
+    /// Protocol 0: Latin-1 with `\uXXXX` and `\UXXXXXXXX`.
+    fn escaped_text(&mut self) -> Result<(), PickleError> {
+        self.bytes.clear();
+        self.input.line(&mut self.bytes)?;
+        let bytes = std::mem::take(&mut self.bytes);
+        let mut rest = bytes.as_slice();
+        let mut text = String::new();
+        while let [first, tail @ ..] = rest {
+            let width = match rest {
+                [b'\\', b'u', ..] => 4,
+                [b'\\', b'U', ..] => 8,
+                _ => 0,
+            };
+            if width == 0 {
+                text.push(char::from(*first));
+                rest = tail;
+                continue;
+            }
+            let symbol = tail
+                .get(1..=width)
+                .and_then(|digits| str::from_utf8(digits).ok())
+                .and_then(|digits| u32::from_str_radix(digits, 16).ok())
+                .and_then(char::from_u32);
+            text.push(symbol.ok_or(self.bad_value())?);
+            rest = &tail[width + 1..];
+        }
+        self.push_text(&text)
+    }
+
+    fn byte_string(&mut self, width: usize) -> Result<(), PickleError> {
+        let length = self.input.unsigned(width)?;
+        self.input.skip(length)?;
+        self.stack.push(Pickle::other("bytes"));
+        Ok(())
+    }
+
+    // The stack and the memo.
+
+    /// The lowest height that the current opcode may reach down to.
+    fn floor(&self) -> usize {
+        self.marks.last().copied().unwrap_or(0)
+    }
+
+    fn pop(&mut self) -> Result<Handle, PickleError> {
+        if self.stack.len() <= self.floor() {
+            return Err(self.no_operand());
+        }
+        self.stack.pop().ok_or(self.no_operand())
+    }
+
+    fn pop_any(&mut self) -> Result<(), PickleError> {
+        if self.marks.last() == Some(&self.stack.len()) {
+            self.marks.pop();
+            return Ok(());
+        }
+        self.pop().map(drop)
+    }
+
+    fn pop_mark(&mut self) -> Result<Vec<Handle>, PickleError> {
+        let mark = self.marks.pop().ok_or(self.no_operand())?;
+        Ok(self.stack.split_off(mark))
+    }
+
+    fn top(&self) -> Result<Handle, PickleError> {
+        if self.stack.len() <= self.floor() {
+            return Err(self.no_operand());
+        }
+        self.stack.last().copied().ok_or(self.no_operand())
+    }
+
+    fn memoize(&mut self, key: u64) -> Result<(), PickleError> {
+        let top = self.top()?;
+        let index = usize::try_from(key).unwrap_or(usize::MAX);
+        match index.cmp(&self.memo.len()) {
+            std::cmp::Ordering::Less => self.memo[index] = top,
+            std::cmp::Ordering::Equal => self.memo.push(top),
+            std::cmp::Ordering::Greater => drop(self.rest.insert(key, top)),
+        }
+        Ok(())
+    }
+
+    fn memoize_sized(&mut self, width: usize) -> Result<(), PickleError> {
+        let key = self.input.unsigned(width)?;
+        self.memoize(key)
+    }
+
+    fn recall_sized(&mut self, width: usize) -> Result<(), PickleError> {
+        let key = self.input.unsigned(width)?;
+        self.recall(key)
+    }
+
+    fn recall(&mut self, key: u64) -> Result<(), PickleError> {
+        let dense = usize::try_from(key).ok().and_then(|index| self.memo.get(index));
+        // A key that was set out of turn may have been passed by the dense ones since.
+        let value = self.rest.get(&key).or(dense).copied().ok_or(self.no_operand())?;
+        self.stack.push(value);
+        Ok(())
+    }
+
+    // Containers.
+
+    fn tuple(&mut self, n: usize) -> Result<(), PickleError> {
+        if self.stack.len() < self.floor() + n {
+            return Err(self.no_operand());
+        }
+        let items = self.stack.split_off(self.stack.len() - n);
+        self.push_list(items)
+    }
+
+    fn push_list(&mut self, items: Vec<Handle>) -> Result<(), PickleError> {
+        let handle = self.pickle.add_list(items).ok_or(self.too_large())?;
+        self.stack.push(handle);
+        Ok(())
+    }
+
+    fn extend_list(&mut self, items: &[Handle]) -> Result<(), PickleError> {
+        let top = self.top()?;
+        let missing = self.no_operand();
+        let list = self.pickle.list_mut(top).ok_or(missing)?;
+        if list.is_empty() {
+            list.reserve_exact(items.len()); // most are filled once
+        }
+        list.extend_from_slice(items);
+        Ok(())
+    }
+
+    fn push_dict(&mut self, items: &[Handle]) -> Result<(), PickleError> {
+        let handle = self.pickle.add_dict().ok_or(self.too_large())?;
+        self.stack.push(handle);
+        self.extend_dict(items)
+    }
+
+    fn extend_dict(&mut self, items: &[Handle]) -> Result<(), PickleError> {
+        let top = self.top()?;
+        let missing = self.no_operand();
+        if !items.len().is_multiple_of(2) || !top.is(Tag::Dict) {
+            return Err(missing);
+        }
+        let pairs: Vec<[Handle; 2]> =
+            items.chunks_exact(2).map(|pair| [pair[0], pair[1]]).collect();
+        if !pairs.is_empty() && !(self.keep)(&self.pickle, &pairs) {
+            return Ok(());
+        }
+        let dict = self.pickle.dict_mut(top).ok_or(missing)?;
+        if dict.is_empty() {
+            *dict = pairs;
+        } else {
+            dict.extend(pairs);
+        }
+        Ok(())
+    }
+
+    fn no_operand(&self) -> PickleError {
+        PickleError::NoOperand { offset: self.opcode_at }
+    }
+
+    fn bad_value(&self) -> PickleError {
+        PickleError::BadValue { offset: self.opcode_at }
+    }
+
+    fn too_large(&self) -> PickleError {
+        PickleError::TooLarge { offset: self.opcode_at }
+    }
+}
+
+fn is_integer(text: &str) -> bool {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
