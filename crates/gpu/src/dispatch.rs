@@ -118,7 +118,10 @@ impl<'c> Call<'c> {
             | Op::StoreCache { .. }
             | Op::CachedAttention { .. } => self.attention(),
             Op::CrossEntropy { .. } | Op::CrossEntropyBackward { .. } => self.loss(),
-            Op::GradientNorm { .. } | Op::AdamW { .. } => self.update(),
+            Op::GradientNorm { .. }
+            | Op::AdamW { .. }
+            | Op::AdamW8bit { .. }
+            | Op::Muon { .. } => self.update(),
             Op::Dropout { x, out, ref dropout } => {
                 let keys = self.keys(dropout, x);
                 let columns = self.columns(x);

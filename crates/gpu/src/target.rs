@@ -171,6 +171,8 @@ impl Scratch {
             | Op::LinearBackwardGelu { .. }
             | Op::LinearBackwardSwiGlu { .. }
             | Op::AdamW { .. }
+            | Op::AdamW8bit { .. }
+            | Op::Muon { .. }
             | Op::StoreCache { .. }
             | Op::CachedAttention { .. }
             | Op::LastRow { .. }
