@@ -3,7 +3,7 @@
 
 use clap::ArgMatches;
 use fitgpt_plan::{
-    config::{Config, DeviceChoice, Precision, parse_size},
+    config::{Config, DeviceChoice, OptimizerChoice, Precision, parse_size},
     device,
     report::{Device, Overhead},
     torch::{self, Rules, TorchOptions},
@@ -62,6 +62,11 @@ impl Place {
         matches: &ArgMatches,
         config: &Config,
     ) -> Result<Self, Failure> {
+        let optimizer = config.optimizer();
+        if engine == Engine::Torch && optimizer != OptimizerChoice::AdamW {
+            let message = said::nanogpt_has_adamw(optimizer.name());
+            return Err(Failure::new("optimizer", message));
+        }
         let is_compared = Engine::of(matches).len() > 1;
         let mut place = match (matches.get_one::<String>("gpu"), engine) {
             (Some(name), _) => Self::of_card(engine, name, config)?,

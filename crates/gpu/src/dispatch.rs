@@ -11,6 +11,7 @@ mod attention;
 mod embed;
 mod linear;
 mod loss;
+mod muon;
 mod norm;
 mod rotary;
 mod update;
@@ -118,10 +119,9 @@ impl<'c> Call<'c> {
             | Op::StoreCache { .. }
             | Op::CachedAttention { .. } => self.attention(),
             Op::CrossEntropy { .. } | Op::CrossEntropyBackward { .. } => self.loss(),
-            Op::GradientNorm { .. }
-            | Op::AdamW { .. }
-            | Op::AdamW8bit { .. }
-            | Op::Muon { .. } => self.update(),
+            Op::GradientNorm { .. } | Op::AdamW { .. } => self.update(),
+            Op::AdamW8bit { .. } => self.update_8bit(),
+            Op::Muon { .. } => self.muon(),
             Op::Dropout { x, out, ref dropout } => {
                 let keys = self.keys(dropout, x);
                 let columns = self.columns(x);
