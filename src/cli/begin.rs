@@ -123,9 +123,15 @@ fn resume(config: &Config, written: Written, split: Split) -> Result<Beginning, 
     let mut all = there.clone();
     all.merge(written);
     let folder = folder.display().to_string();
-    let mut config = all.resolve()?.with("command line", [("out_dir", folder.into())])?;
+    let before = there.resolve()?;
+    let mut config = all.resolve()?.with("command line", [("out_dir", folder.as_str().into())])?;
+    if config.optimizer() != before.optimizer() {
+        let (there, here) = (before.optimizer().name(), config.optimizer().name());
+        let message = words::other_shape(folder, "optimizer", there, here);
+        return Err(Failure::new("checkpoint", message).hint(words::leave_the_key_out()));
+    }
     if split == Split::AsBefore {
-        config = with_split(&config, &there.resolve()?)?;
+        config = with_split(&config, &before)?;
     }
     Ok(Beginning { config, start: Start::Resume(checkpoint, Box::new(document)) })
 }

@@ -3,7 +3,7 @@
 
 use clap::ArgMatches;
 use fitgpt_plan::{
-    config::{Config, DeviceChoice, Precision, parse_size},
+    config::{Config, DeviceChoice, OptimizerChoice, Precision, parse_size},
     device,
     family::Family,
     report::{Device, Overhead},
@@ -66,6 +66,11 @@ impl Place {
         if engine == Engine::Torch && config.family() != Family::Gpt2 {
             let failure = Failure::new("family", said::torch_family(config.family()));
             return Err(failure.hint(said::torch_pretend()));
+        }
+        let optimizer = config.optimizer();
+        if engine == Engine::Torch && optimizer != OptimizerChoice::AdamW {
+            let message = said::nanogpt_has_adamw(optimizer.name());
+            return Err(Failure::new("optimizer", message));
         }
         let is_compared = Engine::of(matches).len() > 1;
         let mut place = match (matches.get_one::<String>("gpu"), engine) {

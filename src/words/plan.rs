@@ -50,6 +50,13 @@ messages! {
         ja: "演算 {index} {op} で",
         de: "bei Op {index} {op}",
     }
+    /// PyTorch's plan is of nanoGPT's training.
+    nanogpt_has_adamw(optimizer) {
+        en: "nanoGPT trains with AdamW: `--engine torch` has no plan for `optimizer = {optimizer}`",
+        zh: "nanoGPT 使用 AdamW 训练：`--engine torch` 没有 `optimizer = {optimizer}` 的规划",
+        ja: "nanoGPT は AdamW で学習します。`--engine torch` には `optimizer = {optimizer}` の計画がありません",
+        de: "nanoGPT trainiert mit AdamW: `--engine torch` hat keinen Plan für `optimizer = {optimizer}`",
+    }
     /// No card is here, and none was named.
     no_card() {
         en: "no card to plan for: none is named, and this machine has none",

@@ -152,10 +152,10 @@ messages! {
         de: "der Checkpoint in `{folder}` hat `{key} = {there}`, die Konfiguration sagt `{here}`",
     }
     leave_the_key_out() {
-        en: "a resume takes the model's shape from its checkpoint: leave the key out",
-        zh: "恢复训练时模型形状取自检查点：请去掉这个键",
-        ja: "再開時のモデルの形はチェックポイントから取られます。このキーは省いてください",
-        de: "beim Fortsetzen kommt die Form des Modells aus dem Checkpoint: den Schlüssel weglassen",
+        en: "a resume takes the model's shape and the optimizer from its checkpoint: leave the key out",
+        zh: "恢复训练时模型形状和优化器取自检查点：请去掉这个键",
+        ja: "再開時のモデルの形とオプティマイザはチェックポイントから取られます。このキーは省いてください",
+        de: "beim Fortsetzen kommen Form des Modells und Optimierer aus dem Checkpoint: den Schlüssel weglassen",
     }
     /// Not enough disk.
     disk_too_small(folder, needed, free) {

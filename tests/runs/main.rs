@@ -9,6 +9,7 @@ mod fitting;
 mod languages;
 #[cfg(target_os = "linux")]
 mod memory;
+mod optimizers;
 mod patch;
 mod pictures;
 mod presets;

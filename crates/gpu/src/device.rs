@@ -231,10 +231,11 @@ impl Properties {
     /// Whether activations can be stored so.
     pub fn stores(&self, dtype: DType) -> bool {
         match dtype {
-            DType::F32 | DType::U32 => true,
+            // Codes are loaded and stored by words.
+            DType::F32 | DType::U32 | DType::U8 => true,
             DType::F16 => self.has_f16,
             DType::Bf16 => self.has_bf16,
-            DType::I64 | DType::U8 => false,
+            DType::I64 => false,
         }
     }
 }

@@ -11,6 +11,7 @@ mod attention;
 mod embed;
 mod linear;
 mod loss;
+mod muon;
 mod norm;
 mod rotary;
 mod update;
@@ -119,6 +120,8 @@ impl<'c> Call<'c> {
             | Op::CachedAttention { .. } => self.attention(),
             Op::CrossEntropy { .. } | Op::CrossEntropyBackward { .. } => self.loss(),
             Op::GradientNorm { .. } | Op::AdamW { .. } => self.update(),
+            Op::AdamW8bit { .. } => self.update_8bit(),
+            Op::Muon { .. } => self.muon(),
             Op::Dropout { x, out, ref dropout } => {
                 let keys = self.keys(dropout, x);
                 let columns = self.columns(x);

@@ -172,7 +172,17 @@ const SIZES: [(&str, &str); 6] = [
     ("eval_batch_size", "2"),
 ];
 
-const CASES: [Case; 4] = [
+const CASES: [Case; 6] = [
+    Case {
+        keys: &[("optimizer", "muon"), ("vocab_size", "96")],
+        recompute: Recompute { blocks: 0, cheap: 0 },
+        max_binding: Bytes::new(1 << 30),
+    },
+    Case {
+        keys: &[("optimizer", "adamw8bit"), ("vocab_size", "96")],
+        recompute: Recompute { blocks: 0, cheap: 0 },
+        max_binding: Bytes::new(1 << 30),
+    },
     Case {
         keys: &[("bias", "False"), ("gelu", "exact"), ("dropout", "0.0"), ("vocab_size", "96")],
         recompute: Recompute { blocks: 0, cheap: 0 },

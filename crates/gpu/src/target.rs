@@ -75,7 +75,8 @@ impl GpuTarget {
                     }
                 }
                 // Only the vocabulary's table is cut into pieces.
-                Op::LinearGelu { weight, .. }
+                Op::Muon { parameter: weight, .. }
+                | Op::LinearGelu { weight, .. }
                 | Op::LinearSwiGlu { weight, .. }
                 | Op::LinearResidual { weight, .. }
                 | Op::LinearBackwardInput { weight, .. }
@@ -109,6 +110,35 @@ impl Target for GpuTarget {
 
     fn scratch(&self, program: &Program, op: &Op) -> Bytes {
         Scratch::of(program, op, &self.properties).bytes()
+    }
+}
+
+/// Where Muon's matrices begin in the first part of its scratch, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct MuonScratch {
+    /// The iterated matrix and its successor.
+    pub(crate) matrices: [u64; 2],
+    /// The Gram matrix and its polynomial.
+    pub(crate) squares: [u64; 2],
+    /// One number.
+    pub(crate) length: u64,
+    /// Of all, in 4-byte words.
+    pub(crate) words: u64,
+}
+
+impl MuonScratch {
+    pub(crate) fn new(out: u64, inputs: u64) -> Self {
+        let short = out.min(inputs);
+        let matrix = (4 * out * inputs).next_multiple_of(ALIGNMENT);
+        let square = (4 * short * short).next_multiple_of(ALIGNMENT);
+        let squares = 2 * matrix;
+        let length = squares + 2 * square;
+        Self {
+            matrices: [0, matrix],
+            squares: [squares, squares + square],
+            length,
+            words: length / 4 + 1,
+        }
     }
 }
 
@@ -160,6 +190,11 @@ impl Scratch {
                 let floats = gradients.iter().map(|id| blocks(id) + cuts(id)).sum();
                 Self { words: 0, floats }
             }
+            Op::Muon { parameter, .. } => {
+                let parameter = get(parameter);
+                let words = MuonScratch::new(parameter.rows(), parameter.columns()).words;
+                Self { words, floats: parameter.count().div_ceil(update::BLOCK as u64) }
+            }
             Op::Norm { .. }
             | Op::NormAgain { .. }
             | Op::Rotary { .. }
@@ -171,6 +206,7 @@ impl Scratch {
             | Op::LinearBackwardGelu { .. }
             | Op::LinearBackwardSwiGlu { .. }
             | Op::AdamW { .. }
+            | Op::AdamW8bit { .. }
             | Op::StoreCache { .. }
             | Op::CachedAttention { .. }
             | Op::LastRow { .. }

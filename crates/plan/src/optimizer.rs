@@ -51,6 +51,13 @@ pub struct State {
     pub dtype: DType,
 }
 
+impl State {
+    /// Bytes of all elements.
+    pub fn bytes(&self) -> u64 {
+        self.shape.iter().product::<u64>() * self.dtype.size()
+    }
+}
+
 /// What the bytes of an optimizer follow from: its states, and the type of its scratch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Footprint {

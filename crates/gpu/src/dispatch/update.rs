@@ -1,9 +1,18 @@
 //! The optimizer.
 
-use fitgpt_plan::program::Op;
+use std::ops::Range;
+
+use cubecl::prelude::BufferArg;
+use fitgpt_plan::{
+    program::{Adam, Op, QUANTISED_BLOCK},
+    units::TensorId,
+};
 
 use super::{Call, cubes, elements, launch, line, misplaced};
-use crate::kernels::update::{self, BLOCK, StepLaunch};
+use crate::kernels::{
+    update::{self, BLOCK, StepLaunch},
+    update_8bit,
+};
 
 impl Call<'_> {
     pub(super) fn update(&self) {
@@ -40,24 +49,6 @@ impl Call<'_> {
                 );
             }
             Op::AdamW { norm, parameter, gradient, exp_avg, exp_avg_sq, decays, ref adam } => {
-                let lr = f64::from(self.arguments.lr);
-                let updates = self.arguments.updates as f64;
-                let (beta1, beta2) = (f64::from(adam.beta1), f64::from(adam.beta2));
-                let decay = if decays { lr * f64::from(adam.weight_decay) } else { 0.0 };
-                let step = || {
-                    StepLaunch::new(
-                        1.0 / self.arguments.loss_scale,
-                        adam.grad_clip,
-                        (1.0 - decay) as f32,
-                        adam.beta1,
-                        adam.beta2,
-                        (1.0 - beta1) as f32,
-                        (1.0 - beta2) as f32,
-                        (lr / (1.0 - beta1.powf(updates))) as f32,
-                        (1.0 - beta2.powf(updates)).sqrt() as f32,
-                        adam.epsilon,
-                    )
-                };
                 let count = self.listing.get(parameter).count() as usize;
                 for window in self.windows(count, &[4]) {
                     launch!(
@@ -71,11 +62,80 @@ impl Call<'_> {
                         self.shares(exp_avg, &window, count),
                         self.shares(exp_avg_sq, &window, count),
                         window.len(),
-                        step(),
+                        self.step(adam, decays),
                     );
                 }
             }
             _ => misplaced(self.op),
         }
+    }
+
+    pub(super) fn update_8bit(&self) {
+        let Op::AdamW8bit {
+            norm,
+            parameter,
+            gradient,
+            exp_avg,
+            exp_avg_scale,
+            exp_avg_sq,
+            exp_avg_sq_scale,
+            decays,
+            ref adam,
+        } = *self.op
+        else {
+            misplaced(self.op)
+        };
+        let count = self.listing.get(parameter).count();
+        let blocks = count.div_ceil(QUANTISED_BLOCK) as usize;
+        // A block's floats, its codes and its scale.
+        for window in self.windows(blocks, &[4 * QUANTISED_BLOCK, QUANTISED_BLOCK, 4]) {
+            let (start, end) = (window.start as u64, window.end as u64);
+            let elements = start * QUANTISED_BLOCK..count.min(end * QUANTISED_BLOCK);
+            let floats = |id| self.words_of(id, elements.start * 4..elements.end * 4);
+            let codes = |id| self.words_of(id, elements.clone());
+            let scales = |id| self.words_of(id, start * 4..end * 4);
+            launch!(
+                self,
+                update_8bit::adamw,
+                cubes(window.len()),
+                line(),
+                self.whole(norm),
+                floats(parameter),
+                floats(gradient),
+                codes(exp_avg),
+                scales(exp_avg_scale),
+                codes(exp_avg_sq),
+                scales(exp_avg_sq_scale),
+                (elements.end - elements.start) as usize,
+                self.step(adam, decays),
+                self.properties().sums,
+            );
+        }
+    }
+
+    /// Bytes of a tensor, by words of four; the last may be whole only in memory.
+    fn words_of(&self, id: TensorId, bytes: Range<u64>) -> BufferArg {
+        let words = (bytes.end - bytes.start).div_ceil(4);
+        self.bind(self.plan.slot(self.program, id), bytes, words as usize)
+    }
+
+    /// AdamW's constants in this step.
+    fn step(&self, adam: &Adam, decays: bool) -> StepLaunch {
+        let lr = f64::from(self.arguments.lr);
+        let updates = self.arguments.updates as f64;
+        let (beta1, beta2) = (f64::from(adam.beta1), f64::from(adam.beta2));
+        let decay = if decays { lr * f64::from(adam.weight_decay) } else { 0.0 };
+        StepLaunch::new(
+            1.0 / self.arguments.loss_scale,
+            adam.grad_clip,
+            (1.0 - decay) as f32,
+            adam.beta1,
+            adam.beta2,
+            (1.0 - beta1) as f32,
+            (1.0 - beta2) as f32,
+            (lr / (1.0 - beta1.powf(updates))) as f32,
+            (1.0 - beta2.powf(updates)).sqrt() as f32,
+            adam.epsilon,
+        )
     }
 }

@@ -81,6 +81,14 @@ pub(crate) struct Step {
     pub(crate) epsilon: f32,
 }
 
+/// What a gradient is multiplied by.
+#[cube]
+pub(crate) fn factor_of(norm: f32, grad_clip: f32, inverse_loss_scale: f32) -> f32 {
+    let limit = grad_clip / (norm + CLIP_EPSILON);
+    let clip = select(grad_clip > 0.0, clamp_max(limit, 1.0), 1.0);
+    clip * inverse_loss_scale
+}
+
 /// One update; the gradient is left zero. Where `norm` is no number, nothing else changes.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn adamw(
@@ -96,9 +104,7 @@ pub(crate) fn adamw(
     if i < count {
         let norm = norm[0];
         if is_number(norm) {
-            let limit = step.grad_clip / (norm + CLIP_EPSILON);
-            let clip = select(step.grad_clip > 0.0, clamp_max(limit, 1.0), 1.0);
-            let g = gradient[i] * (clip * step.inverse_loss_scale);
+            let g = gradient[i] * factor_of(norm, step.grad_clip, step.inverse_loss_scale);
             let m = fma(step.beta1, exp_avg[i], step.rest1 * g);
             let v = fma(step.beta2, exp_avg_sq[i], step.rest2 * g * g);
             let root = v.sqrt() / step.root_correction + step.epsilon;

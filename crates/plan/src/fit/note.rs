@@ -2,8 +2,14 @@
 
 use serde::Serialize;
 
-use super::Case;
-use crate::{config::Precision, memory::PlanError, model::Model, units::Bytes};
+use super::{Case, Engine};
+use crate::{
+    config::Precision,
+    memory::PlanError,
+    model::{Model, Parameter},
+    optimizer::{Optimizer, State},
+    units::Bytes,
+};
 
 /// A fact beside the ways. Words are chosen at the edge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -14,9 +20,9 @@ pub enum Note {
         /// The `dtype` to write.
         instead: &'static str,
     },
-    /// Weights, gradients and Adam's moments alone exceed the device, at any batch size.
+    /// Weights, gradients and the optimizer's states alone exceed the device, at any batch size.
     StaticStateTooLarge {
-        /// 16 a parameter.
+        /// 16 a parameter with AdamW.
         state_bytes: Bytes,
         /// What the device has.
         usable_bytes: Bytes,
@@ -56,8 +62,19 @@ pub(super) fn of_case(case: &Case<'_>, refusal: Option<PlanError>) -> Vec<Note> 
 
 /// Whether what stands through every phase of a run is too large already.
 pub(super) fn static_state(case: &Case<'_>) -> Option<Note> {
-    let parameters = Model::new(case.config, case.vocab).parameter_count();
-    let state_bytes = Bytes::new(parameters.saturating_mul(16));
+    let model = Model::new(case.config, case.vocab);
+    let state_bytes = match case.engine {
+        Engine::Fitgpt { .. } => {
+            let optimizer = Optimizer::of(case.config);
+            let of = |parameter: &Parameter| {
+                // A weight, a gradient and the optimizer's states.
+                let states = optimizer.states(parameter);
+                8 * parameter.count() + states.iter().map(State::bytes).sum::<u64>()
+            };
+            Bytes::new(model.parameters().iter().map(of).sum())
+        }
+        Engine::Torch { .. } => Bytes::new(model.parameter_count().saturating_mul(16)),
+    };
     let usable_bytes = case.device.usable_bytes;
     let [least_beside, _] = case.overhead.range();
     let is_too_large = state_bytes > usable_bytes.saturating_sub(least_beside);

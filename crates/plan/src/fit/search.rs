@@ -7,6 +7,7 @@ use super::{
     candidate::{Candidate, raw},
     count::Counter,
     moves::{Menu, Move, Way},
+    smaller,
 };
 use crate::{
     config::Value,
@@ -206,6 +207,11 @@ impl Search<'_> {
                 |c: &Candidate| options.iter().any(|listed| listed.changes == c.changes);
             let candidate = self.candidate(way, &[]).filter(|c| !is_listed(c));
             let option = candidate.and_then(|c| self.plan(c, Effect::ChangesNothing));
+            options.extend(option.filter(|o| o.verdict == Verdict::No && o.saved_bytes > little));
+        }
+        for change in smaller::optimizers(self) {
+            let option = self.candidate(nothing, &[change]);
+            let option = option.and_then(|c| self.plan(c, Effect::ChangesRun));
             options.extend(option.filter(|o| o.verdict == Verdict::No && o.saved_bytes > little));
         }
     }

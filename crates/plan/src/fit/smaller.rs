@@ -1,11 +1,11 @@
-//! Another run: another type, shorter sequences, a smaller model.
+//! Another run: another type, another optimizer, shorter sequences, a smaller model.
 //!
 //! Each gives up as little as it can: the first of its ladder that fits. Where nothing that
 //! keeps the training fits, what does most of it is taken along.
 
-use super::{Change, Effect, FitOption, candidate::raw, moves::Way, search::Search};
+use super::{Change, Effect, Engine, FitOption, candidate::raw, moves::Way, search::Search};
 use crate::{
-    config::{Config, InitFrom, Precision, Value},
+    config::{Config, InitFrom, OptimizerChoice, Precision, Value},
     report::Verdict,
 };
 
@@ -37,6 +37,7 @@ fn ladders(search: &Search<'_>) -> Vec<Vec<Vec<Change>>> {
     if *config.init_from() == InitFrom::Resume {
         return ladders;
     }
+    ladders.extend(optimizers(search).map(|change| vec![vec![change]]));
     ladders.push(blocks(search));
     if *config.init_from() == InitFrom::Scratch {
         let layers = (1..config.n_layer()).rev();
@@ -44,6 +45,19 @@ fn ladders(search: &Search<'_>) -> Vec<Vec<Vec<Change>>> {
         ladders.push(widths(config));
     }
     ladders
+}
+
+/// Optimizers with less state than the config's; nanoGPT knows one only.
+pub(super) fn optimizers(search: &Search<'_>) -> impl Iterator<Item = Change> {
+    let config = search.case.config;
+    let is_ours = matches!(search.case.engine, Engine::Fitgpt { .. });
+    // A checkpoint has the states that it has.
+    let is_open = is_ours && *config.init_from() != InitFrom::Resume;
+    let smaller: &[_] = match config.optimizer() {
+        OptimizerChoice::AdamW if is_open => &[OptimizerChoice::AdamW8bit, OptimizerChoice::Muon],
+        _ => &[],
+    };
+    smaller.iter().map(|choice| ("optimizer", choice.name().into()))
 }
 
 fn blocks(search: &Search<'_>) -> Vec<Vec<Change>> {

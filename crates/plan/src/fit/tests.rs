@@ -7,6 +7,7 @@ use crate::{
     config::{InitFrom, Value, Written},
     job::{self, Job},
     memory::{Limits, Target},
+    model::Model,
     program::{Op, Program},
     torch::{overhead, torch_report},
     units::Bytes,
@@ -222,6 +223,29 @@ fn state_that_exceeds_the_device_is_no_matter_of_batches() {
             assert_eq!(value(option, "gradient_accumulation_steps"), None);
         }
     }
+}
+
+#[test]
+fn smaller_optimizers_are_ways_out_that_change_the_training() {
+    let config = config("n_embd=512 n_head=8 n_layer=8 batch_size=2 dtype=bfloat16");
+    let adamw = peak(&config, HERE);
+    let parameters = Model::new(&config, VOCAB).parameter_count() as f64;
+    for (optimizer, bytes_a_parameter) in [("adamw8bit", 5.9), ("muon", 3.5)] {
+        let changed = config.with("test", [("optimizer", optimizer.into())]).unwrap();
+        let needed = peak(&changed, HERE);
+        let saved = (adamw - needed) as f64 / parameters;
+        assert!(saved > bytes_a_parameter, "{optimizer} saves {saved} bytes a parameter");
+        // Enough for it, and not for AdamW.
+        let found = check(&config, HERE, needed + (2 << 20));
+        let is_it = |o: &&FitOption| value(o, "optimizer") == Some(optimizer.into());
+        let option = found.options.iter().find(is_it);
+        let option = option.unwrap_or_else(|| panic!("{optimizer} is not listed"));
+        assert!(option.fits && !option.keeps_training && option.effect == Effect::ChangesRun);
+        let before = found.original.peak_bytes;
+        assert_eq!(option.saved_bytes, before.saturating_sub(option.peak_bytes));
+    }
+    let torch = fit_into(&config, Engine::torch(Precision::Bfloat16), 1 << 29);
+    assert!(torch.options.iter().all(|o| value(o, "optimizer").is_none()), "nanoGPT has one");
 }
 
 #[test]
