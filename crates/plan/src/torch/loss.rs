@@ -1,8 +1,9 @@
 //! The loss: scores over the vocabulary, their softmax, and both backward.
 //!
-//! For each token: half logits (2V bytes), a float32 copy (4V), the log-softmax (4V), its
-//! gradient (4V), that of the logits (4V), and a half copy of that (2V). At GPT-2's sizes this
-//! outweighs everything else.
+//! For each token on CUDA: half logits (2V bytes), their log-softmax (2V), its float32 copy (4V), the
+//! gradient of that (4V), its half copy (2V), the gradient of the logits (2V). On a CPU the logits
+//! are copied to float32 first, and the softmax and both gradients are float32. At GPT-2's sizes
+//! this outweighs everything else.
 
 use std::fmt;
 
