@@ -17,7 +17,8 @@ use crate::{
 pub(super) fn describe(mut written: Written, preset: Option<&str>) -> Result<Written, Failure> {
     let Some(Value::Str(name)) = written.get("init_from") else { return Ok(written) };
     let Some(InitFrom::Pretrained(name)) = InitFrom::parse(name) else { return Ok(written) };
-    let (described, source) = pretrained::describe(&name).map_err(|e| failure(&name, e))?;
+    let (described, place_of_weights) =
+        pretrained::describe(&name).map_err(|e| failure(&name, e))?;
     let key = Key::find("block_size").expect("a key of the table");
     let place = written.place_of("block_size").map(|place| place.source.as_str());
     let is_asked_for = place.is_some() && place != preset;
@@ -27,7 +28,7 @@ pub(super) fn describe(mut written: Written, preset: Option<&str>) -> Result<Wri
         _ => return Ok(written),
     };
     if is_asked_for && block > described.positions {
-        let message = words::block_too_long(block, source, described.positions);
+        let message = words::block_too_long(block, place_of_weights, described.positions);
         return Err(Failure::new("init-from", message));
     }
     let block = block.min(described.positions);
@@ -35,6 +36,7 @@ pub(super) fn describe(mut written: Written, preset: Option<&str>) -> Result<Wri
         .check_window(block)
         .map_err(|error| Failure::new("init-from", words::unsupported(&name, error.spoken())))?;
     let block = [("block_size", block.into())];
+    let source = format!("the weights in {place_of_weights}");
     written.merge(Written::from_pairs(&source, described.pairs().chain(block))?);
     Ok(written)
 }

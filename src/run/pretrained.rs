@@ -42,7 +42,7 @@ pub fn describe(init_from: &str) -> Result<(Description, String), Unknown> {
     let not_here = match find_with(init_from, has_config) {
         Ok(folder) => {
             let described = checkpoint::describe(&folder).map_err(Unknown::Folder)?;
-            return Ok((described, format!("the weights in {}", folder.display())));
+            return Ok((described, folder.display().to_string()));
         }
         Err(not_here) => not_here,
     };

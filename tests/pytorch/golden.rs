@@ -142,16 +142,19 @@ impl Golden {
     /// Reads `tests/golden/<case>.safetensors`.
     pub(crate) fn read(case: &str) -> Self {
         let file = format!("{case}.safetensors");
-        let bytes = bytes_of(&file);
-        let (_, header) =
-            SafeTensors::read_metadata(&bytes).unwrap_or_else(|e| panic!("`{file}`: {e}"));
-        let metadata = header.metadata().as_ref();
-        let text = metadata
-            .and_then(|keys| keys.get("golden"))
-            .unwrap_or_else(|| panic!("`{file}` has no metadata `golden`"));
-        let facts = serde_json::from_str(text).unwrap_or_else(|e| panic!("`{file}`: {e}"));
-        Self { facts, tensors: Tensors::parse(&file, &bytes) }
+        let text = facts_of(&file);
+        let facts = serde_json::from_str(&text).unwrap_or_else(|e| panic!("`{file}`: {e}"));
+        Self { facts, tensors: Tensors::read(&file) }
     }
+}
+
+/// The text that a file's metadata has under `golden`.
+pub(crate) fn facts_of(file: &str) -> String {
+    let bytes = bytes_of(file);
+    let (_, header) =
+        SafeTensors::read_metadata(&bytes).unwrap_or_else(|e| panic!("`{file}`: {e}"));
+    let text = header.metadata().as_ref().and_then(|keys| keys.get("golden").cloned());
+    text.unwrap_or_else(|| panic!("`{file}` has no metadata `golden`"))
 }
 
 fn bytes_of(file: &str) -> Vec<u8> {

@@ -1,5 +1,6 @@
 //! FitGPT against PyTorch, from committed files.
 
+mod families;
 mod fixtures;
 mod golden;
 mod interchange;
