@@ -2,73 +2,398 @@
 
 use fitgpt_doctor::{Question, Remedy};
 
-english! {
-    smaller_micro_batch() "use a smaller micro-batch and accumulate gradients over more of them: the step stays the same"
-    gradient_checkpointing() "recompute activations in the backward pass instead of keeping them; costs about a third more compute"
-    shorter_sequences() "shorten the sequences: activations and logits grow with every token"
-    smaller_input() "use smaller images, crops or inputs: activations grow with their area"
-    half_precision() "compute in bfloat16 or float16: activations need half the memory"
-    lora() "train adapters (LoRA) instead of all weights: gradients and moments shrink to a few percent"
-    eight_bit_adam() "use an 8-bit Adam: its moments need 2 bytes a parameter instead of 8"
-    fused_adam() "use the fused AdamW, which makes no lists of temporaries"
-    zero_offload() "keep the optimizer state in host memory"
-    zero_stage_3() "share weights, gradients and moments between the cards (ZeRO-3), with offload to the host if that is not enough"
-    fsdp() "shard the model over several cards"
-    chunked_loss() "compute logits and loss in chunks, so that the full logits never exist"
-    drop_stale_logits() "do not keep the last batch's logits alive under a name"
-    fused_attention() "use fused attention (SDPA, FlashAttention, xFormers), which never writes the scores out"
-    eval_batch() "use a smaller batch for evaluation than for training"
-    eval_accumulation() "move predictions to the host during the evaluation, or keep only the argmax"
-    no_grad() "run without a graph: under `torch.inference_mode()`, nothing is kept for a backward pass"
-    load_to_cpu() "load the checkpoint into host memory first"
-    full_state_offload() "gather the full state dict on the host, on rank 0 only"
-    sharded_state_dict() "save shards instead of one full checkpoint"
-    quantize_weights() "load the weights in 4 or 8 bits"
-    device_map() "spread the layers over several cards and host memory"
-    tensor_parallel() "serve the model on several cards"
-    smaller_model() "use a smaller model"
-    gpu_memory_utilization() "set the server's share of the card to what is really free"
-    max_model_len() "limit the context length: the server plans for the longest that the model allows"
-    enforce_eager() "serve without CUDA graphs"
-    smaller_context() "limit the context length"
-    quantized_kv() "store keys and values in 8 bits"
-    fewer_gpu_layers() "put fewer layers on the card; the rest runs on the CPU"
-    lowvram() "use the interface's mode for small cards"
-    tiled_vae() "decode the image in tiles (in ComfyUI the node `VAE Decode (Tiled)` with a smaller tile)"
-    smaller_image() "generate smaller images or fewer at once, and upscale afterwards"
-    cpu_offload() "let the parts of the pipeline wait in host memory until they run"
-    sysmem_fallback() "in NVIDIA's control panel set `CUDA - Sysmem Fallback Policy` to `Prefer No Sysmem Fallback`: the run then fails at once instead of slowing down"
-    free_the_card() "see who is on the card and end what should not be there, including notebooks and earlier runs"
-    one_rank_per_card() "check that every rank uses its own card and that nothing limits this process"
-    expandable_segments() "let the allocator grow its segments, so that unused pieces can be joined"
-    find_the_shape() "find the operation that asks for so much: print its shapes; a forgotten reshape or broadcast is likely"
-    room_to_compile() "leave free memory for the compiler's first call"
-    xla_preallocate() "let JAX take memory as it needs it, and check that no other process holds the card"
-    tf_memory_growth() "let TensorFlow take memory as it needs it"
-    mps_watermark() "as a last resort lift PyTorch's own limit on Metal; the machine may start to swap"
-    close_apps() "close other programs: they share this memory"
-    larger_card() "use a card with more memory"
-    more_ram() "give the machine or the container more memory or swap, and look at who used it"
-    fewer_workers() "use fewer data-loader workers: each holds its own copy of what it reads"
-    stream_data() "read data in a stream instead of whole"
-    shm_size() "give the container a larger `/dev/shm`"
-    paging_file() "let Windows manage the paging file, or make it larger (Advanced, Virtual memory), then restart"
-    launch_blocking() "run once with synchronous kernels: the traceback then points at the operation that failed"
-    check_ids() "check that every token id is below the vocabulary size and every label is in range"
-    smaller_tiles() "use smaller tiles or fewer stages in that kernel, or another version of Triton; a smaller batch does not help"
-    fix_config() "fix the config: it cannot run anywhere"
-    record_snapshot() "record a memory snapshot, which shows who owns every byte, and hand it to the doctor"
+messages! {
+    smaller_micro_batch() {
+        en: "use a smaller micro-batch and accumulate gradients over more of them: the step stays the same",
+        zh: "减小微批并增加梯度累积：每一步的训练不变",
+        ja: "マイクロバッチを小さくし、勾配累積を増やす。ステップの内容は変わりません",
+        de: "kleinere Mikro-Batches mit mehr Gradientenakkumulation: der Schritt bleibt derselbe",
+    }
+    gradient_checkpointing() {
+        en: "recompute activations in the backward pass instead of keeping them; costs about a third more compute",
+        zh: "反向传播时重新计算激活值而不保存；计算量约增加三分之一",
+        ja: "活性値を保持せず逆伝播で再計算する。計算量は約 3 分の 1 増えます",
+        de: "Aktivierungen im Rückwärtslauf neu berechnen statt behalten; kostet etwa ein Drittel mehr Rechenzeit",
+    }
+    shorter_sequences() {
+        en: "shorten the sequences: activations and logits grow with every token",
+        zh: "缩短序列：激活值和 logits 随每个 token 增长",
+        ja: "系列を短くする。活性値と logits はトークンごとに増えます",
+        de: "kürzere Sequenzen: Aktivierungen und Logits wachsen mit jedem Token",
+    }
+    smaller_input() {
+        en: "use smaller images, crops or inputs: activations grow with their area",
+        zh: "使用更小的图像、裁剪或输入：激活值随面积增长",
+        ja: "画像や入力を小さくする。活性値は面積とともに増えます",
+        de: "kleinere Bilder, Ausschnitte oder Eingaben: Aktivierungen wachsen mit deren Fläche",
+    }
+    half_precision() {
+        en: "compute in bfloat16 or float16: activations need half the memory",
+        zh: "用 bfloat16 或 float16 计算：激活值只需一半内存",
+        ja: "bfloat16 か float16 で計算する。活性値のメモリが半分になります",
+        de: "in bfloat16 oder float16 rechnen: Aktivierungen brauchen die Hälfte",
+    }
+    lora() {
+        en: "train adapters (LoRA) instead of all weights: gradients and moments shrink to a few percent",
+        zh: "只训练适配器（LoRA）而不是全部权重：梯度和动量缩小到百分之几",
+        ja: "全重みの代わりにアダプタ（LoRA）だけを学習する。勾配とモーメントは数パーセントになります",
+        de: "Adapter (LoRA) statt aller Gewichte trainieren: Gradienten und Momente schrumpfen auf wenige Prozent",
+    }
+    eight_bit_adam() {
+        en: "use an 8-bit Adam: its moments need 2 bytes a parameter instead of 8",
+        zh: "使用 8 位 Adam：每个参数的动量从 8 字节降到 2 字节",
+        ja: "8 ビットの Adam を使う。モーメントは 1 パラメータ 8 バイトから 2 バイトになります",
+        de: "8-Bit-Adam verwenden: Momente brauchen 2 statt 8 Byte je Parameter",
+    }
+    fused_adam() {
+        en: "use the fused AdamW, which makes no lists of temporaries",
+        zh: "使用融合的 AdamW，它不会生成临时张量列表",
+        ja: "一時テンソルのリストを作らない fused AdamW を使う",
+        de: "das fusionierte AdamW verwenden, das keine Listen von Zwischenwerten anlegt",
+    }
+    zero_offload() {
+        en: "keep the optimizer state in host memory",
+        zh: "把优化器状态放在主机内存中",
+        ja: "オプティマイザの状態をホストのメモリに置く",
+        de: "den Optimiererzustand im Arbeitsspeicher halten",
+    }
+    zero_stage_3() {
+        en: "share weights, gradients and moments between the cards (ZeRO-3), with offload to the host if that is not enough",
+        zh: "在多张卡之间分摊权重、梯度和动量（ZeRO-3），不够时再卸载到主机",
+        ja: "重み、勾配、モーメントを GPU 間で分割し（ZeRO-3）、足りなければホストに退避する",
+        de: "Gewichte, Gradienten und Momente auf die Karten verteilen (ZeRO-3), notfalls mit Auslagerung auf den Rechner",
+    }
+    fsdp() {
+        en: "shard the model over several cards",
+        zh: "把模型切分到多张卡上",
+        ja: "モデルを複数の GPU に分割する",
+        de: "das Modell auf mehrere Karten aufteilen",
+    }
+    chunked_loss() {
+        en: "compute logits and loss in chunks, so that the full logits never exist",
+        zh: "分块计算 logits 和损失，完整的 logits 就不会出现",
+        ja: "logits と損失を分割して計算し、logits 全体を作らない",
+        de: "Logits und Verlust in Stücken berechnen, so dass die vollen Logits nie existieren",
+    }
+    drop_stale_logits() {
+        en: "do not keep the last batch's logits alive under a name",
+        zh: "不要让上一批的 logits 继续被变量引用",
+        ja: "前のバッチの logits を変数に残さない",
+        de: "die Logits des letzten Batches nicht unter einem Namen am Leben halten",
+    }
+    fused_attention() {
+        en: "use fused attention (SDPA, FlashAttention, xFormers), which never writes the scores out",
+        zh: "使用融合注意力（SDPA、FlashAttention、xFormers），它不会写出注意力分数",
+        ja: "スコアを書き出さない融合アテンション（SDPA、FlashAttention、xFormers）を使う",
+        de: "fusionierte Attention verwenden (SDPA, FlashAttention, xFormers), die die Scores nie ausschreibt",
+    }
+    eval_batch() {
+        en: "use a smaller batch for evaluation than for training",
+        zh: "评估时使用比训练更小的批",
+        ja: "評価では学習より小さいバッチを使う",
+        de: "für die Evaluierung einen kleineren Batch als fürs Training nehmen",
+    }
+    eval_accumulation() {
+        en: "move predictions to the host during the evaluation, or keep only the argmax",
+        zh: "评估过程中把预测移到主机，或只保留 argmax",
+        ja: "評価の途中で予測をホストに移すか、argmax だけを残す",
+        de: "Vorhersagen während der Evaluierung auf den Rechner verschieben oder nur das Argmax behalten",
+    }
+    no_grad() {
+        en: "run without a graph: under `torch.inference_mode()`, nothing is kept for a backward pass",
+        zh: "不建立计算图：在 `torch.inference_mode()` 下不会为反向传播保留任何东西",
+        ja: "計算グラフなしで実行する。`torch.inference_mode()` では逆伝播用に何も保持されません",
+        de: "ohne Graph rechnen: unter `torch.inference_mode()` wird nichts für einen Rückwärtslauf behalten",
+    }
+    load_to_cpu() {
+        en: "load the checkpoint into host memory first",
+        zh: "先把检查点加载到主机内存",
+        ja: "チェックポイントをまずホストのメモリに読み込む",
+        de: "den Checkpoint zuerst in den Arbeitsspeicher laden",
+    }
+    full_state_offload() {
+        en: "gather the full state dict on the host, on rank 0 only",
+        zh: "在主机上、仅由 rank 0 汇集完整的 state dict",
+        ja: "完全な state dict はホスト上で、rank 0 だけで集める",
+        de: "das volle State-Dict auf dem Rechner sammeln, nur auf Rank 0",
+    }
+    sharded_state_dict() {
+        en: "save shards instead of one full checkpoint",
+        zh: "保存分片，而不是一个完整的检查点",
+        ja: "1 つの完全なチェックポイントではなく分割して保存する",
+        de: "Teile speichern statt eines vollen Checkpoints",
+    }
+    quantize_weights() {
+        en: "load the weights in 4 or 8 bits",
+        zh: "以 4 位或 8 位加载权重",
+        ja: "重みを 4 ビットか 8 ビットで読み込む",
+        de: "die Gewichte in 4 oder 8 Bit laden",
+    }
+    device_map() {
+        en: "spread the layers over several cards and host memory",
+        zh: "把各层分布到多张卡和主机内存",
+        ja: "層を複数の GPU とホストのメモリに分散する",
+        de: "die Schichten auf mehrere Karten und den Arbeitsspeicher verteilen",
+    }
+    tensor_parallel() {
+        en: "serve the model on several cards",
+        zh: "用多张卡提供服务",
+        ja: "複数の GPU でモデルを提供する",
+        de: "das Modell auf mehreren Karten bereitstellen",
+    }
+    smaller_model() {
+        en: "use a smaller model",
+        zh: "使用更小的模型",
+        ja: "より小さいモデルを使う",
+        de: "ein kleineres Modell nehmen",
+    }
+    gpu_memory_utilization() {
+        en: "set the server's share of the card to what is really free",
+        zh: "把服务器占用的显存比例设为实际空闲的大小",
+        ja: "サーバーの占有率を実際の空きに合わせる",
+        de: "den Anteil des Servers an der Karte auf das setzen, was wirklich frei ist",
+    }
+    max_model_len() {
+        en: "limit the context length: the server plans for the longest that the model allows",
+        zh: "限制上下文长度：服务器按模型允许的最大长度规划",
+        ja: "コンテキスト長を制限する。サーバーはモデルの最大長で計画します",
+        de: "die Kontextlänge begrenzen: der Server plant mit der längsten, die das Modell erlaubt",
+    }
+    enforce_eager() {
+        en: "serve without CUDA graphs",
+        zh: "不使用 CUDA 图提供服务",
+        ja: "CUDA グラフなしで提供する",
+        de: "ohne CUDA-Graphen betreiben",
+    }
+    smaller_context() {
+        en: "limit the context length",
+        zh: "限制上下文长度",
+        ja: "コンテキスト長を制限する",
+        de: "die Kontextlänge begrenzen",
+    }
+    quantized_kv() {
+        en: "store keys and values in 8 bits",
+        zh: "以 8 位存储键和值",
+        ja: "キーとバリューを 8 ビットで保存する",
+        de: "Keys und Values in 8 Bit speichern",
+    }
+    fewer_gpu_layers() {
+        en: "put fewer layers on the card; the rest runs on the CPU",
+        zh: "减少放到显卡上的层数；其余在 CPU 上运行",
+        ja: "GPU に置く層を減らす。残りは CPU で動きます",
+        de: "weniger Schichten auf die Karte legen; der Rest läuft auf der CPU",
+    }
+    lowvram() {
+        en: "use the interface's mode for small cards",
+        zh: "使用界面的低显存模式",
+        ja: "インターフェースの低 VRAM モードを使う",
+        de: "den Modus der Oberfläche für kleine Karten verwenden",
+    }
+    tiled_vae() {
+        en: "decode the image in tiles (in ComfyUI the node `VAE Decode (Tiled)` with a smaller tile)",
+        zh: "分块解码图像（在 ComfyUI 中用节点 `VAE Decode (Tiled)` 并减小分块）",
+        ja: "画像をタイルに分けてデコードする（ComfyUI では `VAE Decode (Tiled)` ノードで小さいタイル）",
+        de: "das Bild in Kacheln dekodieren (in ComfyUI der Knoten `VAE Decode (Tiled)` mit kleineren Kacheln)",
+    }
+    smaller_image() {
+        en: "generate smaller images or fewer at once, and upscale afterwards",
+        zh: "生成更小或更少的图像，之后再放大",
+        ja: "小さい画像を少数ずつ生成し、後で拡大する",
+        de: "kleinere Bilder oder weniger auf einmal erzeugen und danach vergrößern",
+    }
+    cpu_offload() {
+        en: "let the parts of the pipeline wait in host memory until they run",
+        zh: "让流水线的各部分在运行前留在主机内存中",
+        ja: "パイプラインの各部を実行時までホストのメモリに置く",
+        de: "die Teile der Pipeline im Arbeitsspeicher warten lassen, bis sie laufen",
+    }
+    sysmem_fallback() {
+        en: "in NVIDIA's control panel set `CUDA - Sysmem Fallback Policy` to `Prefer No Sysmem Fallback`: the run then fails at once instead of slowing down",
+        zh: "在 NVIDIA 控制面板中把 `CUDA - Sysmem Fallback Policy` 设为 `Prefer No Sysmem Fallback`：运行会立即失败，而不是变慢",
+        ja: "NVIDIA コントロールパネルで `CUDA - Sysmem Fallback Policy` を `Prefer No Sysmem Fallback` にする。遅くなる代わりにすぐ失敗します",
+        de: "in NVIDIAs Systemsteuerung `CUDA - Sysmem Fallback Policy` auf `Prefer No Sysmem Fallback` setzen: der Lauf scheitert dann sofort, statt langsam zu werden",
+    }
+    free_the_card() {
+        en: "see who is on the card and end what should not be there, including notebooks and earlier runs",
+        zh: "查看谁在使用显卡，结束不该在那里的进程，包括笔记本和之前的运行",
+        ja: "GPU の使用者を調べ、ノートブックや以前の実行を含め不要なものを終了する",
+        de: "nachsehen, wer auf der Karte ist, und beenden, was dort nicht hingehört, auch Notebooks und frühere Läufe",
+    }
+    one_rank_per_card() {
+        en: "check that every rank uses its own card and that nothing limits this process",
+        zh: "确认每个 rank 使用自己的显卡，且没有限制这个进程",
+        ja: "各ランクが自分の GPU を使い、このプロセスに制限がないことを確認する",
+        de: "prüfen, dass jeder Rank seine eigene Karte benutzt und nichts diesen Prozess begrenzt",
+    }
+    expandable_segments() {
+        en: "let the allocator grow its segments, so that unused pieces can be joined",
+        zh: "让分配器的段可以扩展，这样未用的碎片可以合并",
+        ja: "アロケータのセグメントを拡張可能にし、未使用の断片をつなげる",
+        de: "den Allokator seine Segmente erweitern lassen, damit ungenutzte Stücke zusammenwachsen",
+    }
+    find_the_shape() {
+        en: "find the operation that asks for so much: print its shapes; a forgotten reshape or broadcast is likely",
+        zh: "找出申请这么大的操作：打印它的形状；很可能是忘记的 reshape 或广播",
+        ja: "これほど大きな要求をする演算を探す。形状を表示してください。reshape やブロードキャストの誤りが疑われます",
+        de: "die Operation finden, die so viel verlangt: ihre Formen ausgeben; ein vergessenes Reshape oder Broadcast ist wahrscheinlich",
+    }
+    room_to_compile() {
+        en: "leave free memory for the compiler's first call",
+        zh: "为编译器的第一次调用留出空闲内存",
+        ja: "コンパイラの最初の呼び出しのために空きを残す",
+        de: "für den ersten Aufruf des Compilers Speicher frei lassen",
+    }
+    xla_preallocate() {
+        en: "let JAX take memory as it needs it, and check that no other process holds the card",
+        zh: "让 JAX 按需占用显存，并确认没有其他进程占用显卡",
+        ja: "JAX に必要な分だけ確保させ、他のプロセスが GPU を使っていないか確認する",
+        de: "JAX Speicher nach Bedarf nehmen lassen und prüfen, dass kein anderer Prozess die Karte hält",
+    }
+    tf_memory_growth() {
+        en: "let TensorFlow take memory as it needs it",
+        zh: "让 TensorFlow 按需占用显存",
+        ja: "TensorFlow に必要な分だけ確保させる",
+        de: "TensorFlow Speicher nach Bedarf nehmen lassen",
+    }
+    mps_watermark() {
+        en: "as a last resort lift PyTorch's own limit on Metal; the machine may start to swap",
+        zh: "万不得已时取消 PyTorch 对 Metal 的限制；机器可能开始换页",
+        ja: "最後の手段として Metal での PyTorch の制限を外す。スワップが始まることがあります",
+        de: "als letztes Mittel PyTorchs Grenze für Metal aufheben; der Rechner kann anfangen auszulagern",
+    }
+    close_apps() {
+        en: "close other programs: they share this memory",
+        zh: "关闭其他程序：它们共享这块内存",
+        ja: "他のプログラムを閉じる。同じメモリを共有しています",
+        de: "andere Programme schließen: sie teilen sich diesen Speicher",
+    }
+    larger_card() {
+        en: "use a card with more memory",
+        zh: "使用显存更大的显卡",
+        ja: "メモリの大きい GPU を使う",
+        de: "eine Karte mit mehr Speicher nehmen",
+    }
+    more_ram() {
+        en: "give the machine or the container more memory or swap, and look at who used it",
+        zh: "给机器或容器更多内存或交换空间，并查看是谁用掉的",
+        ja: "マシンやコンテナのメモリかスワップを増やし、何が使ったかを調べる",
+        de: "dem Rechner oder Container mehr Speicher oder Swap geben und nachsehen, wer ihn belegt",
+    }
+    fewer_workers() {
+        en: "use fewer data-loader workers: each holds its own copy of what it reads",
+        zh: "减少数据加载进程：每个进程都保留自己的一份数据",
+        ja: "データローダーのワーカーを減らす。それぞれが自分のコピーを持ちます",
+        de: "weniger Worker des Data-Loaders: jeder hält seine eigene Kopie",
+    }
+    stream_data() {
+        en: "read data in a stream instead of whole",
+        zh: "以流的方式读取数据，而不是一次全部读入",
+        ja: "データを一括でなくストリームで読む",
+        de: "Daten als Strom lesen statt im Ganzen",
+    }
+    shm_size() {
+        en: "give the container a larger `/dev/shm`",
+        zh: "给容器更大的 `/dev/shm`",
+        ja: "コンテナの `/dev/shm` を大きくする",
+        de: "dem Container ein größeres `/dev/shm` geben",
+    }
+    paging_file() {
+        en: "let Windows manage the paging file, or make it larger (Advanced, Virtual memory), then restart",
+        zh: "让 Windows 管理页面文件，或将其调大（高级，虚拟内存），然后重启",
+        ja: "ページングファイルを Windows に管理させるか大きくし（詳細設定、仮想メモリ）、再起動する",
+        de: "Windows die Auslagerungsdatei verwalten lassen oder sie vergrößern (Erweitert, Virtueller Arbeitsspeicher), dann neu starten",
+    }
+    launch_blocking() {
+        en: "run once with synchronous kernels: the traceback then points at the operation that failed",
+        zh: "用同步内核运行一次：回溯就会指向真正失败的操作",
+        ja: "カーネルを同期で 1 回実行する。トレースバックが失敗した演算を指します",
+        de: "einmal mit synchronen Kernels laufen lassen: der Traceback zeigt dann auf die Operation, die fehlschlug",
+    }
+    check_ids() {
+        en: "check that every token id is below the vocabulary size and every label is in range",
+        zh: "检查每个 token id 都小于词表大小，每个标签都在范围内",
+        ja: "すべてのトークン ID が語彙数未満で、ラベルが範囲内か確認する",
+        de: "prüfen, dass jede Token-ID kleiner als das Vokabular und jedes Label im Bereich ist",
+    }
+    smaller_tiles() {
+        en: "use smaller tiles or fewer stages in that kernel, or another version of Triton; a smaller batch does not help",
+        zh: "减小该内核的分块或级数，或换一个 Triton 版本；减小批没有用",
+        ja: "そのカーネルのタイルや段数を減らすか、別の版の Triton を使う。バッチを小さくしても効果はありません",
+        de: "kleinere Kacheln oder weniger Stufen in diesem Kernel, oder eine andere Version von Triton; ein kleinerer Batch hilft nicht",
+    }
+    fix_config() {
+        en: "fix the config: it cannot run anywhere",
+        zh: "修正配置：它在哪里都无法运行",
+        ja: "設定を直す。どこでも実行できません",
+        de: "die Konfiguration berichtigen: sie läuft nirgends",
+    }
+    record_snapshot() {
+        en: "record a memory snapshot, which shows who owns every byte, and hand it to the doctor",
+        zh: "记录一份内存快照，它显示每个字节属于谁，并交给 doctor",
+        ja: "すべてのバイトの持ち主が分かるメモリスナップショットを記録し、doctor に渡す",
+        de: "einen Speicher-Snapshot aufzeichnen, der zeigt, wem jedes Byte gehört, und ihn dem Doktor geben",
+    }
 
-    which_program() "what program is this: which framework, training or inference, which model?"
-    traceback() "where did it fail? The whole traceback would tell"
-    which_model() "which model is it (how many parameters), and are all weights trained or only adapters?"
-    batch_and_length() "how large are the batch and the sequences or images?"
-    config_used() "which config was used, with the overrides of the command line?"
-    which_card() "which card is it, and what does `nvidia-smi` show while the program runs?"
-    who_else() "does another process or rank use the same card, or is a limit set for this one?"
-    kernel_log() "does the kernel's log (`dmesg -T`) show `Killed process` for it, and how much memory does the machine have?"
-    ids_in_range() "does the same batch run on the CPU? `index out of range` there means a bad token id, not memory"
-    snapshot() "which tensors fill the card? A memory snapshot shows it"
+    which_program() {
+        en: "what program is this: which framework, training or inference, which model?",
+        zh: "这是什么程序：哪个框架，训练还是推理，哪个模型？",
+        ja: "どのプログラムですか。フレームワーク、学習か推論か、どのモデルか",
+        de: "was ist das für ein Programm: welches Framework, Training oder Inferenz, welches Modell?",
+    }
+    traceback() {
+        en: "where did it fail? The whole traceback would tell",
+        zh: "在哪里失败的？完整的回溯会说明",
+        ja: "どこで失敗しましたか。トレースバック全体があれば分かります",
+        de: "wo ist es gescheitert? Der ganze Traceback würde es zeigen",
+    }
+    which_model() {
+        en: "which model is it (how many parameters), and are all weights trained or only adapters?",
+        zh: "是哪个模型（多少参数），训练全部权重还是只训练适配器？",
+        ja: "どのモデル（パラメータ数）で、全重みを学習するのか、アダプタだけか",
+        de: "welches Modell ist es (wie viele Parameter), und werden alle Gewichte trainiert oder nur Adapter?",
+    }
+    batch_and_length() {
+        en: "how large are the batch and the sequences or images?",
+        zh: "批和序列或图像有多大？",
+        ja: "バッチと系列または画像の大きさは？",
+        de: "wie groß sind Batch und Sequenzen oder Bilder?",
+    }
+    config_used() {
+        en: "which config was used, with the overrides of the command line?",
+        zh: "用的是哪个配置，命令行上有哪些覆盖？",
+        ja: "どの設定を使い、コマンドラインで何を上書きしましたか",
+        de: "welche Konfiguration wurde benutzt, mit welchen Angaben auf der Kommandozeile?",
+    }
+    which_card() {
+        en: "which card is it, and what does `nvidia-smi` show while the program runs?",
+        zh: "是哪张显卡，程序运行时 `nvidia-smi` 显示什么？",
+        ja: "どの GPU で、実行中の `nvidia-smi` は何を示しますか",
+        de: "welche Karte ist es, und was zeigt `nvidia-smi`, während das Programm läuft?",
+    }
+    who_else() {
+        en: "does another process or rank use the same card, or is a limit set for this one?",
+        zh: "是否有其他进程或 rank 使用同一张卡，或者对本进程设了限制？",
+        ja: "別のプロセスやランクが同じ GPU を使っているか、このプロセスに制限がありますか",
+        de: "benutzt ein anderer Prozess oder Rank dieselbe Karte, oder ist für diesen eine Grenze gesetzt?",
+    }
+    kernel_log() {
+        en: "does the kernel's log (`dmesg -T`) show `Killed process` for it, and how much memory does the machine have?",
+        zh: "内核日志（`dmesg -T`）中是否有它的 `Killed process`，机器有多少内存？",
+        ja: "カーネルのログ（`dmesg -T`）に `Killed process` がありますか。マシンのメモリはどれだけですか",
+        de: "zeigt das Log des Kernels (`dmesg -T`) ein `Killed process` dafür, und wie viel Speicher hat der Rechner?",
+    }
+    ids_in_range() {
+        en: "does the same batch run on the CPU? `index out of range` there means a bad token id, not memory",
+        zh: "同一批在 CPU 上能运行吗？那里的 `index out of range` 表示 token id 有误，而不是内存",
+        ja: "同じバッチは CPU で動きますか。`index out of range` ならメモリではなくトークン ID の誤りです",
+        de: "läuft derselbe Batch auf der CPU? `index out of range` bedeutet dort eine falsche Token-ID, nicht Speicher",
+    }
+    snapshot() {
+        en: "which tensors fill the card? A memory snapshot shows it",
+        zh: "哪些张量占满了显卡？内存快照会显示",
+        ja: "どのテンソルが GPU を埋めていますか。メモリスナップショットで分かります",
+        de: "welche Tensoren füllen die Karte? Ein Speicher-Snapshot zeigt es",
+    }
 }
 
 /// What to do.

@@ -185,48 +185,241 @@ messages! {
 
     unknown_size() { en: "an unknown size", zh: "未知大小", ja: "不明なサイズ", de: "eine unbekannte Größe" }
     unknown() { en: "unknown", zh: "未知", ja: "不明", de: "unbekannt" }
-}
 
-english! {
-    spilled(allocated, total) "tensors hold {allocated} and the card has {total}: the driver has been moving memory to the host, which is slow, until that failed too"
-    unified(allocated, other, limit, requested) "Metal allows this program {limit}; tensors hold {allocated}, other allocations {other}, and {requested} more were asked for"
-    unified_bare() "Metal refused the allocation: the limit for one program or one buffer is reached"
-    paging_file() "Windows could not reserve memory because its paging file is too small; the card's memory is not the problem"
-    dev_shm() "the data loader's workers filled `/dev/shm`, through which they pass batches"
-    not_memory_assert() "this is not memory: a check inside a GPU kernel failed, usually a token id or a label out of range"
-    not_memory_access() "this is not memory: a GPU kernel accessed an illegal address"
-    device_side_shown() "the library's error only follows: a check inside a GPU kernel failed before it, usually a token id or a label out of range"
-    device_side() "`CUBLAS_STATUS_ALLOC_FAILED` without numbers is either a completely full card or an earlier kernel error such as a token id out of range"
-    kv_cache_sized(needed, available) "the cache of keys and values needs {needed}, and {available} are left for it"
-    kv_cache_needs(needed) "the cache of keys and values takes {needed}"
-    kv_cache() "the cache of keys and values does not fit"
-    kv_cache_tokens(text, tokens) "{text} (planned for {tokens} tokens)"
-    reservation_sized(wanted, free) "the server wants {wanted} of the card, and {free} are free when it starts"
-    reservation() "the server takes its share of the whole card, no matter who else is on it"
-    reservation_share(share) "the server may take {share} % of the card; what is left is too little for CUDA graphs and everything outside PyTorch"
-    reservation_left() "the server filled the card, and too little is left for CUDA graphs and everything outside PyTorch"
-    preallocation() "XLA reserved most of the card at its first use"
-    gathers(line) "the evaluation keeps the predictions of all batches on the card until the end (`{line}`)"
-    gather_on_save() "saving gathers the whole model on each card; it fits only in shards"
-    flat_copy_of(requested, model) "{requested} is all parameters of {model} in one piece: a flat copy for the optimizer or for sharding"
-    flat_copy(requested) "{requested} were asked for to lay parameters or optimizer state end to end in one tensor"
-    communicator() "communication between ranks needs memory of its own: NCCL's buffers, or a copy of all gradients in buckets"
-    weights_of(model, parameters, weights, total) "the weights of {model} ({parameters} parameters) need about {weights}; the card has {total}"
-    weights_need(weights, total) "the weights need about {weights}; the card has {total}"
-    weights_too_large() "the model's weights do not fit while they are loaded"
-    batch_numbers(allocated, total, requested) "the program's own tensors hold {allocated} of {total}, and this pass asks for {requested} more"
-    batch_shape(shape) "one pass makes a tensor of shape {shape} that no longer fits"
-    batch() "one pass needs more than the card has left"
-    batch_sized(text, batch) "{text} (batch {batch})"
-    foreign_context() "the card had no memory left even for a context or a few MiB: another process holds it"
-    foreign_who(text, processes) "{text}: {processes}"
-    process(pid, size) "process {pid} with {size}"
-    static_of(model, parameters, state, total) "training all {parameters} parameters of {model} needs {state} for weights, gradients and Adam's moments; the card has {total}: no batch is small enough"
-    line_logits(requested, line) "{requested} were asked for by a line that makes scores over the vocabulary: `{line}`"
-    line_attention(requested, line) "{requested} were asked for by a line that writes attention scores out: `{line}`"
-    sized_logits(requested, shape, dtype) "{requested} is the size of the logits {shape} in {dtype}"
-    contradicted(allocated, planned) "this config holds {planned} at most and the log holds {allocated}: it was another program (written-out attention, another optimizer, another script), so nothing is concluded from the config"
-    measured_pieces(unallocated, requested, largest) "{unallocated} were reserved and unused, {requested} were asked for, and the longest unused piece was {largest}"
+    spilled(allocated, total) {
+        en: "tensors hold {allocated} and the card has {total}: the driver has been moving memory to the host, which is slow, until that failed too",
+        zh: "张量占用 {allocated}，而显卡只有 {total}：驱动一直把内存移到主机（很慢），直到这也失败",
+        ja: "テンソルは {allocated} を使い、GPU は {total} です。ドライバがメモリをホストへ移し続け（低速）、それも失敗しました",
+        de: "Tensoren halten {allocated}, die Karte hat {total}: der Treiber hat Speicher auf den Rechner ausgelagert, was langsam ist, bis auch das scheiterte",
+    }
+    unified(allocated, other, limit, requested) {
+        en: "Metal allows this program {limit}; tensors hold {allocated}, other allocations {other}, and {requested} more were asked for",
+        zh: "Metal 允许本程序使用 {limit}；张量占用 {allocated}，其他分配 {other}，又申请了 {requested}",
+        ja: "Metal がこのプログラムに許すのは {limit} です。テンソル {allocated}、その他 {other}、さらに {requested} が要求されました",
+        de: "Metal erlaubt diesem Programm {limit}; Tensoren halten {allocated}, andere Allokationen {other}, und {requested} mehr wurden verlangt",
+    }
+    unified_bare() {
+        en: "Metal refused the allocation: the limit for one program or one buffer is reached",
+        zh: "Metal 拒绝了分配：已达到单个程序或单个缓冲区的上限",
+        ja: "Metal が割り当てを拒否しました。1 プログラムまたは 1 バッファの上限です",
+        de: "Metal hat die Allokation abgelehnt: die Grenze für ein Programm oder einen Puffer ist erreicht",
+    }
+    paging_file_too_small() {
+        en: "Windows could not reserve memory because its paging file is too small; the card's memory is not the problem",
+        zh: "页面文件太小，Windows 无法保留内存；问题不在显存",
+        ja: "ページングファイルが小さく、Windows がメモリを確保できませんでした。VRAM の問題ではありません",
+        de: "Windows konnte keinen Speicher reservieren, weil die Auslagerungsdatei zu klein ist; am Grafikspeicher liegt es nicht",
+    }
+    dev_shm() {
+        en: "the data loader's workers filled `/dev/shm`, through which they pass batches",
+        zh: "数据加载进程占满了用来传递批的 `/dev/shm`",
+        ja: "データローダーのワーカーが、バッチの受け渡しに使う `/dev/shm` を使い切りました",
+        de: "die Worker des Data-Loaders haben `/dev/shm` gefüllt, über das sie Batches weitergeben",
+    }
+    not_memory_assert() {
+        en: "this is not memory: a check inside a GPU kernel failed, usually a token id or a label out of range",
+        zh: "这不是内存问题：GPU 内核中的检查失败，通常是 token id 或标签超出范围",
+        ja: "メモリではありません。GPU カーネル内の検査が失敗しました。多くはトークン ID やラベルの範囲外です",
+        de: "das ist nicht der Speicher: eine Prüfung in einem GPU-Kernel schlug fehl, meist eine Token-ID oder ein Label außerhalb des Bereichs",
+    }
+    not_memory_access() {
+        en: "this is not memory: a GPU kernel accessed an illegal address",
+        zh: "这不是内存问题：GPU 内核访问了非法地址",
+        ja: "メモリ不足ではありません。GPU カーネルが不正なアドレスに触れました",
+        de: "das ist nicht der Speicher: ein GPU-Kernel griff auf eine unzulässige Adresse zu",
+    }
+    device_side_shown() {
+        en: "the library's error only follows: a check inside a GPU kernel failed before it, usually a token id or a label out of range",
+        zh: "库的错误只是后果：在它之前 GPU 内核中的检查失败，通常是 token id 或标签超出范围",
+        ja: "ライブラリのエラーは結果にすぎません。その前に GPU カーネル内の検査が失敗しています。多くはトークン ID やラベルの範囲外です",
+        de: "der Fehler der Bibliothek folgt nur: davor schlug eine Prüfung in einem GPU-Kernel fehl, meist eine Token-ID oder ein Label außerhalb des Bereichs",
+    }
+    device_side() {
+        en: "`CUBLAS_STATUS_ALLOC_FAILED` without numbers is either a completely full card or an earlier kernel error such as a token id out of range",
+        zh: "没有数字的 `CUBLAS_STATUS_ALLOC_FAILED` 要么是显卡完全占满，要么是之前的内核错误，例如 token id 超出范围",
+        ja: "数字のない `CUBLAS_STATUS_ALLOC_FAILED` は、GPU が完全に埋まっているか、トークン ID の範囲外など以前のカーネルエラーです",
+        de: "`CUBLAS_STATUS_ALLOC_FAILED` ohne Zahlen ist entweder eine ganz volle Karte oder ein früherer Kernelfehler, etwa eine Token-ID außerhalb des Bereichs",
+    }
+    kv_cache_sized(needed, available) {
+        en: "the cache of keys and values needs {needed}, and {available} are left for it",
+        zh: "键值缓存需要 {needed}，可用的只有 {available}",
+        ja: "キーとバリューのキャッシュに {needed} 必要ですが、残りは {available} です",
+        de: "der Cache für Keys und Values braucht {needed}, und {available} sind dafür übrig",
+    }
+    kv_cache_needs(needed) {
+        en: "the cache of keys and values takes {needed}",
+        zh: "键值缓存占用 {needed}",
+        ja: "キーとバリューのキャッシュが {needed} を使います",
+        de: "der Cache für Keys und Values belegt {needed}",
+    }
+    kv_cache() {
+        en: "the cache of keys and values does not fit",
+        zh: "键值缓存放不下",
+        ja: "キーとバリューのキャッシュが収まりません",
+        de: "der Cache für Keys und Values passt nicht",
+    }
+    kv_cache_tokens(text, tokens) {
+        en: "{text} (planned for {tokens} tokens)",
+        zh: "{text}（按 {tokens} 个 token 规划）",
+        ja: "{text}（{tokens} トークンで計画）",
+        de: "{text} (geplant für {tokens} Token)",
+    }
+    reservation_sized(wanted, free) {
+        en: "the server wants {wanted} of the card, and {free} are free when it starts",
+        zh: "服务器想占用显卡的 {wanted}，启动时空闲的只有 {free}",
+        ja: "サーバーは {wanted} を確保しようとしますが、起動時の空きは {free} です",
+        de: "der Server will {wanted} der Karte, und beim Start sind {free} frei",
+    }
+    reservation() {
+        en: "the server takes its share of the whole card, no matter who else is on it",
+        zh: "服务器按整张显卡的比例占用，不管还有谁在用",
+        ja: "サーバーは他の使用者に関係なく、GPU 全体に対する割合を確保します",
+        de: "der Server nimmt seinen Anteil an der ganzen Karte, gleich wer sonst darauf ist",
+    }
+    reservation_share(share) {
+        en: "the server may take {share} % of the card; what is left is too little for CUDA graphs and everything outside PyTorch",
+        zh: "服务器可以占用显卡的 {share} %；剩下的不够 CUDA 图和 PyTorch 之外的部分使用",
+        ja: "サーバーは GPU の {share} % を使えます。残りは CUDA グラフや PyTorch 以外には足りません",
+        de: "der Server darf {share} % der Karte nehmen; der Rest ist zu wenig für CUDA-Graphen und alles außerhalb von PyTorch",
+    }
+    reservation_left() {
+        en: "the server filled the card, and too little is left for CUDA graphs and everything outside PyTorch",
+        zh: "服务器占满了显卡，剩下的不够 CUDA 图和 PyTorch 之外的部分使用",
+        ja: "サーバーが GPU を埋め、CUDA グラフや PyTorch 以外には足りません",
+        de: "der Server hat die Karte gefüllt, und für CUDA-Graphen und alles außerhalb von PyTorch bleibt zu wenig",
+    }
+    preallocation() {
+        en: "XLA reserved most of the card at its first use",
+        zh: "XLA 在第一次使用时保留了显卡的大部分",
+        ja: "XLA は最初の使用時に GPU の大部分を確保します",
+        de: "XLA hat beim ersten Gebrauch den größten Teil der Karte reserviert",
+    }
+    gathers(line) {
+        en: "the evaluation keeps the predictions of all batches on the card until the end (`{line}`)",
+        zh: "评估把所有批的预测都留在显卡上直到结束（`{line}`）",
+        ja: "評価が全バッチの予測を最後まで GPU に保持しています（`{line}`）",
+        de: "die Evaluierung behält die Vorhersagen aller Batches bis zum Ende auf der Karte (`{line}`)",
+    }
+    gather_on_save() {
+        en: "saving gathers the whole model on each card; it fits only in shards",
+        zh: "保存时会在每张卡上汇集整个模型；它只有分片才放得下",
+        ja: "保存時に各 GPU へモデル全体が集められます。分割しないと収まりません",
+        de: "beim Speichern wird das ganze Modell auf jeder Karte gesammelt; es passt nur in Teilen",
+    }
+    flat_copy_of(requested, model) {
+        en: "{requested} is all parameters of {model} in one piece: a flat copy for the optimizer or for sharding",
+        zh: "{requested} 正好是 {model} 的全部参数连成一块：供优化器或分片使用的平铺副本",
+        ja: "{requested} は {model} の全パラメータを 1 つにしたもので、オプティマイザや分割のための平坦なコピーです",
+        de: "{requested} sind alle Parameter von {model} in einem Stück: eine flache Kopie für den Optimierer oder das Aufteilen",
+    }
+    flat_copy(requested) {
+        en: "{requested} were asked for to lay parameters or optimizer state end to end in one tensor",
+        zh: "申请 {requested} 是为了把参数或优化器状态首尾相接放进一个张量",
+        ja: "{requested} は、パラメータやオプティマイザの状態を 1 つのテンソルに並べるための要求です",
+        de: "{requested} wurden verlangt, um Parameter oder Optimiererzustand in einem Tensor aneinanderzulegen",
+    }
+    communicator() {
+        en: "communication between ranks needs memory of its own: NCCL's buffers, or a copy of all gradients in buckets",
+        zh: "rank 之间的通信也需要内存：NCCL 的缓冲区，或按桶存放的全部梯度副本",
+        ja: "ランク間の通信にもメモリが必要です。NCCL のバッファや、バケットに入った全勾配のコピーです",
+        de: "die Kommunikation zwischen Ranks braucht selbst Speicher: NCCLs Puffer oder eine Kopie aller Gradienten in Buckets",
+    }
+    weights_of(model, parameters, weights, total) {
+        en: "the weights of {model} ({parameters} parameters) need about {weights}; the card has {total}",
+        zh: "{model} 的权重（{parameters} 参数）约需 {weights}；显卡有 {total}",
+        ja: "{model} の重み（{parameters} パラメータ）は約 {weights} 必要です。GPU は {total} です",
+        de: "die Gewichte von {model} ({parameters} Parameter) brauchen etwa {weights}; die Karte hat {total}",
+    }
+    weights_need(weights, total) {
+        en: "the weights need about {weights}; the card has {total}",
+        zh: "权重约需 {weights}；显卡有 {total}",
+        ja: "重みは約 {weights} 必要です。GPU は {total} です",
+        de: "die Gewichte brauchen etwa {weights}; die Karte hat {total}",
+    }
+    weights_too_large() {
+        en: "the model's weights do not fit while they are loaded",
+        zh: "加载时模型的权重放不下",
+        ja: "読み込み中にモデルの重みが収まりません",
+        de: "die Gewichte des Modells passen beim Laden nicht",
+    }
+    batch_numbers(allocated, total, requested) {
+        en: "the program's own tensors hold {allocated} of {total}, and this pass asks for {requested} more",
+        zh: "程序自己的张量占用了 {total} 中的 {allocated}，这一遍还要 {requested}",
+        ja: "プログラム自身のテンソルが {total} のうち {allocated} を使い、さらに {requested} を要求しています",
+        de: "die eigenen Tensoren des Programms halten {allocated} von {total}, und dieser Durchlauf verlangt {requested} mehr",
+    }
+    batch_shape(shape) {
+        en: "one pass makes a tensor of shape {shape} that no longer fits",
+        zh: "这一遍要建立形状为 {shape} 的张量，已经放不下",
+        ja: "1 回の処理で形状 {shape} のテンソルを作りますが、もう収まりません",
+        de: "ein Durchlauf legt einen Tensor der Form {shape} an, der nicht mehr passt",
+    }
+    batch() {
+        en: "one pass needs more than the card has left",
+        zh: "这一遍需要的超过显卡剩余的",
+        ja: "1 回の処理が GPU の残りより多くを必要とします",
+        de: "ein Durchlauf braucht mehr, als auf der Karte übrig ist",
+    }
+    batch_sized(text, batch) {
+        en: "{text} (batch {batch})",
+        zh: "{text}（批大小 {batch}）",
+        ja: "{text}（バッチ {batch}）",
+        de: "{text} (Batch {batch})",
+    }
+    foreign_context() {
+        en: "the card had no memory left even for a context or a few MiB: another process holds it",
+        zh: "显卡连一个上下文或几 MiB 都没有了：被其他进程占用",
+        ja: "GPU にはコンテキストや数 MiB の空きさえありません。別のプロセスが使っています",
+        de: "die Karte hatte nicht einmal mehr Speicher für einen Kontext oder einige MiB: ein anderer Prozess hält ihn",
+    }
+    foreign_who(text, processes) {
+        en: "{text}: {processes}",
+        zh: "{text}：{processes}",
+        ja: "{text}: {processes} です",
+        de: "{text}: {processes}",
+    }
+    process(pid, size) {
+        en: "process {pid} with {size}",
+        zh: "进程 {pid} 占用 {size}",
+        ja: "プロセス {pid} が {size}",
+        de: "Prozess {pid} mit {size}",
+    }
+    static_of(model, parameters, state, total) {
+        en: "training all {parameters} parameters of {model} needs {state} for weights, gradients and Adam's moments; the card has {total}: no batch is small enough",
+        zh: "训练 {model} 的全部 {parameters} 参数，权重、梯度和 Adam 矩需要 {state}；显卡有 {total}：再小的批也放不下",
+        ja: "{model} の全 {parameters} パラメータを学習するには、重み、勾配、Adam のモーメントに {state} 必要です。GPU は {total} です。バッチを小さくしても収まりません",
+        de: "alle {parameters} Parameter von {model} zu trainieren braucht {state} für Gewichte, Gradienten und Adams Momente; die Karte hat {total}: kein Batch ist klein genug",
+    }
+    line_logits(requested, line) {
+        en: "{requested} were asked for by a line that makes scores over the vocabulary: `{line}`",
+        zh: "申请 {requested} 的这一行生成整个词表的得分：`{line}`",
+        ja: "{requested} を要求した行は語彙全体のスコアを作ります: `{line}`",
+        de: "{requested} verlangte eine Zeile, die Scores über das Vokabular anlegt: `{line}`",
+    }
+    line_attention(requested, line) {
+        en: "{requested} were asked for by a line that writes attention scores out: `{line}`",
+        zh: "申请 {requested} 的这一行写出注意力分数：`{line}`",
+        ja: "{requested} を要求した行はアテンションスコアを書き出します: `{line}`",
+        de: "{requested} verlangte eine Zeile, die Attention-Scores ausschreibt: `{line}`",
+    }
+    sized_logits(requested, shape, dtype) {
+        en: "{requested} is the size of the logits {shape} in {dtype}",
+        zh: "{requested} 正是 logits {shape}（{dtype}）的大小",
+        ja: "{requested} は logits {shape}（{dtype}）の大きさです",
+        de: "{requested} ist die Größe der Logits {shape} in {dtype}",
+    }
+    contradicted(allocated, planned) {
+        en: "this config holds {planned} at most and the log holds {allocated}: it was another program (written-out attention, another optimizer, another script), so nothing is concluded from the config",
+        zh: "该配置最多占用 {planned}，而日志中占用 {allocated}：那是另一个程序（写出的注意力、别的优化器、别的脚本），因此不从配置得出结论",
+        ja: "この設定の最大は {planned} ですが、ログでは {allocated} です。別のプログラム（書き出すアテンション、別のオプティマイザ、別のスクリプト）なので、設定からは何も結論しません",
+        de: "diese Konfiguration hält höchstens {planned}, das Log zeigt {allocated}: es war ein anderes Programm (ausgeschriebene Attention, anderer Optimierer, anderes Skript), daher folgt aus der Konfiguration nichts",
+    }
+    measured_pieces(unallocated, requested, largest) {
+        en: "{unallocated} were reserved and unused, {requested} were asked for, and the longest unused piece was {largest}",
+        zh: "已保留未用的有 {unallocated}，申请 {requested}，而最长的空闲块只有 {largest}",
+        ja: "確保済みで未使用が {unallocated}、要求は {requested}、最長の空きは {largest} でした",
+        de: "{unallocated} waren reserviert und ungenutzt, {requested} verlangt, und das längste freie Stück war {largest}",
+    }
 }
 
 /// One finding. `refused` is why the case's config cannot run, if that was found.
@@ -363,7 +556,7 @@ fn of_any_stack(cause: &Cause) -> String {
             optional(*requested_bytes),
         ),
         Cause::UnifiedMemoryLimit { .. } => unified_bare(),
-        Cause::PagingFile {} => paging_file(),
+        Cause::PagingFile {} => paging_file_too_small(),
         Cause::DevShm {} => dev_shm(),
         Cause::NotMemory { failure: OtherFailure::DeviceAssert } => not_memory_assert(),
         Cause::NotMemory { .. } => not_memory_access(),
