@@ -69,7 +69,7 @@ impl Update {
         let plan = job::plan(vec![program], &target).unwrap();
         let mut update = Self {
             backend: Cpu::new(plan, target, Watch::Off).unwrap(),
-            arguments: Arguments::default(),
+            arguments: Arguments { updates: 0, ..Arguments::default() },
         };
         for (index, (.., dtype)) in tensors.iter().enumerate() {
             let count: u64 = tensors[index].1.iter().product();
