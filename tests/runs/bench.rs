@@ -51,7 +51,7 @@ fn an_estimate_counts_the_ops_that_are_measured_and_runs_none() {
         let ops = program["ops"].as_array().unwrap();
         ops.iter().find(|bound| bound["op"] == op).unwrap().clone()
     };
-    // 124M: the four weights of 12 layers, 4 × 1024 tokens, once forward and twice backward.
+    // 124M: the four weights of 12 layers, 12 × 1024 tokens, once forward and twice backward.
     let products = [
         "linear",
         "linear_gelu",
@@ -62,7 +62,7 @@ fn an_estimate_counts_the_ops_that_are_measured_and_runs_none() {
     ];
     let flops: u64 =
         products.iter().map(|op| of(&programs[0], op)["flops"].as_u64().unwrap()).sum();
-    assert_eq!(flops, 6 * 4096 * 12 * 12 * 768 * 768);
+    assert_eq!(flops, 6 * 12 * 1024 * 12 * 12 * 768 * 768);
     let adamw = of(&programs[1], "adamw");
     assert_eq!(adamw["limit"], "bytes");
     assert!(adamw["ms"].as_f64().unwrap() > 124e6 * 32.0 / 504e6, "{adamw}");

@@ -85,7 +85,7 @@ fn a_size_of_no_tensor_is_put_down_to_the_run_only_where_the_run_is_known() {
     let place = Place::new();
     let log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.37 GiB. GPU 0 has \
         a total capacity of 11.69 GiB of which 1.02 GiB is free. Including non-PyTorch memory, \
-        this process has 10.60 GiB memory in use. Of the allocated memory 10.21 GiB is allocated \
+        this process has 10.60 GiB memory in use. Of the allocated memory 9.80 GiB is allocated \
         by PyTorch, and 61.24 MiB is reserved by PyTorch but unallocated.\n";
     fs::write(place.path("odd.log"), log).unwrap();
     fs::write(place.path("run.py"), "batch_size = 12\n").unwrap();

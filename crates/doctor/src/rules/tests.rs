@@ -26,7 +26,7 @@ fn message(asked: &str, total: &str, free: &str, process: &str, held: &str, rest
 
 /// Full to the brim, and nobody else there.
 fn full(asked: &str) -> String {
-    message(asked, "11.69 GiB", "100.00 MiB", "11.50 GiB", "11.10 GiB", "10.00 MiB")
+    message(asked, "11.69 GiB", "100.00 MiB", "11.50 GiB", "10.70 GiB", "10.00 MiB")
 }
 
 fn at(code: &str, message: &str) -> String {
