@@ -12,7 +12,7 @@
 try:
     import torch  # noqa: F401
 except ImportError as error:
-    raise ImportError("`fitgpt.torch` needs PyTorch 2.6 or later: `pip install torch`") from error
+    raise ImportError("`fitgpt.torch` needs PyTorch 2.8 or later: `pip install torch`") from error
 
 from .advice import Advice, Option, advise
 from .guard import guard

@@ -168,4 +168,7 @@ def _overload(name):
 
 
 def _has_original(name):
-    return torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", _KEY)
+    try:
+        return torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", _KEY)
+    except RuntimeError:  # no such op in this PyTorch
+        return False

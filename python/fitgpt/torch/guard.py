@@ -60,7 +60,7 @@ def diagnosis(error, config=None):
         command += ["--config", os.fspath(config)]
     done = subprocess.run(command, input=log_of(error), capture_output=True, text=True)
     if not done.stdout:
-        raise RuntimeError(done.stderr.strip() or "the doctor said nothing")
+        raise RuntimeError(done.stderr.strip() or "the doctor printed nothing")
     return done.stdout.rstrip()
 
 

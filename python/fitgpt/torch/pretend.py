@@ -60,6 +60,16 @@ class _FakeMode(FakeTensorMode):
     # Without it `torch.tensor(…, device="cuda")` would copy to a real card.
     avoid_device_init = property(lambda self: True, lambda self, _: None)
 
+    def __torch_dispatch__(self, op, types, args=(), kwargs=None):
+        # Decompositions run ops above autograd: there too C++ must see no CUDA device, and a
+        # device that C++ names is ours.
+        if op is torch.ops.prim.device.default and fake_cuda.is_cuda(args[0]):
+            return fake_cuda.META
+        kwargs = dict(kwargs or {})
+        if self.is_for_cuda and kwargs.get("device") == fake_cuda.META:
+            kwargs["device"] = fake_cuda.CUDA
+        return super().__torch_dispatch__(op, types, args, kwargs)
+
 
 class Counter(TorchDispatchMode):
     """Sees every op below autograd and autocast, and counts what it makes."""
@@ -70,6 +80,7 @@ class Counter(TorchDispatchMode):
         self.capability = tuple(capability)
         self.live = Live()
         self.fake_mode = _FakeMode(allow_non_fake_inputs=True)
+        self.fake_mode.is_for_cuda = kind == "cuda"
         self.attribution = Attribution(self.live)
         self.measured = Measured(self)
         self.notes = self.measured.notes

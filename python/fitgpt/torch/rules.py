@@ -27,7 +27,7 @@ class Rules:
             aten.dropout_.default: dropout_,
             aten.scaled_dot_product_attention.default: self.attention,
         }
-        if hasattr(aten, "_fused_rms_norm"):
+        if _fuses_rms_norm():
             self.ops[aten.rms_norm.default] = rms_norm
 
     def register(self, library):
@@ -153,6 +153,12 @@ def dropout_(input, p, train):
         return input.mul_(torch.zeros_like(input))
     # The in-place form is not fused on CUDA either: a noise tensor of the input's type.
     return input.mul_(torch.empty_like(input).bernoulli_(1 - p).div_(1 - p))
+
+
+def _fuses_rms_norm():
+    """Whether CUDA has a kernel for it: then the op returns what backward needs, too."""
+    op = getattr(aten, "_fused_rms_norm", None)
+    return op is not None and len(op.default._schema.returns) == 2
 
 
 def rms_norm(input, normalized_shape, weight=None, eps=None):
