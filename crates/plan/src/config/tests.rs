@@ -293,7 +293,7 @@ fn an_error_names_key_value_and_what_is_possible() {
             " ",
             "not-a-choice",
             "`init_from` is `scratch`, `resume`, `gpt2`, `gpt2-medium`, `gpt2-large`, `gpt2-xl` \
-             or `PATH/TO/FOLDER`, not ` `",
+             or `PATH/TO/FOLDER`, not ``",
         ),
         (
             "device",
