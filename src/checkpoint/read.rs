@@ -99,7 +99,7 @@ impl TensorFile {
             match tensor.part.values {
                 Values::Zero => reader.zero(tensor)?,
                 Values::Plain(entry) if tensor.part.is_state() => {
-                    reader.state(tensor, entry, sink)?
+                    reader.state(tensor, entry, sink)?;
                 }
                 Values::Plain(entry) => reader.plain(tensor, entry, sink)?,
                 Values::Transposed(entry) => reader.transposed(tensor, entry, sink)?,

@@ -158,10 +158,14 @@ fn codes_and_scales_of_three_steps_are_numpys() {
                 assert!(update.read(index) == expected, "`{name}`, step {step}, {}", isa.name());
             }
             let parameter = golden.floats_of(&format!("parameter.{step}"));
-            // One update moves a weight by about the learning rate; some roundings of that and
-            // one of the weight.
-            let far = furthest(&floats(&update.read(1)), &parameter);
-            assert!(far < 1e-6 * f64::from(facts.lr) * 8.0 + 1e-8, "step {step}: {far:e}");
+            // One update moves a weight by about the learning rate: some roundings of that, and
+            // of the weight itself, which is large if a second moment's code is zero.
+            for (found, expected) in floats(&update.read(1)).iter().zip(&parameter) {
+                let apart = (f64::from(*found) - f64::from(*expected)).abs();
+                let of_weight = 4.0 * f64::from(f32::EPSILON) * f64::from(expected.abs());
+                let most = 8e-6 * f64::from(facts.lr) + of_weight;
+                assert!(apart <= most, "step {step}: {found}, expected {expected}");
+            }
             assert!(update.read(2).iter().all(|byte| *byte == 0), "the gradient is left zero");
         }
     }

@@ -31,8 +31,8 @@ const FIRST_CELL: u32 = (127 - 23) << 7;
 /// From there to the cell of 1.
 const CELLS: usize = (23 << 7) + 1;
 
-static SIGNED: LazyLock<Codebook> = LazyLock::new(|| Codebook::new(values(true), [255, 126]));
-static UNSIGNED: LazyLock<Codebook> = LazyLock::new(|| Codebook::new(values(false), [255, 0]));
+static SIGNED: LazyLock<Codebook> = LazyLock::new(|| Codebook::new(&values(true), [255, 126]));
+static UNSIGNED: LazyLock<Codebook> = LazyLock::new(|| Codebook::new(&values(false), [255, 0]));
 
 impl Codebook {
     /// For first moments: numbers in [-1, 1].
@@ -45,7 +45,7 @@ impl Codebook {
         &UNSIGNED
     }
 
-    fn new(values: [f32; CODES], most: [u8; 2]) -> Self {
+    fn new(values: &[f32; CODES], most: [u8; 2]) -> Self {
         let mut above = [f32::INFINITY; CODES];
         for (code, pair) in values.windows(2).enumerate() {
             let middle = (pair[0] + pair[1]) * 0.5;
@@ -61,7 +61,7 @@ impl Codebook {
             std::array::from_fn(|cell| code_of(f32::from_bits(start(cell)))),
             std::array::from_fn(|cell| code_of(-f32::from_bits(start(cell + 1) - 1))),
         ];
-        Self { values, above, first, most }
+        Self { values: *values, above, first, most }
     }
 
     /// The code of the number nearest to `x`, which lies in [-1, 1].
@@ -93,7 +93,7 @@ fn values(signed: bool) -> [f32; CODES] {
             exact as f32
         };
         for i in 0..count {
-            let value = power * ((boundary(i) + boundary(i + 1)) / 2.0);
+            let value = power * ((boundary(i) + boundary(i + 1)) * 0.5);
             list.push(value);
             if signed {
                 list.push(-value);

@@ -204,8 +204,11 @@ mod tests {
         written.resolve().unwrap()
     }
 
-    /// The states of each parameter as `name dtype count`.
-    fn states(pairs: &[(&str, &str)]) -> Vec<(String, Vec<(&'static str, DType, u64)>)> {
+    /// A state's name, type and count.
+    type Kept = (&'static str, DType, u64);
+
+    /// The states of each parameter.
+    fn states(pairs: &[(&str, &str)]) -> Vec<(String, Vec<Kept>)> {
         let config = config(pairs);
         let optimizer = Optimizer::of(&config);
         let of = |parameter: &Parameter| {

@@ -101,13 +101,12 @@ pub fn find(name: &str) -> Option<&'static Published> {
 pub fn named(name: &str) -> Option<&'static Published> {
     let model = find(name)?;
     let owners = model.id.rsplit_once('/').map_or("openai-community", |(owner, _)| owner);
-    let is_it = match name.rsplit_once('/') {
-        Some((owner, _)) => owner.eq_ignore_ascii_case(owners),
-        None => {
-            let mut names = model.aliases.iter().chain([&model.id]);
-            names.any(|known| known.eq_ignore_ascii_case(name))
-                || model.name().eq_ignore_ascii_case(name)
-        }
+    let is_it = if let Some((owner, _)) = name.rsplit_once('/') {
+        owner.eq_ignore_ascii_case(owners)
+    } else {
+        let mut names = model.aliases.iter().chain([&model.id]);
+        names.any(|known| known.eq_ignore_ascii_case(name))
+            || model.name().eq_ignore_ascii_case(name)
     };
     is_it.then_some(model)
 }

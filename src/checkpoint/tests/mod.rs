@@ -129,7 +129,7 @@ fn tensors_of(architecture: &Architecture) -> Tensors {
         }
         if weights.shape.len() == 2 {
             let (state, dtype, shape) = (Some("codes"), DType::U8, vec![weights.count() - 1]);
-            tensors.states.push(Entry { state, dtype, shape, ..weights.clone() });
+            tensors.states.push(Entry { state, shape, dtype, ..weights.clone() });
         }
     }
     tensors

@@ -98,7 +98,7 @@ impl<'c, 'a> Call<'c, 'a> {
             | Op::CachedAttention { .. } => self.attention::<E>(op),
             Op::CrossEntropy { .. } | Op::CrossEntropyBackward { .. } => self.loss::<E>(op),
             Op::GradientNorm { .. } | Op::AdamW { .. } | Op::AdamW8bit { .. } | Op::Muon { .. } => {
-                self.update(op)
+                self.update(op);
             }
             Op::Rotary { x, table, turn, .. } => {
                 let args = rotary::Rotate {

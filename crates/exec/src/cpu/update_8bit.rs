@@ -134,7 +134,9 @@ fn encode(book: &Codebook, values: &mut [f32], codes: &mut [u8]) -> f32 {
     let scale = most.into_iter().fold(0.0, f32::max);
     // In a block of zeros any code is zero: that of zero is taken.
     let divisor = if scale > 0.0 { scale } else { 1.0 };
-    values.iter_mut().for_each(|value| *value /= divisor);
+    for value in values.iter_mut() {
+        *value /= divisor;
+    }
     for (code, value) in codes.iter_mut().zip(values) {
         *code = book.code(*value);
     }

@@ -55,13 +55,13 @@ impl Matrix {
 }
 
 /// Nearly the closest matrix with orthogonal rows or columns.
-fn orthogonal(u: Matrix, muon: &Muon) -> Matrix {
+fn orthogonal(u: &Matrix, muon: &Muon) -> Matrix {
     if u.rows > u.columns {
-        return orthogonal(u.transposed(), muon).transposed();
+        return orthogonal(&u.transposed(), muon).transposed();
     }
     let dtype = muon.dtype;
     let [a, b, c] = muon.coefficients.map(f64::from);
-    let u = rounded(dtype, &u.values).into_iter().collect::<Vec<_>>().in_shape(&u);
+    let u = rounded(dtype, &u.values).in_shape(u);
     let length = u.values.iter().map(|x| x * x).sum::<f64>().sqrt().max(muon.epsilon.into());
     let divided: Vec<_> = u.values.iter().map(|x| x / length).collect();
     let mut x = rounded(dtype, &divided).in_shape(&u);
@@ -105,7 +105,7 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
         *m += (1.0 - mu) * (g - *m);
         u.push(if muon.nesterov { g + mu * (*m - g) } else { *m });
     }
-    let x = orthogonal(Matrix { rows, columns, values: u }, muon);
+    let x = orthogonal(&Matrix { rows, columns, values: u }, muon);
     let decay_factor = 1.0 - lr * f64::from(muon.weight_decay);
     let lr = lr * muon.adjustment(rows as u64, columns as u64);
     for (p, x) in p.iter_mut().zip(x.values) {
@@ -138,7 +138,7 @@ mod tests {
     fn singular_values_end_near_one_whatever_they_were() {
         // A diagonal matrix is its own singular values.
         let values = vec![3.0, 0.0, 0.0, 0.0, 0.0, -0.2, 0.0, 0.0];
-        let x = orthogonal(Matrix { rows: 2, columns: 4, values }, &MUON).values;
+        let x = orthogonal(&Matrix { rows: 2, columns: 4, values }, &MUON).values;
         assert!((0.6..1.3).contains(&x[0]) && (-1.3..-0.6).contains(&x[5]), "{x:?}");
         assert!(x.iter().enumerate().all(|(i, x)| i == 0 || i == 5 || x.abs() < 1e-12));
     }
@@ -147,7 +147,7 @@ mod tests {
     fn the_usual_coefficients_of_a_cubic_iteration_converge_to_one() {
         let muon = Muon { coefficients: [1.5, -0.5, 0.0], steps: 60, ..MUON };
         let values = vec![1.0, 2.0, 3.0, 4.0, 5.0, 7.0];
-        let x = orthogonal(Matrix { rows: 3, columns: 2, values }, &muon);
+        let x = orthogonal(&Matrix { rows: 3, columns: 2, values }, &muon);
         let gram = x.transposed().times(&x).values;
         for (found, expected) in gram.iter().zip([1.0, 0.0, 0.0, 1.0]) {
             assert!((found - expected).abs() < 1e-5, "{gram:?}");
@@ -157,6 +157,6 @@ mod tests {
     #[test]
     fn a_matrix_of_zeros_stays_zero() {
         let zeros = Matrix { rows: 2, columns: 2, values: vec![0.0; 4] };
-        assert!(orthogonal(zeros, &MUON).values.iter().all(|x| *x == 0.0));
+        assert!(orthogonal(&zeros, &MUON).values.iter().all(|x| *x == 0.0));
     }
 }

@@ -108,7 +108,7 @@ pub(super) fn describe(config: &Config, vocab: u32) -> Model {
 }
 
 /// Reads `GPT2Config`. The sizes must be there; the rest has that class's defaults.
-pub(super) fn read(document: &Document<'_>) -> Result<Description, FamilyError> {
+pub(super) fn read(document: Document<'_>) -> Result<Description, FamilyError> {
     let (layers, heads) = (document.layers("n_layer")?, document.size("n_head")?);
     let channels = document.size("n_embd")?;
     if !channels.is_multiple_of(heads) {

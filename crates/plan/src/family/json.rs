@@ -99,12 +99,12 @@ impl<'a> Document<'a> {
         document.as_object().map(Self).ok_or(FamilyError::NotAnObject)
     }
 
-    pub(super) fn get(&self, key: &str) -> Option<&'a Json> {
+    pub(super) fn get(self, key: &str) -> Option<&'a Json> {
         self.0.get(key).filter(|value| !value.is_null())
     }
 
     /// The object under a key, if there is one.
-    pub(super) fn object(&self, key: &'static str) -> Result<Option<Self>, FamilyError> {
+    pub(super) fn object(self, key: &'static str) -> Result<Option<Self>, FamilyError> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.as_object() {
             Some(object) => Ok(Some(Self(object))),
@@ -112,18 +112,18 @@ impl<'a> Document<'a> {
         }
     }
 
-    pub(super) fn text(&self, key: &'static str) -> Result<&'a str, FamilyError> {
+    pub(super) fn text(self, key: &'static str) -> Result<&'a str, FamilyError> {
         let value = self.get(key).ok_or(FamilyError::Missing { key })?;
         value.as_str().ok_or_else(|| unfit(key, Claim::Kind("a string"), value))
     }
 
     /// A size from 1 to 2^31 that must be there.
-    pub(super) fn size(&self, key: &'static str) -> Result<u32, FamilyError> {
+    pub(super) fn size(self, key: &'static str) -> Result<u32, FamilyError> {
         self.optional_size(key)?.ok_or(FamilyError::Missing { key })
     }
 
     /// A number of blocks, which must be there.
-    pub(super) fn layers(&self, key: &'static str) -> Result<u32, FamilyError> {
+    pub(super) fn layers(self, key: &'static str) -> Result<u32, FamilyError> {
         match self.size(key)? {
             layers if layers <= MOST_LAYERS => Ok(layers),
             _ => Err(self.refuse(key, Claim::Within("1", "65536"))),
@@ -131,7 +131,7 @@ impl<'a> Document<'a> {
     }
 
     /// A size from 1 to 2^31.
-    pub(super) fn optional_size(&self, key: &'static str) -> Result<Option<u32>, FamilyError> {
+    pub(super) fn optional_size(self, key: &'static str) -> Result<Option<u32>, FamilyError> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.as_u64() {
             Some(size) if (1..=LARGEST).contains(&size) => Ok(Some(size as u32)),
@@ -140,7 +140,7 @@ impl<'a> Document<'a> {
     }
 
     /// A finite number above 0.
-    pub(super) fn positive(&self, key: &'static str) -> Result<Option<f64>, FamilyError> {
+    pub(super) fn positive(self, key: &'static str) -> Result<Option<f64>, FamilyError> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.as_f64() {
             Some(number) if number.is_finite() && number > 0.0 => Ok(Some(number)),
@@ -149,7 +149,7 @@ impl<'a> Document<'a> {
     }
 
     /// A share of activations, from 0 to 1.
-    pub(super) fn share(&self, key: &'static str) -> Result<Option<f64>, FamilyError> {
+    pub(super) fn share(self, key: &'static str) -> Result<Option<f64>, FamilyError> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.as_f64() {
             Some(share) if (0.0..=1.0).contains(&share) => Ok(Some(share)),
@@ -157,7 +157,7 @@ impl<'a> Document<'a> {
         }
     }
 
-    pub(super) fn flag(&self, key: &'static str) -> Result<Option<bool>, FamilyError> {
+    pub(super) fn flag(self, key: &'static str) -> Result<Option<bool>, FamilyError> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.as_bool() {
             Some(flag) => Ok(Some(flag)),
@@ -166,7 +166,7 @@ impl<'a> Document<'a> {
     }
 
     /// Refuses a flag that asks for something that is not supported.
-    pub(super) fn require(&self, key: &'static str, wanted: bool) -> Result<(), FamilyError> {
+    pub(super) fn require(self, key: &'static str, wanted: bool) -> Result<(), FamilyError> {
         match self.flag(key)? {
             Some(flag) if flag != wanted => {
                 let expected = Claim::Is(if wanted { "true" } else { "false" });
@@ -177,7 +177,7 @@ impl<'a> Document<'a> {
     }
 
     /// Refuses the key's value.
-    pub(super) fn refuse(&self, key: &'static str, expected: Claim) -> FamilyError {
+    pub(super) fn refuse(self, key: &'static str, expected: Claim) -> FamilyError {
         unfit(key, expected, self.get(key).unwrap_or(&Json::Null))
     }
 }

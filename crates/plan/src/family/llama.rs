@@ -90,7 +90,7 @@ fn default_bias(family: Family) -> AttentionBias {
 
 /// Reads `LlamaConfig`, `MistralConfig`, `Qwen2Config` and `Qwen3Config`. The sizes must be
 /// there; the rest has those classes' defaults.
-pub(super) fn read(family: Family, document: &Document<'_>) -> Result<Description, FamilyError> {
+pub(super) fn read(family: Family, document: Document<'_>) -> Result<Description, FamilyError> {
     let layers = document.layers("num_hidden_layers")?;
     let channels = document.size("hidden_size")?;
     let heads = document.size("num_attention_heads")?;
@@ -123,7 +123,7 @@ pub(super) fn read(family: Family, document: &Document<'_>) -> Result<Descriptio
     if document.get("num_experts").or(document.get("num_local_experts")).is_some() {
         return Err(document.refuse("num_experts", Claim::Is("absent")));
     }
-    if document.positive("partial_rotary_factor")?.is_some_and(|factor| factor != 1.0) {
+    if document.positive("partial_rotary_factor")?.is_some_and(is_partial) {
         return Err(document.refuse("partial_rotary_factor", Claim::Is("1")));
     }
     document.require("use_bidirectional_attention", false)?;
@@ -170,7 +170,7 @@ pub(super) fn read(family: Family, document: &Document<'_>) -> Result<Descriptio
 }
 
 /// Base and scaling, from the keys of `transformers` 4 or those of version 5, which win.
-fn rope(document: &Document<'_>) -> Result<(f64, RopeSetting), FamilyError> {
+fn rope(document: Document<'_>) -> Result<(f64, RopeSetting), FamilyError> {
     let new = document.object("rope_parameters")?;
     let scaling = match new {
         Some(parameters) => Some(parameters),
@@ -182,7 +182,7 @@ fn rope(document: &Document<'_>) -> Result<(f64, RopeSetting), FamilyError> {
     };
     let theta = theta.or(document.positive("rope_theta")?).unwrap_or(THETA);
     let Some(scaling) = scaling else { return Ok((theta, RopeSetting::default())) };
-    if scaling.positive("partial_rotary_factor")?.is_some_and(|factor| factor != 1.0) {
+    if scaling.positive("partial_rotary_factor")?.is_some_and(is_partial) {
         return Err(scaling.refuse("partial_rotary_factor", Claim::Is("1")));
     }
     let key = if scaling.get("rope_type").is_some() { "rope_type" } else { "type" };
@@ -202,12 +202,13 @@ fn rope(document: &Document<'_>) -> Result<(f64, RopeSetting), FamilyError> {
     Ok((theta, RopeSetting::new(scaling)))
 }
 
+/// Whether only some of a head's channels would be turned.
+fn is_partial(factor: f64) -> bool {
+    factor.to_bits() != 1f64.to_bits()
+}
+
 /// How far back a token sees, if any layer has a window.
-fn window(
-    family: Family,
-    layers: u32,
-    document: &Document<'_>,
-) -> Result<Option<u32>, FamilyError> {
+fn window(family: Family, layers: u32, document: Document<'_>) -> Result<Option<u32>, FamilyError> {
     let has_window = match family {
         Family::Mistral => true,
         Family::Qwen2 | Family::Qwen3 => {

@@ -154,8 +154,8 @@ impl Description {
         let document = json::Document::new(document)?;
         let found = document.text("model_type")?;
         match Family::parse(found) {
-            Some(Family::Gpt2) => gpt2::read(&document),
-            Some(family) => llama::read(family, &document),
+            Some(Family::Gpt2) => gpt2::read(document),
+            Some(family) => llama::read(family, document),
             None => Err(FamilyError::ModelType { found: found.to_owned() }),
         }
     }

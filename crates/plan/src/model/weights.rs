@@ -109,7 +109,7 @@ pub enum MlpWeights {
     },
     /// With a gate.
     SwiGlu {
-        /// What is put through SiLU.
+        /// What is put through `SiLU`.
         gate: LinearWeights,
         /// What is multiplied with it.
         up: LinearWeights,

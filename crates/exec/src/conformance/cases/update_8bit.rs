@@ -129,7 +129,9 @@ impl Update {
             if doubtful.is_empty() {
                 return gradient;
             }
-            doubtful.into_iter().for_each(|i| gradient[i] = stored(gradient[i] * 1.01));
+            for i in doubtful {
+                gradient[i] = stored(gradient[i] * 1.01);
+            }
         }
     }
 }
