@@ -49,24 +49,29 @@ const LLAMA: Model = Model {
     is_tied: true,
 };
 
-const TRAINING: Training = Training {
-    batch: 4,
-    seq: 16,
-    accumulation: 1,
-    eval_batch: 4,
-    eval_seq: 16,
-    dropout: 0.1,
-    optimizer: Optimizer::adamw(Adam {
-        beta1: 0.9,
-        beta2: 0.95,
-        epsilon: 1e-8,
-        weight_decay: 0.1,
-        grad_clip: 1.0,
-    }),
-    activations: DType::F32,
-    recompute: Recompute { blocks: 0, cheap: 0 },
-    loss_chunk_rows: 8,
-};
+/// Sequences of a micro-batch.
+const BATCH: u64 = 4;
+
+fn training(batch: u64) -> Training {
+    Training {
+        batch,
+        seq: 16,
+        accumulation: 1,
+        eval_batch: BATCH,
+        eval_seq: 16,
+        dropout: 0.1,
+        optimizer: Optimizer::adamw(Adam {
+            beta1: 0.9,
+            beta2: 0.95,
+            epsilon: 1e-8,
+            weight_decay: 0.1,
+            grad_clip: 1.0,
+        }),
+        activations: DType::F32,
+        recompute: Recompute { blocks: 0, cheap: 0 },
+        loss_chunk_rows: 8,
+    }
+}
 
 /// What the device holds is asked for all of this process: one test at a time.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -83,7 +88,7 @@ fn software() -> Device {
 
 /// A model with weights and tokens, both functions of their positions.
 fn started(model: &Model, device: &Device, batch: u64) -> Gpu {
-    let training = Training { batch, ..TRAINING };
+    let training = training(batch);
     let target = GpuTarget::new(device.properties());
     let programs = vec![train(model, &training), update(model, &training)];
     for program in &programs {
@@ -135,7 +140,7 @@ fn the_device_holds_the_arena_and_the_pools_of_the_plan_after_one_step_and_after
 }
 
 fn holds_what_was_planned(model: &Model, device: &Device) {
-    let mut gpu = started(model, device, TRAINING.batch);
+    let mut gpu = started(model, device, BATCH);
     // The pools were measured before a plan was made, and a plan names them.
     let planned = Held { arenas: gpu.plan().plan().arena_bytes(), pools: device.pools().to_vec() };
     assert_eq!(device.held().unwrap(), planned);
