@@ -129,12 +129,8 @@ fn encoded(x: f32, #[comptime] map: Map) -> u32 {
 }
 
 #[cube]
-fn code_at(words: &[u32], i: usize, count: usize) -> u32 {
-    let mut code = 0u32;
-    if i / IN_WORD < count.div_ceil(IN_WORD) {
-        code = words[i / IN_WORD] >> (8 * (i % IN_WORD) as u32) & 255u32;
-    }
-    code
+fn code_at(word: u32, i: usize) -> u32 {
+    word >> (8 * (i % IN_WORD) as u32) & 255u32
 }
 
 /// Writes what every unit has as its code, a word by one unit in four.
@@ -143,7 +139,7 @@ fn put_codes(words: &mut [u32], codes: &mut Shared<[u32]>, code: u32, i: usize, 
     let unit = UNIT_POS as usize;
     codes[unit] = code;
     sync_cube();
-    if unit % IN_WORD == 0 && i < count {
+    if unit & (IN_WORD - 1) == 0 && i < count {
         let low = codes[unit] | codes[unit + 1] << 8u32;
         let high = codes[unit + 2] | codes[unit + 3] << 8u32;
         words[i / IN_WORD] = low | high << 16u32;
@@ -172,9 +168,11 @@ pub(crate) fn adamw(
         let norm = norm[0];
         let is_number = is_number(norm);
         // Behind the end a code stays as it is.
-        let old_m = code_at(exp_avg, i, count);
-        let old_v = code_at(exp_avg_sq, i, count);
-        let (mut m, mut v) = (0.0f32, 0.0f32);
+        let word = min(i, count - 1) / IN_WORD;
+        let old_m = code_at(exp_avg[word], i);
+        let old_v = code_at(exp_avg_sq[word], i);
+        let mut m = 0.0f32;
+        let mut v = 0.0f32;
         if is_inside {
             let g = gradient[i] * factor_of(norm, step.grad_clip, step.inverse_loss_scale);
             let rest = decoded(old_m, Map::Signed) * exp_avg_scale[block];
