@@ -200,7 +200,7 @@ def memory(checks, plain, patched, binary):
     def counted(**keys):
         shape = dict(
             n_layer=LAYERS, n_head=HEADS, n_embd=CHANNELS, block_size=BLOCK, batch_size=BATCH,
-            vocab_size=VOCAB, dtype="float32", fused_adam=False,
+            vocab_size=VOCAB, dtype="float32", fused_adam=False, rules="cpu",
         )  # fmt: skip
         peaks = count({**shape, **keys})
         return dict(
@@ -253,7 +253,7 @@ def memory(checks, plain, patched, binary):
 
 def planned(binary, **keys):
     keys = {**KEYS, "vocab_size": VOCAB, "memory_budget": "12GB", **keys}
-    command = [binary, "plan", "--engine=torch", "--json"]
+    command = [binary, "plan", "--engine=torch", "--device=cpu", "--json"]
     command += [f"--{key}={value}" for key, value in keys.items()]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
