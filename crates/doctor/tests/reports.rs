@@ -305,6 +305,14 @@ fn no_tensor_of_gpt2_is_named_for_another_model() {
 }
 
 #[test]
+fn what_a_run_does_already_is_not_advised() {
+    let (_, log, ..) = ROWS[5];
+    let advised = |log: &str| of(log).advice.iter().any(|a| a.id == R::GradientCheckpointing);
+    assert!(advised(log));
+    assert!(!advised(&format!("gradient_checkpointing=True\n{log}")));
+}
+
+#[test]
 fn a_web_services_quota_is_no_memory() {
     let quota = of("429 RESOURCE_EXHAUSTED: Quota exceeded for quota metric 'requests per minute'");
     assert_eq!((quota.domain, quota.findings), (Domain::None, Vec::new()));

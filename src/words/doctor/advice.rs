@@ -267,12 +267,6 @@ messages! {
         ja: "他のプログラムを閉じる。同じメモリを共有しています",
         de: "andere Programme schließen: sie teilen sich diesen Speicher",
     }
-    larger_card() {
-        en: "use a card with more memory",
-        zh: "使用显存更大的显卡",
-        ja: "メモリの大きい GPU を使う",
-        de: "eine Karte mit mehr Speicher nehmen",
-    }
     more_ram() {
         en: "give the machine or the container more memory or swap, and look at who used it",
         zh: "给机器或容器更多内存或交换空间，并查看是谁用掉的",
@@ -443,7 +437,6 @@ pub(crate) fn advice(remedy: Remedy) -> String {
         Remedy::TfMemoryGrowth => tf_memory_growth(),
         Remedy::MpsWatermark => mps_watermark(),
         Remedy::CloseApps => close_apps(),
-        Remedy::LargerCard => larger_card(),
         Remedy::MoreRam => more_ram(),
         Remedy::FewerWorkers => fewer_workers(),
         Remedy::StreamData => stream_data(),

@@ -102,8 +102,6 @@ clues! {
     Jax: ["jaxlib", "jax/_src", "xlaruntimeerror", "xla_extension", "xla_python_client", "importjax"],
     /// TensorFlow or Keras.
     TensorFlow: ["tensorflow", "keras", "bfc_allocator", "gpu_0_bfc", "resourceexhaustederror"],
-    /// Apple's MLX.
-    Mlx: ["mlx_lm", "mlx.core", "mlx-lm", "[metal]", "mlx/"],
     /// Windows.
     Windows: ["c:\\", "d:\\", "e:\\", "f:\\", "windows", "wsl", "winerror", ".bat", ".dll"],
     // What it was doing.
@@ -117,8 +115,6 @@ clues! {
     Saving: ["savingthecheckpoint", "savingthefinalcheckpoint", "savingacheckpoint", "whensaving", "savingthemodel", "checkpointsaving", "保存"],
     /// An evaluation, in somebody's words.
     Validating: ["duringvalidation", "duringevaluation", "inevaluation", "evaluationloop", "whileevaluating", "validationstep"],
-    /// Memory grows from step to step, in somebody's words.
-    Grows: ["keepsincreasing", "keepsgrowing", "memoryleak", "afterawhile", "aftersometime", "afterafewruns", "aftersomeiterations", "aftersomeepochs"],
     // What else failed.
     /// A kernel's own check failed.
     DeviceAssert: ["device-sideassert", "srcindex<srcselectdimsize", "indexselectlargeindex", "indexselectsmallindex", "vectorized_gather_kernel", "t>=0&&t<n_classes", "indexoutofrangeinself", "indexoutofbounds"],

@@ -168,7 +168,6 @@ pub(super) fn of(remedy: Remedy, stack: Stack, scene: &Scene<'_>) -> Vec<String>
             | R::TiledVae
             | R::SysmemFallback
             | R::CloseApps
-            | R::LargerCard
             | R::RoomToCompile,
             _,
         ) => Vec::new(),

@@ -129,8 +129,6 @@ names! {
         MpsWatermark = "mps-watermark",
         /// Close other programs.
         CloseApps = "close-apps",
-        /// A larger card.
-        LargerCard = "larger-card",
         /// More memory or swap for the host.
         MoreRam = "more-ram",
         /// Fewer workers of the loader.
@@ -202,6 +200,18 @@ pub(crate) fn advice(scene: &Scene<'_>, kind: Kind, findings: &[Finding]) -> Vec
     }
     if kind == Kind::Unknown {
         list.push(Remedy::RecordSnapshot);
+    }
+    // What the run does already helps nobody, unless there is nothing else.
+    let clues = scene.log.clues;
+    let is_done = |remedy: &Remedy| match remedy {
+        Remedy::GradientCheckpointing => clues.has(Clue::Recomputes),
+        Remedy::Lora => clues.has(Clue::Lora),
+        Remedy::ZeroOffload => clues.has(Clue::Offloads),
+        Remedy::ZeroStage3 => clues.has(Clue::ZeroThree),
+        _ => false,
+    };
+    if !list.iter().all(is_done) {
+        list.retain(|remedy| !is_done(remedy));
     }
     let mut seen = Vec::new();
     list.retain(|remedy| {
