@@ -66,7 +66,12 @@ fn find_with(init_from: &str, is_wanted: fn(&Path) -> bool) -> Result<PathBuf, N
         return Err(NotHere { looked_at: vec![folder], repository: None });
     }
     let cache = caches(&|name| env::var_os(name).map(PathBuf::from));
-    find_published(init_from, &cache, is_wanted)
+    find_published(init_from, &cache, is_wanted).map_err(|mut not_here| {
+        if !InitFrom::is_nanogpt(init_from) {
+            not_here.looked_at.insert(0, folder);
+        }
+        not_here
+    })
 }
 
 /// Whether a text could be a name on the hub: `name` or `owner/name`.
