@@ -26,6 +26,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 GPT2 = dict(n_layer=12, n_head=12, n_embd=768, block_size=1024, vocab_size=50304, batch_size=4)
 CHARS = dict(n_layer=6, n_head=6, n_embd=384, block_size=256, vocab_size=65, batch_size=64)
+SMOL = dict(family="llama", n_layer=30, n_head=9, n_kv_head=3, n_embd=576, ffn_dim=1536,
+            block_size=512, vocab_size=49152, batch_size=4)
 TINY = dict(n_layer=4, n_head=4, n_embd=128, block_size=64, vocab_size=65, batch_size=12)
 
 # name: what is done, sizes, steps of a round, what differs on each side, the ratio asked for
@@ -41,6 +43,8 @@ JOBS = {
     "shakespeare_char, training step": dict(work="train", sizes=CHARS, steps=4),
     "shakespeare_char with dropout 0.2": dict(work="train", sizes=CHARS, steps=4, dropout=0.2),
     "the CPU preset, training step": dict(work="train", sizes=TINY, steps=200),
+    "SmolLM-135M's shape against transformers, training step, float32": dict(
+        work="train", sizes=SMOL, steps=3),
     "124M, 256 tokens after a prompt of 768": dict(
         work="sample", sizes=GPT2, prompt=768, new_tokens=256, samples=1),
     "124M, ten samples of 256 tokens as one batch": dict(

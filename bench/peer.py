@@ -2,7 +2,8 @@
 
     python peer.py JOB.json
 
-The model is GPT-2 as nanoGPT shapes it. A step is what nanoGPT's loop does: forward,
+The model is GPT-2 as nanoGPT shapes it, or the one that `transformers` has for the folder if
+the job names another family. A step is what nanoGPT's loop does: forward,
 backward, clip, AdamW (the fused one, PyTorch's fastest), gradients to None. The weights come
 from a folder that FitGPT wrote, so both sides begin at the same loss.
 """
@@ -82,12 +83,28 @@ class GPT(nn.Module):
                 module.weight.copy_(stored[f"{name}.weight"].T)
 
 
+class Transformers(nn.Module):
+    """A model of `transformers`, with the loss that nanoGPT takes."""
+
+    def __init__(self, folder):
+        super().__init__()
+        from transformers import AutoModelForCausalLM  # only where it is needed
+        self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+
+    def forward(self, tokens, targets):
+        logits = self.model(tokens, use_cache=False).logits
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
+
+
 def main():
     job = json.loads(pathlib.Path(sys.argv[1]).read_text())
     torch.set_num_threads(job["threads"])
-    sizes = [job[key] for key in ("n_layer", "n_head", "n_embd", "block_size", "vocab_size")]
-    model = GPT(*sizes, job["dropout"])
-    model.read(job["weights"])
+    if job.get("family", "gpt2") == "gpt2":
+        sizes = [job[key] for key in ("n_layer", "n_head", "n_embd", "block_size", "vocab_size")]
+        model = GPT(*sizes, job["dropout"])
+        model.read(job["weights"])
+    else:
+        model = Transformers(job["weights"])
     window = torch.tensor(job["window"])
     tokens = window[:-1].repeat(job["batch_size"], 1)
     targets = window[1:].repeat(job["batch_size"], 1)

@@ -31,7 +31,6 @@ use fitgpt::{
         train::Document,
         trainer::Trainer,
     },
-    tokenizer::Tokenizer,
 };
 use fitgpt_exec::cpu::{CpuTarget, isa::Isa};
 use fitgpt_plan::config::{Precision, Written};
@@ -174,7 +173,7 @@ fn trainer(folder: &Path, target: CpuTarget, keys: &[(&str, &str)]) -> Trainer {
 
 fn save(folder: &Path, trainer: &mut Trainer) {
     let config = trainer.config().clone();
-    let architecture = setup::architecture(&config, VOCAB, Tokenizer::Ids);
+    let architecture = setup::architecture(&config, VOCAB);
     let tensors = &trainer.tensors().clone();
     let contents = Contents { architecture: &architecture, tensors };
     let document = Document::new(&trainer.position, &config);

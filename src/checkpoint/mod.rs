@@ -21,6 +21,7 @@
 //! way, or a mapped file, whose pages count and whose truncation is a signal. So the values are
 //! streamed with plain reads and writes, around a header of the same form.
 
+mod carry;
 mod commit;
 mod config;
 mod disk;
@@ -40,6 +41,7 @@ mod write;
 mod tests;
 
 pub use self::{
+    carry::carry_tokenizer,
     commit::{exists, locate, recover},
     config::Architecture,
     error::CheckpointError,

@@ -9,13 +9,15 @@ use super::{Failure, bench, origin, prepare};
 use crate::words::{Lang, errors};
 
 /// The presets that are built in, by file name.
-const PRESETS: [(&str, &str); 7] = [
+const PRESETS: [(&str, &str); 9] = [
     ("stories.py", include_str!("../../config/stories.py")),
     ("train_shakespeare_char.py", include_str!("../../config/train_shakespeare_char.py")),
     ("train_shakespeare_char_cpu.py", include_str!("../../config/train_shakespeare_char_cpu.py")),
     ("train_gpt2.py", include_str!("../../config/train_gpt2.py")),
     ("train_openwebtext.py", include_str!("../../config/train_openwebtext.py")),
     ("train_fineweb.py", include_str!("../../config/train_fineweb.py")),
+    ("llama_stories.py", include_str!("../../config/llama_stories.py")),
+    ("train_smollm_135m.py", include_str!("../../config/train_smollm_135m.py")),
     ("finetune_shakespeare.py", include_str!("../../config/finetune_shakespeare.py")),
 ];
 

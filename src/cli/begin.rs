@@ -1,17 +1,21 @@
 //! Where a training begins: from nothing, from its own checkpoint, or from somebody's weights.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use fitgpt_plan::{
     config::{Config, InitFrom, Written},
+    family::Family,
     model::Model,
 };
+use serde_json::Map;
 
 use super::{Failure, args, origin};
 use crate::{
-    checkpoint::{self, Checkpoint, Weights},
+    checkpoint::{self, Architecture, Checkpoint, Weights},
+    data::Dataset,
     run::{pretrained, setup, train::Document},
+    tokenizer::{TOKENIZER_FILE, Tokenizer},
     words::train as words,
 };
 
@@ -23,6 +27,46 @@ pub(super) enum Start {
     Resume(Checkpoint, Box<Document>),
     /// Those in a folder.
     Pretrained(Weights, PathBuf),
+}
+
+impl Start {
+    /// What `config.json` will say: of tokens, what the weights' says.
+    pub(super) fn architecture(&self, config: &Config, vocab: u32, data: &Dataset) -> Architecture {
+        let from_data = data.tokenizer().within(vocab);
+        let (tokenizer, special_tokens) = match self {
+            Self::Resume(checkpoint, _) => {
+                let there = checkpoint.architecture();
+                (there.tokenizer.clone(), there.special_tokens.clone())
+            }
+            Self::Pretrained(weights, _) => {
+                let there = weights.architecture();
+                let is_gpt2 = there.model.family == Family::Gpt2;
+                let tokenizer = match from_data {
+                    _ if self.tokenizer_folder(data).is_some() && !is_gpt2 => None,
+                    // Data without a table is GPT-2's only for a GPT-2.
+                    Tokenizer::Gpt2 if !is_gpt2 => Some(Tokenizer::Ids),
+                    tokenizer => Some(tokenizer),
+                };
+                (tokenizer, there.special_tokens.clone())
+            }
+            Self::Scratch if self.tokenizer_folder(data).is_some() => (None, Map::new()),
+            Self::Scratch => (Some(from_data), Map::new()),
+        };
+        Architecture { tokenizer, special_tokens, ..setup::architecture(config, vocab) }
+    }
+
+    /// The folder whose tokenizer's files the run's folder gets: the data's, if it has one, else
+    /// the weights'. Data with a table of its own has neither's tokens.
+    pub(super) fn tokenizer_folder<'a>(&'a self, data: &'a Dataset) -> Option<&'a Path> {
+        let has_file = |folder: &Path| folder.join(TOKENIZER_FILE).is_file();
+        if has_file(data.folder()) {
+            return Some(data.folder());
+        }
+        match self {
+            Self::Pretrained(_, folder) if !data.has_table() && has_file(folder) => Some(folder),
+            _ => None,
+        }
+    }
 }
 
 /// A config with what it begins from.

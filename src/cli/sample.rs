@@ -17,7 +17,7 @@ use crate::{
         stop::Stop,
     },
     terminal,
-    tokenizer::{END_OF_TEXT, Stream, Tokenizer},
+    tokenizer::{END_OF_TEXT, Json, Stream, TOKENIZER_FILE, Tokenizer},
     words::{self, errors::Spoken as _, names, sample as said},
 };
 
@@ -51,7 +51,7 @@ fn generate(
 ) -> Result<Answer, Failure> {
     let mut weights = Weights::open(folder)?;
     let architecture = weights.architecture().clone();
-    let tokenizer = tokenizer(config, &architecture);
+    let tokenizer = tokenizer(config, folder, &architecture)?;
     let vocab = architecture.model.vocab;
     let prompt = prompt(config, &tokenizer, vocab)?;
     let config = with_shape(config, &weights, prompt.len())?;
@@ -183,20 +183,24 @@ fn with_shape(config: &Config, weights: &Weights, prompt: usize) -> Result<Confi
     Ok(config.with("the checkpoint", weights.description().pairs().chain(changes))?)
 }
 
-/// How the checkpoint's tokens read: as it says itself, else as the dataset does.
-fn tokenizer(config: &Config, there: &Architecture) -> Tokenizer {
+/// How the checkpoint's tokens read: as it says itself, else as the `tokenizer.json` next to it,
+/// else as the dataset does.
+fn tokenizer(config: &Config, folder: &Path, there: &Architecture) -> Result<Tokenizer, Failure> {
     if let Some(tokenizer) = &there.tokenizer {
-        return tokenizer.clone();
+        return Ok(tokenizer.clone());
     }
-    match Dataset::open(config.dataset(), Path::new(".")) {
+    let file = folder.join(TOKENIZER_FILE);
+    if file.is_file() {
+        return Ok(Tokenizer::Json(Json::open(&file)?));
+    }
+    let is_gpt2 = there.model.family == Family::Gpt2;
+    Ok(match Dataset::open(config.dataset(), Path::new(".")) {
         Ok(data) if data.vocab_size() == there.model.vocab => {
             data.tokenizer().within(data.vocab_size())
         }
-        _ if there.model.family == Family::Gpt2 && there.model.vocab > END_OF_TEXT => {
-            Tokenizer::Gpt2
-        }
+        _ if is_gpt2 && there.model.vocab > END_OF_TEXT => Tokenizer::Gpt2,
         _ => Tokenizer::Ids,
-    }
+    })
 }
 
 /// The tokens to continue. Nothing at all begins like the start of a document.
@@ -218,6 +222,6 @@ fn prompt(config: &Config, tokenizer: &Tokenizer, vocab: u32) -> Result<Vec<u32>
     Ok(match tokenizer {
         Tokenizer::Gpt2 => vec![END_OF_TEXT],
         Tokenizer::Chars(_) => tokenizer.encode("\n").unwrap_or_else(|_| vec![0]),
-        Tokenizer::Ids => vec![0],
+        Tokenizer::Json(_) | Tokenizer::Ids => vec![0],
     })
 }

@@ -141,7 +141,10 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     };
     let backend =
         planned.backend().map_err(|error| without_arena(error, &as_written, vocab, &runner))?;
-    let architecture = setup::architecture(&config, vocab, data.tokenizer().within(vocab));
+    let architecture = start.architecture(&config, vocab, &data);
+    if let Some(from) = start.tokenizer_folder(&data) {
+        checkpoint::carry_tokenizer(from, &folder)?;
+    }
     let mut trainer = Trainer::new(backend, config.clone(), planned.job, data, scaler)?;
     let log = folder.join("events.jsonl");
     let (events, saved) = load(start, &mut trainer, &folder, &log)?;

@@ -48,13 +48,15 @@ pub enum DataError {
         /// Which file.
         path: PathBuf,
     },
-    /// Tokens have two bytes each.
-    #[error("`{path}` has an odd number of bytes, but a token has two: {bytes}")]
+    /// The file ends inside a token.
+    #[error("`{path}` ends inside a token: its {bytes} bytes are not a multiple of {width}")]
     OddLength {
         /// Which file.
         path: PathBuf,
         /// Its length.
         bytes: u64,
+        /// Bytes of a token.
+        width: u64,
     },
     /// The header of a shard announces another number of tokens than follow.
     #[error("the header of `{path}` announces {announced} tokens, the file holds {held}")]

@@ -1,7 +1,9 @@
 //! Datasets: token files, their vocabulary, and which sequences of them a step sees.
 //!
 //! A dataset is a folder as nanoGPT lays it out: `train.bin`, `val.bin` and, where the
-//! vocabulary is not GPT-2's, `meta.pkl`. Everything here meets files that somebody else
+//! vocabulary is not GPT-2's, `meta.pkl`. A vocabulary of more than 65,536 tokens needs wider
+//! ones: `train.u32.bin` and `val.u32.bin`, plain little-endian 32-bit tokens, under names that
+//! nanoGPT does not open. A `tokenizer.json` in the folder goes to the folder of a run. Everything here meets files that somebody else
 //! wrote: whatever they hold, the answer is tokens or an error, and reading allocates nothing.
 
 pub mod counter;
@@ -18,7 +20,7 @@ pub use self::{
     batches::{Batches, Purpose},
     error::DataError,
     meta::{Meta, MetaError},
-    tokens::Tokens,
+    tokens::{Tokens, WIDE_EXTENSION},
 };
 use crate::tokenizer::Tokenizer;
 
@@ -56,8 +58,8 @@ impl Dataset {
             stories::write(&folder)?;
         }
         Ok(Self {
-            train: Tokens::open(folder.join("train.bin"))?,
-            val: Tokens::open(folder.join("val.bin"))?,
+            train: Tokens::open(file_of(&folder, "train"))?,
+            val: Tokens::open(file_of(&folder, "val"))?,
             meta: Meta::open(&folder.join("meta.pkl"))?,
             folder,
         })
@@ -91,6 +93,11 @@ impl Dataset {
         self.meta.as_ref().map_or(GPT2_VOCAB_SIZE, |meta| meta.vocab_size)
     }
 
+    /// Whether it says itself what its tokens mean.
+    pub fn has_table(&self) -> bool {
+        self.meta.is_some()
+    }
+
     /// How its tokens and text turn into each other: as nanoGPT assumes, symbols where
     /// `meta.pkl` has them and GPT-2's where there is no `meta.pkl`.
     pub fn tokenizer(&self) -> Tokenizer {
@@ -100,6 +107,12 @@ impl Dataset {
             Some(Meta { itos: None, .. }) => Tokenizer::Ids,
         }
     }
+}
+
+/// The file of a split: `train.u32.bin` if there is one, else `train.bin`.
+fn file_of(folder: &Path, split: &str) -> PathBuf {
+    let wide = folder.join(format!("{split}{WIDE_EXTENSION}"));
+    if wide.exists() { wide } else { folder.join(format!("{split}.bin")) }
 }
 
 /// The folder that a name or a path means.

@@ -1,7 +1,8 @@
 //! A file of tokens.
 //!
 //! Two formats, told apart by their first bytes: nanoGPT's (little-endian 16-bit tokens and
-//! nothing else) and llm.c's shards (a header of 256 32-bit words, then the same tokens).
+//! nothing else) and llm.c's shards (a header of 256 32-bit words, then the same tokens). A file
+//! whose name ends in `.u32.bin` holds little-endian 32-bit tokens and nothing else.
 //!
 //! Files are read by position and never mapped: mapped pages would count against the memory
 //! of the run, and a file that somebody truncates must be an error, not a signal.
@@ -15,7 +16,11 @@ use std::{
 use super::DataError;
 use crate::{attempt::Attempt, os};
 
+/// How the name of a file of 32-bit tokens ends.
+pub const WIDE_EXTENSION: &str = ".u32.bin";
+
 const TOKEN_BYTES: u64 = 2;
+const WIDE_TOKEN_BYTES: u64 = 4;
 const HEADER_BYTES: u64 = 1024;
 const MAGIC: i32 = 20_240_520;
 const VERSION: i32 = 1;
@@ -30,6 +35,8 @@ pub struct Tokens {
     path: PathBuf,
     file: File,
     header_bytes: u64,
+    /// Of a token.
+    width: u64,
     len: u64,
 }
 
@@ -52,15 +59,20 @@ impl Tokens {
         if bytes == 0 {
             return Err(DataError::Empty { path });
         }
-        let header_bytes = check_header(&file, &path, bytes)?;
-        if !bytes.is_multiple_of(TOKEN_BYTES) {
-            return Err(DataError::OddLength { path, bytes });
+        let is_wide = path.to_string_lossy().ends_with(WIDE_EXTENSION);
+        let (width, header_bytes) = if is_wide {
+            (WIDE_TOKEN_BYTES, 0)
+        } else {
+            (TOKEN_BYTES, check_header(&file, &path, bytes)?)
+        };
+        if !bytes.is_multiple_of(width) {
+            return Err(DataError::OddLength { path, bytes, width });
         }
-        let len = (bytes - header_bytes) / TOKEN_BYTES;
+        let len = (bytes - header_bytes) / width;
         if len == 0 {
             return Err(DataError::Empty { path });
         }
-        Ok(Self { path, file, header_bytes, len })
+        Ok(Self { path, file, header_bytes, width, len })
     }
 
     /// Where the file is.
@@ -89,13 +101,16 @@ impl Tokens {
         );
         let mut scratch = [0_u8; SCRATCH_BYTES];
         let mut position = start;
-        for part in tokens.chunks_mut(SCRATCH_BYTES / TOKEN_BYTES as usize) {
-            let bytes = &mut scratch[..part.len() * TOKEN_BYTES as usize];
+        let width = self.width as usize;
+        for part in tokens.chunks_mut(SCRATCH_BYTES / width) {
+            let bytes = &mut scratch[..part.len() * width];
             let end = position + part.len() as u64;
-            os::read_exact_at(&self.file, bytes, self.header_bytes + position * TOKEN_BYTES)
+            os::read_exact_at(&self.file, bytes, self.header_bytes + position * self.width)
                 .map_err(|source| self.failed(source, end))?;
-            for (token, pair) in part.iter_mut().zip(bytes.chunks_exact(TOKEN_BYTES as usize)) {
-                *token = u32::from(u16::from_le_bytes([pair[0], pair[1]]));
+            for (token, bytes) in part.iter_mut().zip(bytes.chunks_exact(width)) {
+                let mut word = [0; 4];
+                word[..width].copy_from_slice(bytes);
+                *token = u32::from_le_bytes(word);
             }
             position = end;
         }
@@ -174,6 +189,24 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_wide_file_reads_back_and_is_known_by_its_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("train.u32.bin");
+        let write = |bytes: &[u8]| fs::write(&path, bytes).unwrap();
+        // The first two words would be a shard's header in another file.
+        let written: Vec<u32> = [20_240_520, 1].into_iter().chain(65_000..68_000).collect();
+        write(&written.iter().flat_map(|token| token.to_le_bytes()).collect::<Vec<_>>());
+        let tokens = Tokens::open(&path).unwrap();
+        assert_eq!(tokens.len(), 3_002);
+        let mut read = vec![0; 3_000];
+        tokens.read(2, &mut read).unwrap();
+        assert_eq!(read, written[2..]);
+        write(&[1, 0, 0, 0, 2, 0]);
+        let error = Tokens::open(&path).unwrap_err().to_string();
+        assert!(error.ends_with("its 6 bytes are not a multiple of 4"), "{error}");
+    }
+
+    #[test]
     fn a_plain_file_reads_back_from_any_position() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("train.bin");
@@ -205,7 +238,7 @@ pub(super) mod tests {
             format!("{}`F`{}", &error[..path], &error[name + "/train.bin`".len()..])
         };
         assert_eq!(said(b""), "`F` holds no tokens");
-        assert_eq!(said(b"abc"), "`F` has an odd number of bytes, but a token has two: 3");
+        assert_eq!(said(b"abc"), "`F` ends inside a token: its 3 bytes are not a multiple of 2");
         let whole = shard(20_240_520, 1, 3, &[1, 2, 3]);
         assert_eq!(said(&whole[..1028]), "the header of `F` announces 3 tokens, the file holds 2");
         assert_eq!(said(&whole[..1029]), "the header of `F` announces 3 tokens, the file holds 2");

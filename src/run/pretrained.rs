@@ -67,7 +67,7 @@ fn find_with(init_from: &str, is_wanted: fn(&Path) -> bool) -> Result<PathBuf, N
     }
     let cache = caches(&|name| env::var_os(name).map(PathBuf::from));
     find_published(init_from, &cache, is_wanted).map_err(|mut not_here| {
-        if init_from.contains('/') {
+        if !InitFrom::is_nanogpt(init_from) {
             not_here.looked_at.insert(0, folder);
         }
         not_here

@@ -20,7 +20,6 @@ use crate::{
         device::{Runner, Unavailable},
         sample::{Sampler, Window},
     },
-    tokenizer::Tokenizer,
 };
 
 /// Why nothing can be set up.
@@ -141,12 +140,12 @@ impl Sampling {
     }
 }
 
-/// What `config.json` says of a model.
-pub fn architecture(config: &Config, vocab: u32, tokenizer: Tokenizer) -> Architecture {
+/// What `config.json` says of a model, and nothing of its tokens.
+pub fn architecture(config: &Config, vocab: u32) -> Architecture {
     Architecture {
         model: Model::new(config, vocab),
         dropout: config.dropout(),
-        tokenizer: Some(tokenizer),
+        tokenizer: None,
         special_tokens: Map::new(),
     }
 }

@@ -200,6 +200,7 @@ impl Run<'_> {
                 let tensors = &self.trainer.tensors().clone();
                 let contents = Contents { architecture: &self.architecture, tensors };
                 checkpoint::save_weights(&folder, contents, &mut self.trainer)?;
+                checkpoint::carry_tokenizer(&self.folder, &folder)?;
             }
         }
         Ok(Some(evaluated))

@@ -1,17 +1,23 @@
 //! Text to tokens and back.
 //!
 //! A tokenizer is small data that travels with a checkpoint (`config.json`); the tables of
-//! GPT-2's are built into the program and loaded when first needed. Decoding never fails:
+//! GPT-2's are built into the program and loaded when first needed, and those of other families
+//! are a `tokenizer.json` next to the weights. Decoding never fails:
 //! a model may produce any id below its vocabulary, also those that no text produces.
 
 mod chars;
+mod json;
 mod stream;
 
-use std::collections::HashSet;
+use std::{collections::HashSet, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub use self::{chars::Chars, stream::Stream};
+pub use self::{
+    chars::Chars,
+    json::{Json, TOKENIZER_FILE},
+    stream::Stream,
+};
 
 /// The end of a document, in GPT-2's vocabulary.
 pub const END_OF_TEXT: u32 = 50_256;
@@ -29,6 +35,9 @@ pub enum Tokenizer {
     Chars(Chars),
     /// GPT-2's byte pairs.
     Gpt2,
+    /// The `tokenizer.json` of a folder. A `config.json` says nothing of it: the file is there.
+    #[serde(skip)]
+    Json(Json),
     /// Nobody knows what the tokens mean: ids as decimal numbers, a space apart.
     Ids,
 }
@@ -50,7 +59,15 @@ pub enum TokenizerError {
         /// The word.
         word: String,
     },
-    /// GPT-2's pattern gave up on the text.
+    /// A `tokenizer.json` that cannot be read.
+    #[error("`{}` is not a tokenizer: {reason}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A pattern gave up on the text.
     #[error("the text cannot be split into words: {reason}")]
     NotSplit {
         /// What the pattern's engine said.
@@ -85,6 +102,7 @@ impl Tokenizer {
         match self {
             Self::Chars(chars) => chars.encode(text),
             Self::Gpt2 => gpt2_encode(text, &HashSet::from([END_OF_TEXT_SPELLING])),
+            Self::Json(json) => json.encode(text),
             Self::Ids => text
                 .split_whitespace()
                 .map(|word| {
@@ -98,13 +116,14 @@ impl Tokenizer {
     pub fn encode_document(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         match self {
             Self::Gpt2 => gpt2_encode(text, &HashSet::new()),
+            Self::Json(json) => json.encode_document(text),
             Self::Chars(_) | Self::Ids => self.encode(text),
         }
     }
 
     /// Appends the bytes of one token. Only a whole text is sure to be UTF-8: GPT-2's
     /// tokens may be parts of a character. [`Stream`] puts those together.
-    pub fn decode_into(&self, id: u32, bytes: &mut Vec<u8>) {
+    fn decode_into(&self, id: u32, bytes: &mut Vec<u8>) {
         match self {
             Self::Chars(chars) => {
                 bytes.extend_from_slice(chars.symbol(id).unwrap_or(NO_SYMBOL).as_bytes());
@@ -114,6 +133,7 @@ impl Tokenizer {
                 Ok(symbol) => bytes.extend_from_slice(&symbol),
                 Err(_) => bytes.extend_from_slice(NO_SYMBOL.as_bytes()),
             },
+            Self::Json(json) => bytes.extend_from_slice(json.decode(&[id]).as_bytes()),
             Self::Ids => bytes.extend_from_slice(format!("{id} ").as_bytes()),
         }
     }

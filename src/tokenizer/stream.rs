@@ -1,22 +1,54 @@
 //! Text as it is produced, token by token.
 
-use super::Tokenizer;
+use super::{Json, Tokenizer};
 
 /// Puts tokens together to text and holds back what may still become a character.
 #[derive(Debug)]
 pub struct Stream<'a> {
     tokenizer: &'a Tokenizer,
     pending: Vec<u8>, // after `push`: at most the first three bytes of a character
+    window: Window,
+}
+
+/// The last tokens of a tokenizer whose text depends on the tokens before.
+#[derive(Debug, Default)]
+struct Window {
+    ids: Vec<u32>,
+    /// How many of them have been shown.
+    shown: usize,
+}
+
+impl Window {
+    /// Appends what is certain after one more token: the text of the window less what the
+    /// tokens before it gave, once it ends in a whole character.
+    fn push(&mut self, json: &Json, id: u32, text: &mut String) {
+        self.ids.push(id);
+        let all = json.decode(&self.ids);
+        if !all.ends_with(char::REPLACEMENT_CHARACTER) {
+            self.show(json, &all, text);
+        }
+    }
+
+    fn show(&mut self, json: &Json, all: &str, text: &mut String) {
+        let before = json.decode(&self.ids[..self.shown]);
+        text.push_str(all.get(before.len()..).unwrap_or_default());
+        // The last piece stays, for the spaces that it decides.
+        self.ids.drain(..self.shown);
+        self.shown = self.ids.len();
+    }
 }
 
 impl<'a> Stream<'a> {
     /// A stream at the start of a text.
     pub fn new(tokenizer: &'a Tokenizer) -> Self {
-        Self { tokenizer, pending: Vec::new() }
+        Self { tokenizer, pending: Vec::new(), window: Window::default() }
     }
 
     /// Appends to `text` what is certain after one more token.
     pub fn push(&mut self, id: u32, text: &mut String) {
+        if let Tokenizer::Json(json) = self.tokenizer {
+            return self.window.push(json, id, text);
+        }
         self.tokenizer.decode_into(id, &mut self.pending);
         let kept = complete(&self.pending, text);
         self.pending.drain(..self.pending.len() - kept);
@@ -24,6 +56,10 @@ impl<'a> Stream<'a> {
 
     /// The text ends here: half a character becomes U+FFFD.
     pub fn finish(&mut self, text: &mut String) {
+        if let Tokenizer::Json(json) = self.tokenizer {
+            let all = json.decode(&self.window.ids);
+            return self.window.show(json, &all, text);
+        }
         if !self.pending.is_empty() {
             text.push(char::REPLACEMENT_CHARACTER);
             self.pending.clear();

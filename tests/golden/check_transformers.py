@@ -1,11 +1,12 @@
-"""Holds a model folder against Hugging Face's GPT-2.
+"""Holds a model folder against Hugging Face's `transformers`.
 
     python check_transformers.py FOLDER [--tokens 3,1,4]
     python check_transformers.py --write FOLDER [--vocab N] [--block N] [--layers N] …
 
 The first form loads a folder (`model.safetensors`, `config.json`) with `transformers` and
-compares its logits with those of the model in `make.py`, read from the same file without
-`transformers`. It exits with 1 where they differ by more than 1e-4.
+compares its logits with those of the model in `make.py` (GPT-2) or of `llama_logits` (the other
+families), read from the same file without `transformers`. It exits with 1 if they differ by more
+than 1e-4.
 
 The second form lets `transformers` write a small model with random weights, and beside it
 `expected.safetensors`: tokens, targets, the logits, and the loss of every sequence,
@@ -21,7 +22,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from safetensors.numpy import load_file, save_file
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import AutoModelForCausalLM, GPT2Config, GPT2LMHeadModel
 from transformers.utils import logging
 
 import make
@@ -56,12 +57,76 @@ def read_config(folder):
     if activation not in GELUS:
         sys.exit(f"`activation_function` is unknown: `{activation}`")
     has_bias = config.get("fitgpt", {}).get("bias", True)
-    return config["n_head"], GELUS[activation], has_bias, config["vocab_size"], config["n_positions"]
+    return config["n_head"], GELUS[activation], has_bias
+
+
+def rotary_frequencies(config):
+    """Radians per position of each pair of channels."""
+    rope, size = config["rope_parameters"], config["head_dim"]
+    frequencies = rope["rope_theta"] ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
+    if rope["rope_type"] == "linear":
+        return frequencies / rope["factor"]
+    if rope["rope_type"] == "llama3":
+        original = rope["original_max_position_embeddings"]
+        low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+        turns = original * frequencies / (2 * np.pi)
+        kept = ((turns - low) / (high - low)).clamp(0, 1)
+        return kept * frequencies + (1 - kept) * frequencies / rope["factor"]
+    return frequencies
+
+
+def llama_logits(p, tokens, config):
+    """Llama, Mistral, Qwen 2 and Qwen 3 in plain PyTorch: (B, T) token ids to (B, T, V)."""
+    heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
+    size, epsilon = config["head_dim"], config["rms_norm_eps"]
+    angles = torch.outer(torch.arange(tokens.shape[1]).double(), rotary_frequencies(config))
+    cos, sin = angles.cos().repeat(1, 2), angles.sin().repeat(1, 2)
+
+    def norm(x, name):
+        return x * (x.pow(2).mean(-1, keepdim=True) + epsilon).rsqrt() * p[f"{name}.weight"]
+
+    def linear(x, name):
+        return F.linear(x, p[f"{name}.weight"], p.get(f"{name}.bias"))
+
+    def heads_of(x, name, count, part):
+        y = linear(x, f"{name}.{part}_proj").unflatten(-1, (count, size)).transpose(1, 2)
+        if part == "v":
+            return y
+        if f"{name}.{part}_norm.weight" in p:
+            y = norm(y, f"{name}.{part}_norm")
+        first, second = y.chunk(2, -1)
+        return y * cos + torch.cat([-second, first], -1) * sin
+
+    x = p["model.embed_tokens.weight"][tokens]
+    for i in range(config["num_hidden_layers"]):
+        layer = f"model.layers.{i}"
+        h, name = norm(x, f"{layer}.input_layernorm"), f"{layer}.self_attn"
+        q = heads_of(h, name, heads, "q")
+        k, v = (heads_of(h, name, kv_heads, part) for part in "kv")
+        k, v = (y.repeat_interleave(heads // kv_heads, 1) for y in (k, v))
+        h = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + linear(h.transpose(1, 2).flatten(2), f"{name}.o_proj")
+        h, name = norm(x, f"{layer}.post_attention_layernorm"), f"{layer}.mlp"
+        h = F.silu(linear(h, f"{name}.gate_proj")) * linear(h, f"{name}.up_proj")
+        x = x + linear(h, f"{name}.down_proj")
+    head = p.get("lm_head.weight", p["model.embed_tokens.weight"])
+    return F.linear(norm(x, "model.norm"), head)
+
+
+def own_logits(folder, tokens, config):
+    """What the file's values give, without `transformers`."""
+    if config["model_type"] == "gpt2":
+        heads, gelu, has_bias = read_config(folder)
+        return make.logits(own_parameters(folder, has_bias), tokens, heads, gelu)
+    p = {n: torch.from_numpy(v).double() for n, v in load_file(folder / "model.safetensors").items()}
+    return llama_logits(p, tokens, config)
 
 
 def check(folder, given):
     """Compares the two computations; returns the exit code."""
-    heads, gelu, has_bias, vocab, block = read_config(folder)
+    config = json.loads((folder / "config.json").read_text())
+    vocab = config["vocab_size"]
+    block = config.get("n_positions") or config["max_position_embeddings"]
     if given:
         tokens = torch.tensor([given])
     else:
@@ -70,7 +135,7 @@ def check(folder, given):
     if tokens.max() >= vocab or tokens.min() < 0 or tokens.shape[1] > block:
         sys.exit(f"the tokens do not fit a vocabulary of {vocab} and {block} positions")
 
-    theirs, loading = GPT2LMHeadModel.from_pretrained(
+    theirs, loading = AutoModelForCausalLM.from_pretrained(
         folder, dtype=torch.float32, output_loading_info=True, local_files_only=True
     )
     faults = {kind: sorted(names) for kind, names in loading.items() if names}
@@ -79,7 +144,7 @@ def check(folder, given):
         return 1
     with torch.no_grad():
         got = theirs.eval()(tokens).logits.double()
-        want = make.logits(own_parameters(folder, has_bias), tokens, heads, gelu)
+        want = own_logits(folder, tokens, config)
     far = (got - want).abs().max().item()
     print(f"{folder}: logits to {want.abs().max():.3f}, largest difference {far:.2e}")
     return 0 if far <= TOLERANCE else 1  # a NaN is not

@@ -5,6 +5,7 @@ mod bench;
 mod cli;
 mod demo;
 mod devices;
+mod families;
 mod fitting;
 mod languages;
 #[cfg(target_os = "linux")]

@@ -27,11 +27,11 @@ messages! {
     empty(path) {
         en: "`{path}` holds no tokens", zh: "`{path}` 中没有 token", ja: "`{path}` にトークンがありません", de: "`{path}` enthält keine Tokens",
     }
-    odd_length(path, bytes) {
-        en: "`{path}` has an odd number of bytes, but a token has two: {bytes}",
-        zh: "`{path}` 的字节数是奇数，而每个 token 占两个字节：{bytes}",
-        ja: "`{path}` のバイト数が奇数ですが、トークンは 2 バイトです: {bytes}",
-        de: "`{path}` hat eine ungerade Anzahl Bytes, ein Token hat aber zwei: {bytes}",
+    odd_length(path, bytes, width) {
+        en: "`{path}` ends inside a token: its {bytes} bytes are not a multiple of {width}",
+        zh: "`{path}` 在一个 token 中间结束：{bytes} 字节不是 {width} 的整数倍",
+        ja: "`{path}` はトークンの途中で終わっています: {bytes} バイトは {width} の倍数ではありません",
+        de: "`{path}` endet mitten in einem Token: {bytes} Bytes sind kein Vielfaches von {width}",
     }
     wrong_count(path, announced, held) {
         en: "the header of `{path}` announces {announced} tokens, the file holds {held}",
@@ -177,6 +177,9 @@ messages! {
         ja: "語彙が不明なため、テキストはトークン id で指定しますが、`{word}` は id ではありません",
         de: "das Vokabular ist unbekannt, Text wird daher als Token-IDs angegeben, und `{word}` ist keine",
     }
+    tokenizer_file(path, reason) {
+        en: "`{path}` is not a tokenizer: {reason}", zh: "`{path}` 不是分词器：{reason}", ja: "`{path}` はトークナイザではありません: {reason}", de: "`{path}` ist kein Tokenizer: {reason}",
+    }
     not_split(reason) {
         en: "the text cannot be split into words: {reason}",
         zh: "无法将文本切分成词：{reason}",
@@ -198,7 +201,7 @@ impl Spoken for DataError {
             Self::NotAFile { path } => not_a_file(path.display()),
             Self::Io { action, path, source } => io::failed(*action, path, source),
             Self::Empty { path } => empty(path.display()),
-            Self::OddLength { path, bytes } => odd_length(path.display(), bytes),
+            Self::OddLength { path, bytes, width } => odd_length(path.display(), bytes, width),
             Self::WrongCount { path, announced, held } => {
                 wrong_count(path.display(), announced, held)
             }
@@ -258,6 +261,7 @@ impl Spoken for TokenizerError {
             }
             Self::NotAnId { word } => not_an_id(word),
             Self::NotSplit { reason } => not_split(reason),
+            Self::File { path, reason } => tokenizer_file(path.display(), reason),
         }
     }
 }

@@ -171,7 +171,7 @@ fn datasets_and_tokenizers() {
     same(&DataError::NotAFile { path: path.clone() });
     same(&DataError::Io { action: Attempt::Open, path: path.clone(), source: refused() });
     same(&DataError::Empty { path: path.clone() });
-    same(&DataError::OddLength { path: path.clone(), bytes: 3 });
+    same(&DataError::OddLength { path: path.clone(), bytes: 3, width: 2 });
     same(&DataError::WrongCount { path: path.clone(), announced: -1, held: 2 });
     same(&DataError::HeaderCut { path: path.clone(), bytes: 3 });
     same(&DataError::ShardVersion { path: path.clone(), magic: 1, version: 2 });
@@ -208,6 +208,7 @@ fn datasets_and_tokenizers() {
     same(&TokenizerError::UnknownCharacter { character: '\n', position: 3 });
     same(&TokenizerError::NotAnId { word: "x".into() });
     same(&TokenizerError::NotSplit { reason: "x".into() });
+    same(&TokenizerError::File { path: path.clone(), reason: "x".into() });
 }
 
 #[test]
