@@ -5,8 +5,8 @@
 #   fitgpt sample --out_dir=out-llama-stories --start="Once upon a time"
 #
 # Hardware: any CPU, 1 GB.
-# Time:     TIME
-# Loss:     LOSS
+# Time:     a minute and a half on two busy cores.
+# Loss:     the validation loss ends at 0.99.
 
 out_dir = 'out-llama-stories'
 dataset = 'stories'

@@ -79,7 +79,7 @@ fn broken_token_files_are_named_and_nothing_is_begun() {
         }
         let shard = [&shard[..], &whole[..6000]].concat();
         let cases: [(&str, Vec<u8>, &[&str]); 4] = [
-            ("odd", whole[..1001].to_vec(), &["odd", "1001"]),
+            ("odd", whole[..1001].to_vec(), &["inside a token", "1001"]),
             ("empty", Vec::new(), &["no tokens"]),
             ("short", whole[..48].to_vec(), &["24", "25"]),
             ("truncated", shard, &["5000", "3000"]),
