@@ -1,8 +1,9 @@
 //! Published models: their sizes, and the names by which logs and commands mention them.
 //!
 //! One table for everybody: the planner resolves a model's name with it, the doctor reads names
-//! out of logs. The figures are those of the publishers' `config.json` files; a test recomputes
-//! every parameter count from the other columns.
+//! out of logs. A test recomputes every published parameter count from the other columns; context
+//! lengths are not checked by it. Weights that are on this machine are described by their own
+//! `config.json` instead.
 
 mod table;
 
