@@ -201,7 +201,6 @@ pub(crate) fn forward<E: Float>(
     let (head, sequence) = (CUBE_POS_Y as usize, CUBE_POS_Z as usize);
     let (y, x) = (UNIT_POS_Y as usize, UNIT_POS_X as usize);
     let start = sequence * of.seq * of.query_stride + head * size;
-    let start_kv = sequence * of.seq * of.kv_stride + head / of.group * size;
     load::<E>(&mut q, queries, start, of.query_stride, first_query, of.used, tiles);
 
     let mut sums = Array::<f32>::new(comptime!(per * columns));
@@ -220,6 +219,9 @@ pub(crate) fn forward<E: Float>(
     let end = min(first_query + rows, of.used);
     let mut first_key = 0usize;
     while first_key < end {
+        // Made anew for each tile: kept, it would cost registers that the sums need.
+        let row_kv = CUBE_POS_Z as usize * of.seq * of.kv_stride;
+        let start_kv = row_kv + CUBE_POS_Y as usize / of.group * size;
         load_kv::<E>(&mut kv, queries, &keys, start_kv + of.keys_at, &of, first_key, tiles);
         sync_cube();
         #[unroll]
