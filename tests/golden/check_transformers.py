@@ -60,9 +60,14 @@ def read_config(folder):
     return config["n_head"], GELUS[activation], has_bias
 
 
+def head_size(config):
+    """Channels of a head; Qwen 2's configs leave it out."""
+    return config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+
+
 def rotary_frequencies(config):
     """Radians per position of each pair of channels."""
-    rope, size = config["rope_parameters"], config["head_dim"]
+    rope, size = config["rope_parameters"], head_size(config)
     frequencies = rope["rope_theta"] ** (-torch.arange(0, size, 2, dtype=torch.float64) / size)
     if rope["rope_type"] == "linear":
         return frequencies / rope["factor"]
@@ -78,7 +83,7 @@ def rotary_frequencies(config):
 def llama_logits(p, tokens, config):
     """Llama, Mistral, Qwen 2 and Qwen 3 in plain PyTorch: (B, T) token ids to (B, T, V)."""
     heads, kv_heads = config["num_attention_heads"], config["num_key_value_heads"]
-    size, epsilon = config["head_dim"], config["rms_norm_eps"]
+    size, epsilon = head_size(config), config["rms_norm_eps"]
     angles = torch.outer(torch.arange(tokens.shape[1]).double(), rotary_frequencies(config))
     cos, sin = angles.cos().repeat(1, 2), angles.sin().repeat(1, 2)
 
