@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use fitgpt_plan::{
-    config::{self, ConfigError, Facts, Written},
+    config::{self, ConfigError, MachineFacts, Written},
     device::Gpu,
     fit::{self, Engine},
-    report::Device,
+    report::DeviceMemory,
     torch,
     units::Bytes,
 };
@@ -41,7 +41,7 @@ impl Case {
 
     /// Adds a config file. One that cannot be read is a finding, not an error: the log may say
     /// enough without it.
-    pub fn read_config(&mut self, source: &str, text: &str, facts: &Facts) {
+    pub fn read_config(&mut self, source: &str, text: &str, facts: &MachineFacts) {
         let read = self.config.get_or_insert_default().read_python(source, text, facts);
         self.file = Some(source.to_owned());
         self.refuse(read);
@@ -131,10 +131,10 @@ fn kind(log: &Log) -> Kind {
 }
 
 /// The card of the log, without what others hold of it.
-fn device(scene: &Scene<'_>, case: &Case) -> Option<Device> {
+fn device(scene: &Scene<'_>, case: &Case) -> Option<DeviceMemory> {
     let total = scene.facts.total?.bytes;
     let foreign = scene.facts.foreign.map_or(0, |size| size.bytes);
-    Some(Device {
+    Some(DeviceMemory {
         name: case.gpu.map_or_else(|| "the log's card".to_owned(), |gpu| gpu.name.to_owned()),
         total_bytes: Bytes::new(total),
         usable_bytes: Bytes::new(total.saturating_sub(foreign)),
@@ -142,13 +142,13 @@ fn device(scene: &Scene<'_>, case: &Case) -> Option<Device> {
 }
 
 /// Changes that make this very run fit, as PyTorch runs it. A run that fits as it is needs none.
-fn fixes(run: &Run, log: &Log, case: &Case, device: &Device) -> Vec<Fix> {
+fn fixes(run: &Run, log: &Log, case: &Case, device: &DeviceMemory) -> Vec<Fix> {
     let precision = match run.options.precision {
-        torch::Precision::F32 => config::Precision::Float32,
-        torch::Precision::Bf16 => config::Precision::Bfloat16,
-        torch::Precision::F16 => config::Precision::Float16,
+        torch::TorchPrecision::F32 => config::Precision::Float32,
+        torch::TorchPrecision::Bf16 => config::Precision::Bfloat16,
+        torch::TorchPrecision::F16 => config::Precision::Float16,
     };
-    let found = fit::fit(&fit::Case {
+    let found = fit::fit(&fit::FitRequest {
         config: &run.config,
         vocab: run.model.vocab,
         engine: Engine::Torch { precision, kernels: run.options },

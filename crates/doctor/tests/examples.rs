@@ -3,7 +3,7 @@
 use fitgpt_doctor::{
     Case, Cause, Certainty, Diagnosis, Kind, PhaseName, diagnose, parse::Log, size,
 };
-use fitgpt_plan::config::Facts;
+use fitgpt_plan::config::MachineFacts;
 use serde_json::{Value, json};
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
@@ -12,7 +12,7 @@ fn read(name: &str) -> (Log, Case) {
     let log = std::fs::read(format!("{EXAMPLES}/{name}.log")).unwrap();
     let mut case = Case::new();
     if let Ok(text) = std::fs::read_to_string(format!("{EXAMPLES}/{name}.py")) {
-        case.read_config(&format!("{name}.py"), &text, &Facts::default());
+        case.read_config(&format!("{name}.py"), &text, &MachineFacts::default());
     }
     (Log::read(&log), case)
 }

@@ -2,14 +2,14 @@
 
 use fitgpt_plan::{
     memory::profile,
-    torch::{self, CachingAllocator, Phase, TorchOptions},
+    torch::{self, CachingAllocator, TorchOptions, TorchPhase},
 };
 
 use super::{Run, Scene};
 use crate::diagnosis::{Next, Part, PhaseName};
 
 /// Most live bytes of a phase.
-pub(crate) fn peak_bytes(run: &Run, options: &TorchOptions, phase: Phase) -> u64 {
+pub(crate) fn peak_bytes(run: &Run, options: &TorchOptions, phase: TorchPhase) -> u64 {
     let programs = torch::phases(&run.model, options);
     let program = programs.iter().find(|(p, _)| *p == phase);
     let peak = program.and_then(|(_, program)| profile(program, &CachingAllocator).peak());
@@ -20,21 +20,26 @@ pub(crate) fn peak_bytes(run: &Run, options: &TorchOptions, phase: Phase) -> u64
 /// card are the cause, fixing it means that they are gone: `foreign_bytes` come back.
 pub(crate) fn next(scene: &Scene<'_>, foreign_bytes: u64) -> Option<Next> {
     let (run, usable_bytes) = (scene.run.as_ref()?, scene.usable_bytes()? + foreign_bytes);
-    let behind: &[Phase] = match scene.phase.name {
-        PhaseName::Load | PhaseName::Resume | PhaseName::Compile => {
-            &[Phase::EvaluateFirst, Phase::Train, Phase::Update, Phase::Evaluate]
-        }
+    let behind: &[TorchPhase] = match scene.phase.name {
+        PhaseName::Load | PhaseName::Resume | PhaseName::Compile => &[
+            TorchPhase::EvaluateFirst,
+            TorchPhase::Train,
+            TorchPhase::Update,
+            TorchPhase::Evaluate,
+        ],
         PhaseName::Evaluate if scene.log.progress.iter.is_some() => return None,
-        PhaseName::Evaluate => &[Phase::Train, Phase::Update, Phase::Evaluate],
-        PhaseName::TrainForward | PhaseName::TrainBackward => &[Phase::Update, Phase::Evaluate],
-        PhaseName::Update => &[Phase::Train, Phase::Evaluate],
+        PhaseName::Evaluate => &[TorchPhase::Train, TorchPhase::Update, TorchPhase::Evaluate],
+        PhaseName::TrainForward | PhaseName::TrainBackward => {
+            &[TorchPhase::Update, TorchPhase::Evaluate]
+        }
+        PhaseName::Update => &[TorchPhase::Train, TorchPhase::Evaluate],
         _ => return None,
     };
     behind.iter().find_map(|phase| {
         let peak_bytes = peak_bytes(run, &run.options, *phase);
         let name = match phase {
-            Phase::Train => PhaseName::TrainForward,
-            Phase::Update => PhaseName::Update,
+            TorchPhase::Train => PhaseName::TrainForward,
+            TorchPhase::Update => PhaseName::Update,
             _ => PhaseName::Evaluate,
         };
         (peak_bytes > usable_bytes).then_some(Next { phase: name, peak_bytes, usable_bytes })
@@ -44,10 +49,10 @@ pub(crate) fn next(scene: &Scene<'_>, foreign_bytes: u64) -> Option<Next> {
 /// What the failing phase holds at its peak, by class.
 pub(crate) fn account(run: &Run, scene: &Scene<'_>) -> Option<Vec<Part>> {
     let phase = match scene.phase.name {
-        PhaseName::Evaluate if scene.log.progress.iter.is_some() => Phase::Evaluate,
-        PhaseName::Evaluate => Phase::EvaluateFirst,
-        PhaseName::Update => Phase::Update,
-        PhaseName::TrainForward | PhaseName::TrainBackward => Phase::Train,
+        PhaseName::Evaluate if scene.log.progress.iter.is_some() => TorchPhase::Evaluate,
+        PhaseName::Evaluate => TorchPhase::EvaluateFirst,
+        PhaseName::Update => TorchPhase::Update,
+        PhaseName::TrainForward | PhaseName::TrainBackward => TorchPhase::Train,
         _ => return None,
     };
     let program = torch::program(phase, &run.model, &run.options);

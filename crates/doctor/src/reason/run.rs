@@ -1,7 +1,7 @@
 //! Which run this was: its config, its model, and how PyTorch ran it.
 
 use fitgpt_plan::{
-    config::{Config, ConfigError, Precision, Value, Written},
+    config::{Config, ConfigError, ConfigValue, Precision, Written},
     device::Gpu,
     family::Family,
     model::Model,
@@ -65,15 +65,15 @@ impl Run {
         }
         let pretrained = progress.pretrained.as_ref().map(|(name, _)| name.clone());
         let pretrained = pretrained.or_else(|| match written.get("init_from") {
-            Some(Value::Str(name)) => Some(name.to_string()),
+            Some(ConfigValue::Str(name)) => Some(name.to_string()),
             _ => None,
         });
         let published = pretrained.and_then(|name| published(&name));
         if let Some([layers, heads, channels]) = published {
             for (key, value) in [("n_layer", layers), ("n_head", heads), ("n_embd", channels)] {
-                written.write(key, value.into(), fitgpt_plan::config::Place::of("init_from"))?;
+                written.write(key, value.into(), fitgpt_plan::config::Location::of("init_from"))?;
             }
-            written.write("bias", true.into(), fitgpt_plan::config::Place::of("init_from"))?;
+            written.write("bias", true.into(), fitgpt_plan::config::Location::of("init_from"))?;
         }
         let config = written.resolve()?;
         let vocab = match (config.vocab_size(), progress.vocab) {
@@ -98,7 +98,8 @@ impl Run {
             None if is_told(log) => Source::Log,
             None => Source::Defaults,
         };
-        let is_dtype_written = written.get("dtype").is_some_and(|value| *value != Value::None);
+        let is_dtype_written =
+            written.get("dtype").is_some_and(|value| *value != ConfigValue::None);
         Ok(Some(Self { config, model, options, source, is_dtype_written, may_be_unfused }))
     }
 

@@ -12,7 +12,7 @@
 //! has no key for that (`fitgpt` has `eval_batch_size`). Mind the training step: it may be the
 //! next that does not fit. Fewer `eval_iters` alone change nothing.
 
-use fitgpt_plan::torch::{Phase, TorchOptions};
+use fitgpt_plan::torch::{TorchOptions, TorchPhase};
 
 use super::Answer;
 use crate::{
@@ -28,8 +28,11 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
     if scene.phase.name != PhaseName::Evaluate || !is_shared {
         return None;
     }
-    let phase =
-        if scene.log.progress.iter.is_some() { Phase::Evaluate } else { Phase::EvaluateFirst };
+    let phase = if scene.log.progress.iter.is_some() {
+        TorchPhase::Evaluate
+    } else {
+        TorchPhase::EvaluateFirst
+    };
     let one = TorchOptions { eval_batch: 1, ..options };
     let (whole, single) = (peak_bytes(run, &options, phase), peak_bytes(run, &one, phase));
     let cause = Cause::EvaluationUsesTrainingBatch {

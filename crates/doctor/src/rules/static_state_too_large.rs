@@ -12,7 +12,7 @@
 //! Not a smaller batch. Moments of 8 bits or on the host, state that is shared between cards,
 //! or a smaller model.
 
-use fitgpt_plan::{device::CUDA_CONTEXT_BYTES, torch::Precision};
+use fitgpt_plan::{device::CUDA_CONTEXT_BYTES, torch::TorchPrecision};
 
 use super::Answer;
 use crate::{
@@ -28,7 +28,7 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
     }
     let Some(run) = &scene.run else { return of_decoder(scene) };
     let total = scene.facts.total?;
-    let is_autocast = run.options.precision != Precision::F32;
+    let is_autocast = run.options.precision != TorchPrecision::F32;
     let copies = if is_autocast { 2 * run.model.parameter_count() } else { 0 };
     let cause = Cause::StaticStateTooLarge {
         model: None,
