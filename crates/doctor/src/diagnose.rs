@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use fitgpt_plan::{
-    config::{self, ConfigError, Facts, Written},
+    config::{self, ConfigError, MachineFacts, Written},
     device::Gpu,
     fit::{self, Engine},
-    report::Device,
+    report::DeviceMemory,
     torch,
     units::Bytes,
 };
@@ -41,7 +41,7 @@ impl Context {
 
     /// Adds a config file. An invalid one becomes a finding, not an error: the log may be enough
     /// without it.
-    pub fn read_config(&mut self, source: &str, text: &str, facts: &Facts) {
+    pub fn read_config(&mut self, source: &str, text: &str, facts: &MachineFacts) {
         let read = self.config.get_or_insert_default().read_python(source, text, facts);
         self.file = Some(source.to_owned());
         self.refuse(read);
@@ -132,10 +132,10 @@ fn kind(log: &Log) -> MemoryKind {
 }
 
 /// The card of the log, less the memory of other processes.
-fn device(analysis: &Analysis<'_>, context: &Context) -> Option<Device> {
+fn device(analysis: &Analysis<'_>, context: &Context) -> Option<DeviceMemory> {
     let total = analysis.facts.total?.bytes;
     let foreign = analysis.facts.foreign.map_or(0, |size| size.bytes);
-    Some(Device {
+    Some(DeviceMemory {
         name: context.gpu.map_or_else(|| "the log's card".to_owned(), |gpu| gpu.name.to_owned()),
         total_bytes: Bytes::new(total),
         usable_bytes: Bytes::new(total.saturating_sub(foreign)),
@@ -143,13 +143,13 @@ fn device(analysis: &Analysis<'_>, context: &Context) -> Option<Device> {
 }
 
 /// Config changes that make this run fit in PyTorch. A run that already fits has none.
-fn fixes(run: &TrainingRun, log: &Log, context: &Context, device: &Device) -> Vec<Fix> {
+fn fixes(run: &TrainingRun, log: &Log, context: &Context, device: &DeviceMemory) -> Vec<Fix> {
     let precision = match run.options.precision {
-        torch::Precision::F32 => config::Precision::Float32,
-        torch::Precision::Bf16 => config::Precision::Bfloat16,
-        torch::Precision::F16 => config::Precision::Float16,
+        torch::TorchPrecision::F32 => config::Precision::Float32,
+        torch::TorchPrecision::Bf16 => config::Precision::Bfloat16,
+        torch::TorchPrecision::F16 => config::Precision::Float16,
     };
-    let found = fit::fit(&fit::Case {
+    let found = fit::fit(&fit::FitRequest {
         config: &run.config,
         vocab: run.model.vocab,
         engine: Engine::Torch { precision, kernels: run.options },

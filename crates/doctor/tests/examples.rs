@@ -3,7 +3,7 @@
 use fitgpt_doctor::{
     Cause, Certainty, Context, Diagnosis, MemoryKind, PhaseName, diagnose, parse::Log, size,
 };
-use fitgpt_plan::config::Facts;
+use fitgpt_plan::config::MachineFacts;
 use serde_json::{Value, json};
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
@@ -12,7 +12,7 @@ fn read(name: &str) -> (Log, Context) {
     let log = std::fs::read(format!("{EXAMPLES}/{name}.log")).unwrap();
     let mut case = Context::new();
     if let Ok(text) = std::fs::read_to_string(format!("{EXAMPLES}/{name}.py")) {
-        case.read_config(&format!("{name}.py"), &text, &Facts::default());
+        case.read_config(&format!("{name}.py"), &text, &MachineFacts::default());
     }
     (Log::read(&log), case)
 }

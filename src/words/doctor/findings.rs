@@ -88,7 +88,7 @@ messages! {
         en: "a single request of {requested} is larger than the whole card ({total})",
         zh: "单次申请 {requested} 就超过了整张显卡（{total}）",
         ja: "1 回の要求 {requested} が GPU 全体（{total}）を超えています",
-        de: "ein einziger CandidateTensor von {requested} ist größer als die ganze Karte ({total})",
+        de: "eine einzige Anforderung von {requested} ist größer als die ganze Karte ({total})",
     }
     static_state(parameters, state, copies, total) {
         en: "{parameters} parameters need {state} for weights, gradients and moments, plus {copies} for half-precision copies; the card has {total}: no batch is small enough",
@@ -155,16 +155,16 @@ messages! {
         en: "{requested} is the allocator's request for any small tensor, so the number does not identify a tensor",
         zh: "{requested} 是分配器为小张量固定申请的大小：这个数字不对应具体张量",
         ja: "{requested} は、小さなテンソルのためにアロケータが常に要求する大きさです。この数字からテンソルは特定できません",
-        de: "{requested} fordert der Allokator für jeden kleinen CandidateTensor an: die Zahl verrät keinen CandidateTensor",
+        de: "{requested} fordert der Allokator für jeden kleinen Tensor an; die Zahl bestimmt keinen Tensor",
     }
     no_match(requested) {
-        en: "no tensor of this run has {requested}", zh: "这次运行中没有大小为 {requested} 的张量", ja: "この実行に {requested} のテンソルはありません", de: "kein CandidateTensor dieses Laufs ist {requested} groß",
+        en: "no tensor of this run has {requested}", zh: "这次运行中没有大小为 {requested} 的张量", ja: "この実行に {requested} のテンソルはありません", de: "kein Tensor dieses Laufs ist {requested} groß",
     }
     unknown_run(requested) {
         en: "the log does not show the model, so {requested} does not identify a tensor",
         zh: "日志没有说明是哪个模型，因此无法从 {requested} 判断是哪个张量",
         ja: "どのモデルかログに示されていないため、{requested} からテンソルは特定できません",
-        de: "das Log sagt nicht, welches Modell es ist; {requested} verrät daher keinen CandidateTensor",
+        de: "das Log sagt nicht, welches Modell es ist; {requested} bestimmt daher keinen Tensor",
     }
     would_match(text, tensor, shape, dtype, model, batch_size, block_size) {
         en: "{text}; {tensor} {shape} {dtype} would have this size in {model} with batch_size {batch_size} and block_size {block_size}",
@@ -318,7 +318,7 @@ messages! {
         en: "the request of {requested} is for a flat tensor of parameters or optimizer state",
         zh: "申请 {requested} 是为了把参数或优化器状态展平到一个张量里",
         ja: "{requested} は、パラメータやオプティマイザの状態を 1 つのテンソルに平坦化するための要求です",
-        de: "{requested} wurden verlangt, um Parameter oder Optimiererzustand in einem CandidateTensor aneinanderzulegen",
+        de: "{requested} wurden für einen flachen Tensor aus Parametern oder Optimiererzustand angefordert",
     }
     communicator() {
         en: "communication between ranks needs memory: NCCL's buffers, or a copy of all gradients in buckets",
@@ -354,7 +354,7 @@ messages! {
         en: "one pass allocates a tensor of shape {shape} that does not fit",
         zh: "一次前向或反向要分配形状为 {shape} 的张量，已经放不下",
         ja: "1 回の処理で形状 {shape} のテンソルを作りますが、もう収まりません",
-        de: "ein Durchlauf legt einen CandidateTensor der Form {shape} an, der nicht mehr passt",
+        de: "ein Durchlauf legt einen Tensor der Form {shape} an, der nicht mehr passt",
     }
     batch() {
         en: "one pass needs more memory than the card has left",

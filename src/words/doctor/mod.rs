@@ -57,14 +57,14 @@ messages! {
     resume() { en: "loading a checkpoint", zh: "加载检查点", ja: "チェックポイントの読み込み", de: "das Laden eines Checkpoints" }
     compile() { en: "compiling the model", zh: "编译模型", ja: "モデルのコンパイル", de: "das Kompilieren des Modells" }
     prepare() { en: "preparing data", zh: "准备数据", ja: "データの準備", de: "das Vorbereiten der Daten" }
-    unknown_phase() { en: "an unknown phase", zh: "未知阶段", ja: "不明な段階", de: "eine unbekannte FailurePhase" }
+    unknown_phase() { en: "an unknown phase", zh: "未知阶段", ja: "不明な段階", de: "eine unbekannte Phase" }
 
-    in_phase(phase) { en: "in {phase}", zh: "发生在{phase}时", ja: "発生した段階: {phase}", de: "FailurePhase: {phase}" }
+    in_phase(phase) { en: "in {phase}", zh: "发生在{phase}时", ja: "発生した段階: {phase}", de: "Phase: {phase}" }
     probably_in_phase(phase) {
-        en: "probably in {phase}", zh: "很可能发生在{phase}时", ja: "発生した段階: おそらく{phase}", de: "FailurePhase: wahrscheinlich {phase}",
+        en: "probably in {phase}", zh: "很可能发生在{phase}时", ja: "発生した段階: おそらく{phase}", de: "Phase: wahrscheinlich {phase}",
     }
     phase_not_shown() {
-        en: "the log does not show in which phase", zh: "日志没有显示发生在哪个阶段", ja: "どの段階かはログに示されていません", de: "das Log zeigt nicht, in welcher FailurePhase",
+        en: "the log does not show in which phase", zh: "日志没有显示发生在哪个阶段", ja: "どの段階かはログに示されていません", de: "das Log zeigt nicht, in welcher Phase",
     }
 
     /// Label of a finding that explains the failure.

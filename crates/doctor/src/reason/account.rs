@@ -2,7 +2,7 @@
 
 use fitgpt_plan::{
     memory::{Lifetime, lifetimes},
-    program::{Class, Program, Tensor},
+    program::{Program, Tensor, TensorClass},
 };
 
 use crate::{diagnosis::AccountShare, parse::PrintedSize};
@@ -66,9 +66,9 @@ impl<'a> LiveTensors<'a> {
                 held.stale_logits_bytes += bytes;
             }
             match tensor.class {
-                Class::Parameter => state[0].1 += bytes,
-                Class::Gradient => state[1].1 += bytes,
-                Class::Optimizer => state[2].1 += bytes,
+                TensorClass::Parameter => state[0].1 += bytes,
+                TensorClass::Gradient => state[1].1 += bytes,
+                TensorClass::Optimizer => state[2].1 += bytes,
                 _ => single.push(AccountShare { name: tensor.name.clone(), bytes }),
             }
         }

@@ -1,8 +1,8 @@
 //! Every tensor of the run that matches the requested size.
 
 use fitgpt_plan::{
-    program::{Access, Class, Program, Tensor},
-    torch::{self, Loss, Precision, TorchOptions},
+    program::{Access, Program, Tensor, TensorClass},
+    torch::{self, LossForm, TorchOptions, TorchPrecision},
 };
 
 use super::{
@@ -149,8 +149,11 @@ fn variants(run: &TrainingRun) -> Vec<Variant> {
     if run.may_be_unfused && !base.compile && base.fused_attention {
         fused.push(false);
     }
-    let losses: &[Loss] =
-        if base.compile { &[Loss::Float32] } else { &[Loss::Float32, Loss::HalfSoftmax] };
+    let losses: &[LossForm] = if base.compile {
+        &[LossForm::Float32]
+    } else {
+        &[LossForm::Float32, LossForm::HalfSoftmax]
+    };
     let mut list = Vec::new();
     for fused_attention in fused {
         for &loss in losses {
@@ -173,7 +176,7 @@ fn neighbours(run: &TrainingRun) -> Vec<Variant> {
     let mut list = vec![TorchOptions { compile: !base.compile, ..base }];
     list.push(TorchOptions { fused_attention: false, compile: false, ..base });
     if !run.is_dtype_written {
-        list.push(TorchOptions { precision: Precision::F32, compile: false, ..base });
+        list.push(TorchOptions { precision: TorchPrecision::F32, compile: false, ..base });
     }
     let of = |options| Variant { options, is_before_adam: false, is_of_config: false };
     list.into_iter().map(of).collect()
@@ -199,10 +202,10 @@ impl Search<'_> {
 
     fn look(&self, variant: Variant, list: &mut Vec<Candidate>) {
         for (phase, program) in torch::phases(&self.run.model, &variant.options) {
-            if phase == torch::Phase::Sample {
+            if phase == torch::TorchPhase::Sample {
                 continue;
             }
-            if phase == torch::Phase::EvaluateFirst
+            if phase == torch::TorchPhase::EvaluateFirst
                 && !variant.is_before_adam
                 && variant.options.accumulation == 1
             {
@@ -214,7 +217,7 @@ impl Search<'_> {
 
     fn look_in(
         &self,
-        phase: torch::Phase,
+        phase: torch::TorchPhase,
         program: &Program,
         variant: Variant,
         list: &mut Vec<Candidate>,
@@ -232,28 +235,28 @@ impl Search<'_> {
                     continue;
                 }
                 let name = match phase {
-                    torch::Phase::Resume => PhaseName::Resume,
-                    torch::Phase::Train if is_backward => PhaseName::TrainBackward,
-                    torch::Phase::Train => PhaseName::TrainForward,
-                    torch::Phase::Update => PhaseName::Update,
+                    torch::TorchPhase::Resume => PhaseName::Resume,
+                    torch::TorchPhase::Train if is_backward => PhaseName::TrainBackward,
+                    torch::TorchPhase::Train => PhaseName::TrainForward,
+                    torch::TorchPhase::Update => PhaseName::Update,
                     _ => PhaseName::Evaluate,
                 };
                 let account = account.get_or_insert_with(|| LiveTensors::new(program));
                 let mut held = account.before(at);
-                if variant.is_before_adam && phase == torch::Phase::Train {
+                if variant.is_before_adam && phase == torch::TorchPhase::Train {
                     without_moments(&mut held);
                 }
                 self.add(tensor, name, Some(held), variant, list);
             }
         }
-        if phase == torch::Phase::Update {
+        if phase == torch::TorchPhase::Update {
             for tensor in program.state() {
                 if self.prints_alike(tensor.bytes().get()) {
                     let is_loaded = variant.options.resumed;
                     let name = match tensor.class {
-                        Class::Optimizer if is_loaded => PhaseName::Resume,
-                        Class::Optimizer => PhaseName::Update,
-                        Class::Gradient => PhaseName::TrainBackward,
+                        TensorClass::Optimizer if is_loaded => PhaseName::Resume,
+                        TensorClass::Optimizer => PhaseName::Update,
+                        TensorClass::Gradient => PhaseName::TrainBackward,
                         _ if tensor.name.starts_with("state_dict.") => PhaseName::Resume,
                         _ => PhaseName::Load,
                     };
@@ -342,8 +345,8 @@ impl Search<'_> {
         let channels = u64::from(self.run.model.channels);
         let is_square = matches!(tensor.shape.as_slice(), [_, _, rows, columns] if rows == columns);
         match tensor.class {
-            Class::Logits => Role::Logits,
-            Class::Parameter | Class::Gradient | Class::Optimizer => Role::Weight,
+            TensorClass::Logits => Role::Logits,
+            TensorClass::Parameter | TensorClass::Gradient | TensorClass::Optimizer => Role::Weight,
             _ if tensor.name.contains(".weight (") => Role::Weight,
             _ if is_square && tensor.name.contains("attn") => Role::AttentionScores,
             _ if tensor.columns() == 4 * channels => Role::Mlp,

@@ -228,10 +228,10 @@ impl<'a> Analysis<'a> {
     pub(crate) fn fits_an_empty_card(&self) -> Option<bool> {
         let run = self.run.as_ref()?;
         let phase = match self.phase.name {
-            PhaseName::Evaluate if self.log.progress.iter.is_some() => torch::Phase::Evaluate,
-            PhaseName::Evaluate => torch::Phase::EvaluateFirst,
-            PhaseName::TrainForward | PhaseName::TrainBackward => torch::Phase::Train,
-            PhaseName::Update => torch::Phase::Update,
+            PhaseName::Evaluate if self.log.progress.iter.is_some() => torch::TorchPhase::Evaluate,
+            PhaseName::Evaluate => torch::TorchPhase::EvaluateFirst,
+            PhaseName::TrainForward | PhaseName::TrainBackward => torch::TorchPhase::Train,
+            PhaseName::Update => torch::TorchPhase::Update,
             _ => return None,
         };
         let peak = peak_bytes(run, &run.options, phase);
@@ -255,7 +255,7 @@ fn refuted(run: &TrainingRun, facts: &MemoryFacts) -> Option<u64> {
         let eager = torch::TorchOptions { compile: false, ..run.options };
         options.extend([eager, torch::TorchOptions { fused_attention: false, ..eager }]);
     }
-    let phases = torch::Phase::of_run(&run.options).into_iter();
+    let phases = torch::TorchPhase::of_run(&run.options).into_iter();
     let pairs = phases.flat_map(|phase| options.iter().map(move |options| (phase, options)));
     let most = pairs.map(|(phase, options)| peak_bytes(run, options, phase)).max()?;
     (allocated.low > most.saturating_add(most / 5)).then_some(most)

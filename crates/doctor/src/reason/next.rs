@@ -2,14 +2,14 @@
 
 use fitgpt_plan::{
     memory::profile,
-    torch::{self, CachingAllocator, Phase, TorchOptions},
+    torch::{self, CachingAllocator, TorchOptions, TorchPhase},
 };
 
 use super::{Analysis, TrainingRun};
 use crate::diagnosis::{AccountShare, NextFailure, PhaseName};
 
 /// Peak live bytes of a phase.
-pub(crate) fn peak_bytes(run: &TrainingRun, options: &TorchOptions, phase: Phase) -> u64 {
+pub(crate) fn peak_bytes(run: &TrainingRun, options: &TorchOptions, phase: TorchPhase) -> u64 {
     let programs = torch::phases(&run.model, options);
     let program = programs.iter().find(|(p, _)| *p == phase);
     let peak = program.and_then(|(_, program)| profile(program, &CachingAllocator).peak());
@@ -20,21 +20,26 @@ pub(crate) fn peak_bytes(run: &TrainingRun, options: &TorchOptions, phase: Phase
 /// the cause, the fix ends them and frees `foreign_bytes`.
 pub(crate) fn next(analysis: &Analysis<'_>, foreign_bytes: u64) -> Option<NextFailure> {
     let (run, usable_bytes) = (analysis.run.as_ref()?, analysis.usable_bytes()? + foreign_bytes);
-    let behind: &[Phase] = match analysis.phase.name {
-        PhaseName::Load | PhaseName::Resume | PhaseName::Compile => {
-            &[Phase::EvaluateFirst, Phase::Train, Phase::Update, Phase::Evaluate]
-        }
+    let behind: &[TorchPhase] = match analysis.phase.name {
+        PhaseName::Load | PhaseName::Resume | PhaseName::Compile => &[
+            TorchPhase::EvaluateFirst,
+            TorchPhase::Train,
+            TorchPhase::Update,
+            TorchPhase::Evaluate,
+        ],
         PhaseName::Evaluate if analysis.log.progress.iter.is_some() => return None,
-        PhaseName::Evaluate => &[Phase::Train, Phase::Update, Phase::Evaluate],
-        PhaseName::TrainForward | PhaseName::TrainBackward => &[Phase::Update, Phase::Evaluate],
-        PhaseName::Update => &[Phase::Train, Phase::Evaluate],
+        PhaseName::Evaluate => &[TorchPhase::Train, TorchPhase::Update, TorchPhase::Evaluate],
+        PhaseName::TrainForward | PhaseName::TrainBackward => {
+            &[TorchPhase::Update, TorchPhase::Evaluate]
+        }
+        PhaseName::Update => &[TorchPhase::Train, TorchPhase::Evaluate],
         _ => return None,
     };
     behind.iter().find_map(|phase| {
         let peak_bytes = peak_bytes(run, &run.options, *phase);
         let name = match phase {
-            Phase::Train => PhaseName::TrainForward,
-            Phase::Update => PhaseName::Update,
+            TorchPhase::Train => PhaseName::TrainForward,
+            TorchPhase::Update => PhaseName::Update,
             _ => PhaseName::Evaluate,
         };
         (peak_bytes > usable_bytes).then_some(NextFailure { phase: name, peak_bytes, usable_bytes })
@@ -44,10 +49,10 @@ pub(crate) fn next(analysis: &Analysis<'_>, foreign_bytes: u64) -> Option<NextFa
 /// The memory of the failing phase at its peak, by class.
 pub(crate) fn account(run: &TrainingRun, analysis: &Analysis<'_>) -> Option<Vec<AccountShare>> {
     let phase = match analysis.phase.name {
-        PhaseName::Evaluate if analysis.log.progress.iter.is_some() => Phase::Evaluate,
-        PhaseName::Evaluate => Phase::EvaluateFirst,
-        PhaseName::Update => Phase::Update,
-        PhaseName::TrainForward | PhaseName::TrainBackward => Phase::Train,
+        PhaseName::Evaluate if analysis.log.progress.iter.is_some() => TorchPhase::Evaluate,
+        PhaseName::Evaluate => TorchPhase::EvaluateFirst,
+        PhaseName::Update => TorchPhase::Update,
+        PhaseName::TrainForward | PhaseName::TrainBackward => TorchPhase::Train,
         _ => return None,
     };
     let program = torch::program(phase, &run.model, &run.options);

@@ -1,7 +1,7 @@
 //! The run of the log: its config, its model and its PyTorch options.
 
 use fitgpt_plan::{
-    config::{Config, ConfigError, Precision, Value, Written},
+    config::{Config, ConfigError, ConfigValue, Precision, Written},
     device::Gpu,
     family::Family,
     model::Model,
@@ -63,15 +63,15 @@ impl TrainingRun {
         }
         let pretrained = progress.pretrained.as_ref().map(|(name, _)| name.clone());
         let pretrained = pretrained.or_else(|| match written.get("init_from") {
-            Some(Value::Str(name)) => Some(name.to_string()),
+            Some(ConfigValue::Str(name)) => Some(name.to_string()),
             _ => None,
         });
         let published = pretrained.and_then(|name| published(&name));
         if let Some([layers, heads, channels]) = published {
             for (key, value) in [("n_layer", layers), ("n_head", heads), ("n_embd", channels)] {
-                written.write(key, value.into(), fitgpt_plan::config::Place::of("init_from"))?;
+                written.write(key, value.into(), fitgpt_plan::config::Location::of("init_from"))?;
             }
-            written.write("bias", true.into(), fitgpt_plan::config::Place::of("init_from"))?;
+            written.write("bias", true.into(), fitgpt_plan::config::Location::of("init_from"))?;
         }
         let config = written.resolve()?;
         let vocab = match (config.vocab_size(), progress.vocab) {
@@ -96,7 +96,8 @@ impl TrainingRun {
             None if shows_config(log) => ConfigOrigin::Log,
             None => ConfigOrigin::Defaults,
         };
-        let is_dtype_written = written.get("dtype").is_some_and(|value| *value != Value::None);
+        let is_dtype_written =
+            written.get("dtype").is_some_and(|value| *value != ConfigValue::None);
         Ok(Some(Self { config, model, options, source, is_dtype_written, may_be_unfused }))
     }
 

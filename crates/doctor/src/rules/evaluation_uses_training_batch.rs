@@ -12,7 +12,7 @@
 //! key for it (`fitgpt` has `eval_batch_size`). The training step may not fit either. Fewer
 //! `eval_iters` alone change nothing.
 
-use fitgpt_plan::torch::{Phase, TorchOptions};
+use fitgpt_plan::torch::{TorchOptions, TorchPhase};
 
 use super::Answer;
 use crate::{
@@ -28,8 +28,11 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     if analysis.phase.name != PhaseName::Evaluate || !is_shared {
         return None;
     }
-    let phase =
-        if analysis.log.progress.iter.is_some() { Phase::Evaluate } else { Phase::EvaluateFirst };
+    let phase = if analysis.log.progress.iter.is_some() {
+        TorchPhase::Evaluate
+    } else {
+        TorchPhase::EvaluateFirst
+    };
     let one = TorchOptions { eval_batch: 1, ..options };
     let (whole, single) = (peak_bytes(run, &options, phase), peak_bytes(run, &one, phase));
     let cause = Cause::EvaluationUsesTrainingBatch {

@@ -12,7 +12,7 @@
 //! 8-bit moments, moments in host memory, sharding over several cards, or a smaller model. A smaller
 //! batch does not help.
 
-use fitgpt_plan::{device::CUDA_CONTEXT_BYTES, torch::Precision};
+use fitgpt_plan::{device::CUDA_CONTEXT_BYTES, torch::TorchPrecision};
 
 use super::Answer;
 use crate::{
@@ -28,7 +28,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     }
     let Some(run) = &analysis.run else { return of_decoder(analysis) };
     let total = analysis.facts.total?;
-    let is_autocast = run.options.precision != Precision::F32;
+    let is_autocast = run.options.precision != TorchPrecision::F32;
     let copies = if is_autocast { 2 * run.model.parameter_count() } else { 0 };
     let cause = Cause::StaticStateTooLarge {
         model: None,
