@@ -9,12 +9,13 @@ use std::{
 
 use clap::ArgMatches;
 use fitgpt_doctor::{
-    CandidateTensor, Cause, Certainty, Context, Decoder, Diagnosis, DoNext, Finding, Language,
-    MemoryKind, Snapshot, SnapshotError, diagnose, explain,
+    CandidateTensor, Cause, Certainty, Context, Decoder, Diagnosis, DoNext, Domain, Finding,
+    Language, MemoryKind, Question, Snapshot, SnapshotError, diagnose, explain,
     parse::{Log, Reader as LogReader},
     topics,
 };
 use fitgpt_plan::{config::Written, device};
+use flate2::read::MultiGzDecoder;
 
 use super::{Answer, Failure, Reader, args, origin};
 use crate::{
@@ -69,7 +70,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let diagnosis = diagnose(&log, &context);
     match reader {
         Reader::Programs => terminal::line(&json(&diagnosis).to_string()),
-        Reader::People => terminal::out(&text(&diagnosis)),
+        Reader::People => terminal::out(&text(&diagnosis, &context)),
     }
     Ok(if diagnosis.kind == MemoryKind::None { Answer::No } else { Answer::Yes })
 }
@@ -88,11 +89,33 @@ fn weights_keys(matches: &ArgMatches) -> Result<Vec<(&'static str, String)>, Fai
     origin::keys_if_known(&written)
 }
 
-/// Reads a log of any length, or a memory snapshot.
+/// The first bytes of a gzip file.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
+/// Limit on the unpacked size of a compressed file: a few kilobytes may unpack to terabytes.
+const MAX_UNPACKED_BYTES: u64 = 4 << 30;
+
+/// Reads a log of any length or a memory snapshot, either of them possibly compressed by gzip.
 fn read(source: &mut dyn Read, path: &Path) -> Result<Log, Failure> {
+    let start = start(source).map_err(|error| Failure::unreadable(path, &error))?;
+    let is_packed = start == GZIP;
+    let mut whole = io::Cursor::new(start).chain(source);
+    if is_packed {
+        let mut unpacked = MultiGzDecoder::new(whole).take(MAX_UNPACKED_BYTES);
+        return read_unpacked(&mut unpacked, path);
+    }
+    read_unpacked(&mut whole, path)
+}
+
+/// The first two bytes; fewer if there are not as many.
+fn start(source: &mut dyn Read) -> io::Result<Vec<u8>> {
     let mut start = Vec::new();
+    source.take(2).read_to_end(&mut start)?;
+    Ok(start)
+}
+
+fn read_unpacked(source: &mut dyn Read, path: &Path) -> Result<Log, Failure> {
     let unreadable = |error: io::Error| Failure::unreadable(path, &error);
-    (&mut *source).take(2).read_to_end(&mut start).map_err(unreadable)?;
+    let start = start(source).map_err(unreadable)?;
     let is_snapshot = Snapshot::is_one(&start);
     let mut whole = io::Cursor::new(start).chain(source);
     if !is_snapshot {
@@ -156,7 +179,7 @@ const MAX_TENSORS: usize = 4;
 const MAX_FIXES: usize = 4;
 
 /// The diagnosis as text: verdict, account, causes, recommendations, next command.
-fn text(diagnosis: &Diagnosis) -> String {
+fn text(diagnosis: &Diagnosis, context: &Context) -> String {
     let mut text = format!("{}\n", sentences::kind(diagnosis.kind));
     if diagnosis.kind == MemoryKind::GpuMemory {
         let _ = writeln!(text, "{}", sentences::phase(diagnosis.phase));
@@ -186,18 +209,25 @@ fn text(diagnosis: &Diagnosis) -> String {
         }
     }
     text += &changes(diagnosis);
-    let DoNext { command, question } = &diagnosis.do_next;
-    if command.is_some() || question.is_some() {
-        text.push('\n');
+    text.push('\n');
+    if let Some(cause) = diagnosis.findings.iter().find(|finding| finding.is_cause) {
+        let _ = writeln!(text, "{}", sentences::more_on(cause.rule()));
     }
+    let DoNext { command, question } = &diagnosis.do_next;
     if let Some(command) = command {
         let _ = writeln!(text, "{}", sentences::now(command));
     }
     if let Some(question) = question {
         let _ = writeln!(text, "{}", sentences::would_help(sentences::question(*question)));
     }
-    if let Some(cause) = diagnosis.findings.iter().find(|finding| finding.is_cause) {
-        let _ = writeln!(text, "{}", sentences::more_on(cause.rule()));
+    if command.is_none() && question.is_none() {
+        let _ = writeln!(text, "{}", sentences::before_a_run());
+    }
+    // Without a config nothing can be computed for nanoGPT; other stacks have no config to give.
+    let takes_config = matches!(diagnosis.domain, Domain::NanoGpt | Domain::Unknown);
+    let is_asked = *question == Some(Question::Config);
+    if takes_config && context.config.is_none() && !is_asked {
+        let _ = writeln!(text, "{}", sentences::config_helps());
     }
     plain(&text)
 }

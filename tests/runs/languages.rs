@@ -90,7 +90,7 @@ fn a_size_of_no_tensor_is_put_down_to_the_run_only_where_the_run_is_known() {
     fs::write(place.path("odd.log"), log).unwrap();
     fs::write(place.path("run.py"), "batch_size = 12\n").unwrap();
     for (lang, unknown, known) in [
-        ("en", "which model this is", "no tensor of this run"),
+        ("en", "does not show the model", "no tensor of this run"),
         ("zh", "哪个模型", "这次运行中没有"),
         ("ja", "どのモデルか", "この実行に"),
         ("de", "welches Modell", "kein Tensor dieses Laufs"),
@@ -158,10 +158,10 @@ fn the_doctor_asks_for_what_it_lacks_where_it_cannot_tell() {
     let place = Place::new();
     fs::write(place.path("short.log"), "my run went OOM again\n").unwrap();
     for (lang, asked) in [
-        ("en", "this would change the answer"),
-        ("zh", "能改变结论的信息"),
-        ("ja", "次の情報で答えが変わります"),
-        ("de", "das würde die Antwort ändern"),
+        ("en", "to narrow it down"),
+        ("zh", "为进一步判断"),
+        ("ja", "さらに絞り込むには"),
+        ("de", "um es einzugrenzen"),
     ] {
         let ran = place.run(&["doctor", "short.log", "--lang", lang]);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -201,4 +201,37 @@ fn escapes_of_a_log_never_reach_the_terminal() {
     let ran = place.run(&["doctor", "odd.log", "--lang=en"]);
     assert!(ran.stdout.contains("evaluation-gathers-predictions"), "{}", ran.stdout);
     assert!(ran.stdout.chars().all(|c| c == '\n' || !c.is_control()), "{:?}", ran.stdout);
+}
+
+#[test]
+fn the_doctor_reads_compressed_logs_and_ends_with_the_next_step() {
+    use std::io::Write as _;
+    let place = Place::new();
+    example(&place, "host-killed");
+    let text = fs::read(place.path("host-killed.log")).unwrap();
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    packed.write_all(&text).unwrap();
+    let packed = packed.finish().unwrap();
+    fs::write(place.path("log.gz"), &packed).unwrap();
+    let plain = place.run(&["doctor", "host-killed.log", "--json"]);
+    let unpacked = place.run(&["doctor", "log.gz", "--json"]);
+    assert_eq!((unpacked.code, unpacked.stdout), (plain.code, plain.stdout));
+    // A file that is cut off cannot be read.
+    fs::write(place.path("cut.gz"), &packed[..packed.len() / 2]).unwrap();
+    assert_eq!(place.run(&["doctor", "cut.gz"]).code, Some(2));
+    // Nothing failed, and no config was given: both end in a step.
+    fs::write(place.path("calm.log"), "step 1\n").unwrap();
+    let calm = place.run(&["doctor", "calm.log", "--lang=en"]);
+    assert!(
+        calm.stdout.contains("next: ") && calm.stdout.contains("fitgpt plan"),
+        "{}",
+        calm.stdout
+    );
+    fs::write(
+        place.path("gpt.log"),
+        "python train.py --batch_size=32\nCUDA out of memory. Tried to allocate 6.14 GiB.\n",
+    )
+    .unwrap();
+    let bare = place.run(&["doctor", "gpt.log", "--lang=en"]);
+    assert!(bare.stdout.contains("--config "), "{}", bare.stdout);
 }
