@@ -19,7 +19,7 @@ use cubecl::{
 };
 use fitgpt_exec::BackendError;
 use fitgpt_plan::{
-    report::Pool,
+    report::RuntimePool,
     units::{Bytes, DType},
 };
 
@@ -247,7 +247,7 @@ pub struct GpuDevice {
     properties: GpuProperties,
     name: Arc<str>,
     selector: cubecl::Device,
-    pools: Arc<[Pool]>,
+    pools: Arc<[RuntimePool]>,
     pub(crate) copies: Arc<AtomicU64>,
 }
 
@@ -263,7 +263,7 @@ pub struct HeldMemory {
     /// Arenas, which are separate allocations.
     pub arenas: Bytes,
     /// The runtime's pools for kernel arguments and copies to the host.
-    pub pools: Vec<Pool>,
+    pub pools: Vec<RuntimePool>,
 }
 
 /// The open devices of this process.
@@ -393,7 +393,7 @@ impl GpuDevice {
     }
 
     /// The runtime's pools, measured when the device was opened.
-    pub fn pools(&self) -> &[Pool] {
+    pub fn pools(&self) -> &[RuntimePool] {
         &self.pools
     }
 
@@ -419,12 +419,14 @@ impl GpuDevice {
             held.arenas = held.arenas + Bytes::new(stream.pools.dedicated.usage.bytes_reserved);
             let dynamic = stream.pools.dynamic.iter().chain([&stream.pools.persistent]);
             let dynamic = dynamic.map(|pool| pool.usage.bytes_reserved).sum();
-            held.pools.push(Pool { name: "buffers", bytes: Bytes::new(dynamic) });
+            held.pools.push(RuntimePool { name: "buffers", bytes: Bytes::new(dynamic) });
             for memory in stream.auxiliary {
                 let bytes = Bytes::new(memory.pools.usage().bytes_reserved);
                 let is_staging = memory.name.starts_with("Staging");
-                held.pools
-                    .push(Pool { name: if is_staging { "staging" } else { "uniforms" }, bytes });
+                held.pools.push(RuntimePool {
+                    name: if is_staging { "staging" } else { "uniforms" },
+                    bytes,
+                });
             }
         }
         Ok(held)
