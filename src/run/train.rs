@@ -7,7 +7,7 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use fitgpt_plan::config::{Config, Value};
+use fitgpt_plan::config::{Config, ConfigValue};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -30,7 +30,7 @@ pub struct Document {
     /// How far the run is.
     pub position: Position,
     /// The config as resolved, with every choice that affects rounding written out.
-    pub config: BTreeMap<String, Value>,
+    pub config: BTreeMap<String, ConfigValue>,
     /// The data that was trained on; checkpoints of earlier versions do not say.
     #[serde(default)]
     pub data: Option<Fingerprint>,
