@@ -154,7 +154,7 @@ messages! {
 
 /// Every message of the doctor's.
 #[cfg(test)]
-pub(super) const FILES: [&[(&str, [&str; 4])]; 4] = [ALL, advice::ALL, findings::ALL, notes::ALL];
+pub(super) const FILES: [&[super::Texts]; 4] = [ALL, advice::ALL, findings::ALL, notes::ALL];
 
 /// A size as PyTorch prints it, with the language's decimal mark and word for bytes.
 pub(crate) fn size(bytes: u64) -> String {
