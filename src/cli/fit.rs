@@ -35,7 +35,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let text = recommended.map(|option| fit::write(file, &written, &option.changes)).transpose()?;
     match reader {
         Reader::Programs => terminal::line(&json(&found, &lines, text.as_deref()).to_string()),
-        Reader::People => terminal::out(&table(&found, &place, &lines)),
+        Reader::People => terminal::out(&words::localized(table(&found, &place, &lines))),
     }
     if let Some(path) = matches.get_one::<String>("write") {
         let told = write(Path::new(path), text.as_deref())?;

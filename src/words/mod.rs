@@ -52,7 +52,8 @@ macro_rules! message {
                     format!(last!($en $(, $ja)?), $($argument = $argument),*)
                 }
                 $crate::words::Lang::German => {
-                    format!(last!($en $(, $de)?), $($argument = $argument),*)
+                    let text = format!(last!($en $(, $de)?), $($argument = $argument),*);
+                    $crate::words::localized(text)
                 }
             }
         }
@@ -97,7 +98,7 @@ pub(crate) mod train;
 
 pub(crate) use self::{
     lang::{Lang, lang, speak},
-    number::grouped,
+    number::{grouped, localized},
     width::{columns, left, right},
 };
 
