@@ -11,7 +11,7 @@ use clap::{
     builder::{PossibleValue, StringValueParser, TypedValueParser},
 };
 use fitgpt_plan::{
-    config::{Facts, KEYS, Written},
+    config::{KEYS, MachineFacts, Written},
     device::GPUS,
 };
 
@@ -309,9 +309,9 @@ pub(super) fn text_of(path: &Path) -> Result<String, Failure> {
 }
 
 /// What a config's Python may ask about this machine.
-pub(super) fn facts() -> Facts {
+pub(super) fn facts() -> MachineFacts {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    Facts {
+    MachineFacts {
         now_seconds: now.map_or(0.0, |now| now.as_secs_f64()),
         cuda_is_available: false,
         bf16_is_supported: false,

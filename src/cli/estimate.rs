@@ -9,14 +9,14 @@ use fitgpt_plan::{
     device::{self, Gpu, Rates},
     job::{EVALUATE, Job, TRAIN, UPDATE},
     program::Program,
-    report::{Device, Overhead},
+    report::{DeviceMemory, Overhead},
     torch,
     units::Bytes,
 };
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Answer, Failure, Reader, args, place::for_a_card, plan};
+use super::{Answer, Failure, Reader, args, plan, plan_target::for_a_card};
 use crate::{
     run::{
         bench::{Measured, Timed},
@@ -105,7 +105,7 @@ pub(super) fn run(
     let total_bytes = gpu.total_bytes();
     let budget = config.memory_budget().map_or(total_bytes, Bytes::new);
     let usable_bytes = budget.min(total_bytes);
-    let place = Device { name: gpu.name.to_owned(), total_bytes, usable_bytes };
+    let place = DeviceMemory { name: gpu.name.to_owned(), total_bytes, usable_bytes };
     let runner = Runner::cpu(&for_a_card(&config)?);
     let planned = Setup::new(&config, vocab, precision, &runner, place, overhead)?;
     if !planned.report.fits {

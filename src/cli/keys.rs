@@ -4,7 +4,7 @@
 //! the few that people change most, `--help` all that matter to the command.
 
 use clap::{Arg, ArgAction, Command};
-use fitgpt_plan::config::{Group, KEYS, Key, Kind};
+use fitgpt_plan::config::{KEYS, Key, KeyGroup, ValueKind};
 
 /// What a key is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,10 +21,10 @@ enum Topic {
 impl Topic {
     fn of(key: &Key) -> Self {
         match (key.group, key.name) {
-            (Group::Sampling, _) => Self::Sampling,
+            (KeyGroup::Sampling, _) => Self::Sampling,
             // PyTorch's plans depend on it.
             (_, "compile") => Self::Memory,
-            (Group::Ignored, _) => Self::Ignored,
+            (KeyGroup::Ignored, _) => Self::Ignored,
             (
                 _,
                 "batch_size"
@@ -176,10 +176,10 @@ fn short_help(key: &Key) -> &'static str {
 
 const fn value_name(key: &Key) -> &'static str {
     match key.kind {
-        Kind::Int => "N",
-        Kind::Float => "X",
-        Kind::Bool => "BOOL",
-        Kind::Size => "SIZE",
+        ValueKind::Int => "N",
+        ValueKind::Float => "X",
+        ValueKind::Bool => "BOOL",
+        ValueKind::Size => "SIZE",
         _ => "VALUE",
     }
 }

@@ -16,8 +16,8 @@ use serde_json::json;
 use super::{
     Answer, Failure, Reader, args,
     devices::holders,
-    place::{Engine, Place},
     plan,
+    plan_target::{EngineChoice, PlanTarget},
 };
 use crate::{
     cards::Driver,
@@ -77,15 +77,15 @@ fn planned(matches: &ArgMatches, pid: Option<u32>) -> Result<Option<Planned>, Fa
     let is_named = matches.value_source("engine") == Some(ValueSource::CommandLine);
     let name = pid.and_then(os::process_name);
     let is_python = name.is_some_and(|name| name.to_ascii_lowercase().starts_with("python"));
-    let place = if is_python && !is_named {
-        Place::of_engine(Engine::Torch, matches, &config)?
+    let target = if is_python && !is_named {
+        PlanTarget::of_engine(EngineChoice::Torch, matches, &config)?
     } else {
-        Place::of(matches, &config)?
+        PlanTarget::of(matches, &config)?
     };
-    let report = plan::report(&config, plan::vocab(&config)?, &place)?;
-    let is_for_cards = match place.engine {
-        Engine::Torch => place.rules == Rules::Cuda,
-        Engine::Fitgpt => place.is_card || place.runner.gpu().is_some(),
+    let report = plan::report(&config, plan::vocab(&config)?, &target)?;
+    let is_for_cards = match target.engine {
+        EngineChoice::Torch => target.rules == Rules::Cuda,
+        EngineChoice::Fitgpt => target.is_card || target.runner.gpu().is_some(),
     };
     let memory = if is_for_cards { Memory::Card } else { Memory::Host };
     Ok(Some(Planned::of_report(&report, memory)))
