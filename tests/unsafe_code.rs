@@ -85,7 +85,9 @@ fn the_search_finds_every_form_and_nothing_else() {
     for form in ["{ f() }", "fn f() {}", "impl Sync for T {}", "trait T {}", "extern \"C\" {}"] {
         assert!(has_unsafe_code(&format!("x\n    {keyword} {form}\n")), "{form}");
     }
-    for text in ["// KEY { }", "#[allow(unused_KEY, reason = \"…\")]", "KEY_code", "\"no KEY here\""] {
+    for text in
+        ["// KEY { }", "#[allow(unused_KEY, reason = \"…\")]", "KEY_code", "\"no KEY here\""]
+    {
         assert!(!has_unsafe_code(&text.replace("KEY", keyword)), "{text}");
     }
 }

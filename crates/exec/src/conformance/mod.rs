@@ -244,8 +244,7 @@ mod tests {
 
     #[test]
     fn every_op_that_can_run_has_a_case() {
-        let tested: BTreeSet<_> =
-            cases::all().map(|case| case.program.ops()[0].name()).collect();
+        let tested: BTreeSet<_> = cases::all().map(|case| case.program.ops()[0].name()).collect();
         let names = names_of_ops();
         assert!(names.contains("embed") && names.contains("last_row"), "{names:?}");
         assert_eq!(tested, names);
