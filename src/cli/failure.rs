@@ -194,7 +194,7 @@ impl From<RunError> for Failure {
             RunError::Checkpoint(error) => error.into(),
             RunError::Event(error) => error.into(),
             RunError::Backend(error) => error.into(),
-            RunError::Diverged { .. } => {
+            RunError::Diverged { .. } | RunError::NotFinite { .. } => {
                 Self::of("diverged", &error).hint(errors::run::keep_finite())
             }
             RunError::Folder { .. } => Self::of("file", &error),

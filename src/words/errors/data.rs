@@ -99,13 +99,13 @@ messages! {
     }
 
     code(opcode, offset) {
-        en: "it asks to run code, which is not done (opcode `{opcode}` at byte {offset})",
+        en: "it would run code, which is not allowed (opcode `{opcode}` at byte {offset})",
         zh: "它要求执行代码，这里不会执行（第 {offset} 字节的操作码 `{opcode}`）",
         ja: "コードの実行を要求していますが、実行しません（バイト {offset} のオペコード `{opcode}`）",
         de: "sie will Code ausführen, was hier nicht geschieht (Opcode `{opcode}` bei Byte {offset})",
     }
     unknown_opcode(byte, offset) {
-        en: "it is not a pickle that can be read (byte {byte} at {offset} is no opcode)",
+        en: "it is not a supported pickle (byte {byte} at {offset} is not an opcode)",
         zh: "它不是可读取的 pickle（位置 {offset} 的字节 {byte} 不是操作码）",
         ja: "読み取れる pickle ではありません（位置 {offset} のバイト {byte} はオペコードではありません）",
         de: "sie ist kein lesbares Pickle (Byte {byte} bei {offset} ist kein Opcode)",
@@ -129,7 +129,7 @@ messages! {
         de: "sie ist kein gültiges Pickle (der Wert bei Byte {offset} ist nicht zu dekodieren)",
     }
     too_large(offset) {
-        en: "it holds more values than this reader can tell apart (at byte {offset})",
+        en: "it has more values than this reader supports (at byte {offset})",
         zh: "其中的值太多，无法区分（第 {offset} 字节处）",
         ja: "値が多すぎて区別できません（バイト {offset}）",
         de: "sie enthält mehr Werte, als dieser Leser unterscheiden kann (bei Byte {offset})",
@@ -138,7 +138,7 @@ messages! {
         en: "it cannot be read: {error}", zh: "无法读取：{error}", ja: "読み取れません: {error}", de: "sie ist nicht lesbar: {error}",
     }
     trailing(extra) {
-        en: "it goes on for {extra} bytes after its end mark",
+        en: "it has {extra} bytes after its end mark",
         zh: "结束标记之后还有 {extra} 字节",
         ja: "終端記号の後にさらに {extra} バイト続いています",
         de: "nach ihrer Endmarke folgen noch {extra} Bytes",

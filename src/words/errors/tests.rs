@@ -226,7 +226,7 @@ fn checkpoints() {
     same(&CheckpointError::HeaderLength { path: path.clone(), found_bytes: 1, most_bytes: 2 });
     same(&CheckpointError::Length { path: path.clone(), expected_bytes: 1, found_bytes: 2 });
     same(&CheckpointError::Damaged { path: path.clone(), expected: 1, found: 2 });
-    same(&CheckpointError::NoSum { path: path.clone() });
+    same(&CheckpointError::NoChecksum { path: path.clone() });
     let (one, two) = (vec![1, 2], vec![2, 3]);
     same(&CheckpointError::MissingTensor {
         path: path.clone(),
