@@ -97,7 +97,7 @@ pub(crate) mod sample;
 pub(crate) mod train;
 
 pub(crate) use self::{
-    lang::{Lang, lang, speak},
+    lang::{Lang, lang, set_lang},
     number::{grouped, localized},
     width::{columns, left, right},
 };
