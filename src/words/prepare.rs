@@ -1,19 +1,19 @@
-//! What `prepare` says while it reads and when it is done.
+//! The progress and the summary of `prepare`.
 
-use crate::prepare::Pass;
+use crate::prepare::{Pass, SkipReason};
 
 messages! {
     keeping() { en: "keeping", zh: "缓存中", ja: "保存中", de: "Zwischenspeichern" }
     reading() { en: "reading", zh: "读取中", ja: "読み取り中", de: "Lesen" }
     encoding() { en: "encoding", zh: "编码中", ja: "符号化中", de: "Kodieren" }
-    /// The progress line where the end is known.
+    /// The progress line if the length of the input is known.
     progress_of(pass, megabytes, total, documents, tokens) {
         en: "{pass} {megabytes} of {total} MB  {documents} documents  {tokens} tokens",
         zh: "{pass} {megabytes} / {total} MB  {documents} 篇文档  {tokens} 个 token",
         ja: "{pass} {megabytes} / {total} MB  {documents} 文書  {tokens} トークン",
         de: "{pass} {megabytes} von {total} MB  {documents} Dokumente  {tokens} Tokens",
     }
-    /// And where it is not.
+    /// And if it is not.
     progress(pass, megabytes, documents, tokens) {
         en: "{pass} {megabytes} MB  {documents} documents  {tokens} tokens",
         zh: "{pass} {megabytes} MB  {documents} 篇文档  {tokens} 个 token",
@@ -38,11 +38,36 @@ messages! {
         ja: "1 トークンあたり {bytes_per_token} バイト、{seconds} 秒\n",
         de: "{bytes_per_token} Bytes je Token, {seconds} s\n",
     }
+    /// One of the files in a folder that were not read.
+    skipped(path, reason) {
+        en: "skipped {path}: {reason}\n", zh: "跳过 {path}：{reason}\n", ja: "{path} を飛ばしました: {reason}\n", de: "{path} übergangen: {reason}\n",
+    }
+    more_skipped(n) {
+        en: "skipped {n} more; `--json` lists all\n", zh: "另外跳过 {n} 个；`--json` 列出全部\n", ja: "ほかに {n} 件を飛ばしました。`--json` で全部を表示します\n", de: "{n} weitere übergangen; `--json` nennt alle\n",
+    }
+    hidden() { en: "hidden", zh: "隐藏文件", ja: "隠しファイル", de: "versteckt" }
+    unknown_extension() { en: "unknown extension", zh: "扩展名未知", ja: "未知の拡張子", de: "unbekannte Endung" }
+    no_shard_header() {
+        en: "no header of llm.c's token files", zh: "没有 llm.c token 文件的文件头", ja: "llm.c のトークンファイルのヘッダーがありません", de: "kein Kopf einer Token-Datei von llm.c",
+    }
+    linked_folder() { en: "link to a folder", zh: "指向文件夹的链接", ja: "フォルダへのリンク", de: "Verweis auf einen Ordner" }
+    not_a_file() { en: "not a file", zh: "不是文件", ja: "ファイルではありません", de: "keine Datei" }
     train_on_it(folder) {
         en: "`fitgpt train --dataset={folder}` trains on it\n",
         zh: "用 `fitgpt train --dataset={folder}` 即可用它训练\n",
         ja: "`fitgpt train --dataset={folder}` でこのデータを学習できます\n",
         de: "`fitgpt train --dataset={folder}` trainiert damit\n",
+    }
+}
+
+/// Why a file was not read.
+pub(crate) fn skip_reason(reason: SkipReason) -> String {
+    match reason {
+        SkipReason::Hidden => hidden(),
+        SkipReason::Extension => unknown_extension(),
+        SkipReason::NoShardHeader => no_shard_header(),
+        SkipReason::LinkedFolder => linked_folder(),
+        SkipReason::NotAFile => not_a_file(),
     }
 }
 
