@@ -1,6 +1,6 @@
 //! `fitgpt`: trains GPT-2-class models in a memory budget that it knows before the first step.
 //!
-//! This is the map of the program's rooms; `main.rs` only opens the door.
+//! A map of the program's modules; `main.rs` only calls [`cli::run`].
 
 pub mod cli;
 
@@ -13,6 +13,7 @@ pub mod prepare;
 pub mod tokenizer;
 
 pub mod checkpoint;
+mod disk;
 pub mod run;
 mod watch;
 

@@ -21,7 +21,7 @@ use std::{
 };
 
 use fitgpt::{
-    checkpoint::{self, Checkpoint, Contents},
+    checkpoint::{self, Checkpoint, Contents, Keep, Label},
     data::Dataset,
     run::{
         device::Runner,
@@ -175,8 +175,9 @@ fn save(folder: &Path, trainer: &mut Trainer) {
     let config = trainer.config().clone();
     let architecture = setup::architecture(&config, VOCAB);
     let tensors = &trainer.tensors().clone();
-    let contents = Contents { architecture: &architecture, tensors };
-    let document = Document::new(&trainer.position, &config);
+    let label = Label { run_id: "bits", step: trainer.position.step, keep: Keep::ONE };
+    let contents = Contents { architecture: &architecture, tensors, label };
+    let document = Document::new(&trainer.position, &config, None);
     checkpoint::save(folder, contents, &document, trainer).unwrap();
 }
 

@@ -22,7 +22,7 @@ use crate::{
     checkpoint::CheckpointError,
     data::{DataError, MetaError, Split},
     formats::parquet::ParquetError,
-    patch::{File, PatchError, Slip},
+    patch::{File, PatchError, SyntaxSlip},
     prepare::{DiskNeed, JsonKind, PrepareError, Share},
     run::{device::Unavailable, error::RunError, events::EventError, setup::SetupError},
     tokenizer::TokenizerError,
@@ -228,7 +228,7 @@ fn checkpoints() {
     same(&CheckpointError::HeaderLength { path: path.clone(), found_bytes: 1, most_bytes: 2 });
     same(&CheckpointError::Length { path: path.clone(), expected_bytes: 1, found_bytes: 2 });
     same(&CheckpointError::Damaged { path: path.clone(), expected: 1, found: 2 });
-    same(&CheckpointError::NoSum { path: path.clone() });
+    same(&CheckpointError::NoChecksum { path: path.clone() });
     let (one, two) = (vec![1, 2], vec![2, 3]);
     same(&CheckpointError::MissingTensor {
         path: path.clone(),
@@ -407,7 +407,7 @@ fn preparing() {
 
 #[test]
 fn patching() {
-    for what in [Slip::OpenBracket, Slip::StrayBracket, Slip::OpenString] {
+    for what in [SyntaxSlip::OpenBracket, SyntaxSlip::StrayBracket, SyntaxSlip::OpenString] {
         same(&PatchError::NotPython { file: File::Train, line: 3, what });
     }
     same(&PatchError::NoSuchPatch { name: "x".into() });
