@@ -150,7 +150,7 @@ impl Spoken for PrepareError {
             Self::Empty => empty(),
             Self::EmptySplit { split, documents, characters, val_fraction, computed } => {
                 let file = file_name(*split);
-                let said = match documents {
+                let message = match documents {
                     1 => empty_split_of_one(file, val_fraction, characters),
                     _ => empty_split(file, val_fraction, documents, characters),
                 };
@@ -158,7 +158,7 @@ impl Spoken for PrepareError {
                     let Share { val_fraction, documents } = share;
                     better_share(val_fraction, documents)
                 });
-                said + &better
+                message + &better
             }
             Self::Stopped => stopped(),
         }
