@@ -2,12 +2,15 @@
 //!
 //! A map of the program's modules; `main.rs` only calls [`cli::run`].
 
+#![forbid(unsafe_code)]
+
 pub mod cli;
 
 pub mod attempt;
 pub mod budget;
 mod cards;
 pub mod data;
+pub mod formats;
 pub mod prepare;
 pub mod tokenizer;
 

@@ -75,7 +75,7 @@ messages! {
         de: "`n_kv_head` {n_kv_head} teilt `n_head` {n_head} nicht",
     }
     odd_head(head_dim) {
-        en: "`head_dim` {head_dim} is odd: rotary positions turn pairs of channels",
+        en: "`head_dim` {head_dim} is odd: rotary positions rotate pairs of channels",
         zh: "`head_dim` {head_dim} 是奇数：旋转位置编码按通道对旋转",
         ja: "`head_dim` {head_dim} が奇数です。回転位置埋め込みはチャネルを対で回転します",
         de: "`head_dim` {head_dim} ist ungerade: Rotary-Positionen drehen Paare von Kanälen",
@@ -87,7 +87,7 @@ messages! {
         de: "`eval_block_size` {eval_block_size} ist größer als `block_size` {block_size}",
     }
     too_large(product) {
-        en: "{product} leaves 64 bits",
+        en: "{product} overflows 64 bits",
         zh: "{product} 超出 64 位",
         ja: "{product} は 64 ビットに収まりません",
         de: "{product} übersteigt 64 Bit",
@@ -129,7 +129,7 @@ messages! {
         en: "above 0 and at most 1", zh: "大于 0 且不大于 1", ja: " 0 より大きく 1 以下", de: "größer als 0 und höchstens 1",
     }
     not_empty() {
-        en: "a string with something in it", zh: "是非空字符串", ja: "空でない文字列", de: "eine nicht leere Zeichenkette",
+        en: "a non-empty string", zh: "是非空字符串", ja: "空でない文字列", de: "eine nicht leere Zeichenkette",
     }
 }
 
