@@ -15,10 +15,10 @@ use fitgpt_doctor::{
     topics,
 };
 use fitgpt_plan::{config::Written, device};
-use flate2::read::MultiGzDecoder;
 
 use super::{Answer, Failure, Reader, args, origin};
 use crate::{
+    formats::compression,
     terminal,
     words::{self, Lang, doctor as sentences, errors::Spoken as _, names},
 };
@@ -89,39 +89,22 @@ fn weights_keys(matches: &ArgMatches) -> Result<Vec<(&'static str, String)>, Fai
     origin::keys_if_known(&written)
 }
 
-/// The first bytes of a gzip file.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
-/// Limit on the unpacked size of a compressed file: a few kilobytes may unpack to terabytes.
-const MAX_UNPACKED_BYTES: u64 = 4 << 30;
+/// Limit on the size of a snapshot: it is kept in memory, and a few compressed kilobytes may unpack to
+/// terabytes.
+const MAX_SNAPSHOT_BYTES: u64 = 4 << 30;
 
-/// Reads a log of any length or a memory snapshot, either of them possibly compressed by gzip.
+/// Reads a log of any length or a memory snapshot, possibly compressed.
 fn read(source: &mut dyn Read, path: &Path) -> Result<Log, Failure> {
-    let start = start(source).map_err(|error| Failure::unreadable(path, &error))?;
-    let is_packed = start == GZIP;
-    let mut whole = io::Cursor::new(start).chain(source);
-    if is_packed {
-        let mut unpacked = MultiGzDecoder::new(whole).take(MAX_UNPACKED_BYTES);
-        return read_unpacked(&mut unpacked, path);
-    }
-    read_unpacked(&mut whole, path)
-}
-
-/// The first two bytes; fewer if there are not as many.
-fn start(source: &mut dyn Read) -> io::Result<Vec<u8>> {
-    let mut start = Vec::new();
-    source.take(2).read_to_end(&mut start)?;
-    Ok(start)
-}
-
-fn read_unpacked(source: &mut dyn Read, path: &Path) -> Result<Log, Failure> {
     let unreadable = |error: io::Error| Failure::unreadable(path, &error);
-    let start = start(source).map_err(unreadable)?;
+    let mut source = compression::plain(source).map_err(unreadable)?;
+    let mut start = Vec::new();
+    (&mut source).take(2).read_to_end(&mut start).map_err(unreadable)?;
     let is_snapshot = Snapshot::is_one(&start);
     let mut whole = io::Cursor::new(start).chain(source);
     if !is_snapshot {
         return stream(&mut whole).map_err(unreadable);
     }
-    let snapshot = Snapshot::read(whole).map_err(|error| {
+    let snapshot = Snapshot::read(whole.take(MAX_SNAPSHOT_BYTES)).map_err(|error| {
         let why = match error {
             SnapshotError::Pickle(error) => error.spoken(),
             SnapshotError::NotASnapshot => sentences::not_a_snapshot(),

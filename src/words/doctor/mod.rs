@@ -168,7 +168,7 @@ messages! {
 
 /// All messages of the doctor.
 #[cfg(test)]
-pub(super) const FILES: [&[(&str, [&str; 4])]; 4] = [ALL, advice::ALL, findings::ALL, notes::ALL];
+pub(super) const FILES: [&[super::Texts]; 4] = [ALL, advice::ALL, findings::ALL, notes::ALL];
 
 /// A size in PyTorch's format, with the language's decimal separator and word for bytes.
 pub(crate) fn size(bytes: u64) -> String {
