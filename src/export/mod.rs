@@ -5,6 +5,8 @@
 
 pub mod gguf;
 mod names;
+#[cfg(test)]
+mod tests;
 
 use std::{
     fs, io,
