@@ -87,6 +87,7 @@ pub(crate) mod demo;
 pub(crate) mod devices;
 pub(crate) mod doctor;
 pub(crate) mod errors;
+pub(crate) mod export;
 pub(crate) mod fit;
 pub(crate) mod hints;
 pub(crate) mod names;
@@ -123,6 +124,7 @@ mod tests {
             bench::ALL,
             demo::ALL,
             devices::ALL,
+            export::ALL,
             fit::ALL,
             hints::ALL,
             names::ALL,

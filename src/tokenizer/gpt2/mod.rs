@@ -43,7 +43,7 @@ pub(crate) fn class_of(character: char) -> CharClass {
 }
 
 /// The bytes of a token, if there is such a token.
-pub(super) fn bytes_of(id: u32) -> Option<&'static [u8]> {
+pub(crate) fn bytes_of(id: u32) -> Option<&'static [u8]> {
     match id {
         END_OF_TEXT => Some(END_OF_TEXT_SPELLING.as_bytes()),
         id => TABLES.merges.bytes_of(id),
