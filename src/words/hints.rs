@@ -1,58 +1,58 @@
-//! Ways out of a plan that does not fit, one a line.
+//! Hints for a plan that does not fit, one per line.
 
 messages! {
-    /// A way that fits. `changes` are overrides of the command line.
+    /// An option that fits. `changes` are command-line overrides.
     fits(changes, peak) {
         en: "`{changes}` lowers the peak to {peak} and fits",
         zh: "`{changes}` 把峰值降到 {peak}，放得下",
         ja: "`{changes}` でピークが {peak} に下がり、収まります",
         de: "`{changes}` senkt die Spitze auf {peak} und passt",
     }
-    /// A way that fits by smaller micro-batches.
+    /// An option that fits with smaller micro-batches.
     fits_same_step(changes, sequences, peak) {
         en: "`{changes}` keeps the {sequences}-sequence step and fits, with a peak of {peak}",
         zh: "`{changes}` 每步仍是 {sequences} 条序列，峰值 {peak}，放得下",
         ja: "`{changes}` なら 1 ステップ {sequences} 系列のまま、ピーク {peak} で収まります",
         de: "`{changes}` behält den Schritt von {sequences} Sequenzen und passt, mit einer Spitze von {peak}",
     }
-    /// A way that fits and costs work.
+    /// An option that fits and adds work.
     fits_for_work(changes, peak, percent) {
         en: "`{changes}` lowers the peak to {peak} and fits, for {percent} % more work",
         zh: "`{changes}` 把峰值降到 {peak}，放得下，计算量增加 {percent} %",
         ja: "`{changes}` でピークが {peak} に下がって収まります（計算量は {percent} % 増）",
         de: "`{changes}` senkt die Spitze auf {peak} und passt, für {percent} % mehr Rechenarbeit",
     }
-    /// A way that fits where nothing unplanned takes much.
+    /// An option that fits only if the overhead is low.
     tight(changes, peak) {
-        en: "`{changes}` lowers the peak to {peak}, which fits only with little beside it",
+        en: "`{changes}` lowers the peak to {peak}, which fits only if the overhead is low",
         zh: "`{changes}` 把峰值降到 {peak}，只有其他开销很小时才放得下",
         ja: "`{changes}` でピークが {peak} に下がりますが、ほかの使用量が少ないときにしか収まりません",
-        de: "`{changes}` senkt die Spitze auf {peak}; das passt nur, wenn daneben wenig gebraucht wird",
+        de: "`{changes}` senkt die Spitze auf {peak}; das passt nur, wenn sonst wenig gebraucht wird",
     }
-    /// A way that fits and trains something else.
+    /// An option that fits and changes the training run.
     another_training(changes, peak) {
         en: "`{changes}` fits with a peak of {peak}, but changes the training run",
         zh: "`{changes}` 峰值 {peak}，放得下，但训练结果会不同",
         ja: "`{changes}` ならピーク {peak} で収まりますが、別の学習になります",
-        de: "`{changes}` passt mit einer Spitze von {peak}, ist aber ein anderes Training",
+        de: "`{changes}` passt mit einer Spitze von {peak}, ändert aber das Training",
     }
-    /// A way that helps and does not do.
+    /// An option that helps but does not fit.
     not_enough(changes, peak) {
         en: "`{changes}` lowers the peak to {peak}, which is not enough",
         zh: "`{changes}` 把峰值降到 {peak}，仍然不够",
         ja: "`{changes}` でピークは {peak} に下がりますが、まだ足りません",
         de: "`{changes}` senkt die Spitze auf {peak}; das reicht nicht",
     }
-    /// Behind a way of PyTorch's that needs changed code.
+    /// Appended to an option that needs patches.
     after_patches(hint, patches) {
-        en: "{hint}; `fitgpt patch` first, for {patches}",
-        zh: "{hint}；需要先用 `fitgpt patch` 打上 {patches}",
-        ja: "{hint}。先に `fitgpt patch` で {patches} を当ててください",
-        de: "{hint}; davor `fitgpt patch`, für {patches}",
+        en: "{hint}; first run `fitgpt patch . --apply --only {patches}`",
+        zh: "{hint}；需要先运行 `fitgpt patch . --apply --only {patches}`",
+        ja: "{hint}。先に `fitgpt patch . --apply --only {patches}` を実行してください",
+        de: "{hint}; zuvor `fitgpt patch . --apply --only {patches}` ausführen",
     }
     /// Nothing keeps the training.
     nothing_keeps() {
-        en: "nothing that keeps the training fits",
+        en: "no option keeps the training and fits",
         zh: "没有既不改变训练又放得下的办法",
         ja: "学習を変えずに収める方法はありません",
         de: "nichts, was das Training beibehält, passt",
@@ -64,11 +64,11 @@ messages! {
         ja: "`fitgpt train … --fit` なら自動で行います",
         de: "`fitgpt train … --fit` macht das von selbst",
     }
-    /// Where the others stand.
+    /// Where to find the other options.
     fit_lists_all() {
-        en: "`fitgpt fit` with the same arguments lists every way",
+        en: "`fitgpt fit` with the same arguments lists every option",
         zh: "用同样的参数运行 `fitgpt fit` 可列出所有办法",
         ja: "同じ引数で `fitgpt fit` を実行すると、すべての方法が表示されます",
-        de: "`fitgpt fit` mit denselben Argumenten zeigt alle Wege",
+        de: "`fitgpt fit` mit denselben Argumenten zeigt alle Möglichkeiten",
     }
 }
