@@ -17,7 +17,7 @@ use super::{
 use crate::{
     attempt::Attempt,
     terminal,
-    words::{columns, errors::io, fit as messages, hints, left, names, right},
+    words::{columns, errors::io, fit as messages, hints, left, localized, names, right},
 };
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
@@ -35,7 +35,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let text = fit::write(file, &written, changes)?;
     match reader {
         Reader::Programs => terminal::line(&json(&found, &lines, &text).to_string()),
-        Reader::People => terminal::out(&table(&found, &target, &lines)),
+        Reader::People => terminal::out(&localized(table(&found, &target, &lines))),
     }
     if let Some(path) = matches.get_one::<String>("write") {
         let message = write(Path::new(path), recommended.map(|_| text.as_str()))?;

@@ -92,7 +92,7 @@ fn hint(option: &FitOption) -> String {
         Verdict::Fits => hints::fits(changes, peak),
     };
     let patches: Vec<_> = option.patches.iter().map(|patch| patch.name()).collect();
-    match patches.join(" ") {
+    match patches.join(", ") {
         patches if patches.is_empty() => text,
         patches => hints::after_patches(text, patches),
     }

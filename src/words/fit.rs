@@ -43,7 +43,7 @@ messages! {
         en: "needs PyTorch 2 or later", zh: "需要 PyTorch 2 或更高版本", ja: "PyTorch 2 以降が必要", de: "braucht PyTorch 2 oder neuer",
     }
     not_written(path) {
-        en: "\n{path} was not written: no option keeps the training and fits",
+        en: "\n{path} was not written: no option that keeps the training fits",
         zh: "\n未写入 {path}：没有既不改变训练又放得下的办法",
         ja: "\n{path} は書き込みません。学習を変えずに収める方法がありません",
         de: "\n{path} wird nicht geschrieben: nichts, was das Training beibehält, passt",

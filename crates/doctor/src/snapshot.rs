@@ -1,55 +1,54 @@
-//! PyTorch's memory snapshots: who owns every live byte, what was asked for last, and how the
-//! unused memory lies.
+//! PyTorch's memory snapshots: the owner of every live byte, the failed request, and the layout of
+//! the unused memory.
 //!
 //! `torch.cuda.memory._dump_snapshot` writes a pickle of plain data. It is read as a stream and
-//! nothing in it is executed. Of its traces, which are most of a large file, only the failures
-//! are kept.
+//! nothing in it is executed. Traces are most of a large file; only their failures are kept.
 
 use std::{collections::HashMap, io::Read};
 
-use fitgpt_pickle::{Handle, Pickle, PickleError, Value};
+use fitgpt_pickle::{Handle, Pickle, PickleError, PickleValue};
 
 use crate::{
-    diagnosis::Part,
-    parse::{Frame, Log, Message, Size},
+    diagnosis::AccountShare,
+    parse::{Frame, Log, Message, PrintedSize},
 };
 
-/// What a snapshot shows.
+/// The contents of a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// What tensors hold.
+    /// Memory held by tensors.
     pub allocated_bytes: u64,
-    /// What PyTorch has taken from the driver.
+    /// Memory that PyTorch has reserved from the driver.
     pub reserved_bytes: u64,
-    /// The longest unused piece.
+    /// The largest free block.
     pub largest_piece_bytes: u64,
-    /// Live bytes by the line of code that asked for them, the largest first.
-    pub owners: Vec<Part>,
+    /// Live bytes by the line of code that allocated them, largest first.
+    pub owners: Vec<AccountShare>,
     /// The last request that failed.
-    pub failure: Option<Failure>,
+    pub failure: Option<FailedRequest>,
 }
 
 /// A request that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    /// What was asked for.
+pub struct FailedRequest {
+    /// Size of the failed request.
     pub requested_bytes: u64,
-    /// What the driver called free.
+    /// Free memory according to the driver.
     pub free_bytes: Option<u64>,
     frames: Vec<Frame>, // outermost first
 }
 
-/// Owners that are named; the rest is one share.
+/// Number of owners to name; the rest is one item.
 const OWNERS: usize = 12;
-/// Frames of a traceback that are kept.
+/// Maximum number of frames to keep per traceback.
 const FRAMES: usize = 256;
 
-/// Why a file is not a snapshot.
+/// Why a file cannot be read as a snapshot.
 #[derive(Debug)]
 pub enum SnapshotError {
     /// It is not a plain pickle.
     Pickle(PickleError),
-    /// It is one, of something else.
+    /// It is a pickle of something else.
     NotASnapshot,
 }
 
@@ -60,7 +59,7 @@ impl From<PickleError> for SnapshotError {
 }
 
 impl Snapshot {
-    /// Whether a file begins as a pickle of protocols 2 to 5 does.
+    /// Whether a file begins like a pickle of protocol 2 to 5.
     pub fn is_one(start: &[u8]) -> bool {
         matches!(start, [0x80, 2..=5, ..])
     }
@@ -68,8 +67,10 @@ impl Snapshot {
     /// Reads a snapshot.
     pub fn read(reader: impl Read) -> Result<Self, SnapshotError> {
         let pickle = Pickle::read_some(reader, is_wanted)?;
-        let Value::Dict(root) = pickle.root() else { return Err(SnapshotError::NotASnapshot) };
-        let Some(Value::List(segments)) = pickle.get(root, "segments") else {
+        let PickleValue::Dict(root) = pickle.root() else {
+            return Err(SnapshotError::NotASnapshot);
+        };
+        let Some(PickleValue::List(segments)) = pickle.get(root, "segments") else {
             return Err(SnapshotError::NotASnapshot);
         };
         let mut snapshot = Self::default();
@@ -77,17 +78,17 @@ impl Snapshot {
         for segment in segments {
             snapshot.add(&pickle, *segment, &mut owners);
         }
-        let mut owners: Vec<Part> =
-            owners.into_iter().map(|(name, bytes)| Part { name, bytes }).collect();
+        let mut owners: Vec<AccountShare> =
+            owners.into_iter().map(|(name, bytes)| AccountShare { name, bytes }).collect();
         owners.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
         let rest =
             owners.iter().skip(OWNERS).fold(0, |sum: u64, part| sum.saturating_add(part.bytes));
         owners.truncate(OWNERS);
         if rest > 0 {
-            owners.push(Part { name: "other".to_owned(), bytes: rest });
+            owners.push(AccountShare { name: "other".to_owned(), bytes: rest });
         }
         snapshot.owners = owners;
-        if let Some(Value::List(devices)) = pickle.get(root, "device_traces") {
+        if let Some(PickleValue::List(devices)) = pickle.get(root, "device_traces") {
             let traces = devices.iter().filter_map(|device| list(&pickle, *device));
             let mut entries = traces.flatten().filter_map(|entry| dict(&pickle, *entry));
             snapshot.failure = entries.rfind_failure(&pickle);
@@ -99,10 +100,10 @@ impl Snapshot {
         let Some(segment) = dict(pickle, segment) else { return };
         let size = bytes(pickle, segment, "total_size").unwrap_or(0);
         self.reserved_bytes = self.reserved_bytes.saturating_add(size);
-        let Some(Value::List(blocks)) = pickle.get(segment, "blocks") else { return };
+        let Some(PickleValue::List(blocks)) = pickle.get(segment, "blocks") else { return };
         for block in blocks.iter().filter_map(|block| dict(pickle, *block)) {
             let size = bytes(pickle, block, "size").unwrap_or(0);
-            let is_free = matches!(pickle.get(block, "state"), Some(Value::Text("inactive")));
+            let is_free = matches!(pickle.get(block, "state"), Some(PickleValue::Text("inactive")));
             if is_free {
                 self.largest_piece_bytes = self.largest_piece_bytes.max(size);
                 continue;
@@ -113,15 +114,15 @@ impl Snapshot {
         }
     }
 
-    /// The log that PyTorch would have written.
+    /// The log that PyTorch would have printed.
     pub fn into_log(self) -> Log {
         let mut message = None;
         let mut frames = Vec::new();
         if let Some(failure) = &self.failure {
             let mut tried = Message::of_snapshot(failure.requested_bytes);
             let (held, taken) =
-                (Size::exact(self.allocated_bytes), Size::exact(self.reserved_bytes));
-            tried.free = failure.free_bytes.map(Size::exact);
+                (PrintedSize::exact(self.allocated_bytes), PrintedSize::exact(self.reserved_bytes));
+            tried.free = failure.free_bytes.map(PrintedSize::exact);
             tried.allocated = Some(held);
             tried.reserved = Some(taken);
             tried.unallocated = Some(taken.minus(held));
@@ -132,27 +133,27 @@ impl Snapshot {
     }
 }
 
-/// Of traces only failures are read later. Segments and blocks have an address, frames a file name.
+/// Of traces only failures are kept. Segments, blocks and frames have no `action`.
 fn is_wanted(pickle: &Pickle, pairs: &[[Handle; 2]]) -> bool {
     match pickle.get(pairs, "action") {
-        Some(Value::Text(action)) => action == "oom",
+        Some(PickleValue::Text(action)) => action == "oom",
         _ => true,
     }
 }
 
 /// The last failure of a trace.
-trait Failures<'a> {
-    fn rfind_failure(&mut self, pickle: &Pickle) -> Option<Failure>;
+trait LastFailure<'a> {
+    fn rfind_failure(&mut self, pickle: &Pickle) -> Option<FailedRequest>;
 }
 
-impl<'a, I: Iterator<Item = &'a [[Handle; 2]]>> Failures<'a> for I {
-    fn rfind_failure(&mut self, pickle: &Pickle) -> Option<Failure> {
-        let failures =
-            self.filter(|entry| matches!(pickle.get(entry, "action"), Some(Value::Text("oom"))));
+impl<'a, I: Iterator<Item = &'a [[Handle; 2]]>> LastFailure<'a> for I {
+    fn rfind_failure(&mut self, pickle: &Pickle) -> Option<FailedRequest> {
+        let failures = self
+            .filter(|entry| matches!(pickle.get(entry, "action"), Some(PickleValue::Text("oom"))));
         let last = failures.last()?;
         let mut frames = frames(pickle, last);
-        frames.reverse(); // PyTorch writes the innermost first
-        Some(Failure {
+        frames.reverse(); // snapshots list the innermost first
+        Some(FailedRequest {
             requested_bytes: bytes(pickle, last, "size").unwrap_or(0),
             free_bytes: bytes(pickle, last, "device_free"),
             frames,
@@ -161,16 +162,16 @@ impl<'a, I: Iterator<Item = &'a [[Handle; 2]]>> Failures<'a> for I {
 }
 
 fn dict(pickle: &Pickle, handle: Handle) -> Option<&[[Handle; 2]]> {
-    if let Value::Dict(pairs) = pickle.value(handle) { Some(pairs) } else { None }
+    if let PickleValue::Dict(pairs) = pickle.value(handle) { Some(pairs) } else { None }
 }
 
 fn list(pickle: &Pickle, handle: Handle) -> Option<&[Handle]> {
-    if let Value::List(items) = pickle.value(handle) { Some(items) } else { None }
+    if let PickleValue::List(items) = pickle.value(handle) { Some(items) } else { None }
 }
 
 fn bytes(pickle: &Pickle, dict: &[[Handle; 2]], key: &str) -> Option<u64> {
     const LARGEST: u64 = 1 << 56;
-    if let Value::Int(value) = pickle.get(dict, key)? {
+    if let PickleValue::Int(value) = pickle.get(dict, key)? {
         return u64::try_from(value).ok().filter(|value| *value < LARGEST);
     }
     None
@@ -178,10 +179,12 @@ fn bytes(pickle: &Pickle, dict: &[[Handle; 2]], key: &str) -> Option<u64> {
 
 /// The frames of a block or an entry, the innermost first.
 fn frames(pickle: &Pickle, dict: &[[Handle; 2]]) -> Vec<Frame> {
-    let Some(Value::List(frames)) = pickle.get(dict, "frames") else { return Vec::new() };
+    let Some(PickleValue::List(frames)) = pickle.get(dict, "frames") else { return Vec::new() };
     let frames = frames.iter().take(FRAMES).filter_map(|frame| self::dict(pickle, *frame));
     let text = |frame, key| match pickle.get(frame, key) {
-        Some(Value::Text(text)) => text.chars().filter(|c| !c.is_control()).take(300).collect(),
+        Some(PickleValue::Text(text)) => {
+            text.chars().filter(|c| !c.is_control()).take(300).collect()
+        }
         _ => String::new(),
     };
     frames
@@ -192,7 +195,7 @@ fn frames(pickle: &Pickle, dict: &[[Handle; 2]]) -> Vec<Frame> {
         .collect()
 }
 
-/// Who asked for a block: the innermost line that is neither PyTorch's nor C++.
+/// The owner of a block: the innermost Python line outside PyTorch.
 fn owner(pickle: &Pickle, block: &[[Handle; 2]]) -> String {
     let frames = frames(pickle, block);
     let is_library = |frame: &&Frame| {
@@ -215,7 +218,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{Case, Cause, Certainty, Kind, diagnose};
+    use crate::{Cause, Certainty, Context, MemoryKind, diagnose};
 
     /// A pickle as Python writes one, protocol 2.
     enum Py<'a> {
@@ -318,10 +321,10 @@ mod tests {
     }
 
     #[test]
-    fn fragmentation_is_measured_and_not_guessed() {
+    fn fragmentation_is_measured() {
         let log = Snapshot::read(example().as_slice()).unwrap().into_log();
-        let diagnosis = diagnose(&log, &Case::new());
-        assert_eq!(diagnosis.kind, Kind::GpuMemory);
+        let diagnosis = diagnose(&log, &Context::new());
+        assert_eq!(diagnosis.kind, MemoryKind::GpuMemory);
         let found = diagnosis.findings.iter().find(|f| f.rule() == "fragmentation").unwrap();
         assert!(found.is_cause && found.certainty == Certainty::Certain);
         let Cause::Fragmentation { largest_piece_bytes, .. } = found.cause else {
@@ -345,7 +348,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any byte may be another one, and the file may end anywhere.
+        /// Any byte may be changed, and the file may end anywhere.
         #[test]
         fn a_damaged_snapshot_is_read_or_refused(at in any::<prop::sample::Index>(), byte: u8, end in any::<prop::sample::Index>()) {
             let mut bytes = example();
@@ -353,7 +356,7 @@ mod tests {
             bytes[index] = byte;
             bytes.truncate(end.index(bytes.len()) + 1);
             if let Ok(snapshot) = Snapshot::read(bytes.as_slice()) {
-                let diagnosis = diagnose(&snapshot.into_log(), &Case::new());
+                let diagnosis = diagnose(&snapshot.into_log(), &Context::new());
                 prop_assert!(serde_json::to_string(&diagnosis).is_ok());
             }
         }

@@ -7,11 +7,11 @@ use fitgpt_plan::config::{ConfigError, FamilyRule, Location, ValueKind, ValueRan
 use super::{Spoken, python};
 
 messages! {
-    /// Where an override stands.
+    /// The place of a command-line override.
     command_line() { en: "command line", zh: "命令行", ja: "コマンドライン", de: "Kommandozeile" }
-    /// Where nothing was written.
+    /// The place of a default.
     default_value() { en: "default", zh: "默认值", ja: "既定値", de: "Vorgabewert" }
-    /// What a checkpoint says.
+    /// The place of a value from a checkpoint.
     checkpoint() { en: "the checkpoint", zh: "检查点", ja: "チェックポイント", de: "Checkpoint" }
 
     unknown_key(key) {
@@ -95,7 +95,7 @@ messages! {
 
     /// Between the last two of a list.
     or() { en: " or ", zh: " 或 ", ja: " または ", de: " oder " }
-    /// Between others.
+    /// Between the others.
     comma() { en: ", ", zh: "、", ja: "、", de: ", " }
 
     an_int() { en: "an int", zh: "整数", ja: "整数", de: "eine ganze Zahl" }
@@ -133,7 +133,7 @@ messages! {
     }
 }
 
-/// A place as people read it: `train.py:3:1`, or a word where it is no file.
+/// A place as text: `train.py:3:1`, or a word if it is not a file.
 pub(crate) fn place(place: &Location) -> String {
     let source = match place.source.as_str() {
         "command line" => command_line(),
@@ -148,7 +148,7 @@ pub(crate) fn place(place: &Location) -> String {
 }
 
 impl Spoken for ConfigError {
-    /// Without the place, which is shown apart.
+    /// Without the place, which is shown separately.
     fn spoken(&self) -> String {
         match self {
             Self::Python { reason, .. } => python::reason(reason),

@@ -1,37 +1,37 @@
-//! The wordings of memory errors, of every framework and every era.
+//! Memory errors as each framework and version words them.
 
 use fitgpt_plan::units::DType;
 
 use super::{
     bare,
-    size::Size,
-    squeezed::{Found, Offset, Passage},
+    size::PrintedSize,
+    squeezed::{Occurrence, Offset, Passage},
 };
 
-/// Who speaks, and in which words.
+/// The form of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wording {
-    /// `Tried to allocate … (GPU 0; … total capacity; … already allocated; …)`, to PyTorch 2.0.
+    /// `Tried to allocate … (GPU 0; … total capacity; … already allocated; …)`, up to PyTorch 2.0.
     Torch1,
-    /// `… has a total capacity of … of which … is free`, from PyTorch 2.1 on.
+    /// `… has a total capacity of … of which … is free`, since PyTorch 2.1.
     Torch2,
-    /// `memory allocation failed with OOM on device …`, PyTorch 2.9's line before the other.
+    /// `memory allocation failed with OOM on device …`, which PyTorch 2.9 prints first.
     TorchExact,
-    /// `Tried to allocate …` and nothing else that is known.
+    /// `Tried to allocate …` without further numbers.
     TorchBare,
-    /// `Allocation on device … would exceed allowed memory`, of CUDA's own allocator.
+    /// `Allocation on device … would exceed allowed memory`, from `cudaMallocAsync`.
     TorchAsync,
     /// `MPS backend out of memory`.
     Mps,
-    /// Apple's driver, as MLX passes it on.
+    /// Apple's driver, as reported by MLX.
     Metal,
     /// llama.cpp: `allocating … MiB on device 0: cudaMalloc failed`.
     Ggml,
-    /// A server that computed before it asked: vLLM's and SGLang's own errors.
+    /// A server that checks sizes before it allocates: vLLM and SGLang.
     Server,
-    /// `CUDA error: out of memory` and its kin, without a number.
+    /// `CUDA error: out of memory` and similar, without numbers.
     NoNumbers,
-    /// A library of NVIDIA's could not get its workspace.
+    /// cuBLAS or cuDNN could not allocate its workspace.
     Cublas,
     /// JAX.
     Jax,
@@ -39,23 +39,23 @@ pub enum Wording {
     TensorFlow,
     /// Habana.
     Habana,
-    /// PyTorch's allocator for the host.
+    /// PyTorch's CPU allocator.
     CpuAllocator,
-    /// The operating system ended the process.
+    /// The operating system killed the process.
     Killed,
-    /// Windows could not back memory with its paging file.
+    /// The Windows paging file is too small.
     PagingFile,
-    /// The files through which loaders' workers hand batches over.
+    /// `/dev/shm`, through which data loader workers pass batches.
     DevShm,
-    /// Another word for host memory that could not be had.
+    /// Any other failed host allocation.
     HostOther,
-    /// Triton's kernels wanted more than a multiprocessor has.
+    /// A Triton kernel needs more shared memory than a multiprocessor has.
     Triton,
-    /// An out-of-memory word and nothing else.
+    /// "OOM" or "out of memory" and nothing else.
     Word,
 }
 
-/// Which memory it was.
+/// Which memory ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Memory {
     Gpu,
@@ -68,54 +68,54 @@ pub(crate) enum Memory {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     pub(crate) at: Offset,
-    /// Who speaks.
+    /// Its form.
     pub wording: Wording,
     pub(crate) memory: Memory,
-    /// What was asked for.
-    pub requested: Option<Size>,
-    /// What the card has.
-    pub total: Option<Size>,
-    /// What was free.
-    pub free: Option<Size>,
-    /// What tensors held.
-    pub allocated: Option<Size>,
-    /// What PyTorch had taken from the driver.
-    pub reserved: Option<Size>,
-    /// What of that no tensor held.
-    pub unallocated: Option<Size>,
-    /// What this process had taken in all.
-    pub process: Option<Size>,
-    /// What other processes are said to have, or unnamed ones, with their numbers.
-    pub processes: Vec<(u64, Size)>,
-    /// What Metal counts outside of tensors.
-    pub other: Option<Size>,
-    /// What a server wants of the card, or a cache of keys and values needs.
-    pub wanted: Option<Size>,
-    /// What there is for it.
-    pub available: Option<Size>,
-    /// Tokens that a cache was to hold.
+    /// Size of the failed request.
+    pub requested: Option<PrintedSize>,
+    /// Capacity of the card.
+    pub total: Option<PrintedSize>,
+    /// Free memory.
+    pub free: Option<PrintedSize>,
+    /// Memory held by tensors.
+    pub allocated: Option<PrintedSize>,
+    /// Memory that PyTorch had reserved from the driver.
+    pub reserved: Option<PrintedSize>,
+    /// Reserved memory that held no tensor.
+    pub unallocated: Option<PrintedSize>,
+    /// Total memory of this process.
+    pub process: Option<PrintedSize>,
+    /// Process ids and their memory; one of them may be this process.
+    pub processes: Vec<(u64, PrintedSize)>,
+    /// Metal's allocations outside of tensors.
+    pub other: Option<PrintedSize>,
+    /// What a server wants to reserve, or what its KV cache needs.
+    pub wanted: Option<PrintedSize>,
+    /// What is available for it.
+    pub available: Option<PrintedSize>,
+    /// Tokens that the KV cache was planned for.
     pub tokens: Option<u64>,
-    /// What CUDA graphs keep to themselves.
-    pub pools: Option<Size>,
-    /// A limit that somebody set.
-    pub allowed: Option<Size>,
-    /// Triton's two numbers: required, and there.
+    /// Private pools of CUDA graphs.
+    pub pools: Option<PrintedSize>,
+    /// A limit set on this process.
+    pub allowed: Option<PrintedSize>,
+    /// Triton's two numbers: required and available.
     pub shared: Option<[u64; 2]>,
-    /// A shape that the message itself prints.
-    pub shape: Option<Shape>,
+    /// The shape that the message prints.
+    pub shape: Option<PrintedShape>,
 }
 
 /// A tensor's shape as a log prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct PrintedShape {
     /// Outermost first.
     pub axes: Vec<u64>,
     /// How an element is stored.
     pub dtype: DType,
 }
 
-impl Shape {
-    /// Its size; `None` if it leaves 64 bits.
+impl PrintedShape {
+    /// Its size; `None` if it overflows.
     pub fn bytes(&self) -> Option<u64> {
         let count = self.axes.iter().try_fold(1_u64, |n, axis| n.checked_mul(*axis))?;
         count.checked_mul(self.dtype.size())
@@ -147,16 +147,16 @@ impl Message {
         }
     }
 
-    /// What a memory snapshot says in PyTorch's place.
+    /// The message that corresponds to a memory snapshot.
     pub(crate) fn of_snapshot(requested_bytes: u64) -> Self {
         let mut message = Self::new(0, Wording::Torch2, Memory::Gpu);
-        message.requested = Some(Size::exact(requested_bytes));
+        message.requested = Some(PrintedSize::exact(requested_bytes));
         message
     }
 
-    /// How much it tells: of several messages the one that tells most is the failure, and of
-    /// those the last. Triton's autotuner reports what it merely tried, and torchrun kills the
-    /// other workers, so that both count less than an allocation that failed.
+    /// How informative it is: of several messages the most informative is the failure, and of
+    /// equals the last. Triton's autotuner reports configurations that it merely tried, and
+    /// torchrun kills the other ranks, so both count less than a failed allocation.
     pub(crate) fn weight(&self) -> u8 {
         match self.wording {
             Wording::Torch1
@@ -182,7 +182,7 @@ impl Message {
         }
     }
 
-    /// Whether the number asked for is the allocator's, rounded up, and not the tensor's.
+    /// Whether the requested size is the allocator's rounded size, not the tensor's.
     pub fn is_rounded(&self) -> bool {
         matches!(
             self.wording,
@@ -193,7 +193,7 @@ impl Message {
 
 /// Every message that begins in `passage`.
 pub(super) fn messages(passage: Passage<'_>, mut found: impl FnMut(Message)) {
-    // Every wording holds one of these; most of a log holds none.
+    // Every message contains one of these words; most text contains none.
     let words =
         ["alloc", "memory", "oom", "resource", "paging", "ram", "kvcache", "存", "文件", "shm"];
     if words.iter().all(|word| !passage.holds(word)) {
@@ -221,7 +221,7 @@ pub(super) fn messages(passage: Passage<'_>, mut found: impl FnMut(Message)) {
     }
     for place in passage.find("allocationfailedforsize::") {
         let mut message = Message::new(place.at, Wording::Habana, Memory::Gpu);
-        message.requested = leading_number(place.after).map(Size::exact);
+        message.requested = leading_number(place.after).map(PrintedSize::exact);
         found(message);
     }
     for place in passage.find("outofresource:") {
@@ -246,7 +246,7 @@ pub(super) fn messages(passage: Passage<'_>, mut found: impl FnMut(Message)) {
     bare::messages(passage, found);
 }
 
-/// Sentences of servers that compare before they allocate.
+/// Errors of servers that check sizes before they allocate.
 const SERVERS: [&str; 6] = [
     "onstartupislessthandesiredgpumemoryutilization",
     "kvcacheisneeded",
@@ -256,8 +256,8 @@ const SERVERS: [&str; 6] = [
     "notenoughmemorytohandle", // so many prefill tokens
 ];
 
-/// vLLM's and SGLang's words: what they want, and what there is.
-fn server(place: &Found<'_>) -> Message {
+/// vLLM and SGLang: what they need and what is available.
+fn server(place: &Occurrence<'_>) -> Message {
     let mut message = Message::new(place.at, Wording::Server, Memory::Gpu);
     let (before, after) = (last_of(place.before, 200), first_of(place.after, 200));
     // `Free memory on device (67.24/79.25 GiB)`: one unit for both.
@@ -269,14 +269,16 @@ fn server(place: &Found<'_>) -> Message {
     {
         let unit = total.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
         let unit: String = unit.chars().take_while(char::is_ascii_alphabetic).collect();
-        message.free = Size::at_start(&format!("{free}{unit}")).map(|(size, _)| size);
-        message.total = Size::at_start(total).map(|(size, _)| size);
+        message.free = PrintedSize::at_start(&format!("{free}{unit}")).map(|(size, _)| size);
+        message.total = PrintedSize::at_start(total).map(|(size, _)| size);
         message.available = message.free;
-        message.wanted =
-            after.split_once(',').and_then(|(_, rest)| Size::at_start(rest)).map(|(size, _)| size);
+        message.wanted = after
+            .split_once(',')
+            .and_then(|(_, rest)| PrintedSize::at_start(rest))
+            .map(|(size, _)| size);
     }
     if after.starts_with(",whichislargerthantheavailable") {
-        message.wanted = Size::at_end(before);
+        message.wanted = PrintedSize::at_end(before);
         message.available = size_after(after, "kvcachememory(");
     }
     message.tokens = number_after(before, "maxseqlen(");
@@ -287,7 +289,7 @@ fn server(place: &Found<'_>) -> Message {
 }
 
 /// ComfyUI and others with `cudaMallocAsync`.
-fn would_exceed(place: &Found<'_>) -> Message {
+fn would_exceed(place: &Occurrence<'_>) -> Message {
     let own = first_of(place.after, 400);
     let mut message = Message::new(place.at, Wording::TorchAsync, Memory::Gpu);
     message.allocated = size_after(own, "currentlyallocated:");
@@ -298,22 +300,22 @@ fn would_exceed(place: &Found<'_>) -> Message {
 }
 
 /// llama.cpp: `allocating 35533.34 MiB on device 0: cudaMalloc failed: out of memory`.
-fn ggml(place: &Found<'_>) -> Message {
+fn ggml(place: &Occurrence<'_>) -> Message {
     let before = last_of(place.before, 120);
     let mut message = Message::new(place.at, Wording::Ggml, Memory::Gpu);
     message.requested = before
         .rsplit_once("allocating")
-        .and_then(|(_, rest)| Size::at_start(rest))
+        .and_then(|(_, rest)| PrintedSize::at_start(rest))
         .map(|(size, _)| size);
     message
 }
 
-/// PyTorch's message, of any era and device.
-fn tried(place: &Found<'_>) -> Option<Message> {
+/// PyTorch's message, of any version and device.
+fn tried(place: &Occurrence<'_>) -> Option<Message> {
     let own = own_part(place.after);
     let mut message = Message::new(place.at, Wording::TorchBare, Memory::Gpu);
-    message.requested = Size::at_start(own).map(|(size, _)| size);
-    // The host's allocator says "you tried to", the card's never does.
+    message.requested = PrintedSize::at_start(own).map(|(size, _)| size);
+    // Only the CPU allocator says "you tried to".
     let is_host =
         place.before.ends_with("you") || last_of(place.before, 400).contains("defaultcpuallocator");
     if is_host {
@@ -322,7 +324,7 @@ fn tried(place: &Found<'_>) -> Option<Message> {
         return message.requested.is_some().then_some(message);
     }
     if message.requested.is_none() {
-        // Cut off before its number, or somebody's own sentence.
+        // The message is cut off before its number, or this is prose.
         message.wording = Wording::NoNumbers;
         return place.before.ends_with("outofmemory.").then_some(message);
     }
@@ -350,7 +352,7 @@ fn tried(place: &Found<'_>) -> Option<Message> {
         message.allowed = size_before(own, "allowed");
         return Some(message);
     }
-    // The typo is PyTorch 2.1's.
+    // The typo is in PyTorch 2.1.
     let total = ["totalcapacityof", "totalcapactyof"].iter().find_map(|w| size_after(own, w));
     if total.is_some() || own.contains("isallocatedbypytorch") {
         message.wording = Wording::Torch2;
@@ -367,7 +369,7 @@ fn tried(place: &Found<'_>) -> Option<Message> {
             _ => None,
         };
     } else {
-        // Shortened by hand: `GPU had 12.44 GiB free of 79.19`, `8 GiB total, 7 GiB allocated`.
+        // Abbreviated by a user: `GPU had 12.44 GiB free of 79.19`, `8 GiB total, 7 GiB allocated`.
         let own = first_of(own, 200);
         message.free = size_before(own, "free");
         message.total = size_before(own, "total");
@@ -377,36 +379,36 @@ fn tried(place: &Found<'_>) -> Option<Message> {
     Some(message)
 }
 
-/// To PyTorch 1.3 the cache is what no tensor held.
-fn cached(own: &str, allocated: Option<Size>) -> Option<Size> {
+/// Up to PyTorch 1.3, "cached" is the memory that held no tensor.
+fn cached(own: &str, allocated: Option<PrintedSize>) -> Option<PrintedSize> {
     Some(allocated?.plus(size_before(own, "cached")?))
 }
 
-/// `Process 1234 has 1.97 GiB memory in use.`, as often as it stands there.
-fn processes(own: &str) -> Vec<(u64, Size)> {
+/// Every `Process 1234 has 1.97 GiB memory in use.`
+fn processes(own: &str) -> Vec<(u64, PrintedSize)> {
     const MOST: usize = 64;
     let named = own.match_indices("process").filter_map(|(at, word)| {
         let rest = &own[at + word.len()..];
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let pid = rest[..digits].parse().ok()?;
         let rest = rest[digits..].strip_prefix("has")?;
-        let (size, rest) = Size::at_start(rest)?;
+        let (size, rest) = PrintedSize::at_start(rest)?;
         (rest.starts_with("memoryinuse") && size.bytes > 0).then_some((pid, size))
     });
     named.take(MOST).collect()
 }
 
-fn exact(place: &Found<'_>) -> Message {
+fn exact(place: &Occurrence<'_>) -> Message {
     let own = own_part(place.after);
     let mut message = Message::new(place.at, Wording::TorchExact, Memory::Gpu);
-    message.requested = number_after(own, "tryingtoallocate").map(Size::exact);
-    message.free = number_after(own, "free:").map(Size::exact);
-    message.total = number_after(own, "total:").map(Size::exact);
+    message.requested = number_after(own, "tryingtoallocate").map(PrintedSize::exact);
+    message.free = number_after(own, "free:").map(PrintedSize::exact);
+    message.total = number_after(own, "total:").map(PrintedSize::exact);
     message
 }
 
-/// XLA's words. Quotas of web services are exhausted in the same ones, without memory in them.
-fn exhausted(place: &Found<'_>) -> Option<Message> {
+/// XLA. Quota errors of web services use the same status, but do not mention memory.
+fn exhausted(place: &Occurrence<'_>) -> Option<Message> {
     let own = first_of(place.after, 300);
     let sentence = first_of(own, 120);
     if ["memory", "allocat", "oom"].iter().all(|word| !sentence.contains(word)) {
@@ -415,16 +417,16 @@ fn exhausted(place: &Found<'_>) -> Option<Message> {
     let mut message = Message::new(place.at, Wording::Jax, Memory::Gpu);
     for words in ["tryingtoallocate", "memoryallocating", "memorywhenallocating", "requestfor"] {
         let size = size_after(own, words);
-        let number = number_after(own, words).map(Size::exact);
+        let number = number_after(own, words).map(PrintedSize::exact);
         message.requested = message.requested.or(size).or(number);
     }
     if own.starts_with("oomwhenallocatingtensor") {
-        message.wording = Wording::Word; // TensorFlow's own words follow
+        message.wording = Wording::Word; // TensorFlow's own message follows
     }
     Some(message)
 }
 
-fn tensor_flow(place: &Found<'_>) -> Message {
+fn tensor_flow(place: &Occurrence<'_>) -> Message {
     let own = first_of(place.after, 300);
     let is_host = own.contains("device:cpu");
     let memory = if is_host { Memory::Host } else { Memory::Gpu };
@@ -432,21 +434,22 @@ fn tensor_flow(place: &Found<'_>) -> Message {
     let axes = own.split_once(']').map(|(list, rest)| (axes(list), rest));
     if let Some((Some(axes), rest)) = axes {
         let dtype = rest.strip_prefix("andtype").and_then(dtype);
-        message.shape = dtype.map(|dtype| Shape { axes, dtype });
+        message.shape = dtype.map(|dtype| PrintedShape { axes, dtype });
     }
-    message.requested = message.shape.as_ref().and_then(Shape::bytes).map(Size::exact);
+    message.requested =
+        message.shape.as_ref().and_then(PrintedShape::bytes).map(PrintedSize::exact);
     message
 }
 
 /// `Unable to allocate 17.6 GiB for an array with shape …`.
-fn numpy(place: &Found<'_>) -> Option<Message> {
-    let (size, rest) = Size::at_start(place.after)?;
+fn numpy(place: &Occurrence<'_>) -> Option<Message> {
+    let (size, rest) = PrintedSize::at_start(place.after)?;
     let mut message = Message::new(place.at, Wording::HostOther, Memory::Host);
     message.requested = Some(size);
     rest.starts_with("foranarray").then_some(message)
 }
 
-fn triton(place: &Found<'_>) -> Message {
+fn triton(place: &Occurrence<'_>) -> Message {
     let own = first_of(place.after, 300);
     let mut message = Message::new(place.at, Wording::Triton, Memory::Shared);
     let numbers = (number_after(own, "required:"), number_after(own, "hardwarelimit:"));
@@ -454,7 +457,7 @@ fn triton(place: &Found<'_>) -> Message {
     message
 }
 
-/// What belongs to this message: up to the next one.
+/// The text of this message, up to the next message.
 fn own_part(after: &str) -> &str {
     const LONGEST: usize = 3000;
     let own = first_of(after, LONGEST);
@@ -474,14 +477,14 @@ pub(super) fn last_of(text: &str, length: usize) -> &str {
     &text[start.unwrap_or(text.len())..]
 }
 
-pub(super) fn size_after(text: &str, words: &str) -> Option<Size> {
+pub(super) fn size_after(text: &str, words: &str) -> Option<PrintedSize> {
     let (_, rest) = text.split_once(words)?;
-    Size::at_start(rest).map(|(size, _)| size)
+    PrintedSize::at_start(rest).map(|(size, _)| size)
 }
 
-/// The size right before `words`, wherever they first have one.
-fn size_before(text: &str, words: &str) -> Option<Size> {
-    text.match_indices(words).find_map(|(at, _)| Size::at_end(&text[..at]))
+/// The size right before the first `words` that have one.
+fn size_before(text: &str, words: &str) -> Option<PrintedSize> {
+    text.match_indices(words).find_map(|(at, _)| PrintedSize::at_end(&text[..at]))
 }
 
 fn number_after(text: &str, words: &str) -> Option<u64> {
@@ -518,16 +521,16 @@ fn dtype(text: &str) -> Option<DType> {
     names.iter().find(|(name, _)| text.starts_with(name)).map(|(_, dtype)| *dtype)
 }
 
-/// Every buffer that generated code says it makes:
+/// Every allocation in the source of generated code:
 /// `buf7 = empty_strided_cuda((65536, 50304), (50304, 1), torch.bfloat16)`.
-pub(super) fn made(passage: Passage<'_>, mut found: impl FnMut(Offset, Shape)) {
+pub(super) fn made(passage: Passage<'_>, mut found: impl FnMut(Offset, PrintedShape)) {
     for place in passage.find("empty_strided") {
         let own = first_of(place.after, 300);
         let own = ["_cuda", "_xpu", "_mps"].iter().find_map(|d| own.strip_prefix(d)).unwrap_or(own);
         let shape = own.strip_prefix("((").and_then(|rest| {
             let (list, rest) = rest.split_once(')')?;
             let dtype = dtype(rest.split_once("torch.")?.1)?;
-            Some(Shape { axes: axes(list)?, dtype })
+            Some(PrintedShape { axes: axes(list)?, dtype })
         });
         if let Some(shape) = shape {
             found(place.at, shape);

@@ -1,7 +1,7 @@
-//! The playbook: for each cause and stack what to do, in order, with the command or the line of
-//! code that does it.
+//! The playbook: for each cause and stack, what to do, in order, with the command or code.
 //!
-//! A remedy is a name here and a sentence elsewhere; [`commands`] holds what is typed.
+//! A remedy is only a name here; its sentence is in the root crate's `src/words`. [`commands`] has
+//! the commands and code.
 
 mod commands;
 mod stack;
@@ -11,9 +11,9 @@ use serde::Serialize;
 use self::stack::Stack;
 use crate::{
     cause::{Cause, HostSign},
-    diagnosis::{Advice, Certainty, DoNext, Domain, Finding, Fix, Kind, PhaseName},
+    diagnosis::{Advice, Certainty, DoNext, Domain, Finding, Fix, MemoryKind, PhaseName},
     parse::Clue,
-    reason::Scene,
+    reason::Analysis,
 };
 
 macro_rules! names {
@@ -39,170 +39,174 @@ macro_rules! names {
 }
 
 names! {
-    /// Something that helps.
+    /// A remedy.
     Remedy {
-        /// Fewer sequences or images at once, and accumulation.
+        /// A smaller micro-batch with gradient accumulation.
         SmallerMicroBatch = "smaller-micro-batch",
-        /// Recompute instead of keeping.
+        /// Recompute activations in the backward pass.
         GradientCheckpointing = "gradient-checkpointing",
-        /// Fewer tokens of a sequence.
+        /// Fewer tokens per sequence.
         ShorterSequences = "shorter-sequences",
-        /// Smaller images, crops, graphs.
+        /// Smaller images, crops or graphs.
         SmallerInput = "smaller-input",
         /// 16-bit arithmetic.
         HalfPrecision = "half-precision",
         /// Train adapters only.
         Lora = "lora",
-        /// Moments of 8 bits.
+        /// 8-bit moments.
         EightBitAdam = "eight-bit-adam",
-        /// AdamW as one kernel.
+        /// Fused AdamW.
         FusedAdam = "fused-adam",
         /// Optimizer state on the host.
         ZeroOffload = "zero-offload",
-        /// Weights shared between cards.
+        /// Weights sharded over the cards (DeepSpeed).
         ZeroStage3 = "zero-stage-3",
-        /// The same with PyTorch's own means.
+        /// Weights sharded over the cards (PyTorch).
         Fsdp = "fsdp",
-        /// Logits in pieces.
+        /// Logits and loss in chunks.
         ChunkedLoss = "chunked-loss",
-        /// Do not hold the last logits.
+        /// Release the previous logits.
         DropLogits = "drop-stale-logits",
-        /// Attention without written-out scores.
+        /// Fused attention.
         FusedAttention = "fused-attention",
-        /// A smaller batch for evaluations.
+        /// A smaller evaluation batch.
         EvalBatch = "eval-batch",
-        /// Predictions go to the host.
+        /// Move predictions to the host.
         EvalAccumulation = "eval-accumulation",
-        /// No graph where nothing learns.
+        /// No autograd graph during inference.
         NoGrad = "no-grad",
-        /// The checkpoint goes through the host.
+        /// Load the checkpoint into host memory.
         LoadToCpu = "load-to-cpu",
-        /// A full state dict goes through the host.
+        /// Gather the full state dict in host memory.
         FullStateOffload = "full-state-offload",
-        /// Each rank writes its shard.
+        /// Each rank saves its shard.
         ShardedStateDict = "sharded-state-dict",
-        /// Weights of 4 or 8 bits.
+        /// 4-bit or 8-bit weights.
         QuantizeWeights = "quantize-weights",
-        /// Layers on the host or on several cards.
+        /// Spread layers over several cards and the host.
         DeviceMap = "device-map",
-        /// Several cards serve one model.
+        /// Tensor parallelism.
         TensorParallel = "tensor-parallel",
         /// A smaller model.
         SmallerModel = "smaller-model",
-        /// A server's share of the card.
+        /// The fraction of the card that a server reserves.
         GpuMemoryUtilization = "gpu-memory-utilization",
-        /// A server's longest context.
+        /// The maximum context length of a server.
         MaxModelLen = "max-model-len",
         /// No CUDA graphs.
         EnforceEager = "enforce-eager",
-        /// llama.cpp's context.
+        /// A smaller context.
         SmallerContext = "smaller-context",
-        /// A cache of 8 bits.
+        /// A quantized KV cache.
         QuantizedKv = "quantized-kv",
         /// Fewer layers on the card.
         FewerGpuLayers = "fewer-gpu-layers",
-        /// Interfaces for small cards.
+        /// The low-VRAM mode of a user interface.
         LowVram = "lowvram",
-        /// Images are decoded in tiles.
+        /// Decode images in tiles.
         TiledVae = "tiled-vae",
         /// A smaller image.
         SmallerImage = "smaller-image",
-        /// Parts of a pipeline wait on the host.
+        /// Keep idle parts of a pipeline on the host.
         CpuOffload = "cpu-offload",
-        /// Let the driver refuse at once.
+        /// Disable the driver's fallback to host memory.
         SysmemFallback = "sysmem-fallback",
         /// End other processes.
         FreeTheCard = "free-the-card",
-        /// One rank a card.
+        /// One rank per card.
         OneRankPerCard = "one-rank-per-card",
-        /// Segments that grow.
+        /// Expandable segments.
         ExpandableSegments = "expandable-segments",
-        /// Find the op that asks for so much.
+        /// Find the op that requests so much.
         FindTheShape = "find-the-shape",
         /// Leave memory for the compiler.
-        RoomToCompile = "room-to-compile",
+        LeaveMemoryForCompiler = "room-to-compile",
         /// XLA without preallocation.
         XlaPreallocate = "xla-preallocate",
-        /// TensorFlow without it.
+        /// TensorFlow without preallocation.
         TfMemoryGrowth = "tf-memory-growth",
-        /// The limit of the Metal backend.
+        /// Raise the limit of the Metal backend.
         MpsWatermark = "mps-watermark",
         /// Close other programs.
         CloseApps = "close-apps",
-        /// More memory or swap for the host.
+        /// More host memory or swap.
         MoreRam = "more-ram",
-        /// Fewer workers of the loader.
+        /// Fewer data loader workers.
         FewerWorkers = "fewer-workers",
-        /// Data in a stream.
+        /// Stream the data.
         StreamData = "stream-data",
         /// A larger `/dev/shm`.
         ShmSize = "shm-size",
         /// A larger paging file.
         PagingFile = "paging-file",
-        /// Errors where they happen.
+        /// Synchronous kernel launches.
         LaunchBlocking = "launch-blocking",
-        /// Token ids and labels in range.
+        /// Check that token ids and labels are in range.
         CheckIds = "check-ids",
-        /// Smaller tiles of a kernel.
+        /// Smaller kernel tiles.
         SmallerTiles = "smaller-tiles",
-        /// A config that can run.
+        /// Fix the config.
         FixConfig = "fix-config",
-        /// A memory snapshot.
+        /// Record a memory snapshot.
         RecordSnapshot = "record-snapshot",
     }
 }
 
 names! {
-    /// A fact that would change the answer.
+    /// A missing fact that would change the diagnosis.
     Question {
-        /// What program this is of.
+        /// Which program it was.
         WhichProgram = "which-program",
-        /// The whole traceback.
+        /// The complete traceback.
         Traceback = "traceback",
-        /// Which model, trained how.
+        /// Which model, and how it was trained.
         WhichModel = "which-model",
-        /// Batch and length.
+        /// Batch size and sequence length.
         BatchAndLength = "batch-and-length",
-        /// The config that was used.
+        /// The config of the run.
         Config = "config",
         /// The card.
         WhichCard = "which-card",
-        /// Who else is on the card.
+        /// Other processes on the card.
         WhoElse = "who-else",
-        /// What the kernel says.
+        /// The kernel log.
         KernelLog = "kernel-log",
-        /// Whether ids are in range.
+        /// Whether token ids are in range.
         IdsInRange = "ids-in-range",
-        /// Whether a snapshot shows more.
+        /// A memory snapshot.
         Snapshot = "snapshot",
     }
 }
 
-/// Pieces of advice at most.
+/// Maximum number of recommendations.
 const MOST: usize = 6;
 
-/// What to do about the causes, the surest first.
-pub(crate) fn advice(scene: &Scene<'_>, kind: Kind, findings: &[Finding]) -> Vec<Advice> {
-    if kind == Kind::None && findings.is_empty() {
+/// Recommendations for the causes, the most certain cause first.
+pub(crate) fn advice(
+    analysis: &Analysis<'_>,
+    kind: MemoryKind,
+    findings: &[Finding],
+) -> Vec<Advice> {
+    if kind == MemoryKind::None && findings.is_empty() {
         return Vec::new();
     }
-    let stack = Stack::of(scene);
+    let stack = Stack::of(analysis);
     let causes = findings.iter().filter(|finding| finding.is_cause);
     let mut list: Vec<Remedy> = Vec::new();
     for finding in causes {
-        list.extend(remedies(scene, stack, &finding.cause));
+        list.extend(remedies(analysis, stack, &finding.cause));
     }
     let is_sure = |f: &Finding| f.is_cause && f.certainty > Certainty::Unknown;
     let is_torch = !matches!(stack, Stack::Jax | Stack::Keras | Stack::LlamaCpp | Stack::Ollama);
-    if kind == Kind::GpuMemory && is_torch && !findings.iter().any(is_sure) {
+    if kind == MemoryKind::GpuMemory && is_torch && !findings.iter().any(is_sure) {
         list.truncate(MOST - 1);
         list.push(Remedy::RecordSnapshot);
     }
-    if kind == Kind::Unknown {
+    if kind == MemoryKind::Unknown {
         list.push(Remedy::RecordSnapshot);
     }
-    // What the run does already helps nobody, unless there is nothing else.
-    let clues = scene.log.clues;
+    // Skip what the run already does, unless nothing else is left.
+    let clues = analysis.log.clues;
     let is_done = |remedy: &Remedy| match remedy {
         Remedy::GradientCheckpointing => clues.has(Clue::Recomputes),
         Remedy::Lora => clues.has(Clue::Lora),
@@ -220,19 +224,19 @@ pub(crate) fn advice(scene: &Scene<'_>, kind: Kind, findings: &[Finding]) -> Vec
         is_new
     });
     list.truncate(MOST);
-    let of = |id| Advice { id, commands: commands::of(id, stack, scene) };
+    let of = |id| Advice { id, commands: commands::of(id, stack, analysis) };
     list.into_iter().map(of).collect()
 }
 
-/// The one step now, and the one question.
+/// The next command and question.
 pub(crate) fn do_next(
-    scene: &Scene<'_>,
-    kind: Kind,
+    analysis: &Analysis<'_>,
+    kind: MemoryKind,
     findings: &[Finding],
     advice: &[Advice],
     fixes: &[Fix],
 ) -> DoNext {
-    if kind == Kind::None && advice.is_empty() {
+    if kind == MemoryKind::None && advice.is_empty() {
         return DoNext::default();
     }
     let fix = fixes.iter().find(|fix| fix.fits).map(|fix| fix.command.clone());
@@ -240,14 +244,14 @@ pub(crate) fn do_next(
     let is_foreign =
         findings.iter().any(|f| f.is_cause && matches!(f.cause, Cause::ForeignMemory { .. }));
     let command = if is_foreign { first } else { fix.or(first) };
-    let mut question = question(scene, kind, findings);
+    let mut question = question(analysis, kind, findings);
     if command.is_none() && question.is_none() {
         question = Some(Question::WhichProgram);
     }
     DoNext { command, question }
 }
 
-fn question(scene: &Scene<'_>, kind: Kind, findings: &[Finding]) -> Option<Question> {
+fn question(analysis: &Analysis<'_>, kind: MemoryKind, findings: &[Finding]) -> Option<Question> {
     let cause = findings.iter().find(|finding| finding.is_cause);
     match cause.map(|finding| (&finding.cause, finding.certainty)) {
         Some((Cause::DeviceSideError { is_shown: false }, _)) => return Some(Question::IdsInRange),
@@ -261,44 +265,44 @@ fn question(scene: &Scene<'_>, kind: Kind, findings: &[Finding]) -> Option<Quest
         Some((_, Certainty::Certain)) => return None,
         _ => {}
     }
-    let is_supposed = scene.run.as_ref().is_some_and(|run| run.supposition().is_some());
-    if scene.domain == Domain::NanoGpt && (is_supposed || scene.run.is_none()) {
+    let is_supposed = analysis.run.as_ref().is_some_and(|run| run.supposition().is_some());
+    if analysis.domain == Domain::NanoGpt && (is_supposed || analysis.run.is_none()) {
         return Some(Question::Config);
     }
-    if kind == Kind::Unknown || scene.domain == Domain::Unknown {
+    if kind == MemoryKind::Unknown || analysis.domain == Domain::Unknown {
         return Some(Question::WhichProgram);
     }
-    if kind != Kind::GpuMemory {
+    if kind != MemoryKind::GpuMemory {
         return None;
     }
-    if scene.log.frames.is_empty() {
+    if analysis.log.frames.is_empty() {
         return Some(Question::Traceback);
     }
-    if scene.domain == Domain::DecoderTraining && scene.decoder.is_none() {
+    if analysis.domain == Domain::DecoderTraining && analysis.decoder.is_none() {
         return Some(Question::WhichModel);
     }
-    if scene.trains() && scene.log.setup.batch.is_none() && scene.run.is_none() {
+    if analysis.trains() && analysis.log.setup.batch.is_none() && analysis.run.is_none() {
         return Some(Question::BatchAndLength);
     }
-    if scene.facts.total.is_none() {
+    if analysis.facts.total.is_none() {
         return Some(Question::WhichCard);
     }
     let is_likely = cause.is_some_and(|finding| finding.certainty > Certainty::Unknown);
     (!is_likely).then_some(Question::Snapshot)
 }
 
-/// What helps against one cause on one stack, in order.
-fn remedies(scene: &Scene<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy> {
+/// The remedies for a cause on a stack, in order.
+fn remedies(analysis: &Analysis<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy> {
     use Remedy as R;
-    let clues = scene.log.clues;
-    let is_llm = scene.domain == Domain::DecoderTraining;
+    let clues = analysis.log.clues;
+    let is_llm = analysis.domain == Domain::DecoderTraining;
     match cause {
         Cause::HostMemory { sign, .. } => match sign {
             HostSign::WorkerKilled => vec![R::FewerWorkers, R::MoreRam],
             HostSign::PageLocked => vec![R::MoreRam, R::ZeroOffload],
             HostSign::HostAllocator if clues.has(Clue::Windows) => vec![R::PagingFile, R::MoreRam],
-            _ if scene.phase.name == PhaseName::Save => vec![R::ShardedStateDict, R::MoreRam],
-            _ if scene.phase.name == PhaseName::Prepare => vec![R::StreamData, R::MoreRam],
+            _ if analysis.phase.name == PhaseName::Save => vec![R::ShardedStateDict, R::MoreRam],
+            _ if analysis.phase.name == PhaseName::Prepare => vec![R::StreamData, R::MoreRam],
             _ => vec![R::MoreRam, R::FewerWorkers, R::StreamData],
         },
         Cause::PagingFile {} => vec![R::PagingFile, R::FewerWorkers],
@@ -311,7 +315,7 @@ fn remedies(scene: &Scene<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy> {
             vec![R::LaunchBlocking, R::CheckIds, R::FreeTheCard, R::SmallerMicroBatch]
         }
         Cause::InvalidConfig { .. } => vec![R::FixConfig],
-        Cause::UnifiedMemoryLimit { .. } => match scene.domain {
+        Cause::UnifiedMemoryLimit { .. } => match analysis.domain {
             Domain::Serving => vec![R::LowVram, R::CloseApps, R::SmallerImage, R::MpsWatermark],
             Domain::Inference => vec![R::SmallerInput, R::CloseApps, R::MpsWatermark],
             _ => vec![R::SmallerMicroBatch, R::CloseApps, R::MpsWatermark],
@@ -330,15 +334,15 @@ fn remedies(scene: &Scene<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy> {
             _ => vec![R::GpuMemoryUtilization, R::FreeTheCard, R::EnforceEager],
         },
         Cause::SpilledToHost { .. } => {
-            let mut list = pass(scene, stack);
+            let mut list = pass(analysis, stack);
             list.truncate(MOST - 1);
             list.push(R::SysmemFallback);
             list
         }
-        Cause::HiddenByCompiler { .. } => vec![R::RoomToCompile, R::SmallerMicroBatch],
+        Cause::HiddenByCompiler { .. } => vec![R::LeaveMemoryForCompiler, R::SmallerMicroBatch],
         Cause::EvaluationGathersPredictions { .. } => vec![R::EvalAccumulation, R::EvalBatch],
         Cause::GatherOnSave { .. } => vec![R::FullStateOffload, R::ShardedStateDict],
-        Cause::StaticStateTooLarge { .. } if scene.domain == Domain::NanoGpt => {
+        Cause::StaticStateTooLarge { .. } if analysis.domain == Domain::NanoGpt => {
             vec![R::EightBitAdam, R::SmallerModel, R::ZeroOffload, R::Fsdp]
         }
         Cause::StaticStateTooLarge { .. } => {
@@ -366,9 +370,9 @@ fn remedies(scene: &Scene<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy> {
         Cause::CommunicatorBuffers { .. } => {
             vec![R::OneRankPerCard, R::ZeroStage3, R::Fsdp, R::SmallerMicroBatch]
         }
-        // Without a number nothing says that this process holds the card.
+        // Without numbers it is unknown whether this process fills the card.
         Cause::WeightsTooLarge { weights_bytes: None, .. }
-            if scene.facts.total.is_none() && scene.domain != Domain::Serving =>
+            if analysis.facts.total.is_none() && analysis.domain != Domain::Serving =>
         {
             vec![R::FreeTheCard, R::QuantizeWeights, R::SmallerModel]
         }
@@ -386,7 +390,7 @@ fn remedies(scene: &Scene<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy> {
                 vec![R::LowVram, R::CpuOffload, R::SmallerModel]
             }
             Stack::Keras | Stack::Jax => vec![R::FreeTheCard, R::TfMemoryGrowth, R::SmallerModel],
-            _ if scene.trains() => {
+            _ if analysis.trains() => {
                 vec![R::QuantizeWeights, R::ZeroStage3, R::Fsdp, R::DeviceMap, R::SmallerModel]
             }
             _ => vec![R::QuantizeWeights, R::DeviceMap, R::SmallerModel],
@@ -399,10 +403,10 @@ fn remedies(scene: &Scene<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy> {
             list
         }
         Cause::StaleLogits { .. } => vec![R::DropLogits, R::EvalBatch],
-        Cause::LogitsAtThePeak { .. } if scene.phase.name == PhaseName::Evaluate => {
+        Cause::LogitsAtThePeak { .. } if analysis.phase.name == PhaseName::Evaluate => {
             vec![R::EvalBatch, R::ChunkedLoss]
         }
-        Cause::LogitsAtThePeak { .. } if !scene.trains() => {
+        Cause::LogitsAtThePeak { .. } if !analysis.trains() => {
             vec![R::ShorterSequences, R::NoGrad, R::QuantizeWeights]
         }
         Cause::LogitsAtThePeak { .. } => {
@@ -411,24 +415,24 @@ fn remedies(scene: &Scene<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy> {
         Cause::EvaluationUsesTrainingBatch { .. } => vec![R::EvalBatch],
         Cause::AttentionScores { .. } => {
             let mut list = vec![R::FusedAttention];
-            list.extend(pass(scene, stack).into_iter().take(3));
+            list.extend(pass(analysis, stack).into_iter().take(3));
             list
         }
         Cause::MlpActivation { .. } => vec![R::SmallerMicroBatch, R::GradientCheckpointing],
-        Cause::WeightShaped { .. } if scene.trains() => match scene.phase.name {
+        Cause::WeightShaped { .. } if analysis.trains() => match analysis.phase.name {
             PhaseName::Update => vec![R::EightBitAdam, R::FusedAdam],
             PhaseName::Resume => vec![R::LoadToCpu],
             _ => vec![R::SmallerMicroBatch, R::EightBitAdam],
         },
-        Cause::BatchTooLarge { .. } => pass(scene, stack),
+        Cause::BatchTooLarge { .. } => pass(analysis, stack),
         Cause::WeightShaped { .. } | Cause::NoShapeInRequest { .. } | Cause::NoMatch { .. } => {
             Vec::new()
         }
     }
 }
 
-/// What makes one pass smaller.
-fn pass(scene: &Scene<'_>, stack: Stack) -> Vec<Remedy> {
+/// Remedies that make one pass smaller.
+fn pass(analysis: &Analysis<'_>, stack: Stack) -> Vec<Remedy> {
     use Remedy as R;
     match stack {
         Stack::Vllm | Stack::Sglang | Stack::Tgi => {
@@ -446,12 +450,12 @@ fn pass(scene: &Scene<'_>, stack: Stack) -> Vec<Remedy> {
                 R::HalfPrecision,
             ];
         }
-        Stack::ComfyUi | Stack::SdWebui | Stack::Diffusers if !scene.trains() => {
+        Stack::ComfyUi | Stack::SdWebui | Stack::Diffusers if !analysis.trains() => {
             return vec![R::TiledVae, R::SmallerImage, R::LowVram, R::CpuOffload];
         }
         _ => {}
     }
-    match (scene.domain, scene.phase.name) {
+    match (analysis.domain, analysis.phase.name) {
         (Domain::Inference | Domain::Serving, _) => {
             vec![R::NoGrad, R::SmallerInput, R::HalfPrecision, R::QuantizeWeights, R::DeviceMap]
         }

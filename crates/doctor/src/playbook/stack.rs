@@ -1,12 +1,12 @@
-//! Which program's flags and lines a person would type.
+//! The stack whose commands and code the playbook prints.
 
 use crate::{
     diagnosis::Domain,
     parse::{Clue, Wording},
-    reason::Scene,
+    reason::Analysis,
 };
 
-/// A stack, as its users call it.
+/// A training or serving stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stack {
     NanoGpt,
@@ -26,14 +26,14 @@ pub(super) enum Stack {
     ComfyUi,
     SdWebui,
     Diffusers,
-    /// PyTorch without anything known around it.
+    /// PyTorch without a known framework.
     Plain,
 }
 
 impl Stack {
-    pub(super) fn of(scene: &Scene<'_>) -> Self {
-        let clues = scene.log.clues;
-        let wording = scene.log.message.as_ref().map(|message| message.wording);
+    pub(super) fn of(analysis: &Analysis<'_>) -> Self {
+        let clues = analysis.log.clues;
+        let wording = analysis.log.message.as_ref().map(|message| message.wording);
         match wording {
             Some(Wording::Jax) if clues.has(Clue::TensorFlow) && !clues.has(Clue::Jax) => {
                 return Self::Keras;
@@ -68,7 +68,7 @@ impl Stack {
         ];
         let first =
             |list: &[(Clue, Self)]| list.iter().find(|(clue, _)| clues.has(*clue)).map(|(_, s)| *s);
-        let found = match scene.domain {
+        let found = match analysis.domain {
             Domain::NanoGpt => Some(Self::NanoGpt),
             Domain::Serving | Domain::Inference => {
                 first(&servers).or_else(|| first(&trainers[7..]))

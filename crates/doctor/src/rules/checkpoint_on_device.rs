@@ -1,42 +1,42 @@
 //! # `checkpoint-on-device`
 //!
-//! ## What it sees
-//! The run began from a checkpoint, which was loaded straight onto the card.
+//! ## What it detects
+//! The run started from a checkpoint that was loaded directly onto the card.
 //!
 //! ## Why it happens
-//! nanoGPT calls `torch.load(path, map_location=device)`: weights and both moments arrive on the
-//! card before the model does, and the global name `state_dict` keeps the loaded weights to the
-//! end of the run.
+//! nanoGPT calls `torch.load(path, map_location=device)`: the weights and both moments are on the
+//! card before the model is, and the global variable `state_dict` keeps the loaded weights alive
+//! until the run ends.
 //!
 //! ## What helps
-//! `map_location='cpu'`, and `del state_dict, checkpoint` once both have been read. Neither
-//! changes the training.
+//! `map_location='cpu'`, and `del state_dict, checkpoint` after both have been used. Neither changes
+//! the training.
 
 use super::Answer;
 use crate::{
     cause::Cause,
     diagnosis::{Certainty, PhaseName},
-    reason::Scene,
+    reason::Analysis,
 };
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    if !scene.is_gpu() {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    if !analysis.is_gpu() {
         return None;
     }
-    let while_loading = scene.phase.name == PhaseName::Resume;
-    let is_resumed = scene.run.as_ref().is_some_and(|run| run.options.resumed);
+    let while_loading = analysis.phase.name == PhaseName::Resume;
+    let is_resumed = analysis.run.as_ref().is_some_and(|run| run.options.resumed);
     if !while_loading && !is_resumed {
         return None;
     }
-    // Where neither a number nor a phase is known, a checkpoint on the card is the best guess.
-    let is_guess = scene.facts.requested.is_none() && scene.phase.name == PhaseName::Unknown;
-    let second_copy_bytes = scene.run.as_ref().map(|run| 4 * run.model.parameter_count());
-    let would_fit = match (second_copy_bytes, scene.facts.free, scene.facts.requested) {
+    // With neither a number nor a phase, a checkpoint on the card is the best guess.
+    let is_guess = analysis.facts.requested.is_none() && analysis.phase.name == PhaseName::Unknown;
+    let second_copy_bytes = analysis.run.as_ref().map(|run| 4 * run.model.parameter_count());
+    let would_fit = match (second_copy_bytes, analysis.facts.free, analysis.facts.requested) {
         (Some(copy), Some(free), Some(requested)) => free.bytes + copy >= requested.bytes,
         _ => false,
     };
     let certainty = match (while_loading, is_guess) {
-        (true, _) => scene.phase.certainty,
+        (true, _) => analysis.phase.certainty,
         (false, true) => Certainty::Unknown,
         (false, false) => Certainty::Likely,
     };

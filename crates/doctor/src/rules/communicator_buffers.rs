@@ -1,25 +1,25 @@
 //! # `communicator-buffers`
 //!
-//! ## What it sees
-//! NCCL could not get its memory, or data parallelism failed while it made its buckets.
+//! ## What it detects
+//! NCCL could not allocate its buffers, or data parallelism could not allocate its buckets.
 //!
 //! ## Why it happens
-//! Each communicator takes memory outside of PyTorch, and `DistributedDataParallel` keeps a copy
-//! of all gradients in buckets. On a card that PyTorch has filled, nothing is left for either.
+//! Each communicator allocates memory outside PyTorch, and `DistributedDataParallel` keeps a copy of
+//! all gradients in buckets. If PyTorch has filled the card, nothing is left for them.
 //!
 //! ## What helps
-//! Leave memory free before the first collective: a smaller batch, `gradient_as_bucket_view=True`,
-//! sharding (FSDP, ZeRO) instead of copies. Check that two ranks do not share one card.
+//! Leave memory free for the first collective: a smaller batch, `gradient_as_bucket_view=True`, or
+//! sharding (FSDP, ZeRO) instead of replicas. Check that two ranks do not share one card.
 
 use super::Answer;
 use crate::{
     cause::Cause,
     diagnosis::Certainty,
     parse::{Clue, Wording},
-    reason::{Scene, trace},
+    reason::{Analysis, trace},
 };
 
-/// What data parallelism calls while it sets itself up.
+/// Calls during the set-up of data parallelism.
 const CALLS: [&str; 5] = [
     "distributeddataparallel(",
     "_ddp_init_helper",
@@ -28,13 +28,13 @@ const CALLS: [&str; 5] = [
     "_sync_params_and_buffers",
 ];
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    let message = scene.log.message.as_ref().filter(|_| scene.is_gpu())?;
-    let is_nccl = scene.log.clues.has(Clue::Nccl) && message.wording == Wording::NoNumbers;
-    if !is_nccl && !trace::holds(scene.log, &CALLS) {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    let message = analysis.log.message.as_ref().filter(|_| analysis.is_gpu())?;
+    let is_nccl = analysis.log.clues.has(Clue::Nccl) && message.wording == Wording::NoNumbers;
+    if !is_nccl && !trace::holds(analysis.log, &CALLS) {
         return None;
     }
-    let requested_bytes = scene.facts.requested.map(|size| size.bytes);
+    let requested_bytes = analysis.facts.requested.map(|size| size.bytes);
     let cause = Cause::CommunicatorBuffers { requested_bytes };
     Some(Answer { certainty: Certainty::Likely, is_cause: true, cause })
 }

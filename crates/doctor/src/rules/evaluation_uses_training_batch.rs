@@ -1,16 +1,16 @@
 //! # `evaluation-uses-training-batch`
 //!
-//! ## What it sees
-//! The failure lies in an evaluation, which runs with the batch of training.
+//! ## What it detects
+//! The failure is in an evaluation that uses the training batch size.
 //!
 //! ## Why it happens
-//! nanoGPT has one `batch_size`. Its `estimate_loss` keeps no activations and runs no backward,
-//! but needs the logits of a whole batch, and those of the batch before.
+//! nanoGPT has a single `batch_size`. Its `estimate_loss` keeps no activations and runs no backward
+//! pass, but needs the logits of a whole batch and those of the previous batch.
 //!
 //! ## What helps
-//! A batch of its own for evaluations; more `eval_iters` then cover the same sequences. nanoGPT
-//! has no key for that (`fitgpt` has `eval_batch_size`). Mind the training step: it may be the
-//! next that does not fit. Fewer `eval_iters` alone change nothing.
+//! A smaller evaluation batch; with more `eval_iters` it covers the same sequences. nanoGPT has no
+//! key for it (`fitgpt` has `eval_batch_size`). The training step may not fit either. Fewer
+//! `eval_iters` alone change nothing.
 
 use fitgpt_plan::torch::{TorchOptions, TorchPhase};
 
@@ -18,17 +18,17 @@ use super::Answer;
 use crate::{
     cause::Cause,
     diagnosis::PhaseName,
-    reason::{Scene, peak_bytes},
+    reason::{Analysis, peak_bytes},
 };
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    let run = scene.run.as_ref()?;
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    let run = analysis.run.as_ref()?;
     let options = run.options;
     let is_shared = options.eval_batch == options.batch && options.batch > 1;
-    if scene.phase.name != PhaseName::Evaluate || !is_shared {
+    if analysis.phase.name != PhaseName::Evaluate || !is_shared {
         return None;
     }
-    let phase = if scene.log.progress.iter.is_some() {
+    let phase = if analysis.log.progress.iter.is_some() {
         TorchPhase::Evaluate
     } else {
         TorchPhase::EvaluateFirst
@@ -40,6 +40,6 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
         peak_bytes: whole,
         peak_with_one_sequence_bytes: single,
     };
-    let fits_alone = scene.usable_bytes().is_some_and(|usable| single <= usable);
-    Some(Answer { certainty: scene.phase.certainty, is_cause: fits_alone, cause })
+    let fits_alone = analysis.usable_bytes().is_some_and(|usable| single <= usable);
+    Some(Answer { certainty: analysis.phase.certainty, is_cause: fits_alone, cause })
 }

@@ -1,11 +1,11 @@
 //! # `gather-on-save`
 //!
-//! ## What it sees
-//! A run with FSDP or ZeRO-3 failed while it wrote a checkpoint.
+//! ## What it detects
+//! A run with FSDP or ZeRO-3 failed while saving a checkpoint.
 //!
 //! ## Why it happens
-//! A full state dict gathers every shard on every rank's card before it is written. A model that
-//! fits only in shards does not fit whole.
+//! A full state dict gathers every shard on the card of every rank before it is saved. A model that
+//! fits only in shards does not fit as a whole.
 //!
 //! ## What helps
 //! `FullStateDictConfig(offload_to_cpu=True, rank0_only=True)`, or sharded checkpoints
@@ -16,20 +16,20 @@ use crate::{
     cause::Cause,
     diagnosis::PhaseName,
     parse::Clue,
-    reason::{Scene, trace},
+    reason::{Analysis, trace},
 };
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    if !scene.is_gpu() || scene.phase.name != PhaseName::Save {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    if !analysis.is_gpu() || analysis.phase.name != PhaseName::Save {
         return None;
     }
     let is_sharded =
-        scene.log.clues.any(&[Clue::Fsdp, Clue::ZeroThree, Clue::DeepSpeed, Clue::Megatron]);
-    let gathers = trace::holds(scene.log, &["state_dict", "consolidat", "_gather", "unshard"]);
+        analysis.log.clues.any(&[Clue::Fsdp, Clue::ZeroThree, Clue::DeepSpeed, Clue::Megatron]);
+    let gathers = trace::holds(analysis.log, &["state_dict", "consolidat", "_gather", "unshard"]);
     if !is_sharded && !gathers {
         return None;
     }
-    let requested_bytes = scene.facts.requested.map(|size| size.bytes);
+    let requested_bytes = analysis.facts.requested.map(|size| size.bytes);
     let cause = Cause::GatherOnSave { requested_bytes };
-    Some(Answer { certainty: scene.phase.certainty, is_cause: true, cause })
+    Some(Answer { certainty: analysis.phase.certainty, is_cause: true, cause })
 }

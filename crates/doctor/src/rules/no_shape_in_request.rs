@@ -1,20 +1,20 @@
 //! # `no-shape-in-request`
 //!
-//! ## What it sees
+//! ## What it detects
 //! A request of 2.00 or 20.00 MiB.
 //!
 //! ## Why it happens
-//! PyTorch's allocator asks the driver for 2 MiB whenever a tensor of up to 1 MiB finds no room,
-//! and for 20 MiB for one below 10 MiB. The number says nothing about the tensor.
+//! PyTorch's allocator requests 2 MiB from the driver for any tensor up to 1 MiB, and 20 MiB for any
+//! tensor below 10 MiB. The number says nothing about the tensor.
 //!
 //! ## What helps
-//! Look at what fills the card and not at what came last.
+//! Look at what fills the card, not at the last request.
 
 use super::Answer;
-use crate::{cause::Cause, diagnosis::Certainty, reason::Scene};
+use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    let message = scene.log.message.as_ref().filter(|m| m.is_rounded())?;
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    let message = analysis.log.message.as_ref().filter(|m| m.is_rounded())?;
     let requested = message.requested?;
     let is_least = requested.admits(2 << 20) || requested.admits(20 << 20);
     let cause = Cause::NoShapeInRequest { requested_bytes: requested.bytes };

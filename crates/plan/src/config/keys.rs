@@ -144,6 +144,8 @@ const ANY: ValueRange = ValueRange::Any;
 const SIZE: ValueRange = ValueRange::Whole { min: 1, max: u32::MAX as i64 };
 /// A count whose 0 has a special meaning.
 const COUNT: ValueRange = ValueRange::Whole { min: 0, max: u32::MAX as i64 };
+/// Threads of the CPU; more than any machine has only hang it.
+const THREADS: ValueRange = ValueRange::Whole { min: 0, max: 1024 };
 /// Newton-Schulz iterations; `torch.optim.Muon` refuses 100 too.
 const ITERATIONS: ValueRange = ValueRange::Whole { min: 1, max: 99 };
 /// A number of steps, at least 1.
@@ -302,8 +304,10 @@ macro_rules! key_table {
                 "tokens in the vocabulary; 0: the data's, else 50304";
             FitGpt seed: u64 = int(1337), NUMBER,
                 "seed of every random number";
-            FitGpt threads: u32 = int(0), COUNT,
+            FitGpt threads: u32 = int(0), THREADS,
                 "threads of the CPU; 0: all";
+            FitGpt keep_checkpoints: u32 = int(2), SIZE,
+                "checkpoints to keep, the last one included; the best one stays in addition";
 
             Sampling start: String = text("\n"), ANY,
                 "the prompt, or 'FILE:' and the path of one";
