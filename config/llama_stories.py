@@ -1,5 +1,5 @@
-# A small Llama that learns to tell the stories of the built-in corpus: rotary positions, RMS
-# norm, a gated MLP, two query heads for each key/value head. Characters, no download.
+# A small character-level Llama on the built-in corpus of stories: rotary positions, RMS norm, a
+# gated MLP, two query heads for each key/value head. No download.
 #
 #   fitgpt train config/llama_stories.py
 #   fitgpt sample --out_dir=out-llama-stories --start="Once upon a time"

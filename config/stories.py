@@ -1,5 +1,5 @@
-# A character-level GPT that learns to tell little stories, from a corpus that the program
-# writes itself: no data, no download.
+# A small character-level GPT on the built-in corpus of stories, which the program generates. No
+# download.
 #
 #   fitgpt train
 #   fitgpt sample --start="Once upon a time"

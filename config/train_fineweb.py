@@ -1,5 +1,5 @@
-# GPT-2 (124M) on ten billion tokens of FineWeb, as the owner of a 12 GB card writes it:
-# 8 sequences at a time, 512 a step.
+# GPT-2 (124M) on ten billion tokens of FineWeb, for a 12 GB card: 8 sequences per micro-batch,
+# 512 per step.
 #
 #   python -c "import json; from datasets import load_dataset
 #   for d in load_dataset('HuggingFaceFW/fineweb', 'sample-10BT', split='train', streaming=True):
@@ -8,15 +8,15 @@
 #   fitgpt plan config/train_fineweb.py --gpu "RTX 4070"
 #   fitgpt train config/train_fineweb.py
 #
-# Hardware: RTX 4070 (12 GB). The plan is 4.6 GB; under PyTorch it is 6.7 GB and the overhead.
+# Hardware: RTX 4070 (12 GB). The plan is 4.6 GB; under PyTorch it is 6.7 GB plus overhead.
 # Time:     8.5e18 floating-point operations: 5 days at an assumed 20 TFLOP/s.
 # Loss:     not measured here; llm.c's published validation loss after ten billion tokens of
-#           FineWeb is about 3.28, with this model and as many tokens a step.
+#           FineWeb is about 3.28, with this model and the same number of tokens per step.
 
 out_dir = 'out-fineweb'
 dataset = 'fineweb'
 
-# 8 sequences × 64 × 1024 tokens = 524,288 tokens a step
+# 8 sequences × 64 × 1024 tokens = 524,288 tokens per step
 batch_size = 8
 gradient_accumulation_steps = 64
 block_size = 1024

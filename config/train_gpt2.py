@@ -1,21 +1,21 @@
-# GPT-2 (124M) on OpenWebText, with nanoGPT's schedule, as the owner of a 12 GB card writes it:
-# 8 sequences at a time, 512 a step.
+# GPT-2 (124M) on OpenWebText, with nanoGPT's schedule, for a 12 GB card: 8 sequences per micro-batch,
+# 512 per step.
 #
 #   fitgpt prepare openwebtext.jsonl --out data/openwebtext     (one document a line, under "text";
 #                                       nanoGPT's data/openwebtext/prepare.py writes the same files)
 #   fitgpt plan config/train_gpt2.py --gpu "RTX 4070"
 #   fitgpt train config/train_gpt2.py
 #
-# Hardware: RTX 4070 (12 GB). The plan is 4.6 GB; under PyTorch it is 6.7 GB and the overhead.
+# Hardware: RTX 4070 (12 GB). The plan is 4.6 GB; under PyTorch it is 6.7 GB plus overhead.
 # Time:     2.7e20 floating-point operations: 156 days at an assumed 20 TFLOP/s. nanoGPT's
 #           figure is about 4 days on eight A100s. train_openwebtext.py is the same model for a
-#           week. Ctrl-C saves, and `--init_from=resume` goes on.
+#           week. Ctrl-C saves a checkpoint, `--init_from=resume` continues.
 # Loss:     nanoGPT's published loss is about 2.85.
 
 out_dir = 'out-gpt2'
 dataset = 'openwebtext'
 
-# 8 sequences × 64 × 1024 tokens = 524,288 tokens a step
+# 8 sequences × 64 × 1024 tokens = 524,288 tokens per step
 batch_size = 8
 gradient_accumulation_steps = 64
 block_size = 1024

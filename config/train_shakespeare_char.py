@@ -14,7 +14,7 @@
 out_dir = 'out-shakespeare-char'
 dataset = 'shakespeare_char'
 
-eval_interval = 250 # small, because it overfits
+eval_interval = 250 # short, because it overfits
 eval_iters = 200
 log_interval = 10
 always_save_checkpoint = False # keep the best weights too: the last ones have overfitted
@@ -28,9 +28,9 @@ n_head = 6
 n_embd = 384
 dropout = 0.2
 
-learning_rate = 1e-3 # a small network can be hurried
+learning_rate = 1e-3 # a small network tolerates a high rate
 max_iters = 5000
 lr_decay_iters = 5000
 min_lr = 1e-4
-beta2 = 0.99 # few tokens a step
+beta2 = 0.99 # few tokens per step
 warmup_iters = 100

@@ -1,13 +1,13 @@
 # SmolLM-135M's shape (30 layers of 576 channels, 9 query heads on 3 key/value heads) from
-# scratch, on a dataset of GPT-2's tokens such as `fitgpt prepare` makes.
+# scratch, on a dataset with GPT-2's tokens, as `fitgpt prepare` writes.
 #
 #   fitgpt train config/train_smollm_135m.py --dataset=openwebtext
 #
-# To go on from the published weights instead: --init_from=HuggingFaceTB/SmolLM-135M, on data of
-# its own tokens.
+# To start from the published weights instead: --init_from=HuggingFaceTB/SmolLM-135M, on data with
+# its tokenizer.
 #
 # Hardware: RTX 4070 (12 GB).
-# Time:     not measured: nobody has run it to the end.
+# Time:     not measured.
 # Loss:     not measured.
 
 out_dir = 'out-smollm-135m'

@@ -1,8 +1,8 @@
-//! The budget: how much memory this run may take.
+//! The budget: how much memory this run may use.
 //!
 //! On a host it is the least of three: memory that the system calls available, the headroom
-//! of every enclosing control group, and what the address-space limit leaves. Less a margin,
-//! because the rest of the system goes on living beside a run.
+//! of every enclosing control group, and what the address-space limit leaves. A margin is
+//! subtracted for the rest of the system.
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +33,7 @@ impl HostLimit {
     }
 }
 
-/// What this host has and what is left of it.
+/// This host's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostMemory {
     /// All of it.
@@ -47,7 +47,7 @@ pub struct HostMemory {
 }
 
 impl HostMemory {
-    /// The least of the three and its name.
+    /// The lowest of the three limits.
     pub fn least(&self) -> (Bytes, HostLimit) {
         let mut least = (self.available, HostLimit::Available);
         for (bytes, limit) in [
@@ -61,7 +61,7 @@ impl HostMemory {
         least
     }
 
-    /// What a run may take: the least, less a margin.
+    /// What a run may use: the lowest limit, less a margin.
     pub fn usable(&self) -> Bytes {
         less_a_margin(self.least().0)
     }
@@ -74,18 +74,18 @@ impl HostMemory {
     }
 }
 
-/// What a run may take of memory that is free, on a host or on a device: all but one part in 64.
+/// What a run may use of free memory, on a host or a device: all but 1/64.
 pub fn less_a_margin(free: Bytes) -> Bytes {
     free.saturating_sub(Bytes::new(free.get() / 64))
 }
 
-/// What a report calls the host.
+/// The host's name in reports.
 pub const THIS_MACHINE: &str = "this machine's memory";
 
-/// What a report calls a card of which only a budget is known.
+/// The name of a card of which only the budget is known.
 pub const A_CARD: &str = "a card of this size";
 
-/// Beside the arena: the binary, the threads' stacks, tokenizers, and the scratch of reading
+/// In addition to the arena: the binary, the threads' stacks, tokenizers, and the scratch of reading
 /// and writing checkpoints.
 pub const HOST_OVERHEAD: Overhead = Overhead {
     context_bytes: [Bytes::new(24 << 20), Bytes::new(96 << 20)],
@@ -101,7 +101,7 @@ pub fn meminfo(text: &str, field: &str) -> Option<Bytes> {
 }
 
 /// The least headroom of all groups from the process's own up to the root, in either version
-/// of control groups. `read` gives a file's text; a file that is not there limits nothing.
+/// of control groups. `read` returns a file's text; a missing file is no limit.
 pub fn cgroup_headroom(read: &dyn Fn(&Path) -> Option<String>) -> Option<Bytes> {
     let groups = read(Path::new("/proc/self/cgroup"))?;
     let mut least: Option<Bytes> = None;
@@ -116,7 +116,7 @@ pub fn cgroup_headroom(read: &dyn Fn(&Path) -> Option<String>) -> Option<Bytes> 
             ),
             _ => continue,
         };
-        // Inside a container the path can name what only the host sees: the root still counts.
+        // Inside a container the path may exist only on the host; the root still counts.
         let path = Path::new(path.trim_start_matches('/'));
         for ancestor in path.ancestors() {
             let headroom = group_headroom(&Path::new(root).join(ancestor), names, read);
@@ -132,16 +132,16 @@ fn group_headroom(
     read: &dyn Fn(&Path) -> Option<String>,
 ) -> Option<Bytes> {
     let file = |name: &str| read(&PathBuf::from(group).join(name));
-    // `max` does not parse, and is no limit.
+    // `max` means no limit, and does not parse.
     let limit: u64 = file(limit)?.trim().parse().ok()?;
     let usage: u64 = file(usage)?.trim().parse().ok()?;
-    // File pages that nobody uses are given back before a process is killed.
+    // Inactive file pages are reclaimed before a process is killed.
     let reclaimable = file("memory.stat")
         .and_then(|text| {
             text.lines().find_map(|l| l.strip_prefix(cached)?.trim().parse::<u64>().ok())
         })
         .unwrap_or(0);
-    // Version 1 says "no limit" as a number near 2^63.
+    // Version 1 reports "no limit" as a number near 2^63.
     (limit < 1 << 60).then(|| Bytes::new(limit.saturating_sub(usage.saturating_sub(reclaimable))))
 }
 

@@ -1,7 +1,6 @@
-//! NVIDIA's cards: what their driver says about them, as data.
+//! NVIDIA cards, as their driver reports them.
 //!
-//! The driver's library is loaded when it is asked for, so the program is built and runs where
-//! there is none. Nothing here computes on a card.
+//! The driver's library is loaded on demand, so the program builds and runs without it. Nothing here computes on a card.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -13,7 +12,7 @@ use serde::Serialize;
 
 use crate::os;
 
-/// Why no card can be asked.
+/// Why the driver cannot be queried.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoDriver {
     #[error("the library `{library}` was not found")]
@@ -25,7 +24,7 @@ pub(crate) enum NoDriver {
 }
 
 impl NoDriver {
-    /// As JSON names it.
+    /// Its name in JSON.
     pub(crate) const fn kind(&self) -> &'static str {
         match self {
             Self::NoLibrary { .. } => "no-library",
@@ -35,7 +34,7 @@ impl NoDriver {
     }
 }
 
-/// A driver's own version and the newest CUDA that it serves, where it says them.
+/// The driver's version and the newest CUDA version it supports, if known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct DriverVersion {
     pub(crate) driver: Option<String>,
@@ -47,21 +46,21 @@ pub(crate) struct DriverVersion {
 pub(crate) struct Card {
     pub(crate) index: u32,
     pub(crate) name: String,
-    /// Null where the driver is too old to say it.
+    /// `None` if the driver is too old to report it.
     pub(crate) memory: Option<CardMemory>,
     /// Such as `8.9`.
     pub(crate) compute_capability: Option<String>,
     pub(crate) has_bf16: Option<bool>,
-    /// Who holds memory, most first.
+    /// Processes that hold memory, largest first.
     pub(crate) processes: Vec<MemoryHolder>,
 }
 
-/// Used, free and reserved bytes are all there are.
+/// Used, free and reserved bytes sum to the total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[expect(clippy::struct_field_names, reason = "the unit is the last word")]
 pub(crate) struct CardMemory {
     pub(crate) total_bytes: Bytes,
-    /// The driver's own, which no process gets.
+    /// Kept by the driver.
     pub(crate) reserved_bytes: Bytes,
     pub(crate) used_bytes: Bytes,
     pub(crate) free_bytes: Bytes,
@@ -72,11 +71,11 @@ pub(crate) struct CardMemory {
 pub(crate) struct MemoryHolder {
     pub(crate) pid: u32,
     pub(crate) name: Option<String>,
-    /// Null where the driver does not say it, as under Windows' display model.
+    /// `None` if the driver does not report it, as under Windows' display driver model.
     pub(crate) bytes: Option<Bytes>,
 }
 
-/// The driver, asked anew at every call.
+/// The driver. Every call queries it again.
 #[derive(Debug)]
 pub(crate) struct Driver(Nvml);
 
@@ -99,7 +98,7 @@ impl Driver {
         }
     }
 
-    /// Every card that answers.
+    /// Every card that responds.
     pub(crate) fn cards(&self) -> Vec<Card> {
         let count = self.0.device_count().unwrap_or(0);
         (0..count).filter_map(|index| self.card(index).ok()).collect()
@@ -126,7 +125,7 @@ impl Driver {
         })
     }
 
-    /// A process that computes and draws is on both lists with one memory.
+    /// A process that computes and draws is on both lists with the same memory.
     fn holders(&self, processes: impl Iterator<Item = ProcessInfo>) -> Vec<MemoryHolder> {
         let mut by_pid = BTreeMap::new();
         for process in processes {
@@ -143,7 +142,7 @@ impl Driver {
         holders
     }
 
-    /// The driver also knows processes outside of this container.
+    /// The driver also knows processes outside this container.
     fn name_of(&self, pid: u32) -> Option<String> {
         let command = self.0.sys_process_name(pid, 256).ok().filter(|name| !name.is_empty());
         let name = command.map(|command| {

@@ -246,7 +246,7 @@ fn about(card: &Card) -> Vec<String> {
     lines
 }
 
-/// `4711 python 512.0 MiB, …`
+/// `4711 python 512 MiB, …`
 pub(super) fn holders<'a>(list: impl IntoIterator<Item = &'a MemoryHolder>) -> String {
     let one = |holder: &MemoryHolder| {
         let name = holder.name.as_deref().unwrap_or("?");

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     attempt::Attempt,
     terminal,
-    words::{columns, errors::io, fit as said, hints, left, localized, names, right},
+    words::{columns, errors::io, fit as messages, hints, left, localized, names, right},
 };
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
@@ -31,21 +31,22 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let recommended = found.recommended.map(|index| &found.options[index]);
     let file = args::last_file(matches)?;
     let file = file.as_ref().map(|(name, text)| (name.as_str(), text.as_str()));
-    let text = recommended.map(|option| fit::write(file, &written, &option.changes)).transpose()?;
+    let changes = recommended.map_or(&[][..], |option| &option.changes);
+    let text = fit::write(file, &written, changes)?;
     match reader {
-        Reader::Programs => terminal::line(&json(&found, &lines, text.as_deref()).to_string()),
+        Reader::Programs => terminal::line(&json(&found, &lines, &text).to_string()),
         Reader::People => terminal::out(&localized(table(&found, &target, &lines))),
     }
     if let Some(path) = matches.get_one::<String>("write") {
-        let told = write(Path::new(path), text.as_deref())?;
+        let message = write(Path::new(path), recommended.map(|_| text.as_str()))?;
         if reader == Reader::People {
-            terminal::line(&told);
+            terminal::line(&message);
         }
     }
     Ok(if recommended.is_some() { Answer::Yes } else { Answer::No })
 }
 
-/// What a user pastes to run an option.
+/// Builds the commands that run an option.
 struct Lines<'a> {
     files: Vec<String>,
     written: &'a Written,
@@ -64,8 +65,9 @@ impl Lines<'_> {
     }
 }
 
-/// The document for programs: `config` is what `--write` writes, null if it writes nothing.
-fn json(found: &Fit, lines: &Lines<'_>, text: Option<&str>) -> Value {
+/// The document for programs. `config` is the text that `--write` writes, or the unchanged config if
+/// no option keeps the training and fits.
+fn json(found: &Fit, lines: &Lines<'_>, text: &str) -> Value {
     let mut answer = serde_json::to_value(found).expect("a fit is plain data");
     answer["config"] = json!(text);
     for (index, option) in found.options.iter().enumerate() {
@@ -74,15 +76,15 @@ fn json(found: &Fit, lines: &Lines<'_>, text: Option<&str>) -> Value {
     answer
 }
 
-/// Writes the recommended option, or says why nothing is written.
+/// Writes the recommended option, or reports why nothing is written.
 fn write(path: &Path, text: Option<&str>) -> Result<String, Failure> {
-    let Some(text) = text else { return Ok(said::not_written(path.display())) };
+    let Some(text) = text else { return Ok(messages::not_written(path.display())) };
     let failed = |error| Failure::new("file", io::failed(Attempt::Write, path, error));
     fs::write(path, text).map_err(failed)?;
-    Ok(said::written_to(path.display()))
+    Ok(messages::written_to(path.display()))
 }
 
-/// The options as people read them: a row of facts each, and under it what to paste.
+/// The options as text: a row of figures each, followed by the commands to paste.
 fn table(found: &Fit, target: &PlanTarget, lines: &Lines<'_>) -> String {
     let original = &found.original;
     let mut text = String::new();
@@ -96,19 +98,19 @@ fn table(found: &Fit, target: &PlanTarget, lines: &Lines<'_>) -> String {
         Verdict::Fits => {
             let [_, high] = original.overhead.range();
             let spare = usable.saturating_sub(original.arena_bytes + high);
-            writeln!(text, "{}", said::fits_as_it_is(original.peak_bytes, phase, device, spare))
+            writeln!(text, "{}", messages::fits_as_it_is(original.peak_bytes, phase, device, spare))
         }
         verdict => {
             let verdict = names::verdict(verdict);
-            let line = said::as_it_is(original.peak_bytes, phase, verdict, device, usable);
+            let line = messages::as_it_is(original.peak_bytes, phase, verdict, device, usable);
             writeln!(text, "{line}")
         }
     };
     for note in &found.notes {
-        let _ = writeln!(text, "{}{}", names::note(), said::note(note));
+        let _ = writeln!(text, "{}{}", names::note(), messages::note(note));
     }
     if found.options.is_empty() {
-        return text + &said::nothing_fits();
+        return text + &messages::nothing_fits();
     }
     let mut rows = vec![head()];
     rows.extend(found.options.iter().enumerate().map(|(index, option)| row(index, option)));
@@ -123,7 +125,7 @@ fn table(found: &Fit, target: &PlanTarget, lines: &Lines<'_>) -> String {
         let option = &found.options[index];
         let _ = writeln!(text, "{}", marks(found, index));
         if !option.upgrades.is_empty() {
-            let _ = writeln!(text, "    {}", said::upgrade());
+            let _ = writeln!(text, "    {}", messages::upgrade());
         }
         for line in lines.of(option) {
             let _ = writeln!(text, "    {line}");
@@ -134,17 +136,17 @@ fn table(found: &Fit, target: &PlanTarget, lines: &Lines<'_>) -> String {
 
 const COLUMNS: usize = 8;
 
-/// What the columns hold.
+/// The heads of the columns.
 fn head() -> [String; COLUMNS] {
     [
         "#".to_owned(),
-        said::verdict(),
-        said::peak(),
-        said::phase(),
-        said::saved(),
-        said::work(),
-        said::sequences(),
-        said::training(),
+        messages::verdict(),
+        messages::peak(),
+        messages::phase(),
+        messages::saved(),
+        messages::work(),
+        messages::sequences(),
+        messages::training(),
     ]
 }
 
@@ -157,11 +159,11 @@ fn row(index: usize, option: &FitOption) -> [String; COLUMNS] {
         option.saved_bytes.to_string(),
         format!("+{:.0} %", option.extra_compute * 100.0),
         option.effective_batch.sequences.to_string(),
-        said::effect(option.effect),
+        messages::effect(option.effect),
     ]
 }
 
-/// A row with its columns under those of the others: words to the left, numbers to the right.
+/// Aligns the columns of a row: words to the left, numbers to the right.
 fn laid_out(row: &[String; COLUMNS], widths: [usize; COLUMNS]) -> String {
     let cell = |column: usize| match column {
         1 | 3 | 7 => left(&row[column], widths[column]),
@@ -171,14 +173,14 @@ fn laid_out(row: &[String; COLUMNS], widths: [usize; COLUMNS]) -> String {
     cells.join("  ").trim_end().to_owned()
 }
 
-/// What sets an option apart. A config that fits needs no recommendation.
+/// The marks of an option. A config that fits gets no recommendation.
 fn marks(found: &Fit, index: usize) -> String {
     let mut marks = Vec::new();
     if found.recommended == Some(index) && !found.options[index].changes.is_empty() {
-        marks.push(said::recommended());
+        marks.push(messages::recommended());
     }
     if found.safest == Some(index) && found.options.len() > 1 {
-        marks.push(said::safest());
+        marks.push(messages::safest());
     }
     if marks.is_empty() { String::new() } else { format!("  <- {}", marks.join(", ")) }
 }

@@ -1,7 +1,6 @@
-//! Ways out of a plan that does not fit: hints for people, and what `train --fit` does.
+//! Options for a plan that does not fit: hints for people, and what `train --fit` applies.
 //!
-//! Every way here is a plan that was made. Only ways that keep the training are ever taken
-//! without being asked for by name.
+//! Every option was planned. `train --fit` only applies options that keep the training.
 
 use std::fmt::Write as _;
 
@@ -22,10 +21,10 @@ use crate::{
     words::{hints, names, train as words},
 };
 
-/// Hints of one kind that are printed at most.
+/// The most hints of one kind.
 const HINTS: usize = 3;
 
-/// Every way that makes `config` fit `target`.
+/// Every option that makes `config` fit `target`.
 pub(super) fn all(config: &Config, vocab: u32, target: &PlanTarget) -> Fit {
     let backend = target.runner.target();
     let engine = match target.engine {
@@ -44,17 +43,17 @@ pub(super) fn all(config: &Config, vocab: u32, target: &PlanTarget) -> Fit {
     })
 }
 
-/// The best of the ways as text to print below a refusal.
+/// The best options as text to print below a refusal.
 pub(super) fn hints(found: &Fit, engine: EngineChoice) -> String {
     let line = |line: String| format!("{}{line}\n", names::hint());
     format!("\n{}", advice(found, engine).into_iter().map(line).collect::<String>())
 }
 
-/// The best of the ways, one a line.
+/// The best options, one per line.
 pub(super) fn advice(found: &Fit, engine: EngineChoice) -> Vec<String> {
     let mut lines = Vec::new();
     let keeping = |o: &&FitOption| o.keeps_training && o.verdict != Verdict::No;
-    // One of each reach: two splits of a batch are one piece of advice.
+    // One option of each effect: two splits of a batch are the same advice.
     let mut effects: Vec<(Verdict, Effect)> = Vec::new();
     for option in found.options.iter().filter(keeping) {
         let kind = (option.verdict, option.effect);
@@ -76,11 +75,11 @@ pub(super) fn advice(found: &Fit, engine: EngineChoice) -> Vec<String> {
     lines
 }
 
-/// One way in words.
+/// One option as a sentence.
 fn hint(option: &FitOption) -> String {
     let changes = fit::command_line(&option.changes);
     let peak = option.peak_bytes;
-    let said = match option.verdict {
+    let text = match option.verdict {
         Verdict::No => hints::not_enough(changes, peak),
         _ if !option.keeps_training => hints::another_training(changes, peak),
         Verdict::Tight => hints::tight(changes, peak),
@@ -94,17 +93,17 @@ fn hint(option: &FitOption) -> String {
     };
     let patches: Vec<_> = option.patches.iter().map(|patch| patch.name()).collect();
     match patches.join(", ") {
-        patches if patches.is_empty() => said,
-        patches => hints::after_patches(said, patches),
+        patches if patches.is_empty() => text,
+        patches => hints::after_patches(text, patches),
     }
 }
 
-/// A share in percent, as people read it.
+/// A share in percent.
 fn percent(share: f64) -> String {
     format!("{:.0}", share * 100.0)
 }
 
-/// What `--fit` made of a config.
+/// A config that `--fit` adapted.
 pub(super) struct Adapted {
     /// The config that fits.
     pub(super) config: Config,
@@ -112,12 +111,12 @@ pub(super) struct Adapted {
     changes: Vec<(&'static str, ConfigValue, ConfigValue)>,
     before: PlanReport,
     peak: Bytes,
-    /// Work that is added, as a share of a step.
+    /// Additional work, as a share of a step.
     extra_compute: f64,
     is_resumed: bool,
 }
 
-/// The best way that keeps the training; `None` where there is none.
+/// The best option that keeps the training, if there is one.
 pub(super) fn adapt(
     config: &Config,
     vocab: u32,
@@ -139,7 +138,7 @@ pub(super) fn adapt(
     }))
 }
 
-/// For a run that is resumed: only what changes no bit, which is recomputation.
+/// For a resumed run: only recomputation, which changes no bit.
 pub(super) fn adapt_resumed(
     config: &Config,
     vocab: u32,
@@ -169,7 +168,7 @@ fn changed(old: &Config, new: &Config) -> Vec<(&'static str, ConfigValue, Config
 }
 
 impl Adapted {
-    /// What was changed, and why.
+    /// What was changed and why, as text.
     pub(super) fn text(&self) -> String {
         let [_, high] = self.before.overhead.range();
         let budget = self.before.device.usable_bytes;
@@ -188,7 +187,7 @@ impl Adapted {
         text + &sum + "\n"
     }
 
-    /// The same for programs.
+    /// The same as JSON.
     pub(super) fn to_json(&self) -> serde_json::Value {
         let changes: serde_json::Map<_, _> =
             self.changes.iter().map(|(key, _, new)| ((*key).to_owned(), json!(new))).collect();

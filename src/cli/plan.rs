@@ -20,6 +20,7 @@ use super::{
 };
 pub(super) use crate::words::grouped;
 use crate::{
+    budget::THIS_MACHINE,
     data::Dataset,
     picture::{
         bars,
@@ -33,7 +34,7 @@ use crate::{
     terminal, words,
 };
 
-/// The flags that are this command's own.
+/// Adds the flags of this command.
 pub(super) fn with_pictures(command: Command) -> Command {
     let file = |name, help| Arg::new(name).long(name).value_name("FILE").help(help);
     command
@@ -48,8 +49,8 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let targets =
         EngineChoice::of(matches).iter().map(|e| PlanTarget::of_engine(*e, matches, &config));
     let targets: Vec<_> = targets.collect::<Result<_, _>>()?;
-    // PyTorch's first, our own last: the answer is about the last.
-    let target = targets.last().expect("somebody runs it");
+    // The answer is about the last one, which is FitGPT if there are two.
+    let target = targets.last().expect("there is at least one engine");
     if target.precision == Precision::Bfloat16 && !target.has_bf16 {
         terminal::note(&words::plan::no_bfloat16(&target.device.name));
     }
@@ -63,12 +64,12 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let timed: Vec<_> =
         pairs.map(|(panel, time)| Timed { report: &panel.report, time: *time }).collect();
     let answer = match &timed[..] {
-        [torch, fitgpt] => tell_both(torch, fitgpt, reader),
-        timed => tell(&timed[0], reader),
+        [torch, fitgpt] => print_both(torch, fitgpt, reader),
+        timed => print_one(&timed[0], reader),
     };
     if reader == Reader::People {
-        // How long it would take matters only if it can run.
-        let last = timed.last().expect("somebody runs it");
+        // The time matters only if the run is possible.
+        let last = timed.last().expect("there is at least one engine");
         if let Some(time) = last.time.filter(|_| last.report.verdict != Verdict::No) {
             terminal::line(&time_text(&time));
         }
@@ -110,7 +111,7 @@ fn train_command(
     }
 }
 
-/// Plans for `target`, and says how long the run would take if the card's figures are known.
+/// Plans for `target`, and estimates the time if the card's rates are known.
 fn planned(
     config: &Config,
     vocab: u32,
@@ -122,27 +123,27 @@ fn planned(
     let time = |job: &Job, kernels| {
         rates.map(|rates| RunTime::of(config, job, precision, kernels, &rates))
     };
-    let (report, courses, time) = match engine {
+    let (report, timelines, time) = match engine {
         EngineChoice::Torch => {
             let options = target.torch_options(config);
             let report = torch::torch_report(config, vocab, &options, device, overhead);
-            let courses = wants_picture.then(|| torch::torch_timelines(config, vocab, &options));
+            let timelines = wants_picture.then(|| torch::torch_timelines(config, vocab, &options));
             let kernels = if options.compile { Kernels::Compiled } else { Kernels::Eager };
-            // The same products, with as much recomputed as the config says.
+            // PyTorch computes the same products, with the recomputation of the config.
             let job = Job::new(config, vocab, precision, &runner.target(), Bytes::new(1 << 60));
-            (report, courses, time(&job, kernels))
+            (report, timelines, time(&job, kernels))
         }
         EngineChoice::Fitgpt => {
             let setup = Setup::new(config, vocab, precision, &runner, device, overhead)?;
-            let courses = wants_picture.then(|| setup.courses());
+            let timelines = wants_picture.then(|| setup.courses());
             let time = time(&setup.job, Kernels::Fitgpt);
-            (setup.report, courses, time)
+            (setup.report, timelines, time)
         }
     };
-    Ok((Panel { report, courses: courses.unwrap_or_default(), precision, vocab }, time))
+    Ok((Panel { report, courses: timelines.unwrap_or_default(), precision, vocab }, time))
 }
 
-/// What `plan` would answer.
+/// The report of `plan`.
 pub(super) fn report(
     config: &Config,
     vocab: u32,
@@ -155,7 +156,7 @@ fn wants_picture(matches: &ArgMatches) -> bool {
     ["svg", "html"].into_iter().any(|kind| matches.contains_id(kind))
 }
 
-/// Writes the pictures that were asked for, and says where they are.
+/// Writes the requested pictures and returns their paths.
 fn draw<'a>(matches: &'a ArgMatches, chart: &Chart) -> Result<Vec<&'a str>, Failure> {
     let mut drawn = Vec::new();
     for kind in ["svg", "html"] {
@@ -167,8 +168,8 @@ fn draw<'a>(matches: &'a ArgMatches, chart: &Chart) -> Result<Vec<&'a str>, Fail
     Ok(drawn)
 }
 
-/// Says what one engine needs.
-fn tell(timed: &Timed<'_>, reader: Reader) -> Answer {
+/// Prints the plan of one engine.
+fn print_one(timed: &Timed<'_>, reader: Reader) -> Answer {
     let report = timed.report;
     match reader {
         Reader::Programs => print_json(timed),
@@ -182,7 +183,7 @@ fn tell(timed: &Timed<'_>, reader: Reader) -> Answer {
     if report.fits { Answer::Yes } else { Answer::No }
 }
 
-/// A report, and how long the run would take if the card's figures are known.
+/// A report, and the estimated time if the card's rates are known.
 #[derive(Serialize)]
 struct Timed<'a> {
     #[serde(flatten)]
@@ -191,7 +192,7 @@ struct Timed<'a> {
     time: Option<RunTime>,
 }
 
-/// What `--engine both --json` prints: the verdict is on our own plan.
+/// What `--engine both --json` prints. The verdict is that of FitGPT's plan.
 #[derive(Serialize)]
 struct Both<'a> {
     engine: &'static str,
@@ -201,8 +202,8 @@ struct Both<'a> {
     torch: &'a Timed<'a>,
 }
 
-/// Says what both engines need. The answer is our own plan's: PyTorch's is there to compare.
-fn tell_both(torch: &Timed<'_>, fitgpt: &Timed<'_>, reader: Reader) -> Answer {
+/// Prints the plans of both engines. The answer is that of FitGPT's plan.
+fn print_both(torch: &Timed<'_>, fitgpt: &Timed<'_>, reader: Reader) -> Answer {
     let PlanReport { fits, verdict, .. } = *fitgpt.report;
     match reader {
         Reader::Programs => print_json(&Both { engine: "both", fits, verdict, fitgpt, torch }),
@@ -220,8 +221,8 @@ fn print_json(document: &impl Serialize) {
     terminal::line(&serde_json::to_string_pretty(document).expect("a report is plain data"));
 }
 
-/// The vocabulary: the config's, else what the data says, else GPT-2's. A plan needs no data,
-/// so a dataset that is not there is no error here.
+/// The vocabulary: the config's, else the data's, else GPT-2's. A plan needs no data, so a missing
+/// dataset is not an error.
 pub(super) fn vocab(config: &Config) -> Result<u32, Failure> {
     if config.vocab_size() > 0 {
         return Ok(config.vocab_size());
@@ -230,12 +231,12 @@ pub(super) fn vocab(config: &Config) -> Result<u32, Failure> {
     Ok(Dataset::vocab_size_of(config.dataset(), here)?)
 }
 
-/// The plan as people read it.
+/// The plan as text.
 pub(super) fn text(report: &PlanReport) -> String {
     format!("{}\n\n{}\n{}\n{}", split(report), bars::plan(report), arena(report), pools(report))
 }
 
-/// Two plans as people read them.
+/// Two plans as text.
 fn text_of_both(torch: &PlanReport, fitgpt: &PlanReport) -> String {
     let line = |name, report: &PlanReport| {
         words::plan::engine(name, words::names::verdict(report.verdict), arena(report))
@@ -263,29 +264,22 @@ fn split(report: &PlanReport) -> String {
     )
 }
 
-/// The sum, and what it is judged by.
+/// The total, the overhead and the budget.
 fn arena(report: &PlanReport) -> String {
     let [low, high] = report.overhead.range();
     let (device, need) = (&report.device, report.arena_bytes);
-    match report.engine {
-        "torch" => words::plan::tensors(
-            need,
-            low,
-            high,
-            device.usable_bytes,
-            words::names::device(&device.name),
-        ),
-        _ => words::plan::arena(
-            need,
-            low,
-            high,
-            device.usable_bytes,
-            words::names::device(&device.name),
-        ),
-    }
+    let name = words::names::device(&device.name);
+    let (total, overhead): (fn(_, _, _, _, _, _) -> _, _) =
+        match (report.engine, device.name == THIS_MACHINE) {
+            ("torch", true) => (words::plan::tensors, words::plan::python_overhead()),
+            ("torch", false) => (words::plan::tensors, words::plan::card_overhead()),
+            (_, true) => (words::plan::arena, words::plan::host_overhead()),
+            (_, false) => (words::plan::arena, words::plan::gpu_overhead()),
+        };
+    total(need, low, high, overhead, device.usable_bytes, name)
 }
 
-/// How long it would take.
+/// The estimated time as text.
 pub(super) fn time_text(time: &RunTime) -> String {
     let percent = |share: f64| format!("{:.0}", share * 100.0);
     let [step, run] = [time.step_s, time.run_s].map(|seconds| seconds.map(duration));
@@ -297,7 +291,7 @@ pub(super) fn time_text(time: &RunTime) -> String {
     format!("{rate}\n{}", words::plan::run_time(quickest, slowest, least, most))
 }
 
-/// A time with two digits that mean something.
+/// A duration with two significant digits.
 fn duration(seconds: f64) -> String {
     let (value, unit) = match seconds {
         s if s < 1.0 => (s * 1e3, "ms"),
@@ -321,7 +315,7 @@ fn verdict(report: &PlanReport) -> String {
     }
 }
 
-/// What the device's runtime takes for itself, where one is here.
+/// What the device's runtime takes, if it was measured.
 fn pools(report: &PlanReport) -> String {
     let one = |pool: &RuntimePool| format!("{} {}", words::names::pool(pool.name), pool.bytes);
     let taken = report.pools.iter().filter(|pool| pool.bytes > Bytes::ZERO);
@@ -329,7 +323,7 @@ fn pools(report: &PlanReport) -> String {
     if list.is_empty() { String::new() } else { words::plan::pools(list.join(", ")) + "\n" }
 }
 
-/// Why a plan cannot be run, with its largest terms.
+/// Why a plan does not fit, with its largest classes.
 pub(super) fn refusal(report: &PlanReport) -> String {
     let phase = report.phases.iter().find(|p| p.name == report.peak_phase);
     let terms = phase.map_or(String::new(), |phase| {
@@ -338,10 +332,10 @@ pub(super) fn refusal(report: &PlanReport) -> String {
     });
     let [low, high] = report.overhead.range();
     let (need, budget) = (report.arena_bytes, report.device.usable_bytes);
-    let said = if report.verdict == Verdict::Tight {
+    let reason = if report.verdict == Verdict::Tight {
         words::plan::refused_tight(need, low, high, budget)
     } else {
         words::plan::refused(need, high, budget)
     };
-    format!("{}{said}\n{terms}", words::names::error())
+    format!("{}{reason}\n{terms}", words::names::error())
 }

@@ -1,5 +1,5 @@
-//! Where a plan is to run: a card of the catalogue, a card that is here, a budget, or the host; and
-//! which engine runs it.
+//! What a plan is made for: a card of the catalogue, a card or the memory of this machine, or a
+//! budget; and which engine runs it.
 
 use clap::ArgMatches;
 use fitgpt_plan::{
@@ -12,9 +12,9 @@ use fitgpt_plan::{
 };
 
 use super::Failure;
-use crate::{budget::A_CARD, cards, os, run::device::Runner, words::plan as said};
+use crate::{budget::A_CARD, cards, os, run::device::Runner, words::plan as messages};
 
-/// Who runs the config.
+/// The engine that runs the config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EngineChoice {
     Fitgpt,
@@ -22,7 +22,7 @@ pub(super) enum EngineChoice {
 }
 
 impl EngineChoice {
-    /// The engines that `--engine` names, PyTorch's first if it names both.
+    /// The engines of `--engine`, PyTorch first if it is `both`.
     pub(super) fn of(matches: &ArgMatches) -> &'static [Self] {
         match matches.get_one::<String>("engine").map(String::as_str) {
             Some("both") => &[Self::Torch, Self::Fitgpt],
@@ -32,21 +32,21 @@ impl EngineChoice {
     }
 }
 
-/// The device that a plan is judged by.
+/// The engine and the device of a plan.
 #[derive(Clone, Debug)]
 pub(super) struct PlanTarget {
     pub(super) engine: EngineChoice,
-    /// Whose kernels PyTorch runs.
+    /// The kind of device that PyTorch runs on.
     pub(super) rules: Rules,
     pub(super) device: DeviceMemory,
     pub(super) overhead: Overhead,
-    /// The config's `dtype`, or what suits the device.
+    /// The config's `dtype`, or the device's default.
     pub(super) precision: Precision,
     pub(super) has_bf16: bool,
-    /// Whether it was asked for by a card's name.
+    /// Whether `--gpu` named it.
     pub(super) is_card: bool,
-    /// Whose kernels are planned: those of the device that runs it here, and for a card of the
-    /// catalogue, which is not here, the CPU's.
+    /// The backend whose kernels are planned: this machine's device, or the CPU for a card of the
+    /// catalogue.
     pub(super) runner: Runner,
 }
 
@@ -56,7 +56,7 @@ pub(super) fn for_a_card(config: &Config) -> Result<Config, Failure> {
 }
 
 impl PlanTarget {
-    /// Where the one engine of a command line runs `config`.
+    /// The target of the first engine of a command line.
     pub(super) fn of(matches: &ArgMatches, config: &Config) -> Result<Self, Failure> {
         let [engine, ..] = EngineChoice::of(matches) else {
             unreachable!("there is always an engine")
@@ -64,26 +64,26 @@ impl PlanTarget {
         Self::of_engine(*engine, matches, config)
     }
 
-    /// Where `engine` runs `config`.
+    /// The target of `engine`.
     pub(super) fn of_engine(
         engine: EngineChoice,
         matches: &ArgMatches,
         config: &Config,
     ) -> Result<Self, Failure> {
         if engine == EngineChoice::Torch && config.family() != Family::Gpt2 {
-            let failure = Failure::new("family", said::torch_family(config.family()));
-            return Err(failure.hint(said::torch_pretend()));
+            let failure = Failure::new("family", messages::torch_family(config.family()));
+            return Err(failure.hint(messages::torch_pretend()));
         }
         let optimizer = config.optimizer();
         if engine == EngineChoice::Torch && optimizer != OptimizerChoice::AdamW {
-            let message = said::nanogpt_has_adamw(optimizer.name());
+            let message = messages::nanogpt_has_adamw(optimizer.name());
             return Err(Failure::new("optimizer", message));
         }
         let is_compared = EngineChoice::of(matches).len() > 1;
         let mut target = match (matches.get_one::<String>("gpu"), engine) {
             (Some(name), _) => Self::of_card(engine, name, config)?,
             (None, EngineChoice::Fitgpt) => Self::here(config)?,
-            // Next to our own engine on the host, PyTorch is compared on the host as well.
+            // If FitGPT is planned on the host, PyTorch is compared on the host as well.
             (None, EngineChoice::Torch) if is_compared && runs_on_host(config)? => {
                 Self::of_torch(Rules::Cpu, config)?
             }
@@ -103,7 +103,7 @@ impl PlanTarget {
         let device = DeviceMemory { name: gpu.name.to_owned(), total_bytes, usable_bytes };
         let overhead = match engine {
             EngineChoice::Torch => torch::overhead(config),
-            // A card's context and libraries are there whoever runs on it; nothing compiles.
+            // Context and libraries count for any engine, but FitGPT compiles nothing.
             EngineChoice::Fitgpt => {
                 Overhead { compile_bytes: [Bytes::ZERO; 2], ..torch::overhead(config) }
             }
@@ -121,7 +121,7 @@ impl PlanTarget {
         })
     }
 
-    /// The device of this machine that our own engine would run on.
+    /// The device of this machine that FitGPT would run on.
     fn here(config: &Config) -> Result<Self, Failure> {
         Self::of_runner(config, Runner::for_a_plan(config)?)
     }
@@ -140,8 +140,7 @@ impl PlanTarget {
         })
     }
 
-    /// PyTorch without a card's name: the host; or the card that is here, or any card of the
-    /// budget's size.
+    /// PyTorch without `--gpu`: the host, this machine's card, or a card of the budget's size.
     fn of_torch(rules: Rules, config: &Config) -> Result<Self, Failure> {
         let budget = budget(config);
         let (device, has_bf16, suits) = match rules {
@@ -172,7 +171,7 @@ impl PlanTarget {
         })
     }
 
-    /// How PyTorch runs `config` here.
+    /// PyTorch's options for `config`.
     pub(super) fn torch_options(&self, config: &Config) -> TorchOptions {
         TorchOptions::on(self.rules).of_config(config, self.precision)
     }
@@ -182,7 +181,7 @@ fn budget(config: &Config) -> Option<Bytes> {
     config.memory_budget().map(Bytes::new)
 }
 
-/// PyTorch's rules without a card's name.
+/// PyTorch's rules without `--gpu`.
 fn rules(config: &Config) -> Rules {
     match config.device() {
         DeviceChoice::Cpu => Rules::Cpu,
@@ -190,23 +189,23 @@ fn rules(config: &Config) -> Rules {
     }
 }
 
-/// Whether our own engine would run `config` on the host.
+/// Whether FitGPT would run `config` on the host.
 fn runs_on_host(config: &Config) -> Result<bool, Failure> {
     Ok(Runner::for_a_plan(config)?.gpu().is_none())
 }
 
-/// What `--reserve` leaves to others, such as a desktop.
+/// What `--reserve` keeps free for others, such as a desktop.
 fn reserve(matches: &ArgMatches) -> Result<Option<Bytes>, Failure> {
     let Some(text) = matches.try_get_one::<String>("reserve").ok().flatten() else {
         return Ok(None);
     };
     let bytes = parse_size(text);
-    bytes
-        .map(|bytes| Some(Bytes::new(bytes)))
-        .ok_or_else(|| Failure::new("usage", said::no_size("--reserve", text)).hint(said::sizes()))
+    bytes.map(|bytes| Some(Bytes::new(bytes))).ok_or_else(|| {
+        Failure::new("usage", messages::no_size("--reserve", text)).hint(messages::sizes())
+    })
 }
 
-/// NVIDIA's card that `choice` names, with the memory that is free right now.
+/// The NVIDIA card that `choice` names, with its free memory.
 fn card_here(choice: DeviceChoice) -> Option<(DeviceMemory, bool)> {
     let index = match choice {
         DeviceChoice::Cuda(index) | DeviceChoice::Gpu(index) => index.unwrap_or(0),
@@ -223,5 +222,5 @@ fn card_here(choice: DeviceChoice) -> Option<(DeviceMemory, bool)> {
 }
 
 fn no_card() -> Failure {
-    Failure::new("device", said::no_card()).hint(said::name_a_card())
+    Failure::new("device", messages::no_card()).hint(messages::name_a_card())
 }

@@ -1,9 +1,8 @@
-//! How long a run takes on a card: the bound of its figures over a stated efficiency.
+//! Estimates how long a run takes on a card: the bound of the card's rates, divided by an efficiency.
 //!
-//! The bound is that of [`super::estimate`]. PyTorch's is the work of the same matrix products at
-//! the card's rate, attention included, and the bytes of the update. How much of its bound a run
-//! reaches depends on kernels and drivers that no plan knows, so it is a range, taken from what
-//! people have measured (`docs/real-cards.md`).
+//! The bound is that of [`super::estimate`]. For PyTorch it is the time of the same matrix products
+//! at the card's peak rate, including attention, plus the bytes of the update. The efficiency depends
+//! on kernels and drivers, so it is a range, taken from public measurements.
 
 use fitgpt_plan::{
     config::{Config, Precision},
@@ -15,28 +14,35 @@ use serde::Serialize;
 
 use super::estimate::estimate;
 
-/// Whose kernels run.
+/// The implementation that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kernels {
-    /// This program's.
+    /// FitGPT's kernels.
     Fitgpt,
-    /// PyTorch's, one by one.
+    /// PyTorch in eager mode.
     Eager,
-    /// PyTorch's, compiled.
+    /// PyTorch with `torch.compile`.
     Compiled,
 }
 
 impl Kernels {
-    /// The share of the bound that a run reaches, `[low, high]`.
+    /// The expected share of the bound, `[low, high]`.
     ///
     /// Compiled nanoGPT of 124M parameters in bfloat16: 78 % on an RTX 4070 (56,100 tokens/s), 52 %
-    /// on an RTX 4090 (106,300). nanoGPT's README has eager at 135/250 of compiled on an A100. Ours
-    /// has not run on a card: a guess, wide on purpose.
-    pub const fn efficiency(self) -> [f64; 2] {
-        match self {
-            Self::Fitgpt => [0.2, 0.8],
-            Self::Eager => [0.2, 0.45],
-            Self::Compiled => [0.4, 0.85],
+    /// on an RTX 4090 (106,300). Cards with faster tensor cores wait for memory and for element-wise
+    /// kernels: nanoGPT's README has 135 ms per iteration of 12 × 1,024 tokens on an A100, 25 %, and
+    /// 250 ms in eager mode, 14 %. Other such cards are extrapolated. FitGPT has not been measured on a
+    /// card: its range is a guess, wide on purpose.
+    pub fn efficiency(self, rates: &Rates) -> [f64; 2] {
+        // 2 on GeForce cards, 4 to 16 on cards for workstations and data centers.
+        let has_fast_tensor_cores = rates.half_flops_per_s > 3.0 * rates.float32_flops_per_s;
+        match (self, has_fast_tensor_cores) {
+            (Self::Fitgpt, false) => [0.2, 0.8],
+            (Self::Eager, false) => [0.2, 0.45],
+            (Self::Compiled, false) => [0.4, 0.85],
+            (Self::Fitgpt, true) => [0.1, 0.6],
+            (Self::Eager, true) => [0.1, 0.3],
+            (Self::Compiled, true) => [0.2, 0.6],
         }
     }
 }
@@ -46,11 +52,11 @@ impl Kernels {
 pub struct RunTime {
     /// One step with all its micro-batches.
     pub step_s: [f64; 2],
-    /// Tokens of training a second, `[low, high]`.
+    /// Training tokens per second, `[low, high]`.
     pub tokens_per_s: [f64; 2],
     /// Every step and every evaluation up to `max_iters`.
     pub run_s: [f64; 2],
-    /// The share of the card's bound that this supposes, `[low, high]`.
+    /// The assumed share of the card's bound, `[low, high]`.
     pub efficiency: [f64; 2],
 }
 
@@ -79,7 +85,7 @@ impl RunTime {
         let steps = config.max_iters() + 1;
         let evaluations = config.max_iters() / config.eval_interval().max(1) + 1;
         let run_s = steps as f64 * step_s + evaluations as f64 * evaluate_s;
-        let [low, high] = kernels.efficiency();
+        let [low, high] = kernels.efficiency(rates);
         let tokens = config.effective_batch().tokens as f64;
         Self {
             step_s: [step_s / high, step_s / low],
@@ -90,7 +96,7 @@ impl RunTime {
     }
 }
 
-/// Of matrix products.
+/// The rate of matrix products.
 fn rate(precision: Precision, rates: &Rates) -> f64 {
     match precision {
         Precision::Float32 => rates.float32_flops_per_s,
@@ -119,10 +125,11 @@ mod tests {
     }
 
     #[test]
-    fn what_people_measured_lies_inside_the_range() {
+    fn public_measurements_are_inside_the_range() {
         for (card, batch, accumulation, measured) in [
             ("RTX 4070", "8", "64", 524_288.0 / 9.340), // lzwjava.github.io
             ("RTX 4090", "12", "40", 491_520.0 / 4.622), // karpathy/nanoGPT, pull request 225
+            ("A100 40GB", "12", "1", 12_288.0 / 0.135), // karpathy/nanoGPT, README
         ] {
             let keys = [("batch_size", batch), ("gradient_accumulation_steps", accumulation)];
             let [low, high] = time(card, &keys).tokens_per_s;

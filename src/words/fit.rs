@@ -1,22 +1,22 @@
-//! What `fit` says: the config as it is, the ways to make it fit, and what was seen beside them.
+//! Messages of `fit`: the unchanged config, the options, and remarks.
 
 use fitgpt_plan::fit::{Effect, FitNote};
 
 messages! {
     as_it_is(peak, phase, verdict, device, usable) {
-        en: "as it is: {peak} at the peak ({phase}), {verdict} on {device} with {usable}",
+        en: "unchanged: peak {peak} ({phase}), {verdict} on {device} with {usable}",
         zh: "保持原样：峰值 {peak}（{phase}），{device}（{usable}）{verdict}",
         ja: "そのままの場合: ピーク {peak}（{phase}）、{device}（{usable}）には{verdict}",
-        de: "so wie es ist: {peak} an der Spitze ({phase}); {device} mit {usable}: {verdict}",
+        de: "unverändert: Spitze {peak} ({phase}); {device} mit {usable}: {verdict}",
     }
     fits_as_it_is(peak, phase, device, spare) {
-        en: "fits as it is: {peak} at the peak ({phase}), at least {spare} of {device} to spare",
+        en: "fits unchanged: peak {peak} ({phase}), at least {spare} of {device} to spare",
         zh: "保持原样即可放下：峰值 {peak}（{phase}），{device} 至少余 {spare}",
         ja: "そのままで収まる: ピーク {peak}（{phase}）、{device} に少なくとも {spare} の余裕",
-        de: "passt, so wie es ist: {peak} an der Spitze ({phase}); {device}: mindestens {spare} bleiben frei",
+        de: "passt unverändert: Spitze {peak} ({phase}); {device}: mindestens {spare} bleiben frei",
     }
     nothing_fits() {
-        en: "\nnothing makes it fit\n", zh: "\n没有办法让它放得下\n", ja: "\n収める方法はありません\n", de: "\nes lässt sich nicht passend machen\n",
+        en: "\nno option makes it fit\n", zh: "\n没有办法让它放得下\n", ja: "\n収める方法はありません\n", de: "\nes lässt sich nicht passend machen\n",
     }
     recommended() { en: "recommended", zh: "推荐", ja: "推奨", de: "empfohlen" }
     safest() { en: "safest", zh: "最稳妥", ja: "最も安全", de: "am sichersten" }
@@ -30,20 +30,20 @@ messages! {
     training() { en: "training", zh: "训练", ja: "学習", de: "Training" }
 
     changes_nothing() { en: "changes nothing", zh: "不改变任何东西", ja: "何も変わらない", de: "ändert nichts" }
-    same_mathematics() { en: "the same mathematics", zh: "数学上等价", ja: "数学的に同じ", de: "dieselbe Mathematik" }
+    same_mathematics() { en: "same mathematics", zh: "数学上等价", ja: "数学的に同じ", de: "dieselbe Mathematik" }
     micro_batch() {
-        en: "the same training in smaller micro-batches", zh: "训练不变，微批更小", ja: "学習は同じ、マイクロバッチが小さい", de: "dasselbe Training in kleineren Mikro-Batches",
+        en: "same training, smaller micro-batches", zh: "训练不变，微批更小", ja: "学習は同じ、マイクロバッチが小さい", de: "dasselbe Training in kleineren Mikro-Batches",
     }
     recompute() {
-        en: "the same training, some of it computed twice", zh: "训练不变，部分计算两次", ja: "学習は同じ、一部を再計算", de: "dasselbe Training, manches doppelt gerechnet",
+        en: "same training, some values recomputed", zh: "训练不变，部分计算两次", ja: "学習は同じ、一部を再計算", de: "dasselbe Training, manches neu berechnet",
     }
-    changes_run() { en: "changes the training run", zh: "训练会改变", ja: "学習が変わる", de: "ein anderes Training" }
+    changes_run() { en: "changes the training run", zh: "训练会改变", ja: "学習が変わる", de: "ändert das Training" }
 
     upgrade() {
         en: "needs PyTorch 2 or later", zh: "需要 PyTorch 2 或更高版本", ja: "PyTorch 2 以降が必要", de: "braucht PyTorch 2 oder neuer",
     }
     not_written(path) {
-        en: "\n{path} is not written: nothing that keeps the training fits",
+        en: "\n{path} was not written: no option that keeps the training fits",
         zh: "\n未写入 {path}：没有既不改变训练又放得下的办法",
         ja: "\n{path} は書き込みません。学習を変えずに収める方法がありません",
         de: "\n{path} wird nicht geschrieben: nichts, was das Training beibehält, passt",
@@ -57,19 +57,19 @@ messages! {
         de: "dieses Gerät kann kein bfloat16: `dtype = '{instead}'` schreiben",
     }
     static_state(state, usable) {
-        en: "weights, gradients and moments alone need {state}, the device has {usable}: no batch is small enough",
+        en: "weights, gradients and optimizer state alone need {state}, the device has {usable}: no batch size fits",
         zh: "仅权重、梯度和 Adam 矩就需要 {state}，设备只有 {usable}：再小的批也放不下",
         ja: "重み、勾配、モーメントだけで {state} 必要ですが、デバイスは {usable} です。バッチをどれだけ小さくしても収まりません",
-        de: "Gewichte, Gradienten und Momente allein brauchen {state}, das Gerät hat {usable}: kein Batch ist klein genug",
+        de: "Gewichte, Gradienten und Optimizer-Zustand allein brauchen {state}, das Gerät hat {usable}: keine Batch-Größe passt",
     }
     one_piece(tensor, need, have) {
-        en: "`{tensor}` needs {need} in one piece, the device gives {have}",
+        en: "`{tensor}` needs one allocation of {need}, the device allows {have}",
         zh: "`{tensor}` 需要一整块 {need}，设备最多给 {have}",
         ja: "`{tensor}` は連続した {need} を必要としますが、デバイスが一度に確保できるのは {have} です",
         de: "`{tensor}` braucht {need} am Stück, das Gerät gibt {have}",
     }
     other_split(batch, accumulation, peak) {
-        en: "{batch} × {accumulation} makes the same step too, with a peak of {peak}",
+        en: "{batch} × {accumulation} gives the same step, with a peak of {peak}",
         zh: "{batch} × {accumulation} 也是同样的一步，峰值为 {peak}",
         ja: "{batch} × {accumulation} でも同じステップになり、ピークは {peak} です",
         de: "{batch} × {accumulation} ergibt denselben Schritt, mit einer Spitze von {peak}",
@@ -87,7 +87,7 @@ pub(crate) fn effect(effect: Effect) -> String {
     }
 }
 
-/// What was seen beside the options.
+/// A remark as a sentence.
 pub(crate) fn note(note: &FitNote) -> String {
     match note {
         FitNote::NoBf16 { instead } => no_bf16(instead),

@@ -1,47 +1,55 @@
-//! What `plan` says, and `train` before it begins.
+//! Messages of `plan`, which `train` prints too before it begins.
 
 messages! {
-    /// PyTorch's programs are nanoGPT's.
+    /// `--engine torch` supports only nanoGPT's model.
     torch_family(family) {
         en: "`--engine torch` plans nanoGPT's GPT-2, not family `{family}`",
         zh: "`--engine torch` 只能规划 nanoGPT 的 GPT-2，不能规划模型族 `{family}`",
         ja: "`--engine torch` が計画できるのは nanoGPT の GPT-2 で、モデルファミリー `{family}` は計画できません",
         de: "`--engine torch` plant nanoGPTs GPT-2, nicht die Familie `{family}`",
     }
-    /// What counts other models under PyTorch.
+    /// How to count other models under PyTorch.
     torch_pretend() {
-        en: "`fitgpt.torch.pretend` of the Python package counts any PyTorch code; without `--engine` the plan is this program's",
-        zh: "Python 包中的 `fitgpt.torch.pretend` 可以统计任意 PyTorch 代码；不加 `--engine` 时规划的是本程序",
-        ja: "Python パッケージの `fitgpt.torch.pretend` は任意の PyTorch コードを数えます。`--engine` なしなら本プログラムの計画です",
-        de: "`fitgpt.torch.pretend` des Python-Pakets zählt beliebigen PyTorch-Code; ohne `--engine` gilt der Plan diesem Programm",
+        en: "`fitgpt.torch.pretend` of the Python package counts any PyTorch code; without `--engine torch` the plan is for FitGPT",
+        zh: "Python 包中的 `fitgpt.torch.pretend` 可以统计任意 PyTorch 代码；不加 `--engine torch` 时规划的是 FitGPT",
+        ja: "Python パッケージの `fitgpt.torch.pretend` は任意の PyTorch コードを数えます。`--engine torch` なしなら FitGPT の計画です",
+        de: "`fitgpt.torch.pretend` des Python-Pakets zählt beliebigen PyTorch-Code; ohne `--engine torch` gilt der Plan für FitGPT",
     }
     /// How a step is split.
     split(batch, accumulation, sequences, tokens) {
-        en: "micro-batch {batch} × {accumulation} = {sequences} sequences, {tokens} tokens a step",
+        en: "micro-batch {batch} × {accumulation} = {sequences} sequences, {tokens} tokens per step",
         zh: "微批 {batch} × {accumulation} = 每步 {sequences} 条序列、{tokens} 个 token",
         ja: "マイクロバッチ {batch} × {accumulation} = 1 ステップあたり {sequences} 系列、{tokens} トークン",
         de: "Mikro-Batch {batch} × {accumulation} = {sequences} Sequenzen, {tokens} Tokens je Schritt",
     }
-    /// The sum.
-    arena(arena, low, high, budget, device) {
-        en: "arena {arena} · beside it {low} to {high} · budget {budget} of {device}",
-        zh: "预分配 {arena} · 此外还需 {low} 至 {high} · 预算 {budget}（{device}）",
-        ja: "アリーナ {arena} · そのほかに {low} 〜 {high} · 予算 {budget}（{device}）",
-        de: "Arena {arena} · daneben {low} bis {high} · Budget {budget} auf {device}",
+    /// The total. `of` says what the overhead is.
+    arena(arena, low, high, overhead, budget, device) {
+        en: "arena {arena}, plus {low} to {high} for {overhead} · budget {budget} of {device}",
+        zh: "预分配 {arena}，另加 {low} 至 {high}（{overhead}） · 预算 {budget}（{device}）",
+        ja: "アリーナ {arena}、ほかに {low} 〜 {high}（{overhead}） · 予算 {budget}（{device}）",
+        de: "Arena {arena}, dazu {low} bis {high} für {overhead} · Budget {budget} auf {device}",
     }
-    /// What a device's runtime holds for itself.
+    /// The overhead of a card.
+    card_overhead() { en: "the CUDA context and libraries", zh: "CUDA 上下文与库", ja: "CUDA コンテキストとライブラリ", de: "CUDA-Kontext und Bibliotheken" }
+    /// The overhead of another GPU.
+    gpu_overhead() { en: "the GPU context and libraries", zh: "GPU 上下文与库", ja: "GPU コンテキストとライブラリ", de: "GPU-Kontext und Bibliotheken" }
+    /// The overhead of a process on the host.
+    host_overhead() { en: "the program, threads and file I/O", zh: "程序、线程与文件读写", ja: "プログラム、スレッド、ファイル入出力", de: "Programm, Threads und Dateizugriff" }
+    /// The overhead of Python on the host.
+    python_overhead() { en: "Python and PyTorch's libraries", zh: "Python 与 PyTorch 库", ja: "Python と PyTorch のライブラリ", de: "Python und PyTorchs Bibliotheken" }
+    /// What a device's runtime takes.
     pools(list) {
-        en: "of what lies beside it, measured on the device: {list}",
+        en: "measured on the device, included above: {list}",
         zh: "其中在设备上实测：{list}",
         ja: "そのほかのうち、デバイスで実測したもの: {list}",
         de: "davon auf dem Gerät gemessen: {list}",
     }
-    /// The same of an engine that allocates as it goes.
-    tensors(peak, low, high, budget, device) {
-        en: "tensors {peak} · beside them {low} to {high} · budget {budget} of {device}",
-        zh: "张量 {peak} · 此外还需 {low} 至 {high} · 预算 {budget}（{device}）",
-        ja: "テンソル {peak} · そのほかに {low} 〜 {high} · 予算 {budget}（{device}）",
-        de: "Tensoren {peak} · daneben {low} bis {high} · Budget {budget} auf {device}",
+    /// The same for an engine without an arena.
+    tensors(peak, low, high, overhead, budget, device) {
+        en: "tensors {peak}, plus {low} to {high} for {overhead} · budget {budget} of {device}",
+        zh: "张量 {peak}，另加 {low} 至 {high}（{overhead}） · 预算 {budget}（{device}）",
+        ja: "テンソル {peak}、ほかに {low} 〜 {high}（{overhead}） · 予算 {budget}（{device}）",
+        de: "Tensoren {peak}, dazu {low} bis {high} für {overhead} · Budget {budget} auf {device}",
     }
     /// The op of a phase's peak.
     at_op(index, op) {
@@ -50,16 +58,16 @@ messages! {
         ja: "演算 {index} {op} で",
         de: "bei Op {index} {op}",
     }
-    /// PyTorch's plan is of nanoGPT's training.
+    /// `--engine torch` supports only nanoGPT's optimizer.
     nanogpt_has_adamw(optimizer) {
         en: "nanoGPT trains with AdamW: `--engine torch` has no plan for `optimizer = {optimizer}`",
         zh: "nanoGPT 使用 AdamW 训练：`--engine torch` 没有 `optimizer = {optimizer}` 的规划",
         ja: "nanoGPT は AdamW で学習します。`--engine torch` には `optimizer = {optimizer}` の計画がありません",
         de: "nanoGPT trainiert mit AdamW: `--engine torch` hat keinen Plan für `optimizer = {optimizer}`",
     }
-    /// No card is here, and none was named.
+    /// This machine has no card, and none was named.
     no_card() {
-        en: "no card to plan for: none is named, and this machine has none",
+        en: "no card to plan for: `--gpu` names none, and this machine has none",
         zh: "没有可供规划的显卡：未指定显卡，本机也没有",
         ja: "計画の対象となるカードがありません。名前の指定がなく、このマシンにもありません",
         de: "keine Karte, für die geplant werden könnte: keine ist genannt, und diese Maschine hat keine",
@@ -70,7 +78,7 @@ messages! {
         ja: "`--gpu 名前`（例: `--gpu \"RTX 4070\"`）か `--budget 12GB` を付けてください。`--device=cpu` ならこのマシンのメモリで計画します",
         de: "`--gpu NAME` angeben, etwa `--gpu \"RTX 4070\"`, oder `--budget 12GB`; `--device=cpu` plant für den Speicher dieser Maschine",
     }
-    /// A flag's value is no size.
+    /// A flag's value is not a size.
     no_size(flag, text) {
         en: "`{flag} {text}` is not a size",
         zh: "`{flag} {text}` 不是容量",
@@ -78,12 +86,12 @@ messages! {
         de: "`{flag} {text}` ist keine Größe",
     }
     sizes() {
-        en: "sizes are written as `1GB`, `11.5GiB` or `800MB`",
+        en: "write a size such as `1GB`, `11.5GiB` or `800MB`",
         zh: "容量的写法如 `1GB`、`11.5GiB` 或 `800MB`",
         ja: "容量は `1GB`、`11.5GiB`、`800MB` のように書きます",
         de: "Größen schreibt man als `1GB`, `11.5GiB` oder `800MB`",
     }
-    /// The card cannot do what the config asks for.
+    /// The card lacks the type of the config.
     no_bfloat16(device) {
         en: "{device} has no bfloat16: write `dtype = 'float16'`",
         zh: "{device} 不支持 bfloat16：请改用 `dtype = 'float16'`",
@@ -92,54 +100,54 @@ messages! {
     }
     /// It does not fit.
     refused(need, high, budget) {
-        en: "the plan needs {need} and up to {high} beside it, the budget is {budget}",
-        zh: "计划需要 {need}，此外最多还需 {high}，而预算只有 {budget}",
+        en: "the plan needs {need} plus up to {high} of overhead, the budget is {budget}",
+        zh: "计划需要 {need}，另加最多 {high} 的开销，而预算只有 {budget}",
         ja: "計画には {need} と、そのほかに最大 {high} が必要ですが、予算は {budget} です",
-        de: "der Plan braucht {need} und daneben bis zu {high}, das Budget ist {budget}",
+        de: "der Plan braucht {need} und dazu bis zu {high}, das Budget ist {budget}",
     }
-    /// It fits only with luck.
+    /// It fits only if the overhead is low.
     refused_tight(need, low, high, budget) {
-        en: "the plan needs {need}; it fits only if no more than {low} are needed beside it, and {high} can be, the budget is {budget}",
-        zh: "计划需要 {need}；只有在此外的开销不超过 {low} 时才放得下，而它可能达到 {high}，预算为 {budget}",
-        ja: "計画には {need} が必要です。そのほかの使用量が {low} 以下なら収まりますが、{high} に達することもあり、予算は {budget} です",
-        de: "der Plan braucht {need}; er passt nur, wenn daneben nicht mehr als {low} nötig sind, und es können {high} sein, das Budget ist {budget}",
+        en: "the plan needs {need} plus {low} to {high} of overhead, the budget is {budget}: it fits only at the low end",
+        zh: "计划需要 {need}，另加 {low} 至 {high} 的开销，预算为 {budget}：只有开销取低值时才放得下",
+        ja: "計画には {need} に加えて {low} 〜 {high} が必要で、予算は {budget} です。下限の場合にだけ収まります",
+        de: "der Plan braucht {need} und dazu {low} bis {high}, das Budget ist {budget}: er passt nur im günstigsten Fall",
     }
-    /// How fast a card would be.
+    /// The estimated speed of a card.
     rate(low, high, slow, fast) {
-        en: "a step would take {low} to {high}: {slow} to {fast} tokens/s",
-        zh: "每步约 {low} 至 {high}：{slow} 至 {fast} token/s",
-        ja: "1 ステップは {low} 〜 {high}: {slow} 〜 {fast} トークン/s",
-        de: "ein Schritt würde {low} bis {high} dauern: {slow} bis {fast} Tokens/s",
+        en: "estimate: {low} to {high} per step, {slow} to {fast} tokens/s",
+        zh: "估计：每步 {low} 至 {high}，{slow} 至 {fast} token/s",
+        ja: "見積もり: 1 ステップ {low} 〜 {high}、{slow} 〜 {fast} トークン/s",
+        de: "Schätzung: {low} bis {high} je Schritt, {slow} bis {fast} Tokens/s",
     }
-    /// How long the run would take.
+    /// The estimated time of the run.
     run_time(low, high, least, most) {
-        en: "the run to max_iters would take {low} to {high}, at {least} to {most} % of what the card's figures allow",
-        zh: "训练到 max_iters 约需 {low} 至 {high}（按达到显卡理论上限的 {least} 至 {most} % 计）",
-        ja: "max_iters まで {low} 〜 {high}（カードの理論上限の {least} 〜 {most} % として）",
-        de: "der Lauf bis max_iters würde {low} bis {high} dauern, bei {least} bis {most} % dessen, was die Karte laut Datenblatt kann",
+        en: "estimate: {low} to {high} to max_iters, at {least} to {most} % of the card's published peak",
+        zh: "估计：到 max_iters 需 {low} 至 {high}（按显卡公布峰值的 {least} 至 {most} % 计）",
+        ja: "見積もり: max_iters まで {low} 〜 {high}（カードの公表ピーク性能の {least} 〜 {most} % として）",
+        de: "Schätzung: {low} bis {high} bis max_iters, bei {least} bis {most} % der Spitzenleistung laut Datenblatt",
     }
-    /// The last line of a plan: yes.
+    /// The last line of a plan that fits.
     fits(device, spare) {
-        en: "fits {device}: at least {spare} to spare",
+        en: "fits {device}, with at least {spare} to spare",
         zh: "{device} 放得下：至少余 {spare}",
         ja: "{device} に収まる: 少なくとも {spare} の余裕",
         de: "passt ({device}): mindestens {spare} bleiben frei",
     }
-    /// The last line of a plan: perhaps.
+    /// The last line of a plan that fits only at the low end of the overhead.
     tight(device, left, low, high) {
-        en: "tight on {device}: {left} left for the {low} to {high} next to the tensors",
+        en: "tight on {device}: {left} left, and the overhead takes {low} to {high}",
         zh: "{device} 勉强：张量之外需 {low} 至 {high}，只剩 {left}",
         ja: "{device} にはぎりぎり: テンソル以外に {low} 〜 {high} 必要で、残りは {left}",
-        de: "knapp ({device}): {left} bleiben für {low} bis {high} neben den Tensoren",
+        de: "knapp ({device}): {left} bleiben frei, gebraucht werden dazu {low} bis {high}",
     }
-    /// The last line of a plan: no.
+    /// The last line of a plan that does not fit.
     does_not_fit(device, short) {
-        en: "does not fit {device}: at least {short} too much",
+        en: "does not fit {device}: at least {short} over budget",
         zh: "{device} 放不下：至少超出 {short}",
         ja: "{device} に収まらない: 少なくとも {short} 超過",
         de: "passt nicht ({device}): mindestens {short} zu viel",
     }
-    /// Where the peak is.
+    /// The op at the peak.
     peak_at(index, phase, op) {
         en: "peak at op {index} of `{phase}`, `{op}`",
         zh: "峰值在 `{phase}` 的第 {index} 个算子 `{op}`",
@@ -147,14 +155,14 @@ messages! {
         de: "Spitze bei Op {index} von `{phase}`, `{op}`",
     }
 
-    /// PyTorch beside us.
+    /// The peaks of both engines.
     ratio(torch, fitgpt, ratio) {
-        en: "at the peak PyTorch holds {torch}, FitGPT {fitgpt}: {ratio} × as much",
+        en: "peak: PyTorch {torch}, FitGPT {fitgpt}; PyTorch needs {ratio} × as much",
         zh: "峰值：PyTorch {torch}，FitGPT {fitgpt}，前者是后者的 {ratio} 倍",
         ja: "ピークは PyTorch が {torch}、FitGPT が {fitgpt} で、{ratio} 倍",
-        de: "an der Spitze hält PyTorch {torch}, FitGPT {fitgpt}: das {ratio}-fache",
+        de: "Spitze: PyTorch {torch}, FitGPT {fitgpt}; PyTorch braucht das {ratio}-Fache",
     }
-    /// One engine's answer of two.
+    /// The line of one of two engines.
     engine(engine, verdict, arena) {
         en: "{engine}: {verdict} · {arena}",
         zh: "{engine}：{verdict} · {arena}",
@@ -163,10 +171,10 @@ messages! {
     }
     /// A picture was written.
     drawn(path) {
-        en: "drawn in {path}",
+        en: "picture written to {path}",
         zh: "图已写入 {path}",
         ja: "図を {path} に書き出しました",
-        de: "gezeichnet in {path}",
+        de: "Bild geschrieben nach {path}",
     }
 
     /// The title of a picture.
@@ -188,7 +196,7 @@ messages! {
         ja: "PyTorch（eager 実行）",
         de: "PyTorch, eager-Modus",
     }
-    /// Beside the line.
+    /// Labels of a chart.
     budget(bytes) { en: "budget {bytes}", zh: "预算 {bytes}", ja: "予算 {bytes}", de: "Budget {bytes}" }
     peak(bytes) { en: "peak {bytes}", zh: "峰值 {bytes}", ja: "ピーク {bytes}", de: "Spitze {bytes}" }
     /// An op of a phase.
@@ -199,37 +207,37 @@ messages! {
         de: "{phase}, Op {index}: {op}",
     }
     ops(count) { en: "{count} ops", zh: "{count} 个算子", ja: "演算 {count} 個", de: "{count} Ops" }
-    /// The sum of a legend.
+    /// The total in a legend.
     at_the_peak() {
         en: "at the peak",
         zh: "峰值合计",
         ja: "ピーク時の合計",
         de: "an der Spitze",
     }
-    /// The hatched strip below the budget.
+    /// The hatched strip below the budget line.
     beside(low, high) {
-        en: "beside the tensors: {low} to {high}",
+        en: "overhead: {low} to {high}",
         zh: "张量之外：{low} 至 {high}",
         ja: "テンソル以外: {low} 〜 {high}",
-        de: "neben den Tensoren: {low} bis {high}",
+        de: "dazu: {low} bis {high}",
     }
     /// Below a picture.
     how_drawn() {
-        en: "Bytes of the tensors alive at each op; of ops that share a column, the one with most.",
+        en: "Bytes of the tensors alive at each op; if several ops share a column, the largest.",
         zh: "每个算子执行时存活张量的字节数；多个算子共用一列时取最大者。",
         ja: "各演算の実行時に生存しているテンソルのバイト数。1 列に複数の演算が重なるときは最大のものを描く。",
         de: "Bytes der Tensoren, die bei jeder Op leben; teilen sich Ops eine Spalte, die mit den meisten.",
     }
-    /// Above a picture that answers to a pointer.
+    /// Above an interactive picture.
     how_to_point() {
         en: "Point at the picture, or use ← and →, to see an op.",
         zh: "将指针移到图上，或按 ← → 键，即可查看各算子。",
         ja: "図にポインタを合わせるか ← → キーで、各演算の内訳を表示します。",
         de: "Auf das Bild zeigen oder ← und → drücken, um eine Op zu sehen.",
     }
-    /// Of all classes.
-    sum() { en: "together", zh: "合计", ja: "合計", de: "zusammen" }
-    /// Heads of a table.
+    /// The sum of all classes.
+    sum() { en: "total", zh: "合计", ja: "合計", de: "zusammen" }
+    /// Column heads of a table.
     phase() { en: "phase", zh: "阶段", ja: "フェーズ", de: "Phase" }
     peak_bytes() { en: "peak", zh: "峰值", ja: "ピーク", de: "Spitze" }
     peak_op() { en: "op at the peak", zh: "峰值处的算子", ja: "ピークの演算", de: "Op an der Spitze" }

@@ -67,7 +67,7 @@ fn an_estimate_counts_the_ops_that_are_measured_and_runs_none() {
     assert_eq!(adamw["limit"], "bytes");
     assert!(adamw["ms"].as_f64().unwrap() > 124e6 * 32.0 / 504e6, "{adamw}");
 
-    let unknown = place.run(&["bench", "--estimate", "--gpu", "T4"]);
+    let unknown = place.run(&["bench", "--estimate", "--gpu", "GTX 1080"]);
     assert_eq!(unknown.code, Some(2), "{}", unknown.stderr);
     assert!(unknown.stderr.contains("GeForce RTX 4090"), "{}", unknown.stderr);
     let small = place.run(&["bench", "--estimate", "--batch_size=64"]);

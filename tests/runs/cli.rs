@@ -321,7 +321,7 @@ fn fit_prints_lines_to_paste_and_writes_what_it_recommends() {
 
     // What fits is not recommended: it fits, and by so much.
     let ran = place.run(&["fit", "--gpu=RTX 4070", "--batch_size=4"]);
-    assert!(ran.stdout.starts_with("fits as it is: "), "{}", ran.stdout);
+    assert!(ran.stdout.starts_with("fits unchanged: "), "{}", ran.stdout);
     assert!(!ran.stdout.contains("recommended"), "{}", ran.stdout);
 
     // No batch is small enough.
@@ -329,8 +329,19 @@ fn fit_prints_lines_to_paste_and_writes_what_it_recommends() {
     let ran = place.run(&large);
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);
     assert!(ran.stdout.starts_with("no option that keeps the training fits\n"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("none.py is not written"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("none.py was not written"), "{}", ran.stdout);
     assert!(!place.path("none.py").exists());
+    // Programs get the unchanged config.
+    let config = place.run(&[&large[..3], &["--json"]].concat()).json()["config"].clone();
+    assert!(config.as_str().unwrap().contains("init_from = 'gpt2-xl'"), "{config}");
+}
+
+#[test]
+fn a_model_beyond_the_limits_is_refused_before_it_is_planned() {
+    let ran = Place::new().run(&["plan", "--n_layer=1000000"]);
+    assert_eq!(ran.code, Some(2));
+    let error = "`n_layer` must be from 1 to 4096, not `1000000`";
+    assert!(ran.stderr.contains(error), "{}", ran.stderr);
 }
 
 #[test]

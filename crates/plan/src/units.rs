@@ -64,9 +64,10 @@ impl Sum for Bytes {
 }
 
 impl fmt::Display for Bytes {
-    /// Always MiB: columns of a report should compare by eye, and PyTorch counts in 1024s too.
+    /// Always MiB, so that the figures of a report are easy to compare; at least three digits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{:.1} MiB", self.0 as f64 / f64::from(1 << 20)))
+        let mib = self.0 as f64 / f64::from(1 << 20);
+        f.pad(&if mib < 99.95 { format!("{mib:.1} MiB") } else { format!("{mib:.0} MiB") })
     }
 }
 
@@ -174,5 +175,7 @@ mod tests {
     #[test]
     fn bytes_print_in_mebibytes() {
         assert_eq!(Bytes::new(3 << 19).to_string(), "1.5 MiB");
+        assert_eq!(Bytes::new(100 << 20).to_string(), "100 MiB");
+        assert_eq!(Bytes::new(11_970 * 1024 * 1024 + 629_146).to_string(), "11971 MiB");
     }
 }

@@ -6,6 +6,7 @@
 use std::{borrow::Cow, fmt};
 
 use super::{
+    limits::{CHANNELS, HEADS, LAYERS, POSITIONS, SEQUENCES, VOCABULARY},
     setting::{BiasChoice, Budget, Dtype, Inherited, InheritedReal, Setting},
     value::ConfigValue,
 };
@@ -139,7 +140,7 @@ impl fmt::Display for ValueRange {
 
 /// Any value of the key's kind.
 const ANY: ValueRange = ValueRange::Any;
-/// A size of a tensor: at least 1.
+/// A count of at least 1.
 const SIZE: ValueRange = ValueRange::Whole { min: 1, max: u32::MAX as i64 };
 /// A count whose 0 has a special meaning.
 const COUNT: ValueRange = ValueRange::Whole { min: 0, max: u32::MAX as i64 };
@@ -202,15 +203,15 @@ macro_rules! key_table {
                 "a name under `data/`, or a path";
             NanoGpt gradient_accumulation_steps: u32 = int(40), SIZE,
                 "micro-batches in a step";
-            NanoGpt batch_size: u32 = int(12), SIZE,
+            NanoGpt batch_size: u32 = int(12), SEQUENCES.at_least_one(),
                 "sequences in a micro-batch";
-            NanoGpt block_size: u32 = int(1024), SIZE,
+            NanoGpt block_size: u32 = int(1024), POSITIONS.at_least_one(),
                 "tokens in a sequence, and positions of the model";
-            NanoGpt n_layer: u32 = int(12), SIZE,
+            NanoGpt n_layer: u32 = int(12), LAYERS.at_least_one(),
                 "transformer blocks";
-            NanoGpt n_head: u32 = int(12), SIZE,
+            NanoGpt n_head: u32 = int(12), HEADS.at_least_one(),
                 "attention heads in a block";
-            NanoGpt n_embd: u32 = int(768), SIZE,
+            NanoGpt n_embd: u32 = int(768), CHANNELS.at_least_one(),
                 "channels; a multiple of n_head";
             NanoGpt dropout: f64 = float(0.0), BELOW_ONE,
                 "share of activations that training drops";
@@ -247,11 +248,11 @@ macro_rules! key_table {
 
             FitGpt family: Family = text("gpt2"), ANY,
                 "which kind of model: 'gpt2', 'llama', 'mistral', 'qwen2' or 'qwen3'";
-            FitGpt n_kv_head: Inherited = int(0), COUNT,
+            FitGpt n_kv_head: Inherited = int(0), HEADS.at_least_zero(),
                 "key/value heads in a block, a divisor of n_head; 0: n_head";
-            FitGpt head_dim: Inherited = int(0), COUNT,
+            FitGpt head_dim: Inherited = int(0), CHANNELS.at_least_zero(),
                 "channels of a head; 0: n_embd / n_head";
-            FitGpt ffn_dim: Inherited = int(0), COUNT,
+            FitGpt ffn_dim: Inherited = int(0), CHANNELS.at_least_zero(),
                 "inner width of the MLP; 0: 4 n_embd in GPT-2, 8/3 n_embd rounded up to 256 in the others";
             FitGpt rope_theta: f64 = float(10_000.0), POSITIVE,
                 "base of the rotary positions";
@@ -285,9 +286,9 @@ macro_rules! key_table {
             FitGpt muon_dtype: MuonDtype = text("bfloat16"), ANY,
                 "how the Newton-Schulz iteration is stored: 'bfloat16' or 'float32'";
 
-            FitGpt eval_batch_size: Inherited = int(0), COUNT,
+            FitGpt eval_batch_size: Inherited = int(0), SEQUENCES.at_least_zero(),
                 "sequences in an evaluated batch; 0: batch_size";
-            FitGpt eval_block_size: Inherited = int(0), COUNT,
+            FitGpt eval_block_size: Inherited = int(0), POSITIONS.at_least_zero(),
                 "tokens in an evaluated sequence; 0: block_size";
             FitGpt gelu: Gelu = text("exact"), ANY,
                 "'exact' as nanoGPT, 'tanh' as OpenAI's GPT-2";
@@ -299,7 +300,7 @@ macro_rules! key_table {
                 "rows of logits computed at a time; 0: chosen from the shapes";
             FitGpt drop_stale_logits: bool = boolean(false), ANY,
                 "patched nanoGPT only: free the logits of a batch after its loss; FitGPT always does";
-            FitGpt vocab_size: u32 = int(0), COUNT,
+            FitGpt vocab_size: u32 = int(0), VOCABULARY.at_least_zero(),
                 "tokens in the vocabulary; 0: the data's, else 50304";
             FitGpt seed: u64 = int(1337), NUMBER,
                 "seed of every random number";
@@ -310,7 +311,7 @@ macro_rules! key_table {
 
             Sampling start: String = text("\n"), ANY,
                 "the prompt, or 'FILE:' and the path of one";
-            Sampling num_samples: u32 = int(10), SIZE,
+            Sampling num_samples: u32 = int(10), SEQUENCES.at_least_one(),
                 "texts to generate";
             Sampling max_new_tokens: u32 = int(500), SIZE,
                 "tokens to generate in each text";

@@ -11,6 +11,7 @@
 mod choice;
 mod error;
 mod keys;
+pub(crate) mod limits;
 mod optimizer;
 mod python;
 mod resolved;
@@ -28,6 +29,7 @@ pub use self::{
     choice::{AttentionBias, DeviceChoice, Gelu, GradCheckpoint, InitFrom, Precision, RopeSetting},
     error::{ConfigError, FamilyRule, Location},
     keys::{KEYS, Key, KeyGroup, ValueKind, ValueRange},
+    limits::{LIMITS, SizeLimit},
     optimizer::{AdjustLr, MuonCoefficients, MuonDtype, OptimizerChoice},
     python::{
         Construct, ExpectedToken, FoundToken, GivenArguments, MachineFacts, Reason, ValueNoun,

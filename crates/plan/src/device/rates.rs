@@ -1,24 +1,27 @@
-//! How fast a card can be: the bounds that no kernel passes.
+//! Peak rates of cards, as published by their maker: upper bounds of any kernel's speed.
 //!
-//! Float32 is two operations a clock for each core, at the boost clock; cores and clocks are
-//! from NVIDIA's own tables of `GeForce` cards. Half types on tensor cores with sums in float32
-//! have twice that rate on `GeForce` 30, 40 and 50, without sparsity: the architectures' white
-//! papers list 35.6 and 71 TFLOP/s for the RTX 3090, 82.6 and 165.2 for the RTX 4090, 104.8 and
-//! 209.5 for the RTX 5090. (The rates that are printed in larger type are for sums in float16,
-//! for 8-bit types or with sparsity.)
+//! Rates of half types are for tensor cores that sum in float32, without sparsity. Data sheets print
+//! twice as much with sparsity, and those of `GeForce` cards also with sums in float16.
+//!
+//! `GeForce` cards: float32 is two operations per core and clock, at the boost clock; cores and
+//! clocks are from NVIDIA's tables. Half types have twice that rate on `GeForce` 30, 40 and 50: the
+//! architectures' white papers list 35.6 and 71 TFLOP/s for the RTX 3090, 82.6 and 165.2 for the
+//! RTX 4090, 104.8 and 209.5 for the RTX 5090.
+//!
+//! Cards for data centers and workstations: NVIDIA's data sheet of each card.
 
 use serde::Serialize;
 
 use super::{DeviceError, GPUS, Gpu};
 
-/// Bounds of a card.
+/// Peak rates of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Rates {
-    /// Between its memory and the chip.
+    /// Bandwidth of its memory.
     pub bytes_per_s: f64,
     /// Fused multiply-adds in float32, each counted as two.
     pub float32_flops_per_s: f64,
-    /// Products of half types with sums in float32, in units of their own.
+    /// Products of half types on tensor cores, with sums in float32.
     pub half_flops_per_s: f64,
 }
 
@@ -51,8 +54,28 @@ const CORES: &[(&str, u32, u32)] = &[
     ("GeForce RTX 5090", 21760, 2407),
 ];
 
+/// Name, GB/s, TFLOP/s in float32, TFLOP/s of half types: data sheets. If cards of one name differ,
+/// the figures are those of the fastest.
+const PUBLISHED: &[(&str, f64, f64, f64)] = &[
+    ("Tesla V100 16 GB", 900.0, 15.7, 125.0), // SXM2; PCIe: 14 and 112
+    ("Tesla V100 32 GB", 900.0, 15.7, 125.0),
+    ("Tesla T4", 320.0, 8.1, 65.0),
+    ("RTX A5000", 768.0, 27.8, 111.1),
+    ("RTX A6000", 768.0, 38.7, 154.8),
+    ("A10", 600.0, 31.2, 125.0),
+    ("A30", 933.0, 10.3, 165.0),
+    ("A40", 696.0, 37.4, 149.7),
+    ("A100 40 GB", 1555.0, 19.5, 312.0),
+    ("A100 80 GB", 2039.0, 19.5, 312.0), // SXM; PCIe: 1935 GB/s
+    ("L4", 300.0, 30.3, 121.0),
+    ("L40S", 864.0, 91.6, 362.0),
+    ("H100 80 GB", 3350.0, 67.0, 989.0), // SXM; PCIe: 2000 GB/s, 51 and 756
+    ("H100 NVL 94 GB", 3900.0, 60.0, 835.0),
+    ("H200", 4800.0, 67.0, 989.0),
+];
+
 impl Gpu {
-    /// Its bounds, where the maker's figures are in the table.
+    /// Its peak rates, if they are in the tables.
     pub fn rates(&self) -> Result<Rates, DeviceError> {
         let unknown = || DeviceError::NoRates {
             name: self.name,
@@ -62,6 +85,13 @@ impl Gpu {
     }
 
     fn known_rates(&self) -> Option<Rates> {
+        if let Some((_, gb, float32, half)) = PUBLISHED.iter().find(|row| row.0 == self.name) {
+            return Some(Rates {
+                bytes_per_s: gb * 1e9,
+                float32_flops_per_s: float32 * 1e12,
+                half_flops_per_s: half * 1e12,
+            });
+        }
         let (_, cores, mhz) = CORES.iter().find(|(name, ..)| *name == self.name)?;
         let float32_flops_per_s = 2.0 * f64::from(*cores) * f64::from(*mhz) * 1e6;
         Some(Rates {

@@ -173,6 +173,9 @@ fn rates_are_those_of_the_makers_tables() {
         ("RTX 4090", "82.6 165.2 1008"),
         ("RTX 5080", "56.3 112.6 960"),
         ("RTX 5090", "104.8 209.5 1792"),
+        ("T4", "8.1 65.0 320"),
+        ("A100 40GB", "19.5 312.0 1555"),
+        ("H100 80GB", "67.0 989.0 3350"),
     ];
     for (name, rates) in table {
         let found = find(name).unwrap().rates().unwrap();
@@ -183,12 +186,25 @@ fn rates_are_those_of_the_makers_tables() {
 }
 
 #[test]
-fn a_card_without_figures_is_answered_with_those_that_have_them() {
-    let Err(DeviceError::NoRates { name, known }) = find("T4").unwrap().rates() else {
-        panic!("the T4 has rates");
+fn a_card_without_rates_lists_those_that_have_them() {
+    let Err(DeviceError::NoRates { name, known }) = find("GTX 1080").unwrap().rates() else {
+        panic!("the GTX 1080 has rates");
     };
-    assert_eq!(name, "Tesla T4");
-    assert!(known.contains(&"GeForce RTX 4070"));
-    // Every row of the rates belongs to a card, and to one whose bandwidth is known.
-    assert_eq!(known.len(), 25);
+    assert_eq!(name, "GeForce GTX 1080");
+    assert!(known.contains(&"GeForce RTX 4070") && known.contains(&"A100 80 GB"));
+    // Every row of both tables belongs to a card, and to one whose bandwidth is known.
+    assert_eq!(known.len(), 25 + 15);
+}
+
+#[test]
+fn published_rates_agree_with_the_catalogue() {
+    for gpu in GPUS {
+        let Ok(rates) = gpu.rates() else { continue };
+        if let Some(bandwidth) = gpu.bandwidth_gb_per_s {
+            assert!((rates.bytes_per_s / 1e9 - f64::from(bandwidth)).abs() < 0.5, "{}", gpu.name);
+        }
+        // Tensor cores are 2 to 16 times as fast as float32 on every generation.
+        let ratio = rates.half_flops_per_s / rates.float32_flops_per_s;
+        assert!((2.0..=16.1).contains(&ratio), "{}: {ratio}", gpu.name);
+    }
 }

@@ -5,6 +5,7 @@ use std::fmt;
 use serde_json::{Map, Value as Json};
 
 use super::Family;
+use crate::config::limits::LAYERS;
 
 /// Why a `config.json` does not describe a supported model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -87,9 +88,6 @@ impl fmt::Display for Requirement {
 /// The largest size that a key may have: anything larger is a damaged file.
 const LARGEST: u64 = 1 << 31;
 
-/// The most blocks: every tensor of every block is listed.
-const MOST_LAYERS: u32 = 1 << 16;
-
 /// A JSON object, read key by key. A key whose value is `null` counts as absent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConfigDocument<'a>(&'a Map<String, Json>);
@@ -125,8 +123,8 @@ impl<'a> ConfigDocument<'a> {
     /// A required number of blocks.
     pub(super) fn layers(self, key: &'static str) -> Result<u32, FamilyError> {
         match self.size(key)? {
-            layers if layers <= MOST_LAYERS => Ok(layers),
-            _ => Err(self.refuse(key, Requirement::Within("1", "65536"))),
+            layers if layers <= LAYERS.most => Ok(layers),
+            _ => Err(self.refuse(key, Requirement::Within("1", "4096"))),
         }
     }
 

@@ -7,6 +7,7 @@
 //! nothing runs on a plan that has not passed.
 
 mod liveness;
+mod occupied;
 mod place;
 #[cfg(test)]
 mod tests;

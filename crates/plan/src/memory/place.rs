@@ -7,7 +7,10 @@
 
 use std::{cmp::Reverse, ops::RangeInclusive};
 
-use super::{Limits, PlacedProgram, Plan, Slot, Space, Target, lifetimes};
+use super::{
+    Limits, PlacedProgram, Plan, Slot, Space, Target, lifetimes,
+    occupied::{Occupied, Placed},
+};
 use crate::{
     program::{Life, Program},
     units::Bytes,
@@ -183,15 +186,6 @@ fn live_bytes(items: &[WorkspaceItem]) -> u64 {
     alive.max().unwrap_or(0)
 }
 
-/// A placed item: its bytes and its lifetime.
-#[derive(Clone, Copy)]
-struct Placed {
-    start: u64,
-    end: u64,
-    first: u32,
-    last: u32,
-}
-
 /// Places each item of `order` at the lowest start that overlaps no item alive at the same time.
 /// Returns the starts and the highest end, or `None` if that exceeds `most`.
 fn starts_in(
@@ -202,39 +196,26 @@ fn starts_in(
     most: u64,
 ) -> Option<(u64, Vec<u64>)> {
     let mut starts = vec![0; items.len()];
-    let mut placed: Vec<Placed> = Vec::with_capacity(items.len()); // by start
+    let mut occupied = Occupied::default();
     let mut top = base;
     for &index in order {
         let bytes = items[index].bytes;
         let (first, last) = (*items[index].life.start(), *items[index].life.end());
-        let mut start = inside_one_chunk(base, bytes, limits);
-        for other in &placed {
-            let lives_apart = other.last < first || last < other.first;
-            if lives_apart {
-                continue;
-            }
-            if start + bytes <= other.start {
-                break; // the gap before `other` is large enough, and the rest starts later
-            }
-            if other.end > start {
-                start = inside_one_chunk(other.end, bytes, limits);
-            }
-        }
+        let start = occupied.lowest_start(bytes, [first, last], base, limits);
         let end = start + bytes;
         if end > most {
             return None;
         }
         top = top.max(end);
         starts[index] = start;
-        let rank = placed.partition_point(|other| other.start <= start);
-        placed.insert(rank, Placed { start, end, first, last });
+        occupied.insert(Placed { start, end, first, last });
     }
     Some((top, starts))
 }
 
 /// Chunks are one address space, cut at multiples of the largest chunk. A slot that would straddle
 /// a cut moves after it.
-fn inside_one_chunk(start: u64, bytes: u64, limits: &Limits) -> u64 {
+pub(super) fn inside_one_chunk(start: u64, bytes: u64, limits: &Limits) -> u64 {
     let chunk = limits.max_chunk.get();
     let is_in_the_first = start + bytes <= chunk; // no division: almost always
     if is_in_the_first || bytes == 0 || start / chunk == (start + bytes - 1) / chunk {

@@ -52,7 +52,7 @@ pub(super) fn read(
                 text.extend(cursor.next());
             }
             '\\' => {
-                escape(cursor, &mut text).map_err(|reason| PythonError { spot: here, reason })?
+                escape(cursor, &mut text).map_err(|reason| PythonError { spot: here, reason })?;
             }
             '{' | '}' if is_format => {
                 if cursor.peek() != Some(c) {
