@@ -15,7 +15,7 @@ use Remedy as R;
 
 const ROWS: &[Expectation] = &[
     (
-        "a 7B model trained whole on one card",
+        "full fine-tuning of a 7B model on one card",
         "python tune.py --model_name_or_path models/llama-7b-hf --per_device_train_batch_size 2\n\
          Traceback (most recent call last):\n  File \"tune.py\", line 90, in <module>\n    trainer.train()\n  \
          File \"/lib/transformers/trainer.py\", line 2001, in training_step\n    loss.backward()\n\
@@ -27,7 +27,7 @@ const ROWS: &[Expectation] = &[
         R::Lora,
     ),
     (
-        "logits of the loss in a fine-tuning",
+        "logits in fine-tuning",
         "trainer.train()\nTraceback (most recent call last):\n  File \"/lib/transformers/trainer.py\", line 3100, in compute_loss\n    \
          outputs = model(**inputs)\n  File \"/lib/transformers/models/qwen2/modeling_qwen2.py\", line 880, in forward\n    \
          logits = self.lm_head(hidden_states)\n\
@@ -86,7 +86,7 @@ const ROWS: &[Expectation] = &[
         R::SmallerMicroBatch,
     ),
     (
-        "a validation of somebody's own",
+        "a user-defined validation function",
         "Traceback (most recent call last):\n  File \"trainer.py\", line 164, in train\n    loss = self.val_one_epoch(loader)\n  \
          File \"trainer.py\", line 77, in val_one_epoch\n    loss = self.model(batch)\n  File \"resnet.py\", line 9, in forward\n    x = self.conv1(x)\n\
          torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 784.00 MiB. GPU 0 has a total capacity of 23.52 GiB of which \
@@ -128,7 +128,7 @@ const ROWS: &[Expectation] = &[
         R::TiledVae,
     ),
     (
-        "vLLM beside others",
+        "vLLM next to other processes",
         "vllm serve some/model\nValueError: Free memory on device (31.20/79.25 GiB) on startup is less than desired GPU memory utilization \
          (0.9, 71.33 GiB). Decrease GPU memory utilization or reduce GPU memory used by other processes.",
         Serving,
@@ -164,7 +164,7 @@ const ROWS: &[Expectation] = &[
         R::FewerGpuLayers,
     ),
     (
-        "written-out attention in a generation",
+        "unfused attention while generating",
         "Traceback (most recent call last):\n  File \"chat.py\", line 20, in <module>\n    out = model.generate(ids)\n  \
          File \"/lib/transformers/models/llama/modeling_llama.py\", line 370, in forward\n    attn_weights = torch.matmul(query, key)\n\
          torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.02 GiB. GPU 0 has a total capacity of 23.64 GiB of which \
@@ -185,7 +185,7 @@ const ROWS: &[Expectation] = &[
         R::XlaPreallocate,
     ),
     (
-        "a shape of TensorFlow's",
+        "a shape printed by TensorFlow",
         "keras model.fit(x)\nResourceExhaustedError: OOM when allocating tensor with shape[64,112,112,64] and type float on \
          /job:localhost/replica:0/task:0/device:GPU:0 by allocator GPU_0_bfc",
         OtherTraining,
@@ -229,7 +229,7 @@ const ROWS: &[Expectation] = &[
         R::ShmSize,
     ),
     (
-        "a killed process, in a forum's marks",
+        "a killed process in Markdown",
         "loading data\n\n**Killed**\n",
         Unknown,
         "host-memory",
@@ -254,7 +254,7 @@ const ROWS: &[Expectation] = &[
         R::FindTheShape,
     ),
     (
-        "a card in pieces",
+        "a fragmented card",
         "Traceback (most recent call last):\n  File \"train.py\", line 300, in validation_step\n    out = self.model(x)\n\
          RuntimeError: CUDA out of memory. Tried to allocate 2.05 GiB (GPU 2; 23.70 GiB total capacity; 12.55 GiB already allocated; \
          1.05 GiB free; 20.80 GiB reserved in total by PyTorch)",
@@ -273,7 +273,7 @@ const ROWS: &[Expectation] = &[
         R::SmallerMicroBatch,
     ),
     (
-        "a loader's worker that died of a full /dev/shm, without PyTorch's explanation",
+        "a data loader worker killed by a bus error, without an explanation",
         "Traceback (most recent call last):\n  File \"fit.py\", line 51, in epoch\n    for x, y in loader:\n  \
          File \"/lib/torch/utils/data/dataloader.py\", line 178, in handler\n    _error_if_any_worker_fails()\n\
          RuntimeError: DataLoader worker (pid 77) is killed by signal: Bus error.",
@@ -292,7 +292,7 @@ const ROWS: &[Expectation] = &[
         R::ZeroStage3,
     ),
     (
-        "a model that is moved whole to the card although it is to be sharded",
+        "a model moved to one card before it is sharded",
         "step 3 of DeepSpeed-Chat with OPT-66B and zero3\n  File \"/lib/torch/nn/modules/module.py\", line 1143, in convert\n    return t.to(device)\n\
          torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 648.00 MiB (GPU 0; 79.15 GiB total capacity; 77.91 GiB \
          already allocated; 502.00 MiB free; 78.02 GiB reserved in total by PyTorch)",
@@ -313,7 +313,7 @@ const ROWS: &[Expectation] = &[
         R::Lora,
     ),
     (
-        "a module that found no memory at all, without a number",
+        "an error without numbers while loading",
         "pytorch_lightning: initializing ddp\nTraceback (most recent call last):\n  File \"fit.py\", line 78, in main\n    \
          trainer.fit(model)\n  File \"/lib/torch/nn/modules/module.py\", line 899, in to\n    return self._apply(convert)\n\
          RuntimeError: CUDA error: out of memory",
