@@ -300,7 +300,7 @@ mod tests {
             "g.parquet",
             "h.gz",
         ]);
-        fs::write(folder.path().join("s_train_1.bin"), [8, 216, 52, 1]).unwrap();
+        fs::write(folder.path().join("s_train_1.bin"), 20_240_520_i32.to_le_bytes()).unwrap();
         let inputs = [Input::Path(folder.path().to_owned())];
         let found = find(&inputs).unwrap();
         assert_eq!(
