@@ -23,6 +23,8 @@ use fitgpt_plan::{
     units::{Bytes, DType},
 };
 
+#[cfg(any(feature = "cuda", test))]
+use crate::cuda;
 use crate::{
     arena,
     health::{Health, Trial},
@@ -94,8 +96,20 @@ pub struct Adapter {
     pub memory: Option<Memory>,
     /// What it can do.
     pub properties: Properties,
-    pub(crate) selector: cubecl::Device,
+    pub(crate) selector: Selector,
     pub(crate) vendor: u32,
+}
+
+/// A device of one of the runtimes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Selector {
+    Wgpu(WgpuDevice),
+    /// A card, by the driver's index.
+    #[cfg(feature = "cuda")]
+    Cuda(u16),
+    /// A card that is simulated, by its place in the list of those.
+    #[cfg(test)]
+    Simulated(u16),
 }
 
 impl Adapter {
@@ -148,7 +162,7 @@ pub fn adapters() -> Vec<Adapter> {
             driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
             memory: crate::memory::of(&adapter),
             properties: Properties::of(&adapter),
-            selector: cubecl::Device::Wgpu(selector.on(backend)),
+            selector: Selector::Wgpu(selector.on(backend)),
             vendor: info.vendor,
         });
     }
@@ -247,7 +261,7 @@ pub struct Device {
     pub(crate) health: Health,
     properties: Properties,
     name: Arc<str>,
-    selector: cubecl::Device,
+    selector: Selector,
     pools: Arc<[Pool]>,
     pub(crate) copies: Arc<AtomicU64>,
 }
@@ -281,7 +295,9 @@ impl Device {
         let (adapter, here) = (adapter.clone(), health.clone());
         let device = health.ask(move || {
             let mut device = here.guard(|| Self::make(&adapter, here.clone()))?;
-            device.pools = arena::measure_pools(&device)?.into();
+            if device.has_pools() {
+                device.pools = arena::measure_pools(&device)?.into();
+            }
             Ok(device)
         })?;
         open.push(device.clone());
@@ -290,15 +306,11 @@ impl Device {
 
     fn make(adapter: &Adapter, health: Health) -> Result<Self, String> {
         let (client, properties) = match &adapter.selector {
-            cubecl::Device::Wgpu(selector) => Self::through_wgpu(adapter, selector, &health)?,
-            // CUDA: what goes wrong there is said by the call that meets it.
-            other => {
-                let client = other.client();
-                let of = client.properties();
-                let shared_bytes = of.hardware.max_shared_memory_size;
-                let (core, sums) = (Core::of(of), Sums::with_planes_of(&of.hardware));
-                (client, Properties { shared_bytes, core, sums, ..adapter.properties })
-            }
+            Selector::Wgpu(selector) => Self::through_wgpu(adapter, selector, &health)?,
+            #[cfg(feature = "cuda")]
+            Selector::Cuda(index) => cuda::open::<cuda::Library>(*index, adapter)?,
+            #[cfg(test)]
+            Selector::Simulated(index) => cuda::open::<cuda::Simulated>(*index, adapter)?,
         };
         Ok(Self {
             client,
@@ -323,7 +335,7 @@ impl Device {
         };
         let setup = try_init_setup::<AutoGraphicsApi>(selector, options)
             .map_err(|error| error.to_string())?;
-        let client = adapter.selector.client();
+        let client = cubecl::Device::Wgpu(selector.clone()).client();
         // CubeCL's own callback panics on a thread of its own. Ours remembers.
         let keeper = health.clone();
         setup.device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
@@ -349,6 +361,11 @@ impl Device {
             ..of
         };
         Ok((client, properties))
+    }
+
+    /// Whether its runtime keeps memory for arguments and copies. Ours for CUDA keeps none.
+    pub(crate) fn has_pools(&self) -> bool {
+        matches!(self.selector, Selector::Wgpu(_))
     }
 
     /// The same device, as if its kernels could be given no more than `max_binding` at once.
@@ -421,7 +438,9 @@ impl Device {
             held.arenas = held.arenas + Bytes::new(stream.pools.dedicated.usage.bytes_reserved);
             let dynamic = stream.pools.dynamic.iter().chain([&stream.pools.persistent]);
             let dynamic = dynamic.map(|pool| pool.usage.bytes_reserved).sum();
-            held.pools.push(Pool { name: "buffers", bytes: Bytes::new(dynamic) });
+            if self.has_pools() {
+                held.pools.push(Pool { name: "buffers", bytes: Bytes::new(dynamic) });
+            }
             for memory in stream.auxiliary {
                 let bytes = Bytes::new(memory.pools.usage().bytes_reserved);
                 let is_staging = memory.name.starts_with("Staging");
