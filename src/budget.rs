@@ -7,13 +7,13 @@
 use std::path::{Path, PathBuf};
 
 use fitgpt_plan::{
-    report::{Device, Overhead},
+    report::{DeviceMemory, Overhead},
     units::Bytes,
 };
 
 /// Which limit is the least.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Limit {
+pub enum HostLimit {
     /// What the system calls available.
     Available,
     /// A control group: a container's or a service's limit.
@@ -22,7 +22,7 @@ pub enum Limit {
     AddressSpace,
 }
 
-impl Limit {
+impl HostLimit {
     /// In words.
     pub const fn name(self) -> &'static str {
         match self {
@@ -48,11 +48,12 @@ pub struct HostMemory {
 
 impl HostMemory {
     /// The least of the three and its name.
-    pub fn least(&self) -> (Bytes, Limit) {
-        let mut least = (self.available, Limit::Available);
-        for (bytes, limit) in
-            [(self.cgroup_headroom, Limit::ControlGroup), (self.address_space, Limit::AddressSpace)]
-        {
+    pub fn least(&self) -> (Bytes, HostLimit) {
+        let mut least = (self.available, HostLimit::Available);
+        for (bytes, limit) in [
+            (self.cgroup_headroom, HostLimit::ControlGroup),
+            (self.address_space, HostLimit::AddressSpace),
+        ] {
             if let Some(bytes) = bytes.filter(|b| *b < least.0) {
                 least = (bytes, limit);
             }
@@ -66,10 +67,10 @@ impl HostMemory {
     }
 
     /// This host as a device, with the budget that the user wrote or what is free.
-    pub fn device(&self, budget: Option<Bytes>) -> Device {
+    pub fn device(&self, budget: Option<Bytes>) -> DeviceMemory {
         let name = THIS_MACHINE.into();
         let usable_bytes = budget.unwrap_or_else(|| self.usable());
-        Device { name, total_bytes: self.total, usable_bytes }
+        DeviceMemory { name, total_bytes: self.total, usable_bytes }
     }
 }
 
@@ -195,7 +196,7 @@ mod tests {
             cgroup_headroom: Some(Bytes::new(640)),
             address_space: None,
         };
-        assert_eq!(memory.least(), (Bytes::new(640), Limit::ControlGroup));
+        assert_eq!(memory.least(), (Bytes::new(640), HostLimit::ControlGroup));
         assert_eq!(memory.usable(), Bytes::new(630));
     }
 }

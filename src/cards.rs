@@ -37,7 +37,7 @@ impl NoDriver {
 
 /// A driver's own version and the newest CUDA that it serves, where it says them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Version {
+pub(crate) struct DriverVersion {
     pub(crate) driver: Option<String>,
     pub(crate) cuda: Option<String>,
 }
@@ -53,7 +53,7 @@ pub(crate) struct Card {
     pub(crate) compute_capability: Option<String>,
     pub(crate) has_bf16: Option<bool>,
     /// Who holds memory, most first.
-    pub(crate) processes: Vec<Holder>,
+    pub(crate) processes: Vec<MemoryHolder>,
 }
 
 /// Used, free and reserved bytes are all there are.
@@ -69,7 +69,7 @@ pub(crate) struct CardMemory {
 
 /// A process that holds memory of a card.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Holder {
+pub(crate) struct MemoryHolder {
     pub(crate) pid: u32,
     pub(crate) name: Option<String>,
     /// Null where the driver does not say it, as under Windows' display model.
@@ -91,9 +91,9 @@ impl Driver {
         })
     }
 
-    pub(crate) fn version(&self) -> Version {
+    pub(crate) fn version(&self) -> DriverVersion {
         let cuda = self.0.sys_cuda_driver_version().ok();
-        Version {
+        DriverVersion {
             driver: self.0.sys_driver_version().ok(),
             cuda: cuda.map(|v| format!("{}.{}", v / 1000, v % 1000 / 10)),
         }
@@ -127,7 +127,7 @@ impl Driver {
     }
 
     /// A process that computes and draws is on both lists with one memory.
-    fn holders(&self, processes: impl Iterator<Item = ProcessInfo>) -> Vec<Holder> {
+    fn holders(&self, processes: impl Iterator<Item = ProcessInfo>) -> Vec<MemoryHolder> {
         let mut by_pid = BTreeMap::new();
         for process in processes {
             let bytes = match process.used_gpu_memory {
@@ -137,7 +137,7 @@ impl Driver {
             let held = by_pid.entry(process.pid).or_insert(None);
             *held = bytes.max(*held);
         }
-        let named = |(pid, bytes)| Holder { pid, name: self.name_of(pid), bytes };
+        let named = |(pid, bytes)| MemoryHolder { pid, name: self.name_of(pid), bytes };
         let mut holders: Vec<_> = by_pid.into_iter().map(named).collect();
         holders.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));
         holders

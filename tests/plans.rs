@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use fitgpt_exec::cpu::{CpuTarget, isa::Isa};
 use fitgpt_plan::{
-    config::{Config, Facts, Precision, Written},
+    config::{Config, MachineFacts, Precision, Written},
     job::{self, Job},
-    program::Class,
-    report::Phase,
+    program::TensorClass,
+    report::PhaseReport,
     units::Bytes,
 };
 
@@ -17,7 +17,8 @@ fn target() -> CpuTarget {
 }
 
 fn config(text: &str, changes: &[(&str, &str)]) -> Config {
-    let facts = Facts { now_seconds: 0.0, cuda_is_available: false, bf16_is_supported: false };
+    let facts =
+        MachineFacts { now_seconds: 0.0, cuda_is_available: false, bf16_is_supported: false };
     let mut written = Written::new();
     written.read_python("test", text, &facts).unwrap();
     for (key, value) in changes {
@@ -32,15 +33,16 @@ fn described(config: &Config, vocab: u32) -> String {
     let programs = job.training_programs();
     let mut text = String::new();
     let mut bound = Bytes::ZERO;
-    let mut phases: Vec<_> = programs.iter().map(|p| Phase::of(p.name(), [p], &target())).collect();
+    let mut phases: Vec<_> =
+        programs.iter().map(|p| PhaseReport::of(p.name(), [p], &target())).collect();
     for phase in &phases {
         bound = bound.max(phase.peak_bytes);
     }
-    phases.push(Phase::of("sample", &job.sampling_programs(), &target()));
+    phases.push(PhaseReport::of("sample", &job.sampling_programs(), &target()));
     for phase in phases {
-        let Phase { name, peak_bytes, at, classes } = phase;
+        let PhaseReport { name, peak_bytes, at, classes } = phase;
         let _ = writeln!(text, "{name}: {} at op {} {}", peak_bytes.get(), at.index, at.op);
-        for (class, bytes) in Class::ALL.into_iter().zip(classes) {
+        for (class, bytes) in TensorClass::ALL.into_iter().zip(classes) {
             let _ = writeln!(text, "  {:<12}{:>14}", class.name(), bytes.get());
         }
     }

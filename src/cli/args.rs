@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use fitgpt_plan::config::{Facts, Group, KEYS, Written};
+use fitgpt_plan::config::{KEYS, KeyGroup, MachineFacts, Written};
 
 use super::{Failure, bench, origin, prepare};
 use crate::words::{Lang, errors};
@@ -169,10 +169,10 @@ fn with_only_keys(command: Command) -> Command {
     );
     for key in KEYS {
         let heading = match key.group {
-            Group::NanoGpt => "nanoGPT's keys",
-            Group::Ignored => "nanoGPT's keys that mean nothing here",
-            Group::FitGpt => "FitGPT's own keys",
-            Group::Sampling => "Keys of sampling",
+            KeyGroup::NanoGpt => "nanoGPT's keys",
+            KeyGroup::Ignored => "nanoGPT's keys that mean nothing here",
+            KeyGroup::FitGpt => "FitGPT's own keys",
+            KeyGroup::Sampling => "Keys of sampling",
         };
         let mut arg = Arg::new(key.name)
             .long(key.name)
@@ -265,9 +265,9 @@ pub(super) fn text_of(path: &Path) -> Result<String, Failure> {
 }
 
 /// What a config's Python may ask about this machine.
-pub(super) fn facts() -> Facts {
+pub(super) fn facts() -> MachineFacts {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    Facts {
+    MachineFacts {
         now_seconds: now.map_or(0.0, |now| now.as_secs_f64()),
         cuda_is_available: false,
         bf16_is_supported: false,

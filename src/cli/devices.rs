@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use super::{Answer, Failure, Reader, args, watch};
 use crate::{
-    budget::{HostMemory, Limit},
-    cards::{Card, Driver, Holder, NoDriver},
+    budget::{HostLimit, HostMemory},
+    cards::{Card, Driver, MemoryHolder, NoDriver},
     os,
     picture::meter::Meter,
     run::{
@@ -76,19 +76,19 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
 }
 
 /// Every limit, whether or not it holds here.
-fn limits(memory: &HostMemory) -> [(Limit, Option<Bytes>); 3] {
+fn limits(memory: &HostMemory) -> [(HostLimit, Option<Bytes>); 3] {
     [
-        (Limit::Available, Some(memory.available)),
-        (Limit::ControlGroup, memory.cgroup_headroom),
-        (Limit::AddressSpace, memory.address_space),
+        (HostLimit::Available, Some(memory.available)),
+        (HostLimit::ControlGroup, memory.cgroup_headroom),
+        (HostLimit::AddressSpace, memory.address_space),
     ]
 }
 
-const fn key(limit: Limit) -> &'static str {
+const fn key(limit: HostLimit) -> &'static str {
     match limit {
-        Limit::Available => "available",
-        Limit::ControlGroup => "control-group",
-        Limit::AddressSpace => "address-space",
+        HostLimit::Available => "available",
+        HostLimit::ControlGroup => "control-group",
+        HostLimit::AddressSpace => "address-space",
     }
 }
 
@@ -242,8 +242,8 @@ fn about(card: &Card) -> Vec<String> {
 }
 
 /// `4711 python 512.0 MiB, …`
-pub(super) fn holders<'a>(list: impl IntoIterator<Item = &'a Holder>) -> String {
-    let one = |holder: &Holder| {
+pub(super) fn holders<'a>(list: impl IntoIterator<Item = &'a MemoryHolder>) -> String {
+    let one = |holder: &MemoryHolder| {
         let name = holder.name.as_deref().unwrap_or("?");
         let bytes = holder.bytes.map_or_else(|| "?".to_owned(), |bytes| bytes.to_string());
         format!("{} {name} {bytes}", holder.pid)

@@ -9,8 +9,8 @@ use std::{
 
 use clap::ArgMatches;
 use fitgpt_doctor::{
-    Case, Cause, Certainty, Decoder, Diagnosis, DoNext, Finding, Kind, Language, Snapshot,
-    SnapshotError, Tensor, diagnose, explain,
+    CandidateTensor, Cause, Certainty, Context, Decoder, Diagnosis, DoNext, Finding, Language,
+    MemoryKind, Snapshot, SnapshotError, diagnose, explain,
     parse::{Log, Reader as LogReader},
     topics,
 };
@@ -19,7 +19,7 @@ use fitgpt_plan::{config::Written, device};
 use super::{Answer, Failure, Reader, args, origin};
 use crate::{
     terminal,
-    words::{self, Lang, doctor as said, errors::Spoken as _, names},
+    words::{self, Lang, doctor as sentences, errors::Spoken as _, names},
 };
 
 /// What to try where there is nothing to read.
@@ -35,7 +35,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     }
     let log = matches.get_one::<String>("LOG").map(String::as_str).filter(|log| *log != "-");
     if log.is_none() && io::stdin().is_terminal() {
-        terminal::out(&(said::examples() + EXAMPLES));
+        terminal::out(&(sentences::examples() + EXAMPLES));
         return Ok(Answer::No);
     }
     let log = match log {
@@ -47,31 +47,31 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         None => read(&mut io::stdin().lock(), Path::new("stdin"))?,
     };
 
-    let mut case = Case::default();
+    let mut context = Context::default();
     if let Some(path) = matches.get_one::<String>("config") {
         let (text, facts) = (args::text_of(Path::new(path))?, args::facts());
-        case.read_config(path, &text, &facts);
+        context.read_config(path, &text, &facts);
     }
     for (key, value) in args::keys(matches) {
-        case.set(key, value);
+        context.set(key, value);
     }
     for (key, value) in weights_keys(matches)? {
-        case.set(key, &value);
+        context.set(key, &value);
     }
     if let Some(name) = matches.get_one::<String>("gpu") {
-        case.gpu = Some(device::find(name)?);
+        context.gpu = Some(device::find(name)?);
     }
 
     if let Some(path) = matches.get_one::<String>("model") {
-        case.decoder = Some(decoder(Path::new(path))?);
+        context.decoder = Some(decoder(Path::new(path))?);
     }
 
-    let diagnosis = diagnose(&log, &case);
+    let diagnosis = diagnose(&log, &context);
     match reader {
         Reader::Programs => terminal::line(&json(&diagnosis).to_string()),
         Reader::People => terminal::out(&text(&diagnosis)),
     }
-    Ok(if diagnosis.kind == Kind::None { Answer::No } else { Answer::Yes })
+    Ok(if diagnosis.kind == MemoryKind::None { Answer::No } else { Answer::Yes })
 }
 
 /// The keys of the weights that the config or the command line begins from, if they are known
@@ -101,9 +101,9 @@ fn read(source: &mut dyn Read, path: &Path) -> Result<Log, Failure> {
     let snapshot = Snapshot::read(whole).map_err(|error| {
         let why = match error {
             SnapshotError::Pickle(error) => error.spoken(),
-            SnapshotError::NotASnapshot => said::not_a_snapshot(),
+            SnapshotError::NotASnapshot => sentences::not_a_snapshot(),
         };
-        Failure::new("snapshot", said::bad_snapshot(path.display(), why))
+        Failure::new("snapshot", sentences::bad_snapshot(path.display(), why))
     })?;
     Ok(snapshot.into_log())
 }
@@ -131,8 +131,8 @@ fn page(topic: &str) -> Result<Answer, Failure> {
         Lang::German => Language::German,
     };
     let Some(page) = explain(topic, language) else {
-        let failure = Failure::new("explain", said::no_page(topic));
-        return Err(failure.hint(said::pages(topics().join(", "))));
+        let failure = Failure::new("explain", sentences::no_page(topic));
+        return Err(failure.hint(sentences::pages(topics().join(", "))));
     };
     terminal::line(page.trim_end());
     Ok(Answer::Yes)
@@ -142,45 +142,45 @@ fn page(topic: &str) -> Result<Answer, Failure> {
 fn json(diagnosis: &Diagnosis) -> serde_json::Value {
     let mut json = serde_json::to_value(diagnosis).expect("a diagnosis is plain data");
     for (index, advice) in diagnosis.advice.iter().enumerate() {
-        json["advice"][index]["text"] = said::advice(advice.id).into();
+        json["advice"][index]["text"] = sentences::advice(advice.id).into();
     }
     if let Some(question) = diagnosis.do_next.question {
-        json["do_next"]["question"] = said::question(question).into();
+        json["do_next"]["question"] = sentences::question(question).into();
     }
     json
 }
 
 /// Tensors that print like the request, at most.
-const TIES: usize = 4;
+const MAX_TENSORS: usize = 4;
 /// Changes that are printed, at most.
-const WAYS: usize = 4;
+const MAX_FIXES: usize = 4;
 
 /// Verdict, account, causes, what to do, the next command.
 fn text(diagnosis: &Diagnosis) -> String {
-    let mut text = format!("{}\n", said::kind(diagnosis.kind));
-    if diagnosis.kind == Kind::GpuMemory {
-        let _ = writeln!(text, "{}", said::phase(diagnosis.phase));
+    let mut text = format!("{}\n", sentences::kind(diagnosis.kind));
+    if diagnosis.kind == MemoryKind::GpuMemory {
+        let _ = writeln!(text, "{}", sentences::phase(diagnosis.phase));
     }
     if let Some(account) = &diagnosis.account {
-        let _ = writeln!(text, "{}", said::account(account));
+        let _ = writeln!(text, "{}", sentences::account(account));
     }
     for found in &diagnosis.findings {
-        let mark = if found.is_cause { said::cause() } else { said::seen() };
-        let sentence = said::finding(found, diagnosis.refused.as_ref());
+        let mark = if found.is_cause { sentences::cause() } else { sentences::seen() };
+        let sentence = sentences::finding(found, diagnosis.refused.as_ref());
         let _ = writeln!(text, "{mark}  {}: {sentence}", found.rule());
     }
     text += &ties(diagnosis);
     if let Some(next) = diagnosis.next {
-        let _ = writeln!(text, "{}", said::next(next));
+        let _ = writeln!(text, "{}", sentences::next(next));
     }
     for name in &diagnosis.notes {
-        let _ = writeln!(text, "{}  {}", said::harmless(), said::note(name));
+        let _ = writeln!(text, "{}  {}", sentences::harmless(), sentences::note(name));
     }
     if !diagnosis.advice.is_empty() {
-        text += &said::what_to_do();
+        text += &sentences::what_to_do();
     }
     for (index, advice) in diagnosis.advice.iter().enumerate() {
-        let _ = writeln!(text, "  {}. {}", index + 1, said::advice(advice.id));
+        let _ = writeln!(text, "  {}. {}", index + 1, sentences::advice(advice.id));
         for command in &advice.commands {
             let _ = writeln!(text, "       {command}");
         }
@@ -191,13 +191,13 @@ fn text(diagnosis: &Diagnosis) -> String {
         text.push('\n');
     }
     if let Some(command) = command {
-        let _ = writeln!(text, "{}", said::now(command));
+        let _ = writeln!(text, "{}", sentences::now(command));
     }
     if let Some(question) = question {
-        let _ = writeln!(text, "{}", said::would_help(said::question(*question)));
+        let _ = writeln!(text, "{}", sentences::would_help(sentences::question(*question)));
     }
     if let Some(cause) = diagnosis.findings.iter().find(|finding| finding.is_cause) {
-        let _ = writeln!(text, "{}", said::more_on(cause.rule()));
+        let _ = writeln!(text, "{}", sentences::more_on(cause.rule()));
     }
     plain(&text)
 }
@@ -219,10 +219,10 @@ fn ties(diagnosis: &Diagnosis) -> String {
     if diagnosis.tensors.len() < 2 || diagnosis.findings.iter().any(is_named) {
         return text;
     }
-    let mut shown: Vec<&Tensor> = Vec::new();
+    let mut shown: Vec<&CandidateTensor> = Vec::new();
     for tensor in &diagnosis.tensors {
         let is_alike =
-            |other: &&&Tensor| other.shape == tensor.shape && other.dtype == tensor.dtype;
+            |other: &&&CandidateTensor| other.shape == tensor.shape && other.dtype == tensor.dtype;
         if !shown.iter().any(|other| is_alike(&other)) {
             shown.push(tensor);
         }
@@ -230,13 +230,13 @@ fn ties(diagnosis: &Diagnosis) -> String {
     if shown.len() < 2 {
         return text;
     }
-    let _ = writeln!(text, "{}", said::ties());
-    for tensor in shown.iter().take(TIES) {
-        let _ = writeln!(text, "  {}", said::tensor(tensor));
+    let _ = writeln!(text, "{}", sentences::ties());
+    for tensor in shown.iter().take(MAX_TENSORS) {
+        let _ = writeln!(text, "  {}", sentences::tensor(tensor));
     }
-    let rest = shown.len().saturating_sub(TIES);
+    let rest = shown.len().saturating_sub(MAX_TENSORS);
     if rest > 0 {
-        let _ = writeln!(text, "  {}", said::more(rest));
+        let _ = writeln!(text, "  {}", sentences::more(rest));
     }
     text
 }
@@ -245,14 +245,17 @@ fn ties(diagnosis: &Diagnosis) -> String {
 fn changes(diagnosis: &Diagnosis) -> String {
     let mut text = String::new();
     if !diagnosis.fixes.is_empty() {
-        text += &said::ways_out();
+        text += &sentences::fixes_heading();
     }
-    for fix in diagnosis.fixes.iter().take(WAYS) {
+    for fix in diagnosis.fixes.iter().take(MAX_FIXES) {
         let verdict = names::verdict(fix.verdict);
-        let training =
-            if fix.keeps_training { said::same_training() } else { said::another_training() };
-        let way = said::way_out(verdict, said::size(fix.peak_bytes), training);
-        let _ = write!(text, "  {}\n      {way}\n", fix.command);
+        let training = if fix.keeps_training {
+            sentences::same_training()
+        } else {
+            sentences::different_training()
+        };
+        let result = sentences::fix_line(verdict, sentences::size(fix.peak_bytes), training);
+        let _ = write!(text, "  {}\n      {result}\n", fix.command);
     }
     text
 }
@@ -267,11 +270,11 @@ fn decoder(path: &Path) -> Result<Decoder, Failure> {
     let path = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
     let text = args::text_of(&path)?;
     let json: serde_json::Value = serde_json::from_str(&text)
-        .map_err(|error| Failure::new("model", said::bad_model(path.display(), error)))?;
+        .map_err(|error| Failure::new("model", sentences::bad_model(path.display(), error)))?;
     // Models that see or hear keep their language model's sizes one level deeper.
     let json = json.get("text_config").filter(|inner| inner.is_object()).unwrap_or(&json);
     let number = |names: &[&str]| names.iter().find_map(|name| json.get(name)?.as_u64());
-    let missing = |name: &str| Failure::new("model", said::model_lacks(path.display(), name));
+    let missing = |name: &str| Failure::new("model", sentences::model_lacks(path.display(), name));
     let width =
         number(&["hidden_size", "n_embd", "d_model"]).ok_or_else(|| missing("hidden_size"))?;
     let layers = number(&["num_hidden_layers", "n_layer", "num_layers"])

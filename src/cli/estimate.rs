@@ -9,7 +9,7 @@ use fitgpt_plan::{
     device::{self, Gpu, Rates},
     job::{EVALUATE, Job, TRAIN, UPDATE},
     program::Program,
-    report::{Device, Overhead},
+    report::{DeviceMemory, Overhead},
     torch,
     units::Bytes,
 };
@@ -105,7 +105,7 @@ pub(super) fn run(
     let total_bytes = gpu.total_bytes();
     let budget = config.memory_budget().map_or(total_bytes, Bytes::new);
     let usable_bytes = budget.min(total_bytes);
-    let place = Device { name: gpu.name.to_owned(), total_bytes, usable_bytes };
+    let place = DeviceMemory { name: gpu.name.to_owned(), total_bytes, usable_bytes };
     let planned = Setup::new(&config, vocab, precision, &Runner::cpu(&config), place, overhead)?;
     if !planned.report.fits {
         let message = said::too_large_for_card(planned.report.arena_bytes, gpu.name, usable_bytes);

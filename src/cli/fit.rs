@@ -11,9 +11,8 @@ use fitgpt_plan::{
 use serde_json::{Value, json};
 
 use super::{
-    Answer, Failure, Reader, args,
-    place::{Engine, Place},
-    plan, ways,
+    Answer, Failure, Reader, args, fit_options, plan,
+    plan_target::{EngineChoice, PlanTarget},
 };
 use crate::{
     attempt::Attempt,
@@ -24,10 +23,10 @@ use crate::{
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     let written = args::written(matches, None)?;
     let config = written.resolve()?;
-    let place = Place::of(matches, &config)?;
+    let target = PlanTarget::of(matches, &config)?;
     let vocab = plan::vocab(&config)?;
-    let found = ways::all(&config, vocab, &place);
-    let lines = Lines { files: args::files(matches), written: &written, engine: place.engine };
+    let found = fit_options::all(&config, vocab, &target);
+    let lines = Lines { files: args::files(matches), written: &written, engine: target.engine };
 
     let recommended = found.recommended.map(|index| &found.options[index]);
     let file = args::last_file(matches)?;
@@ -35,7 +34,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let text = recommended.map(|option| fit::write(file, &written, &option.changes)).transpose()?;
     match reader {
         Reader::Programs => terminal::line(&json(&found, &lines, text.as_deref()).to_string()),
-        Reader::People => terminal::out(&table(&found, &place, &lines)),
+        Reader::People => terminal::out(&table(&found, &target, &lines)),
     }
     if let Some(path) = matches.get_one::<String>("write") {
         let told = write(Path::new(path), text.as_deref())?;
@@ -50,15 +49,15 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
 struct Lines<'a> {
     files: Vec<String>,
     written: &'a Written,
-    engine: Engine,
+    engine: EngineChoice,
 }
 
 impl Lines<'_> {
     fn of(&self, option: &FitOption) -> Vec<String> {
         let Self { files, written, engine } = self;
         match engine {
-            Engine::Fitgpt => vec![fit::fitgpt_command(files, written, &option.changes)],
-            Engine::Torch => {
+            EngineChoice::Fitgpt => vec![fit::fitgpt_command(files, written, &option.changes)],
+            EngineChoice::Torch => {
                 fit::nanogpt_commands(files, written, &option.changes, &option.patches)
             }
         }
@@ -84,14 +83,14 @@ fn write(path: &Path, text: Option<&str>) -> Result<String, Failure> {
 }
 
 /// The options as people read them: a row of facts each, and under it what to paste.
-fn table(found: &Fit, place: &Place, lines: &Lines<'_>) -> String {
+fn table(found: &Fit, target: &PlanTarget, lines: &Lines<'_>) -> String {
     let original = &found.original;
     let mut text = String::new();
     if found.recommended.is_none() {
         let _ = writeln!(text, "{}", hints::nothing_keeps());
     }
-    let device = names::device(&place.device.name);
-    let usable = place.device.usable_bytes;
+    let device = names::device(&target.device.name);
+    let usable = target.device.usable_bytes;
     let phase = names::phase(original.peak_phase);
     let _ = match original.verdict {
         Verdict::Fits => {

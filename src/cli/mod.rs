@@ -12,15 +12,15 @@ mod doctor;
 mod estimate;
 mod failure;
 mod fit;
+mod fit_options;
 mod origin;
 mod patch;
-mod place;
 mod plan;
+mod plan_target;
 mod prepare;
 mod sample;
 mod train;
 mod watch;
-mod ways;
 
 use std::{ffi::OsString, process::ExitCode};
 

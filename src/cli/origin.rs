@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fitgpt_plan::config::{InitFrom, Key, Value, Written};
+use fitgpt_plan::config::{ConfigValue, InitFrom, Key, Written};
 
 use super::Failure;
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
 /// `block_size`, which is at most the positions there are. `preset` is a file that nobody asked
 /// for: what it says of `block_size` is a default.
 pub(super) fn describe(mut written: Written, preset: Option<&str>) -> Result<Written, Failure> {
-    let Some(Value::Str(name)) = written.get("init_from") else { return Ok(written) };
+    let Some(ConfigValue::Str(name)) = written.get("init_from") else { return Ok(written) };
     let Some(InitFrom::Pretrained(name)) = InitFrom::parse(name) else { return Ok(written) };
     let (described, place_of_weights) =
         pretrained::describe(&name).map_err(|e| failure(&name, e))?;
@@ -23,7 +23,7 @@ pub(super) fn describe(mut written: Written, preset: Option<&str>) -> Result<Wri
     let place = written.place_of("block_size").map(|place| place.source.as_str());
     let is_asked_for = place.is_some() && place != preset;
     let block = match written.get("block_size").unwrap_or(&key.default) {
-        Value::Int(block) => u32::try_from(*block).unwrap_or(u32::MAX),
+        ConfigValue::Int(block) => u32::try_from(*block).unwrap_or(u32::MAX),
         // Whoever resolves the config reports it.
         _ => return Ok(written),
     };
@@ -44,7 +44,7 @@ pub(super) fn describe(mut written: Written, preset: Option<&str>) -> Result<Wri
 /// The keys of the weights that `written` begins from, as texts; none if it begins from nothing
 /// or from weights that this machine does not know.
 pub(super) fn keys_if_known(written: &Written) -> Result<Vec<(&'static str, String)>, Failure> {
-    let Some(Value::Str(name)) = written.get("init_from") else { return Ok(Vec::new()) };
+    let Some(ConfigValue::Str(name)) = written.get("init_from") else { return Ok(Vec::new()) };
     let Some(InitFrom::Pretrained(name)) = InitFrom::parse(name) else { return Ok(Vec::new()) };
     match pretrained::describe(&name) {
         Ok((described, _)) => {

@@ -7,16 +7,15 @@ use fitgpt_plan::{
     config::{Config, Precision},
     device,
     job::Job,
-    report::{PlanReport, Pool, Verdict},
+    report::{PlanReport, RuntimePool, Verdict},
     torch,
     units::Bytes,
 };
 use serde::Serialize;
 
 use super::{
-    Answer, Failure, Reader, args,
-    place::{Engine, Place},
-    ways,
+    Answer, Failure, Reader, args, fit_options,
+    plan_target::{EngineChoice, PlanTarget},
 };
 pub(super) use crate::words::grouped;
 use crate::{
@@ -44,15 +43,16 @@ pub(super) fn with_pictures(command: Command) -> Command {
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     let config = args::written(matches, None)?.resolve()?;
     let vocab = vocab(&config)?;
-    let places = Engine::of(matches).iter().map(|e| Place::of_engine(*e, matches, &config));
-    let places: Vec<_> = places.collect::<Result<_, _>>()?;
+    let targets =
+        EngineChoice::of(matches).iter().map(|e| PlanTarget::of_engine(*e, matches, &config));
+    let targets: Vec<_> = targets.collect::<Result<_, _>>()?;
     // PyTorch's first, our own last: the answer is about the last.
-    let place = places.last().expect("somebody runs it");
-    if place.precision == Precision::Bfloat16 && !place.has_bf16 {
-        terminal::note(&words::plan::no_bfloat16(&place.device.name));
+    let target = targets.last().expect("somebody runs it");
+    if target.precision == Precision::Bfloat16 && !target.has_bf16 {
+        terminal::note(&words::plan::no_bfloat16(&target.device.name));
     }
-    let planned = |place: &Place| planned(&config, vocab, place, wants_picture(matches));
-    let planned: Vec<_> = places.iter().map(planned).collect::<Result<_, _>>()?;
+    let planned = |target: &PlanTarget| planned(&config, vocab, target, wants_picture(matches));
+    let planned: Vec<_> = targets.iter().map(planned).collect::<Result<_, _>>()?;
     let (panels, times): (_, Vec<_>) = planned.into_iter().unzip();
     let chart = Chart { panels };
     let drawn = draw(matches, &chart)?;
@@ -71,8 +71,8 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
             terminal::line(&time_text(&time));
         }
         if answer == Answer::No {
-            let found = ways::all(&config, vocab, place);
-            terminal::err(&ways::hints(&found, place.engine));
+            let found = fit_options::all(&config, vocab, target);
+            terminal::err(&fit_options::hints(&found, target.engine));
         }
         for path in drawn {
             terminal::line(&words::plan::drawn(path));
@@ -82,29 +82,29 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     Ok(answer)
 }
 
-/// Plans for `place`, and says how long the run would take if the card's figures are known.
+/// Plans for `target`, and says how long the run would take if the card's figures are known.
 fn planned(
     config: &Config,
     vocab: u32,
-    place: &Place,
+    target: &PlanTarget,
     wants_picture: bool,
 ) -> Result<(Panel, Option<RunTime>), Failure> {
-    let Place { engine, device, overhead, precision, runner, .. } = place.clone();
+    let PlanTarget { engine, device, overhead, precision, runner, .. } = target.clone();
     let rates = device::find(&device.name).ok().and_then(|gpu| gpu.rates().ok());
     let time = |job: &Job, kernels| {
         rates.map(|rates| RunTime::of(config, job, precision, kernels, &rates))
     };
     let (report, courses, time) = match engine {
-        Engine::Torch => {
-            let options = place.torch_options(config);
+        EngineChoice::Torch => {
+            let options = target.torch_options(config);
             let report = torch::torch_report(config, vocab, &options, device, overhead);
-            let courses = wants_picture.then(|| torch::torch_courses(config, vocab, &options));
+            let courses = wants_picture.then(|| torch::torch_timelines(config, vocab, &options));
             let kernels = if options.compile { Kernels::Compiled } else { Kernels::Eager };
             // The same products, with as much recomputed as the config says.
             let job = Job::new(config, vocab, precision, &runner.target(), Bytes::new(1 << 60));
             (report, courses, time(&job, kernels))
         }
-        Engine::Fitgpt => {
+        EngineChoice::Fitgpt => {
             let setup = Setup::new(config, vocab, precision, &runner, device, overhead)?;
             let courses = wants_picture.then(|| setup.courses());
             let time = time(&setup.job, Kernels::Fitgpt);
@@ -115,8 +115,12 @@ fn planned(
 }
 
 /// What `plan` would answer.
-pub(super) fn report(config: &Config, vocab: u32, place: &Place) -> Result<PlanReport, Failure> {
-    Ok(planned(config, vocab, place, false)?.0.report)
+pub(super) fn report(
+    config: &Config,
+    vocab: u32,
+    target: &PlanTarget,
+) -> Result<PlanReport, Failure> {
+    Ok(planned(config, vocab, target, false)?.0.report)
 }
 
 fn wants_picture(matches: &ArgMatches) -> bool {
@@ -291,7 +295,7 @@ fn verdict(report: &PlanReport) -> String {
 
 /// What the device's runtime takes for itself, where one is here.
 fn pools(report: &PlanReport) -> String {
-    let one = |pool: &Pool| format!("{} {}", words::names::pool(pool.name), pool.bytes);
+    let one = |pool: &RuntimePool| format!("{} {}", words::names::pool(pool.name), pool.bytes);
     let taken = report.pools.iter().filter(|pool| pool.bytes > Bytes::ZERO);
     let list: Vec<_> = taken.map(one).collect();
     if list.is_empty() { String::new() } else { words::plan::pools(list.join(", ")) + "\n" }

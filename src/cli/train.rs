@@ -18,9 +18,10 @@ use serde_json::json;
 use super::{
     Answer, Failure, Reader, args,
     begin::{self, Beginning, Split, Start},
-    place::Place,
-    plan, sample,
-    ways::{self, Adapted},
+    fit_options::{self, Adapted},
+    plan,
+    plan_target::PlanTarget,
+    sample,
 };
 use crate::{
     attempt::Attempt,
@@ -198,13 +199,13 @@ fn without_arena(error: BackendError, config: &Config, vocab: u32, runner: &Runn
     let failure = Failure::from(error);
     let (Some(free), Ok(mut place)) = (free, place(config, runner)) else { return failure };
     place.device.usable_bytes = less_a_margin(free);
-    let found = ways::all(config, vocab, &place);
-    ways::advice(&found, place.engine).into_iter().fold(failure, Failure::hint)
+    let found = fit_options::all(config, vocab, &place);
+    fit_options::advice(&found, place.engine).into_iter().fold(failure, Failure::hint)
 }
 
 /// This machine as the place of a plan.
-fn place(config: &Config, runner: &Runner) -> Result<Place, Failure> {
-    Place::of_runner(config, runner.clone())
+fn place(config: &Config, runner: &Runner) -> Result<PlanTarget, Failure> {
+    PlanTarget::of_runner(config, runner.clone())
 }
 
 /// What `--fit` changes; `None` where it fits already, and where nothing that may be changed
@@ -228,9 +229,9 @@ fn adapt(
         place.device.usable_bytes = place.device.usable_bytes.min(memory.usable());
     }
     if beginning.is_resumed() {
-        ways::adapt_resumed(config, vocab, &place, report)
+        fit_options::adapt_resumed(config, vocab, &place, report)
     } else {
-        ways::adapt(config, vocab, &place, report)
+        fit_options::adapt(config, vocab, &place, report)
     }
 }
 
@@ -346,8 +347,8 @@ fn refuse(
         Reader::People => {
             terminal::err(&plan::refusal(&planned.report));
             let place = place(config, runner)?;
-            let found = ways::all(config, vocab, &place);
-            terminal::err(&ways::hints(&found, place.engine));
+            let found = fit_options::all(config, vocab, &place);
+            terminal::err(&fit_options::hints(&found, place.engine));
         }
         Reader::Programs => {
             let report = serde_json::to_string_pretty(&planned.report);

@@ -13,7 +13,7 @@ use clap::ArgMatches;
 use fitgpt_plan::units::Bytes;
 use serde_json::json;
 
-use super::{Answer, Failure, Reader, args, devices::holders, place::Place, plan};
+use super::{Answer, Failure, Reader, args, devices::holders, plan, plan_target::PlanTarget};
 use crate::{
     cards::Driver,
     picture::meter::{Meter, history},
@@ -68,9 +68,9 @@ fn planned(matches: &ArgMatches, has_cards: bool) -> Result<Option<Planned>, Fai
         return Ok(None);
     }
     let config = args::written(matches, None)?.resolve()?;
-    let place = Place::of(matches, &config)?;
+    let place = PlanTarget::of(matches, &config)?;
     let report = plan::report(&config, plan::vocab(&config)?, &place)?;
-    let is_for_cards = place.is_card || place.engine == super::place::Engine::Torch;
+    let is_for_cards = place.is_card || place.engine == super::plan_target::EngineChoice::Torch;
     let memory = if has_cards && is_for_cards { Memory::Card } else { Memory::Host };
     Ok(Some(Planned::of_report(&report, memory)))
 }

@@ -4,7 +4,7 @@
 
 use std::{fs::File, io::Read, path::Path};
 
-use fitgpt_pickle::{Pickle, Value};
+use fitgpt_pickle::{Pickle, PickleValue};
 
 use super::DataError;
 use crate::attempt::Attempt;
@@ -103,7 +103,7 @@ impl Meta {
     }
 
     fn from_pickle(pickle: &Pickle) -> Result<Self, MetaError> {
-        let Value::Dict(root) = pickle.root() else {
+        let PickleValue::Dict(root) = pickle.root() else {
             return Err(MetaError::NotADict { found: type_name(pickle.root()) });
         };
         let get = |wanted: &str| pickle.get(root, wanted); // as in Python, the last one counts
@@ -115,13 +115,13 @@ impl Meta {
         let mut symbols = Symbols { of: Vec::new(), vocab_size: vocab_size as u32 };
         match get("itos") {
             None => {}
-            Some(Value::Dict(pairs)) => {
+            Some(PickleValue::Dict(pairs)) => {
                 for [id, symbol] in pairs {
                     let (id, symbol) = (pickle.value(*id), pickle.value(*symbol));
                     symbols.set("itos", int("itos", id)?, text("itos", symbol)?)?;
                 }
             }
-            Some(Value::List(items)) => {
+            Some(PickleValue::List(items)) => {
                 for (id, symbol) in (0..).zip(items) {
                     symbols.set("itos", id, text("itos", pickle.value(*symbol))?)?;
                 }
@@ -130,7 +130,7 @@ impl Meta {
         }
         match get("stoi") {
             None => {}
-            Some(Value::Dict(pairs)) => {
+            Some(PickleValue::Dict(pairs)) => {
                 for [symbol, id] in pairs {
                     let (id, symbol) = (pickle.value(*id), pickle.value(*symbol));
                     symbols.set("stoi", int("stoi", id)?, text("stoi", symbol)?)?;
@@ -201,32 +201,32 @@ fn push_int(bytes: &mut Vec<u8>, value: usize) {
     bytes.extend((value as i32).to_le_bytes()); // a vocabulary has fewer than 2^31 symbols
 }
 
-fn int(place: &'static str, value: Value<'_>) -> Result<i64, MetaError> {
+fn int(place: &'static str, value: PickleValue<'_>) -> Result<i64, MetaError> {
     match value {
-        Value::Int(value) => Ok(value),
+        PickleValue::Int(value) => Ok(value),
         other => Err(wrong(place, "int", other)),
     }
 }
 
-fn text<'a>(place: &'static str, value: Value<'a>) -> Result<&'a str, MetaError> {
+fn text<'a>(place: &'static str, value: PickleValue<'a>) -> Result<&'a str, MetaError> {
     match value {
-        Value::Text(text) => Ok(text),
+        PickleValue::Text(text) => Ok(text),
         other => Err(wrong(place, "str", other)),
     }
 }
 
-fn wrong(place: &'static str, expected: &'static str, found: Value<'_>) -> MetaError {
+fn wrong(place: &'static str, expected: &'static str, found: PickleValue<'_>) -> MetaError {
     MetaError::WrongType { place, expected, found: type_name(found) }
 }
 
-fn type_name(value: Value<'_>) -> &'static str {
+fn type_name(value: PickleValue<'_>) -> &'static str {
     match value {
-        Value::Int(_) => "int",
-        Value::BigInt => "int of more than 64 bits",
-        Value::Text(_) => "str",
-        Value::Dict(_) => "dict",
-        Value::List(_) => "list",
-        Value::Other(name) => name,
+        PickleValue::Int(_) => "int",
+        PickleValue::BigInt => "int of more than 64 bits",
+        PickleValue::Text(_) => "str",
+        PickleValue::Dict(_) => "dict",
+        PickleValue::List(_) => "list",
+        PickleValue::Other(name) => name,
     }
 }
 

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use fitgpt_plan::{
-    program::Class,
-    report::{Phase, PlanReport},
+    program::TensorClass,
+    report::{PhaseReport, PlanReport},
     units::Bytes,
 };
 
@@ -14,15 +14,15 @@ use crate::words;
 const WIDTH: usize = 56;
 
 /// A character a class, dense for what always stays.
-const fn fill(class: Class) -> char {
+const fn fill(class: TensorClass) -> char {
     match class {
-        Class::Parameter => '█',
-        Class::Gradient => '▓',
-        Class::Optimizer => '▒',
-        Class::Activation => '░',
-        Class::Logits => '▚',
-        Class::Scratch => '▪',
-        Class::Input => '▫',
+        TensorClass::Parameter => '█',
+        TensorClass::Gradient => '▓',
+        TensorClass::Optimizer => '▒',
+        TensorClass::Activation => '░',
+        TensorClass::Logits => '▚',
+        TensorClass::Scratch => '▪',
+        TensorClass::Input => '▫',
     }
 }
 
@@ -72,11 +72,11 @@ impl Scale {
     }
 
     /// A bar with its figure and its op.
-    fn row(&self, phase: &Phase) -> String {
+    fn row(&self, phase: &PhaseReport) -> String {
         let mut bar = String::new();
         let mut drawn = 0;
         let mut sum = 0;
-        for (class, bytes) in Class::ALL.into_iter().zip(phase.classes) {
+        for (class, bytes) in TensorClass::ALL.into_iter().zip(phase.classes) {
             sum += bytes.get();
             let until = column(sum, self.whole);
             bar.extend(std::iter::repeat_n(fill(class), until - drawn));
@@ -89,7 +89,7 @@ impl Scale {
 
     fn legend(&self) -> String {
         let mut legend: Vec<_> =
-            Class::ALL.map(|c| format!("{} {}", fill(c), words::names::class(c))).into();
+            TensorClass::ALL.map(|c| format!("{} {}", fill(c), words::names::class(c))).into();
         if !self.is_zoomed {
             legend.push(format!("· {}", words::names::free()));
         }
@@ -104,10 +104,10 @@ fn column(bytes: u64, whole: u64) -> usize {
 
 /// The classes of one phase as figures, largest first, nothing left out but zeros.
 pub fn terms(classes: &[Bytes; 7]) -> String {
-    let mut list: Vec<_> = Class::ALL.into_iter().zip(*classes).collect();
+    let mut list: Vec<_> = TensorClass::ALL.into_iter().zip(*classes).collect();
     list.retain(|(_, bytes)| *bytes > Bytes::ZERO);
     list.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
-    let line = |(class, bytes): &(Class, Bytes)| {
+    let line = |(class, bytes): &(TensorClass, Bytes)| {
         format!("    {}{bytes:>14}\n", words::left(&words::names::class(*class), 14))
     };
     list.iter().map(line).collect()

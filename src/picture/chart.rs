@@ -4,8 +4,8 @@ use fitgpt_plan::{
     config::{GradCheckpoint, Precision},
     memory::Peak,
     model::Model,
-    program::Class,
-    report::{Course, PlanReport, Verdict},
+    program::TensorClass,
+    report::{PhaseTimeline, PlanReport, Verdict},
     units::Bytes,
 };
 
@@ -18,7 +18,7 @@ pub(crate) struct Panel {
     /// What `plan` says.
     pub(crate) report: PlanReport,
     /// The phases that are drawn, in the order in which they happen.
-    pub(crate) courses: Vec<Course>,
+    pub(crate) courses: Vec<PhaseTimeline>,
     /// How activations are stored.
     pub(crate) precision: Precision,
     /// Rows of the embedding.
@@ -68,11 +68,11 @@ impl Chart {
     }
 
     /// The classes that hold anything at any op, in the order of reports.
-    pub(super) fn classes(&self) -> Vec<Class> {
+    pub(super) fn classes(&self) -> Vec<TensorClass> {
         let courses = self.panels.iter().flat_map(|panel| &panel.courses);
         let ops: Vec<_> = courses.flat_map(|course| &course.profile.by_op).collect();
-        let holds = |class: &Class| ops.iter().any(|op| op[*class as usize] > Bytes::ZERO);
-        Class::ALL.into_iter().filter(holds).collect()
+        let holds = |class: &TensorClass| ops.iter().any(|op| op[*class as usize] > Bytes::ZERO);
+        TensorClass::ALL.into_iter().filter(holds).collect()
     }
 }
 
@@ -142,7 +142,7 @@ impl Panel {
 }
 
 /// For each of `columns` the op that it shows: of those that share it the highest.
-pub(super) fn columns(course: &Course, columns: u64) -> Vec<usize> {
+pub(super) fn columns(course: &PhaseTimeline, columns: u64) -> Vec<usize> {
     let by_op = &course.profile.by_op;
     let ops = by_op.len() as u64;
     let total = |op: &usize| by_op[*op].iter().copied().sum::<Bytes>();

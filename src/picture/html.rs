@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use fitgpt_plan::{program::Class, report::Course, units::Bytes};
+use fitgpt_plan::{program::TensorClass, report::PhaseTimeline, units::Bytes};
 use serde_json::{Value, json};
 
 use super::{
@@ -67,8 +67,7 @@ fn table(chart: &Chart, panel: &Panel) -> String {
 /// What the page's script reads.
 fn data(chart: &Chart) -> Value {
     let classes = chart.classes();
-    let named =
-        |class: &Class| json!({ "name": words::names::class(*class), "colour": colour(*class) });
+    let named = |class: &TensorClass| json!({ "name": words::names::class(*class), "colour": colour(*class) });
     let panels = chart.panels.iter().zip(places(chart)).map(|(panel, place)| {
         let phases = panel.courses.iter().zip(&place.spans);
         let phases = phases.map(|(course, span)| phase(course, span, &classes));
@@ -83,7 +82,7 @@ fn data(chart: &Chart) -> Value {
 }
 
 /// One phase: its ops as numbers into a list of names, and their bytes by class.
-fn phase(course: &Course, span: &Span, classes: &[Class]) -> Value {
+fn phase(course: &PhaseTimeline, span: &Span, classes: &[TensorClass]) -> Value {
     let mut names: Vec<&str> = course.ops.clone();
     names.sort_unstable();
     names.dedup();

@@ -1,6 +1,6 @@
 //! Where things stand in a picture, in whole units.
 
-use fitgpt_plan::report::Course;
+use fitgpt_plan::report::PhaseTimeline;
 
 use super::chart::{Chart, Panel};
 
@@ -39,14 +39,15 @@ pub(super) fn places(chart: &Chart) -> Vec<Place> {
 }
 
 /// Every op as wide as every other, but that no phase is too narrow for its name.
-fn spans(courses: &[Course], x: u64, width: u64) -> Vec<Span> {
+fn spans(courses: &[PhaseTimeline], x: u64, width: u64) -> Vec<Span> {
     let count = courses.len() as u64;
     let free = width - count.saturating_sub(1) * BETWEEN_PHASES;
-    let ops = |course: &Course| course.ops.len() as u64;
+    let ops = |course: &PhaseTimeline| course.ops.len() as u64;
     let narrowest = NARROWEST_PHASE.min(free / count.max(1));
-    let share = |course: &Course, free: u64, all: u64| (free * ops(course)).div_ceil(all.max(1));
+    let share =
+        |course: &PhaseTimeline, free: u64, all: u64| (free * ops(course)).div_ceil(all.max(1));
     let all: u64 = courses.iter().map(ops).sum();
-    let is_narrow = |course: &&Course| share(course, free, all) < narrowest;
+    let is_narrow = |course: &&PhaseTimeline| share(course, free, all) < narrowest;
     let narrow = courses.iter().filter(is_narrow);
     let rest = free - narrow.clone().count() as u64 * narrowest;
     let all_of_rest = all - narrow.map(ops).sum::<u64>();

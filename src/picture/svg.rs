@@ -6,7 +6,7 @@
 
 use std::fmt::Write as _;
 
-use fitgpt_plan::{program::Class, report::Course, units::Bytes};
+use fitgpt_plan::{program::TensorClass, report::PhaseTimeline, units::Bytes};
 use unicode_width::UnicodeWidthStr as _;
 
 use super::{
@@ -21,15 +21,15 @@ const LEGEND_ROW: u64 = 22;
 const LEGEND_COLUMN: u64 = 200;
 
 /// The colour of a class.
-pub(super) const fn colour(class: Class) -> &'static str {
+pub(super) const fn colour(class: TensorClass) -> &'static str {
     match class {
-        Class::Parameter => "#0072B2",
-        Class::Gradient => "#56B4E9",
-        Class::Optimizer => "#009E73",
-        Class::Activation => "#E69F00",
-        Class::Logits => "#D55E00",
-        Class::Scratch => "#CC79A7",
-        Class::Input => "#F0E442",
+        TensorClass::Parameter => "#0072B2",
+        TensorClass::Gradient => "#56B4E9",
+        TensorClass::Optimizer => "#009E73",
+        TensorClass::Activation => "#E69F00",
+        TensorClass::Logits => "#D55E00",
+        TensorClass::Scratch => "#CC79A7",
+        TensorClass::Input => "#F0E442",
     }
 }
 
@@ -147,9 +147,9 @@ fn draw_panel(out: &mut String, panel: &Panel, place: &Place, scale: &Scale) {
 
 /// The classes of a phase, each up to its sum with those below it. They are painted from the
 /// topmost down, each over the one before, and only where there is any of it.
-fn areas(out: &mut String, course: &Course, span: &Span, scale: &Scale) {
+fn areas(out: &mut String, course: &PhaseTimeline, span: &Span, scale: &Scale) {
     let shown = columns(course, span.width);
-    for class in Class::ALL.into_iter().rev() {
+    for class in TensorClass::ALL.into_iter().rev() {
         let index = class as usize;
         let mut path = String::new();
         let mut height = 0; // of the column before; nothing is open where it is 0
@@ -237,13 +237,13 @@ fn name_peak(
     );
 }
 
-fn legend_rows(classes: &[Class], places: &[Place]) -> u64 {
+fn legend_rows(classes: &[TensorClass], places: &[Place]) -> u64 {
     let columns = places.first().map_or(1, |place| (place.width / LEGEND_COLUMN).max(1));
     (classes.len() as u64 + 1).div_ceil(columns) + 1
 }
 
 /// What each class has at the peak.
-fn legend(out: &mut String, panel: &Panel, place: &Place, classes: &[Class], top: u64) {
+fn legend(out: &mut String, panel: &Panel, place: &Place, classes: &[TensorClass], top: u64) {
     let columns = (place.width / LEGEND_COLUMN).max(1);
     let width = place.width / columns;
     let summit = panel.summit();

@@ -6,8 +6,8 @@ use fitgpt_exec::cpu::{CpuTarget, isa::Isa};
 use fitgpt_plan::{
     config::{Config, Precision, Written},
     job::Job,
-    program::Class,
-    report::{Course, Device, Overhead, Phase, PlanReport},
+    program::TensorClass,
+    report::{DeviceMemory, Overhead, PhaseReport, PhaseTimeline, PlanReport},
     torch,
     units::Bytes,
 };
@@ -39,9 +39,9 @@ fn config(changes: &[(&str, &str)]) -> Config {
     written.resolve().unwrap()
 }
 
-fn device(usable: u64) -> Device {
+fn device(usable: u64) -> DeviceMemory {
     let usable_bytes = Bytes::new(usable);
-    Device { name: "a <card> & \"more\"".into(), total_bytes: usable_bytes, usable_bytes }
+    DeviceMemory { name: "a <card> & \"more\"".into(), total_bytes: usable_bytes, usable_bytes }
 }
 
 /// Our own plan, as `Setup` makes it, on a machine that is the same everywhere.
@@ -50,8 +50,8 @@ fn ours(config: &Config, vocab: u32, usable: u64) -> Panel {
     let precision = Precision::Float32;
     let job = Job::new(config, vocab, precision, &target, Bytes::ZERO);
     let programs = job.training_programs();
-    let phases = programs.iter().map(|p| Phase::of(p.name(), [p], &target)).collect();
-    let courses = programs.iter().map(|p| Course::of(p.name(), p, &target)).collect();
+    let phases = programs.iter().map(|p| PhaseReport::of(p.name(), [p], &target)).collect();
+    let courses = programs.iter().map(|p| PhaseTimeline::of(p.name(), p, &target)).collect();
     let overhead = Overhead {
         context_bytes: [Bytes::new(20 * KIB), Bytes::new(90 * KIB)],
         ..Overhead::default()
@@ -65,7 +65,7 @@ fn theirs(config: &Config, vocab: u32, usable: u64) -> Panel {
     let overhead = torch::overhead(config);
     let options = torch::TorchOptions::from_config(config, precision);
     let report = torch::torch_report(config, vocab, &options, device(usable), overhead);
-    let courses = torch::torch_courses(config, vocab, &options);
+    let courses = torch::torch_timelines(config, vocab, &options);
     Panel { report, courses, precision, vocab }
 }
 
@@ -234,7 +234,7 @@ fn a_page_holds_the_picture_and_every_op_and_asks_for_nothing() {
             assert_eq!(sum.map(|b| b.as_u64().unwrap()).sum::<u64>(), at.bytes.get());
         }
     }
-    assert_eq!(data["classes"].as_array().unwrap().len(), Class::ALL.len());
+    assert_eq!(data["classes"].as_array().unwrap().len(), TensorClass::ALL.len());
 }
 
 #[test]

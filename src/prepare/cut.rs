@@ -6,18 +6,19 @@
 //! '(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s
 //! ```
 //!
-//! A cut is safe where the pattern ends a word on its left for good, whatever follows, and
-//! where the left part alone gives the same words. Between characters `a` and `b` that is so
+//! A cut is safe if the pattern ends a word there whatever follows, and if the left part alone
+//! gives the same words. That is so between characters `a` and `b` if
 //!
-//! - where `a` is not white space and `b` is: no alternative holds white space after anything
-//!   else, and the run that ends with `a` ends at the end of a text just as well. Only runs of
-//!   white space look ahead, and those of the left part are followed by something in it.
-//! - where `a` and `b` are a letter, a digit or another sign, and not the same of these: no
-//!   alternative mixes them, except a contraction, so `a` must not be an apostrophe.
+//! - `a` is not white space and `b` is: no alternative has white space after anything else, and
+//!   the run that ends with `a` also ends at the end of a text. Only runs of white space look
+//!   ahead, and those of the left part are followed by something in it.
+//! - `a` and `b` are of different classes (letter, number, other), and `a` is not an apostrophe:
+//!   no alternative but a contraction mixes classes.
 //!
-//! The first rule finds a cut in nearly every line of nearly every language; the second is
-//! for text that is written without spaces. It only counts characters whose class is beyond
-//! doubt, so that this file needs no tables of Unicode.
+//! The first rule finds a cut in nearly every line of nearly every language; the second is for
+//! text that is written without spaces.
+
+use crate::tokenizer::gpt2::{CharClass, class_of};
 
 /// The most text that is encoded at once.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
@@ -25,14 +26,14 @@ pub(super) const PIECE_BYTES: usize = 256 << 10;
 /// A place to cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Cut {
-    /// How many bytes stand before the cut; at least 1 where there is text.
+    /// How many bytes are before the cut; at least 1 if there is text.
     pub(super) at: usize,
     /// Whether the parts have the tokens of the whole. The end of the text counts.
     pub(super) is_safe: bool,
 }
 
-/// The last safe cut in the first `limit` bytes, or the last one of any kind: a run of
-/// `limit` bytes without a safe cut is no writing, and its text still decodes as it was.
+/// The last safe cut in the first `limit` bytes, or else the last boundary between characters:
+/// tokens may then differ from those of the whole, but still decode to the text.
 ///
 /// `limit` is at least 4, so that a character fits.
 pub(super) fn cut(text: &str, limit: usize) -> Cut {
@@ -56,39 +57,10 @@ pub(super) fn cut(text: &str, limit: usize) -> Cut {
 
 /// Whether a text may be cut between two characters.
 fn is_safe(before: char, after: char) -> bool {
-    if after.is_whitespace() {
-        return !before.is_whitespace();
-    }
-    match (Class::of(before), Class::of(after)) {
-        (Some(a), Some(b)) => a != b && before != '\'',
-        _ => false,
-    }
-}
-
-/// The pattern's classes of what is not white space.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Class {
-    Letter,
-    Digit,
-    Sign,
-}
-
-impl Class {
-    /// The class of a character where it is beyond doubt.
-    fn of(character: char) -> Option<Self> {
-        match character {
-            'a'..='z' | 'A'..='Z' => Some(Self::Letter),
-            // Hiragana, katakana, ideographs, hangul.
-            'ぁ'..='ゖ' | 'ァ'..='ヺ' | '㐀'..='䶿' | '一'..='鿿' | '가'..='힣' => {
-                Some(Self::Letter)
-            }
-            '0'..='9' => Some(Self::Digit),
-            '、' | '。' | '「' | '」' | '！' | '，' | '：' | '；' | '？' => {
-                Some(Self::Sign)
-            }
-            _ if character.is_ascii_punctuation() => Some(Self::Sign),
-            _ => None,
-        }
+    match (class_of(before), class_of(after)) {
+        (CharClass::Space, _) => false,
+        (_, CharClass::Space) => true,
+        (a, b) => a != b && before != '\'',
     }
 }
 

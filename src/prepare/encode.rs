@@ -15,7 +15,7 @@ use std::{
 use super::{PrepareError, cut::PIECE_BYTES, draft::Draft};
 use crate::{
     data::Split,
-    tokenizer::{END_OF_TEXT, Tokenizer, TokenizerError},
+    tokenizer::{DocumentEncoder, END_OF_TEXT, TokenIds, Tokenizer, TokenizerError},
 };
 
 /// More workers than one thread can read and write for are idle, and cost memory.
@@ -166,23 +166,30 @@ impl<'a> Encoder<'a> {
 
 /// Encodes jobs until there are none.
 fn work(jobs: &Mutex<Jobs>, tokenizer: &Tokenizer) {
+    let mut encoder = tokenizer.encoder();
     loop {
         let next = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok((job, answer)) = next else { return };
-        let _ = answer.send(encode(&job, tokenizer)); // nobody listens after an error
+        let _ = answer.send(encode(&job, &mut encoder)); // nobody listens after an error
     }
 }
 
-fn encode(job: &Job, tokenizer: &Tokenizer) -> Answer {
+fn encode(job: &Job, encoder: &mut DocumentEncoder<'_>) -> Answer {
     let mut encoded = Encoded::default();
     let mut start = 0;
     for item in &job.items {
         match *item {
             Item::Text { end, split } => {
-                let tokens = tokenizer.encode_document(&job.text[start..end])?;
-                // Both vocabularies were checked to have at most 2^16 tokens.
-                let bytes = tokens.into_iter().flat_map(|token| (token as u16).to_le_bytes());
-                encoded.of(split).extend(bytes);
+                let bytes = encoded.of(split);
+                match encoder.encode(&job.text[start..end])? {
+                    TokenIds::Narrow(ids) => {
+                        ids.iter().for_each(|id| bytes.extend_from_slice(&id.to_le_bytes()));
+                    }
+                    // Both vocabularies were checked to have at most 2^16 tokens.
+                    TokenIds::Wide(ids) => ids
+                        .iter()
+                        .for_each(|&id| bytes.extend_from_slice(&(id as u16).to_le_bytes())),
+                }
                 start = end;
             }
             Item::EndOfText { split } => {

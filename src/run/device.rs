@@ -17,7 +17,7 @@ use fitgpt_plan::{
     config::{Config, DeviceChoice, Precision},
     memory::{Target, VerifiedPlan},
     program::Program,
-    report::{self, Overhead, Pool},
+    report::{self, Overhead, RuntimePool},
     units::Bytes,
 };
 use serde::Serialize;
@@ -207,7 +207,7 @@ impl Runner {
     }
 
     /// The memory that a plan is judged by: the budget that the user wrote, or what is free.
-    pub fn device(&self, config: &Config) -> Result<report::Device, Unavailable> {
+    pub fn device(&self, config: &Config) -> Result<report::DeviceMemory, Unavailable> {
         let budget = config.memory_budget().map(Bytes::new);
         match self {
             Self::Cpu(_) => Ok(os::host_memory().device(budget)),
@@ -224,7 +224,7 @@ impl Runner {
     }
 
     /// What of it was measured on the device.
-    pub fn pools(&self) -> Vec<Pool> {
+    pub fn pools(&self) -> Vec<RuntimePool> {
         match self {
             Self::Cpu(_) => Vec::new(),
             Self::Gpu(gpu) => gpu.pools(),

@@ -8,7 +8,7 @@ use fitgpt_plan::{
     job::{self, Job},
     memory::{PlanError, VerifiedPlan},
     model::Model,
-    report::{Course, Device, Overhead, Phase, PlanReport, Verdict},
+    report::{DeviceMemory, Overhead, PhaseReport, PhaseTimeline, PlanReport, Verdict},
     units::Bytes,
 };
 
@@ -61,7 +61,7 @@ impl Setup {
         vocab: u32,
         precision: Precision,
         runner: &Runner,
-        device: Device,
+        device: DeviceMemory,
         overhead: Overhead,
     ) -> Result<Self, SetupError> {
         let target = runner.target();
@@ -70,9 +70,11 @@ impl Setup {
         let job = Job::new(config, vocab, precision, &target, room);
         let programs = job.training_programs();
         runner.check(&programs, precision)?;
-        let mut phases: Vec<_> =
-            programs.iter().map(|program| Phase::of(program.name(), [program], &target)).collect();
-        phases.push(Phase::of("sample", &job.sampling_programs(), &target));
+        let mut phases: Vec<_> = programs
+            .iter()
+            .map(|program| PhaseReport::of(program.name(), [program], &target))
+            .collect();
+        phases.push(PhaseReport::of("sample", &job.sampling_programs(), &target));
         let plan = job::plan(programs, &target)?;
         let arena = Some(plan.plan().arena_bytes());
         let report = PlanReport::new("fitgpt", device, overhead, config, phases, arena);
@@ -81,10 +83,10 @@ impl Setup {
     }
 
     /// The live bytes of a step and an evaluation, op by op.
-    pub fn courses(&self) -> Vec<Course> {
+    pub fn courses(&self) -> Vec<PhaseTimeline> {
         let programs = self.plan.plan().programs.iter().map(|planned| &planned.program);
         let target = self.runner.target();
-        programs.map(|program| Course::of(program.name(), program, &target)).collect()
+        programs.map(|program| PhaseTimeline::of(program.name(), program, &target)).collect()
     }
 
     /// Allocates the arena.

@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use fitgpt_plan::config::{Config, Value};
+use fitgpt_plan::config::{Config, ConfigValue};
 use serde::{Deserialize, Serialize};
 
 use super::{
@@ -28,7 +28,7 @@ pub struct Document {
     /// Where the run stands.
     pub position: Position,
     /// The config as resolved, with every choice that touches rounding written out.
-    pub config: BTreeMap<String, Value>,
+    pub config: BTreeMap<String, ConfigValue>,
 }
 
 impl Document {

@@ -6,10 +6,11 @@
 //! a model may produce any id below its vocabulary, also those that no text produces.
 
 mod chars;
+pub mod gpt2;
 mod json;
 mod stream;
 
-use std::{collections::HashSet, path::PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
@@ -101,7 +102,7 @@ impl Tokenizer {
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         match self {
             Self::Chars(chars) => chars.encode(text),
-            Self::Gpt2 => gpt2_encode(text, &HashSet::from([END_OF_TEXT_SPELLING])),
+            Self::Gpt2 => Ok(gpt2_prompt(text)),
             Self::Json(json) => json.encode(text),
             Self::Ids => text
                 .split_whitespace()
@@ -115,7 +116,7 @@ impl Tokenizer {
     /// The tokens of a document: whatever it spells is text, `<|endoftext|>` too.
     pub fn encode_document(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         match self {
-            Self::Gpt2 => gpt2_encode(text, &HashSet::new()),
+            Self::Gpt2 => Ok(gpt2::encode(text)),
             Self::Json(json) => json.encode_document(text),
             Self::Chars(_) | Self::Ids => self.encode(text),
         }
@@ -129,12 +130,19 @@ impl Tokenizer {
                 bytes.extend_from_slice(chars.symbol(id).unwrap_or(NO_SYMBOL).as_bytes());
             }
             // Padding up to 50,304 has no meaning, but a model can produce it.
-            Self::Gpt2 => match tiktoken_rs::r50k_base_singleton().decode_bytes(&[id]) {
-                Ok(symbol) => bytes.extend_from_slice(&symbol),
-                Err(_) => bytes.extend_from_slice(NO_SYMBOL.as_bytes()),
-            },
+            Self::Gpt2 => {
+                bytes.extend_from_slice(gpt2::bytes_of(id).unwrap_or(NO_SYMBOL.as_bytes()));
+            }
             Self::Json(json) => bytes.extend_from_slice(json.decode(&[id]).as_bytes()),
             Self::Ids => bytes.extend_from_slice(format!("{id} ").as_bytes()),
+        }
+    }
+
+    /// What one thread needs to encode many documents.
+    pub fn encoder(&self) -> DocumentEncoder<'_> {
+        match self {
+            Self::Gpt2 => DocumentEncoder::Gpt2 { encoder: gpt2::Encoder::new(), ids: Vec::new() },
+            tokenizer => DocumentEncoder::Plain { tokenizer, ids: Vec::new() },
         }
     }
 
@@ -150,11 +158,59 @@ impl Tokenizer {
     }
 }
 
-fn gpt2_encode(text: &str, special: &HashSet<&str>) -> Result<Vec<u32>, TokenizerError> {
-    let encoded = tiktoken_rs::r50k_base_singleton().encode(text, special);
-    let (ids, _) =
-        encoded.map_err(|error| TokenizerError::NotSplit { reason: error.to_string() })?;
-    Ok(ids)
+/// Encodes documents one after the other. Each thread has its own.
+#[derive(Debug)]
+pub enum DocumentEncoder<'a> {
+    /// With a cache of GPT-2's words.
+    Gpt2 {
+        /// With its cache.
+        encoder: gpt2::Encoder,
+        /// The tokens of the last document.
+        ids: Vec<u16>,
+    },
+    /// Every document by itself.
+    Plain {
+        /// How.
+        tokenizer: &'a Tokenizer,
+        /// The tokens of the last document.
+        ids: Vec<u32>,
+    },
+}
+
+/// Tokens, as wide as the vocabulary needs.
+#[derive(Clone, Copy, Debug)]
+pub enum TokenIds<'a> {
+    /// All are below 2^16.
+    Narrow(&'a [u16]),
+    /// Any.
+    Wide(&'a [u32]),
+}
+
+impl DocumentEncoder<'_> {
+    /// The tokens of a document, as [`Tokenizer::encode_document`] gives them.
+    pub fn encode(&mut self, text: &str) -> Result<TokenIds<'_>, TokenizerError> {
+        match self {
+            Self::Gpt2 { encoder, ids } => {
+                ids.clear();
+                encoder.encode(text, ids);
+                Ok(TokenIds::Narrow(ids))
+            }
+            Self::Plain { tokenizer, ids } => {
+                *ids = tokenizer.encode_document(text)?;
+                Ok(TokenIds::Wide(ids))
+            }
+        }
+    }
+}
+
+/// The tokens of a prompt: `<|endoftext|>` is that token.
+fn gpt2_prompt(text: &str) -> Vec<u32> {
+    let mut ids = Vec::new();
+    for (i, part) in text.split(END_OF_TEXT_SPELLING).enumerate() {
+        ids.extend((i > 0).then_some(END_OF_TEXT));
+        ids.extend(gpt2::encode(part));
+    }
+    ids
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What `devices` says, and its watch.
 
-use crate::budget::Limit;
+use crate::budget::HostLimit;
 
 messages! {
     label_memory() { en: "memory", zh: "内存", ja: "メモリ", de: "Speicher" }
@@ -225,10 +225,10 @@ messages! {
 }
 
 /// A limit by its name.
-pub(crate) fn limit(limit: Limit) -> String {
+pub(crate) fn limit(limit: HostLimit) -> String {
     match limit {
-        Limit::Available => available(),
-        Limit::ControlGroup => control_group(),
-        Limit::AddressSpace => address_space(),
+        HostLimit::Available => available(),
+        HostLimit::ControlGroup => control_group(),
+        HostLimit::AddressSpace => address_space(),
     }
 }

@@ -1,6 +1,6 @@
 //! What `fit` says: the config as it is, the ways to make it fit, and what was seen beside them.
 
-use fitgpt_plan::fit::{Effect, Note};
+use fitgpt_plan::fit::{Effect, FitNote};
 
 messages! {
     as_it_is(peak, phase, verdict, device, usable) {
@@ -88,16 +88,16 @@ pub(crate) fn effect(effect: Effect) -> String {
 }
 
 /// What was seen beside the options.
-pub(crate) fn note(note: &Note) -> String {
+pub(crate) fn note(note: &FitNote) -> String {
     match note {
-        Note::NoBf16 { instead } => no_bf16(instead),
-        Note::StaticStateTooLarge { state_bytes, usable_bytes } => {
+        FitNote::NoBf16 { instead } => no_bf16(instead),
+        FitNote::StaticStateTooLarge { state_bytes, usable_bytes } => {
             static_state(state_bytes, usable_bytes)
         }
-        Note::TooLargeForOnePiece { tensor, need_bytes, have_bytes } => {
+        FitNote::TooLargeForOnePiece { tensor, need_bytes, have_bytes } => {
             one_piece(tensor, need_bytes, have_bytes)
         }
-        Note::OtherSplit { batch_size, gradient_accumulation_steps, peak_bytes } => {
+        FitNote::OtherSplit { batch_size, gradient_accumulation_steps, peak_bytes } => {
             other_split(batch_size, gradient_accumulation_steps, peak_bytes)
         }
     }

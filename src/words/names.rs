@@ -1,6 +1,6 @@
 //! Names of things that several commands speak of.
 
-use fitgpt_plan::{program::Class, report::Verdict};
+use fitgpt_plan::{program::TensorClass, report::Verdict};
 
 use crate::budget::{A_CARD, THIS_MACHINE};
 
@@ -64,15 +64,15 @@ pub(crate) fn device(name: &str) -> String {
 }
 
 /// A class of tensors.
-pub(crate) fn class(class: Class) -> String {
+pub(crate) fn class(class: TensorClass) -> String {
     match class {
-        Class::Parameter => parameters(),
-        Class::Gradient => gradients(),
-        Class::Optimizer => optimizer(),
-        Class::Activation => activations(),
-        Class::Logits => logits(),
-        Class::Scratch => scratch(),
-        Class::Input => inputs(),
+        TensorClass::Parameter => parameters(),
+        TensorClass::Gradient => gradients(),
+        TensorClass::Optimizer => optimizer(),
+        TensorClass::Activation => activations(),
+        TensorClass::Logits => logits(),
+        TensorClass::Scratch => scratch(),
+        TensorClass::Input => inputs(),
     }
 }
 

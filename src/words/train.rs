@@ -1,6 +1,6 @@
 //! What `train` says beside nanoGPT's log lines.
 
-use crate::{budget::Limit, run::device::Unused};
+use crate::{budget::HostLimit, run::device::Unused};
 
 messages! {
     /// A key of nanoGPT's that means nothing here.
@@ -262,10 +262,10 @@ pub(crate) fn unused(card: Unused) -> String {
 }
 
 /// The limit that decides how much memory there is.
-pub(crate) fn limit(limit: Limit) -> String {
+pub(crate) fn limit(limit: HostLimit) -> String {
     match limit {
-        Limit::Available => limit_available(),
-        Limit::ControlGroup => limit_control_group(),
-        Limit::AddressSpace => limit_address_space(),
+        HostLimit::Available => limit_available(),
+        HostLimit::ControlGroup => limit_control_group(),
+        HostLimit::AddressSpace => limit_address_space(),
     }
 }

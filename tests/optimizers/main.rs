@@ -12,7 +12,7 @@ use fitgpt_exec::{
 use fitgpt_plan::{
     config::AdjustLr,
     job,
-    program::{Adam, Class, Life, Muon, Op, Program, ProgramKind, Tensor},
+    program::{Adam, Life, Muon, Op, Program, ProgramKind, Tensor, TensorClass},
     units::{Bytes, DType, TensorId},
 };
 use safetensors::SafeTensors;
@@ -60,7 +60,7 @@ impl Update {
             name: (*name).to_owned(),
             shape: shape.to_vec(),
             dtype: *dtype,
-            class: Class::Optimizer,
+            class: TensorClass::Optimizer,
             life: Life::Always,
         };
         let mut program = Program::new(ProgramKind::Update, tensors.iter().map(tensor).collect());

@@ -43,7 +43,7 @@ const LOSSES: f64 = 1e-4;
 
 /// How the steps were made.
 #[derive(Deserialize)]
-struct Facts {
+struct MachineFacts {
     batch: u64,
     micro_batches: u64,
     steps: usize,
@@ -56,7 +56,7 @@ struct Facts {
 
 struct Run {
     model: Model,
-    facts: Facts,
+    facts: MachineFacts,
     expected: golden::Tensors,
     state: TrainingState,
     backend: Cpu,
@@ -67,7 +67,7 @@ impl Run {
         let mut weights = Weights::open(&golden::path(folder)).unwrap();
         let model = weights.architecture().model;
         let file = format!("{folder}/expected.safetensors");
-        let facts: Facts = serde_json::from_str(&facts_of(&file)).unwrap();
+        let facts: MachineFacts = serde_json::from_str(&facts_of(&file)).unwrap();
         let seq = u64::from(model.block);
         let optimizer = Optimizer::adamw(Adam {
             beta1: facts.betas[0],

@@ -20,7 +20,7 @@ pub(crate) fn path(name: &str) -> PathBuf {
 
 /// What was run, and how; the metadata of a golden file.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Facts {
+pub(crate) struct MachineFacts {
     pub(crate) case: Case,
     pub(crate) steps: usize,
     pub(crate) betas: [f32; 2],
@@ -134,7 +134,7 @@ impl Tensors {
 /// One golden file.
 #[derive(Debug)]
 pub(crate) struct Golden {
-    pub(crate) facts: Facts,
+    pub(crate) facts: MachineFacts,
     pub(crate) tensors: Tensors,
 }
 

@@ -5,7 +5,7 @@ use std::{
     process::{Output, Stdio},
 };
 
-use fitgpt_plan::config::{KEYS, Key, Kind, Range};
+use fitgpt_plan::config::{KEYS, Key, ValueKind, ValueRange};
 use serde_json::Value;
 
 use crate::program::{Place, Ran, TINY, events, steps_logged, wait_until};
@@ -32,18 +32,20 @@ fn train(place: &Place, more: &[&str]) -> Ran {
 /// Values of a key that no config takes, as overrides; empty where any text is one.
 fn nonsense(key: &Key) -> Vec<&'static str> {
     let mut values = match key.kind {
-        Kind::Int => vec!["many", "1.5", "-1", "99999999999999999999"],
-        Kind::Float => vec!["fast", "-1", "nan"],
-        Kind::Bool => vec!["maybe", "2"],
-        Kind::Choice(_) | Kind::ChoiceOrNone(_) | Kind::BoolOr(_) => vec!["nonsense", "7"],
-        Kind::Device(_) => vec!["toaster", "cuda:x"],
-        Kind::Size => vec!["much", "-3GB", "12 potatoes"],
-        Kind::Text => vec![],
+        ValueKind::Int => vec!["many", "1.5", "-1", "99999999999999999999"],
+        ValueKind::Float => vec!["fast", "-1", "nan"],
+        ValueKind::Bool => vec!["maybe", "2"],
+        ValueKind::Choice(_) | ValueKind::ChoiceOrNone(_) | ValueKind::BoolOr(_) => {
+            vec!["nonsense", "7"]
+        }
+        ValueKind::Device(_) => vec!["toaster", "cuda:x"],
+        ValueKind::Size => vec!["much", "-3GB", "12 potatoes"],
+        ValueKind::Text => vec![],
     };
     match key.range {
-        Range::BelowOne => values.push("1.0"),
-        Range::Share => values.push("0"),
-        Range::NotEmpty => values.push(""),
+        ValueRange::BelowOne => values.push("1.0"),
+        ValueRange::Share => values.push("0"),
+        ValueRange::NotEmpty => values.push(""),
         _ => {}
     }
     values
@@ -58,7 +60,7 @@ fn nonsense_in_every_key_is_refused_by_its_name() {
             refused(&ran, &[key.name]);
         }
         // In a file even a text can be of the wrong type.
-        let wrong = if key.kind == Kind::Text { "3" } else { "b'bytes'" };
+        let wrong = if key.kind == ValueKind::Text { "3" } else { "b'bytes'" };
         fs::write(place.path("c.py"), format!("\n{} = {wrong}\n", key.name)).unwrap();
         let ran = place.run(&["train", "c.py", "--out_dir=out"]);
         refused(&ran, &["c.py:2"]);

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::{
-    diagnosis::{Part, Supposition},
+    diagnosis::{AccountShare, AssumedRun},
     parse::Process,
 };
 
@@ -74,7 +74,7 @@ pub enum Reservation {
 
 /// The tensor that was asked for, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Asked {
+pub struct RequestedTensor {
     /// Its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tensor: Option<String>,
@@ -89,7 +89,7 @@ pub struct Asked {
     pub tensor_bytes: Option<u64>,
     /// The run in which it has this size, where the log's own run is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub supposing: Option<Supposition>,
+    pub supposing: Option<AssumedRun>,
     /// The line of code that names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<String>,
@@ -101,7 +101,7 @@ causes! {
     /// Scores over the vocabulary.
     "logits-at-the-peak" LogitsAtThePeak {
         /// Which tensor.
-        asked: Asked,
+        asked: RequestedTensor,
     }
     /// The logits of the pass before are still held.
     "stale-logits" StaleLogits {
@@ -112,7 +112,7 @@ causes! {
         /// What the message says.
         allocated_bytes: u64,
         /// Of what it is made.
-        parts: Vec<Part>,
+        parts: Vec<AccountShare>,
         /// Whether the request would have fitted without them.
         would_have_fitted_without: bool,
     }
@@ -128,17 +128,17 @@ causes! {
     /// Heads × tokens × tokens.
     "attention-scores" AttentionScores {
         /// Which tensor.
-        asked: Asked,
+        asked: RequestedTensor,
     }
     /// The inner value of a feed-forward layer.
     "mlp-activation" MlpActivation {
         /// Which tensor.
-        asked: Asked,
+        asked: RequestedTensor,
     }
     /// A weight, its gradient, a moment or a copy.
     "weight-shaped" WeightShaped {
         /// Which tensor.
-        asked: Asked,
+        asked: RequestedTensor,
     }
     /// Weights, gradients and moments exceed the card.
     "static-state-too-large" StaticStateTooLarge {
@@ -253,7 +253,7 @@ causes! {
         /// Whether the run is known.
         has_config: bool,
         /// A common run that would print it.
-        would_match: Option<Asked>,
+        would_match: Option<RequestedTensor>,
         /// The most that the run was planned to hold, if the log holds clearly more.
         planned_bytes: Option<u64>,
         /// What the log holds.

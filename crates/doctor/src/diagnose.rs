@@ -3,26 +3,26 @@
 use std::fmt::Write as _;
 
 use fitgpt_plan::{
-    config::{self, ConfigError, Facts, Written},
+    config::{self, ConfigError, MachineFacts, Written},
     device::Gpu,
     fit::{self, Engine},
-    report::Device,
+    report::DeviceMemory,
     torch,
     units::Bytes,
 };
 
 use crate::{
     cause::Cause,
-    diagnosis::{Diagnosis, Domain, Finding, Fix, Kind},
+    diagnosis::{Diagnosis, Domain, Finding, Fix, MemoryKind},
     parse::{Log, Memory},
     playbook,
-    reason::{Decoder, Run, Scene, domain, facts, next},
+    reason::{Analysis, Decoder, TrainingRun, domain, facts, next},
     rules,
 };
 
 /// What is known in addition to the log.
 #[derive(Clone, Debug, Default)]
-pub struct Case {
+pub struct Context {
     /// The run's config, as far as somebody wrote it down.
     pub config: Option<Written>,
     /// The card.
@@ -33,7 +33,7 @@ pub struct Case {
     refused: Option<ConfigError>,
 }
 
-impl Case {
+impl Context {
     /// Nothing but the log.
     pub fn new() -> Self {
         Self::default()
@@ -41,7 +41,7 @@ impl Case {
 
     /// Adds a config file. One that cannot be read is a finding, not an error: the log may say
     /// enough without it.
-    pub fn read_config(&mut self, source: &str, text: &str, facts: &Facts) {
+    pub fn read_config(&mut self, source: &str, text: &str, facts: &MachineFacts) {
         let read = self.config.get_or_insert_default().read_python(source, text, facts);
         self.file = Some(source.to_owned());
         self.refuse(read);
@@ -61,50 +61,51 @@ impl Case {
 }
 
 /// Thinks a log through.
-pub fn diagnose(log: &Log, case: &Case) -> Diagnosis {
+pub fn diagnose(log: &Log, context: &Context) -> Diagnosis {
     let kind = kind(log);
     let domain = match domain(log) {
         // Whoever has a nanoGPT config at hand knows what ran.
-        Domain::Unknown if case.config.is_some() => Domain::NanoGpt,
+        Domain::Unknown if context.config.is_some() => Domain::NanoGpt,
         domain => domain,
     };
-    let found = Run::find(log, case.config.as_ref(), case.gpu, domain);
+    let found = TrainingRun::find(log, context.config.as_ref(), context.gpu, domain);
     let (run, error) = match found {
         Ok(run) => (run, None),
         Err(error) => (None, Some(error)),
     };
-    let total = case.gpu.map(|gpu| gpu.total_bytes().get());
-    let error = case.refused.clone().or(error);
-    let scene = Scene::new(log, &facts(log, total), domain, case.decoder.clone(), run, error);
-    let findings = rules::findings(&scene);
+    let total = context.gpu.map(|gpu| gpu.total_bytes().get());
+    let error = context.refused.clone().or(error);
+    let analysis =
+        Analysis::new(log, &facts(log, total), domain, context.decoder.clone(), run, error);
+    let findings = rules::findings(&analysis);
     let is_cause = |is: fn(&Cause) -> bool| findings.iter().any(|f| f.is_cause && is(&f.cause));
     let is_theirs = is_cause(|cause| matches!(cause, Cause::ForeignMemory { .. }));
-    let foreign_bytes = scene.facts.foreign.map_or(0, |size| size.bytes);
-    let is_gpu = kind == Kind::GpuMemory;
+    let foreign_bytes = analysis.facts.foreign.map_or(0, |size| size.bytes);
+    let is_gpu = kind == MemoryKind::GpuMemory;
     // With the others gone, the whole card is there.
-    let device = device(&scene, case).filter(|_| is_gpu);
-    let fixes = match (&scene.run, &device) {
-        (Some(run), Some(device)) => fixes(run, log, case, device),
+    let device = device(&analysis, context).filter(|_| is_gpu);
+    let fixes = match (&analysis.run, &device) {
+        (Some(run), Some(device)) => fixes(run, log, context, device),
         _ => Vec::new(),
     };
-    let advice = playbook::advice(&scene, kind, &findings);
-    let do_next = playbook::do_next(&scene, kind, &findings, &advice, &fixes);
+    let advice = playbook::advice(&analysis, kind, &findings);
+    let do_next = playbook::do_next(&analysis, kind, &findings, &advice, &fixes);
     let freed_bytes = if is_theirs { foreign_bytes } else { 0 };
     Diagnosis {
         kind,
         domain,
-        facts: scene.facts,
-        phase: scene.phase,
-        supposing: scene.run.as_ref().and_then(Run::supposition),
-        tensors: scene.tensors(),
-        account: scene.account(),
-        next: if is_gpu { next(&scene, freed_bytes) } else { None },
+        facts: analysis.facts,
+        phase: analysis.phase,
+        supposing: analysis.run.as_ref().and_then(TrainingRun::supposition),
+        tensors: analysis.tensors(),
+        account: analysis.account(),
+        next: if is_gpu { next(&analysis, freed_bytes) } else { None },
         advice,
         fixes,
         do_next,
         notes: notes(log, &findings),
         findings,
-        refused: scene.config_error,
+        refused: analysis.config_error,
     }
 }
 
@@ -114,52 +115,52 @@ fn notes(log: &Log, findings: &[Finding]) -> Vec<&'static str> {
         findings.iter().any(|f| f.is_cause && matches!(f.cause, Cause::Fragmentation { .. }));
     let mut notes: Vec<_> = log.notes.iter().map(|note| note.name).collect();
     notes.retain(|name| *name != "fragmentation-hint" || !is_fragmented);
-    if log.has_triton_beside {
+    if log.has_harmless_triton_error {
         notes.push("kernel-choice-skipped");
     }
     notes
 }
 
-fn kind(log: &Log) -> Kind {
+fn kind(log: &Log) -> MemoryKind {
     match log.message.as_ref().map(|message| message.memory) {
-        None => Kind::None,
-        Some(Memory::Gpu) => Kind::GpuMemory,
-        Some(Memory::Host) => Kind::HostMemory,
-        Some(Memory::Shared) => Kind::SharedMemory,
-        Some(Memory::Unknown) => Kind::Unknown,
+        None => MemoryKind::None,
+        Some(Memory::Gpu) => MemoryKind::GpuMemory,
+        Some(Memory::Host) => MemoryKind::HostMemory,
+        Some(Memory::Shared) => MemoryKind::SharedMemory,
+        Some(Memory::Unknown) => MemoryKind::Unknown,
     }
 }
 
 /// The card of the log, without what others hold of it.
-fn device(scene: &Scene<'_>, case: &Case) -> Option<Device> {
-    let total = scene.facts.total?.bytes;
-    let foreign = scene.facts.foreign.map_or(0, |size| size.bytes);
-    Some(Device {
-        name: case.gpu.map_or_else(|| "the log's card".to_owned(), |gpu| gpu.name.to_owned()),
+fn device(analysis: &Analysis<'_>, context: &Context) -> Option<DeviceMemory> {
+    let total = analysis.facts.total?.bytes;
+    let foreign = analysis.facts.foreign.map_or(0, |size| size.bytes);
+    Some(DeviceMemory {
+        name: context.gpu.map_or_else(|| "the log's card".to_owned(), |gpu| gpu.name.to_owned()),
         total_bytes: Bytes::new(total),
         usable_bytes: Bytes::new(total.saturating_sub(foreign)),
     })
 }
 
 /// Changes that make this very run fit, as PyTorch runs it. A run that fits as it is needs none.
-fn fixes(run: &Run, log: &Log, case: &Case, device: &Device) -> Vec<Fix> {
+fn fixes(run: &TrainingRun, log: &Log, context: &Context, device: &DeviceMemory) -> Vec<Fix> {
     let precision = match run.options.precision {
-        torch::Precision::F32 => config::Precision::Float32,
-        torch::Precision::Bf16 => config::Precision::Bfloat16,
-        torch::Precision::F16 => config::Precision::Float16,
+        torch::TorchPrecision::F32 => config::Precision::Float32,
+        torch::TorchPrecision::Bf16 => config::Precision::Bfloat16,
+        torch::TorchPrecision::F16 => config::Precision::Float16,
     };
-    let found = fit::fit(&fit::Case {
+    let found = fit::fit(&fit::FitRequest {
         config: &run.config,
         vocab: run.model.vocab,
         engine: Engine::Torch { precision, kernels: run.options },
         device,
         overhead: torch::overhead(&run.config),
-        has_bf16: case.gpu.is_none_or(Gpu::has_bf16),
+        has_bf16: context.gpu.is_none_or(Gpu::has_bf16),
     });
     let options = found.options.into_iter().filter(|option| !option.changes.is_empty());
     let fix = |option: fit::FitOption| Fix {
         engine: "torch",
-        command: command(run, log, case, &option),
+        command: command(run, log, context, &option),
         changes: option.changes,
         patches: option.patches,
         peak_bytes: option.peak_bytes.get(),
@@ -174,7 +175,7 @@ fn fixes(run: &Run, log: &Log, case: &Case, device: &Device) -> Vec<Fix> {
 }
 
 /// The whole line: patches first, then the script as it was started, with the changes behind.
-fn command(run: &Run, log: &Log, case: &Case, option: &fit::FitOption) -> String {
+fn command(run: &TrainingRun, log: &Log, context: &Context, option: &fit::FitOption) -> String {
     let mut line = String::new();
     if !option.patches.is_empty() {
         let names: Vec<_> = option.patches.iter().map(|patch| patch.name()).collect();
@@ -187,7 +188,7 @@ fn command(run: &Run, log: &Log, case: &Case, option: &fit::FitOption) -> String
         }
     }
     let is_changed = |key: &str| option.changes.iter().any(|(changed, _)| *changed == key);
-    match (&case.file, &case.config) {
+    match (&context.file, &context.config) {
         (Some(file), _) => line.extend([" ", file]),
         (None, None) => {
             for (key, value) in log.progress.overrides.iter().filter(|(key, _)| !is_changed(key)) {
@@ -196,7 +197,7 @@ fn command(run: &Run, log: &Log, case: &Case, option: &fit::FitOption) -> String
         }
         (None, Some(_)) => {}
     }
-    for (key, value, place) in case.config.iter().flat_map(Written::iter) {
+    for (key, value, place) in context.config.iter().flat_map(Written::iter) {
         if place.line.is_none() && !is_changed(key.name) {
             let _ = write!(line, " {}", fit::command_line(&[(key.name, value.clone())]));
         }

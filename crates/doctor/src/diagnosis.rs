@@ -9,14 +9,14 @@ use serde::{Serialize, Serializer};
 
 use crate::{
     cause::Cause,
-    parse::Size,
+    parse::PrintedSize,
     playbook::{Question, Remedy},
 };
 
 /// Which memory ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Kind {
+pub enum MemoryKind {
     /// A graphics card's.
     GpuMemory,
     /// The machine's own.
@@ -75,42 +75,42 @@ pub enum PhaseName {
 
 /// The phase of the failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Phase {
+pub struct FailurePhase {
     /// Which.
     pub name: PhaseName,
     /// How sure.
     pub certainty: Certainty,
 }
 
-impl Phase {
+impl FailurePhase {
     /// Nobody can tell.
     pub const UNKNOWN: Self = Self { name: PhaseName::Unknown, certainty: Certainty::Unknown };
 }
 
 /// The numbers of the message and what follows from them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Facts {
+pub struct MemoryFacts {
     /// What was asked for.
-    pub requested: Option<Size>,
+    pub requested: Option<PrintedSize>,
     /// What the card has.
-    pub total: Option<Size>,
+    pub total: Option<PrintedSize>,
     /// What was free.
-    pub free: Option<Size>,
+    pub free: Option<PrintedSize>,
     /// What tensors held.
-    pub allocated: Option<Size>,
+    pub allocated: Option<PrintedSize>,
     /// What the framework had taken from the driver.
-    pub reserved: Option<Size>,
+    pub reserved: Option<PrintedSize>,
     /// What this process had in all.
-    pub process: Option<Size>,
+    pub process: Option<PrintedSize>,
     /// What other processes had.
-    pub foreign: Option<Size>,
+    pub foreign: Option<PrintedSize>,
     /// What was reserved and held no tensor.
-    pub unallocated: Option<Size>,
+    pub unallocated: Option<PrintedSize>,
     /// A limit that was set on this process.
-    pub allowed: Option<Size>,
+    pub allowed: Option<PrintedSize>,
 }
 
-impl Serialize for Facts {
+impl Serialize for MemoryFacts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let entries = [
             ("requested_bytes", self.requested),
@@ -166,7 +166,7 @@ pub enum Role {
 
 /// A tensor that the failed request may have been.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Tensor {
+pub struct CandidateTensor {
     /// As in GPT-2's checkpoints; `h.*` stands for every layer.
     pub name: String,
     /// Outermost first.
@@ -181,12 +181,12 @@ pub struct Tensor {
     pub phase: PhaseName,
     /// The run in which it has this size, where the log's own run is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub supposing: Option<Supposition>,
+    pub supposing: Option<AssumedRun>,
 }
 
 /// A run that would print the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Supposition {
+pub struct AssumedRun {
     /// A published size, or the nearest to it.
     pub model: &'static str,
     /// Sequences.
@@ -218,7 +218,7 @@ impl Finding {
 
 /// One share of what was held.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Part {
+pub struct AccountShare {
     /// A tensor, or a class of them.
     pub name: String,
     /// Its bytes.
@@ -259,7 +259,7 @@ fn as_map<S: Serializer>(pairs: &[Change], serializer: S) -> Result<S::Ok, S::Er
 
 /// A phase that would not fit either, after this failure is fixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Next {
+pub struct NextFailure {
     /// Which.
     pub phase: PhaseName,
     /// Its tensors at the peak.
@@ -272,7 +272,7 @@ pub struct Next {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Account {
     /// Shares, largest classes first.
-    pub parts: Vec<Part>,
+    pub parts: Vec<AccountShare>,
     /// Their sum.
     pub explained_bytes: u64,
     /// What the log says.
@@ -301,24 +301,24 @@ pub struct DoNext {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diagnosis {
     /// Which memory.
-    pub kind: Kind,
+    pub kind: MemoryKind,
     /// What kind of program.
     pub domain: Domain,
     /// The numbers.
-    pub facts: Facts,
+    pub facts: MemoryFacts,
     /// When.
-    pub phase: Phase,
+    pub phase: FailurePhase,
     /// The run that is supposed, where the log says nothing of its config.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub supposing: Option<Supposition>,
+    pub supposing: Option<AssumedRun>,
     /// What was asked for: every candidate, best first.
-    pub tensors: Vec<Tensor>,
+    pub tensors: Vec<CandidateTensor>,
     /// Why, causes first.
     pub findings: Vec<Finding>,
     /// What was held, if it adds up.
     pub account: Option<Account>,
     /// What fails next.
-    pub next: Option<Next>,
+    pub next: Option<NextFailure>,
     /// What to do on this stack, in order.
     pub advice: Vec<Advice>,
     /// Changes of the config, best first, each computed.

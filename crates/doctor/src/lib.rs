@@ -24,11 +24,11 @@ mod size;
 mod snapshot;
 
 pub use self::{
-    cause::{Asked, Cause, HostSign, OtherFailure, Reservation},
-    diagnose::{Case, diagnose},
+    cause::{Cause, HostSign, OtherFailure, RequestedTensor, Reservation},
+    diagnose::{Context, diagnose},
     diagnosis::{
-        Account, Advice, Certainty, Diagnosis, DoNext, Domain, Facts, Finding, Fix, Kind, Next,
-        Part, Phase, PhaseName, Role, Supposition, Tensor,
+        Account, AccountShare, Advice, AssumedRun, CandidateTensor, Certainty, Diagnosis, DoNext,
+        Domain, FailurePhase, Finding, Fix, MemoryFacts, MemoryKind, NextFailure, PhaseName, Role,
     },
     explain::{Language, explain, rules, topics},
     playbook::{Question, Remedy},

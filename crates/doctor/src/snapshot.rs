@@ -7,11 +7,11 @@
 
 use std::{collections::HashMap, io::Read};
 
-use fitgpt_pickle::{Handle, Pickle, PickleError, Value};
+use fitgpt_pickle::{Handle, Pickle, PickleError, PickleValue};
 
 use crate::{
-    diagnosis::Part,
-    parse::{Frame, Log, Message, Size},
+    diagnosis::AccountShare,
+    parse::{Frame, Log, Message, PrintedSize},
 };
 
 /// What a snapshot shows.
@@ -24,14 +24,14 @@ pub struct Snapshot {
     /// The longest unused piece.
     pub largest_piece_bytes: u64,
     /// Live bytes by the line of code that asked for them, the largest first.
-    pub owners: Vec<Part>,
+    pub owners: Vec<AccountShare>,
     /// The last request that failed.
-    pub failure: Option<Failure>,
+    pub failure: Option<FailedRequest>,
 }
 
 /// A request that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
+pub struct FailedRequest {
     /// What was asked for.
     pub requested_bytes: u64,
     /// What the driver called free.
@@ -68,8 +68,10 @@ impl Snapshot {
     /// Reads a snapshot.
     pub fn read(reader: impl Read) -> Result<Self, SnapshotError> {
         let pickle = Pickle::read_some(reader, is_wanted)?;
-        let Value::Dict(root) = pickle.root() else { return Err(SnapshotError::NotASnapshot) };
-        let Some(Value::List(segments)) = pickle.get(root, "segments") else {
+        let PickleValue::Dict(root) = pickle.root() else {
+            return Err(SnapshotError::NotASnapshot);
+        };
+        let Some(PickleValue::List(segments)) = pickle.get(root, "segments") else {
             return Err(SnapshotError::NotASnapshot);
         };
         let mut snapshot = Self::default();
@@ -77,17 +79,17 @@ impl Snapshot {
         for segment in segments {
             snapshot.add(&pickle, *segment, &mut owners);
         }
-        let mut owners: Vec<Part> =
-            owners.into_iter().map(|(name, bytes)| Part { name, bytes }).collect();
+        let mut owners: Vec<AccountShare> =
+            owners.into_iter().map(|(name, bytes)| AccountShare { name, bytes }).collect();
         owners.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
         let rest =
             owners.iter().skip(OWNERS).fold(0, |sum: u64, part| sum.saturating_add(part.bytes));
         owners.truncate(OWNERS);
         if rest > 0 {
-            owners.push(Part { name: "other".to_owned(), bytes: rest });
+            owners.push(AccountShare { name: "other".to_owned(), bytes: rest });
         }
         snapshot.owners = owners;
-        if let Some(Value::List(devices)) = pickle.get(root, "device_traces") {
+        if let Some(PickleValue::List(devices)) = pickle.get(root, "device_traces") {
             let traces = devices.iter().filter_map(|device| list(&pickle, *device));
             let mut entries = traces.flatten().filter_map(|entry| dict(&pickle, *entry));
             snapshot.failure = entries.rfind_failure(&pickle);
@@ -99,10 +101,10 @@ impl Snapshot {
         let Some(segment) = dict(pickle, segment) else { return };
         let size = bytes(pickle, segment, "total_size").unwrap_or(0);
         self.reserved_bytes = self.reserved_bytes.saturating_add(size);
-        let Some(Value::List(blocks)) = pickle.get(segment, "blocks") else { return };
+        let Some(PickleValue::List(blocks)) = pickle.get(segment, "blocks") else { return };
         for block in blocks.iter().filter_map(|block| dict(pickle, *block)) {
             let size = bytes(pickle, block, "size").unwrap_or(0);
-            let is_free = matches!(pickle.get(block, "state"), Some(Value::Text("inactive")));
+            let is_free = matches!(pickle.get(block, "state"), Some(PickleValue::Text("inactive")));
             if is_free {
                 self.largest_piece_bytes = self.largest_piece_bytes.max(size);
                 continue;
@@ -120,8 +122,8 @@ impl Snapshot {
         if let Some(failure) = &self.failure {
             let mut tried = Message::of_snapshot(failure.requested_bytes);
             let (held, taken) =
-                (Size::exact(self.allocated_bytes), Size::exact(self.reserved_bytes));
-            tried.free = failure.free_bytes.map(Size::exact);
+                (PrintedSize::exact(self.allocated_bytes), PrintedSize::exact(self.reserved_bytes));
+            tried.free = failure.free_bytes.map(PrintedSize::exact);
             tried.allocated = Some(held);
             tried.reserved = Some(taken);
             tried.unallocated = Some(taken.minus(held));
@@ -135,24 +137,24 @@ impl Snapshot {
 /// Of traces only failures are read later. Segments and blocks have an address, frames a file name.
 fn is_wanted(pickle: &Pickle, pairs: &[[Handle; 2]]) -> bool {
     match pickle.get(pairs, "action") {
-        Some(Value::Text(action)) => action == "oom",
+        Some(PickleValue::Text(action)) => action == "oom",
         _ => true,
     }
 }
 
 /// The last failure of a trace.
-trait Failures<'a> {
-    fn rfind_failure(&mut self, pickle: &Pickle) -> Option<Failure>;
+trait LastFailure<'a> {
+    fn rfind_failure(&mut self, pickle: &Pickle) -> Option<FailedRequest>;
 }
 
-impl<'a, I: Iterator<Item = &'a [[Handle; 2]]>> Failures<'a> for I {
-    fn rfind_failure(&mut self, pickle: &Pickle) -> Option<Failure> {
-        let failures =
-            self.filter(|entry| matches!(pickle.get(entry, "action"), Some(Value::Text("oom"))));
+impl<'a, I: Iterator<Item = &'a [[Handle; 2]]>> LastFailure<'a> for I {
+    fn rfind_failure(&mut self, pickle: &Pickle) -> Option<FailedRequest> {
+        let failures = self
+            .filter(|entry| matches!(pickle.get(entry, "action"), Some(PickleValue::Text("oom"))));
         let last = failures.last()?;
         let mut frames = frames(pickle, last);
         frames.reverse(); // PyTorch writes the innermost first
-        Some(Failure {
+        Some(FailedRequest {
             requested_bytes: bytes(pickle, last, "size").unwrap_or(0),
             free_bytes: bytes(pickle, last, "device_free"),
             frames,
@@ -161,16 +163,16 @@ impl<'a, I: Iterator<Item = &'a [[Handle; 2]]>> Failures<'a> for I {
 }
 
 fn dict(pickle: &Pickle, handle: Handle) -> Option<&[[Handle; 2]]> {
-    if let Value::Dict(pairs) = pickle.value(handle) { Some(pairs) } else { None }
+    if let PickleValue::Dict(pairs) = pickle.value(handle) { Some(pairs) } else { None }
 }
 
 fn list(pickle: &Pickle, handle: Handle) -> Option<&[Handle]> {
-    if let Value::List(items) = pickle.value(handle) { Some(items) } else { None }
+    if let PickleValue::List(items) = pickle.value(handle) { Some(items) } else { None }
 }
 
 fn bytes(pickle: &Pickle, dict: &[[Handle; 2]], key: &str) -> Option<u64> {
     const LARGEST: u64 = 1 << 56;
-    if let Value::Int(value) = pickle.get(dict, key)? {
+    if let PickleValue::Int(value) = pickle.get(dict, key)? {
         return u64::try_from(value).ok().filter(|value| *value < LARGEST);
     }
     None
@@ -178,10 +180,12 @@ fn bytes(pickle: &Pickle, dict: &[[Handle; 2]], key: &str) -> Option<u64> {
 
 /// The frames of a block or an entry, the innermost first.
 fn frames(pickle: &Pickle, dict: &[[Handle; 2]]) -> Vec<Frame> {
-    let Some(Value::List(frames)) = pickle.get(dict, "frames") else { return Vec::new() };
+    let Some(PickleValue::List(frames)) = pickle.get(dict, "frames") else { return Vec::new() };
     let frames = frames.iter().take(FRAMES).filter_map(|frame| self::dict(pickle, *frame));
     let text = |frame, key| match pickle.get(frame, key) {
-        Some(Value::Text(text)) => text.chars().filter(|c| !c.is_control()).take(300).collect(),
+        Some(PickleValue::Text(text)) => {
+            text.chars().filter(|c| !c.is_control()).take(300).collect()
+        }
         _ => String::new(),
     };
     frames
@@ -215,7 +219,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{Case, Cause, Certainty, Kind, diagnose};
+    use crate::{Cause, Certainty, Context, MemoryKind, diagnose};
 
     /// A pickle as Python writes one, protocol 2.
     enum Py<'a> {
@@ -320,8 +324,8 @@ mod tests {
     #[test]
     fn fragmentation_is_measured_and_not_guessed() {
         let log = Snapshot::read(example().as_slice()).unwrap().into_log();
-        let diagnosis = diagnose(&log, &Case::new());
-        assert_eq!(diagnosis.kind, Kind::GpuMemory);
+        let diagnosis = diagnose(&log, &Context::new());
+        assert_eq!(diagnosis.kind, MemoryKind::GpuMemory);
         let found = diagnosis.findings.iter().find(|f| f.rule() == "fragmentation").unwrap();
         assert!(found.is_cause && found.certainty == Certainty::Certain);
         let Cause::Fragmentation { largest_piece_bytes, .. } = found.cause else {
@@ -353,7 +357,7 @@ mod tests {
             bytes[index] = byte;
             bytes.truncate(end.index(bytes.len()) + 1);
             if let Ok(snapshot) = Snapshot::read(bytes.as_slice()) {
-                let diagnosis = diagnose(&snapshot.into_log(), &Case::new());
+                let diagnosis = diagnose(&snapshot.into_log(), &Context::new());
                 prop_assert!(serde_json::to_string(&diagnosis).is_ok());
             }
         }

@@ -1,18 +1,18 @@
 //! The logs of `examples/`: what the doctor must say about each, and the JSON that says it.
 
 use fitgpt_doctor::{
-    Case, Cause, Certainty, Diagnosis, Kind, PhaseName, diagnose, parse::Log, size,
+    Cause, Certainty, Context, Diagnosis, MemoryKind, PhaseName, diagnose, parse::Log, size,
 };
-use fitgpt_plan::config::Facts;
+use fitgpt_plan::config::MachineFacts;
 use serde_json::{Value, json};
 
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
 
-fn read(name: &str) -> (Log, Case) {
+fn read(name: &str) -> (Log, Context) {
     let log = std::fs::read(format!("{EXAMPLES}/{name}.log")).unwrap();
-    let mut case = Case::new();
+    let mut case = Context::new();
     if let Ok(text) = std::fs::read_to_string(format!("{EXAMPLES}/{name}.py")) {
-        case.read_config(&format!("{name}.py"), &text, &Facts::default());
+        case.read_config(&format!("{name}.py"), &text, &MachineFacts::default());
     }
     (Log::read(&log), case)
 }
@@ -27,9 +27,9 @@ fn causes(diagnosis: &Diagnosis) -> Vec<&'static str> {
 }
 
 /// Name; kind; phase and how sure; the best tensor's shape and type; the causes.
-type Row = (
+type Expectation = (
     &'static str,
-    Kind,
+    MemoryKind,
     (PhaseName, Certainty),
     Option<(&'static [u64], &'static str)>,
     &'static [&'static str],
@@ -38,10 +38,10 @@ type Row = (
 #[test]
 fn every_example_is_diagnosed() {
     use Certainty::{Certain, Likely, Unknown};
-    use Kind::{GpuMemory, HostMemory, SharedMemory};
+    use MemoryKind::{GpuMemory, HostMemory, SharedMemory};
     use PhaseName::{Compile, Evaluate, Resume, TrainBackward, TrainForward, Update};
-    let rows: &[Row] = &[
-        ("calm", Kind::None, (PhaseName::Unknown, Unknown), None, &[]),
+    let rows: &[Expectation] = &[
+        ("calm", MemoryKind::None, (PhaseName::Unknown, Unknown), None, &[]),
         (
             "early-era-attention",
             GpuMemory,
@@ -242,18 +242,18 @@ fn the_json_holds_what_scripts_read() {
 #[test]
 fn an_out_of_memory_word_alone_is_unknown() {
     let log = Log::read(b"my run went OOM again");
-    let diagnosis = diagnose(&log, &Case::new());
-    assert_eq!(diagnosis.kind, Kind::Unknown);
+    let diagnosis = diagnose(&log, &Context::new());
+    assert_eq!(diagnosis.kind, MemoryKind::Unknown);
     assert_eq!(diagnosis.findings, []);
 }
 
 #[test]
 fn it_asks_where_nothing_that_was_found_has_weight() {
     let log = Log::read(b"my run went OOM again");
-    assert!(diagnose(&log, &Case::new()).do_next.question.is_some());
+    assert!(diagnose(&log, &Context::new()).do_next.question.is_some());
     // Without a config, a number is only supposed to be somebody's logits.
     let (log, _) = read("rank-backward-rocm");
-    assert!(diagnose(&log, &Case::new()).do_next.question.is_some());
+    assert!(diagnose(&log, &Context::new()).do_next.question.is_some());
     for name in ["calm", "shared-memory", "estimate-loss-batch-64"] {
         assert_eq!(diagnosis(name).do_next.question, None, "{name}");
     }

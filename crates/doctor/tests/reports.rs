@@ -2,16 +2,18 @@
 //!
 //! `docs/doctor.md` says how the doctor does on real ones.
 
-use fitgpt_doctor::{Case, Certainty, Diagnosis, Domain, PhaseName, Remedy, diagnose, parse::Log};
+use fitgpt_doctor::{
+    Certainty, Context, Diagnosis, Domain, PhaseName, Remedy, diagnose, parse::Log,
+};
 
 /// Name; log; domain; the first cause; the phase; a remedy that must be among the first four.
-type Row = (&'static str, &'static str, Domain, &'static str, PhaseName, Remedy);
+type Expectation = (&'static str, &'static str, Domain, &'static str, PhaseName, Remedy);
 
 use Domain::{DecoderTraining, Inference, NanoGpt, OtherTraining, Serving, Unknown};
 use PhaseName as P;
 use Remedy as R;
 
-const ROWS: &[Row] = &[
+const ROWS: &[Expectation] = &[
     (
         "a 7B model trained whole on one card",
         "python tune.py --model_name_or_path models/llama-7b-hf --per_device_train_batch_size 2\n\
@@ -273,7 +275,7 @@ const ROWS: &[Row] = &[
 ];
 
 fn of(log: &str) -> Diagnosis {
-    diagnose(&Log::read(log.as_bytes()), &Case::new())
+    diagnose(&Log::read(log.as_bytes()), &Context::new())
 }
 
 #[test]

@@ -24,8 +24,8 @@ use fitgpt_plan::{
     config::Gelu,
     memory::{Limits, Target, VerifiedPlan, place, verify},
     program::{
-        Access, Adam, Class, Dropout, Heads, Life, Op, Operand, Program, ProgramKind, Qkv, Site,
-        Tensor,
+        Access, Adam, Dropout, Heads, Life, Op, Operand, Program, ProgramKind, Qkv, Site, Tensor,
+        TensorClass,
     },
     units::{Bytes, DType, TensorId},
 };
@@ -117,7 +117,7 @@ impl List {
                 name: name.into(),
                 shape,
                 dtype,
-                class: Class::Activation,
+                class: TensorClass::Activation,
                 life: if written { Life::Output } else { Life::Input },
             });
         }

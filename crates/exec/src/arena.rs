@@ -269,8 +269,8 @@ impl<'a> Operands<'a> {
 #[cfg(test)]
 mod tests {
     use fitgpt_plan::{
-        memory::{Limits, Plan, Planned, Space, Target, place, verify},
-        program::{Class, Life, Operand, ProgramKind, Tensor},
+        memory::{Limits, PlacedProgram, Plan, Space, Target, place, verify},
+        program::{Life, Operand, ProgramKind, Tensor, TensorClass},
     };
 
     use super::*;
@@ -298,7 +298,7 @@ mod tests {
     fn program() -> Program {
         let mut program = Program::new(ProgramKind::Other("test"), Vec::new());
         for (name, life) in [("x", Life::Input), ("unused", Life::Inner), ("out", Life::Output)] {
-            let (shape, dtype, class) = (vec![5], DType::F32, Class::Activation);
+            let (shape, dtype, class) = (vec![5], DType::F32, TensorClass::Activation);
             program.tensor(Tensor { name: name.into(), shape, dtype, class, life });
         }
         let operands = [(X, Access::Reads), (OUT, Access::Writes)];
@@ -365,7 +365,7 @@ mod tests {
     fn a_slot_that_the_checker_did_not_see_is_refused() {
         // More slots than tensors: the last one belongs to nobody.
         let Plan { mut programs, chunks } = place(vec![program()], &HOST).unwrap();
-        let Planned { slots, .. } = &mut programs[0];
+        let PlacedProgram { slots, .. } = &mut programs[0];
         let (start, end) = (Bytes::new(1 << 20), Bytes::new((1 << 20) + 4));
         slots.push(Slot { space: Space::Device, chunk: 0, start, end });
         let plan = verify(Plan { programs, chunks }, &HOST).unwrap();

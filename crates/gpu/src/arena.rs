@@ -10,7 +10,7 @@ use cubecl::{
 use fitgpt_exec::{BackendError, MemoryRefused};
 use fitgpt_plan::{
     memory::{Slot, VerifiedPlan},
-    report::Pool,
+    report::RuntimePool,
     units::Bytes,
 };
 
@@ -247,7 +247,7 @@ fn together(slots: &[Slot]) -> Option<(u32, Range<u64>)> {
 }
 
 /// What the runtime holds for itself beside an arena.
-pub(crate) fn measure_pools(device: &Device) -> Result<Vec<Pool>, BackendError> {
+pub(crate) fn measure_pools(device: &Device) -> Result<Vec<RuntimePool>, BackendError> {
     let client = &device.client;
     let round = || {
         device.health.guard(|| settle(client))?;

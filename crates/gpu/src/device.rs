@@ -19,7 +19,7 @@ use cubecl::{
 };
 use fitgpt_exec::BackendError;
 use fitgpt_plan::{
-    report::Pool,
+    report::RuntimePool,
     units::{Bytes, DType},
 };
 
@@ -262,7 +262,7 @@ pub struct Device {
     properties: Properties,
     name: Arc<str>,
     selector: Selector,
-    pools: Arc<[Pool]>,
+    pools: Arc<[RuntimePool]>,
     pub(crate) copies: Arc<AtomicU64>,
 }
 
@@ -278,7 +278,7 @@ pub struct Held {
     /// Allocations of their own: arenas.
     pub arenas: Bytes,
     /// Where the runtime puts arguments of kernels and copies to the host.
-    pub pools: Vec<Pool>,
+    pub pools: Vec<RuntimePool>,
 }
 
 /// Devices of this process.
@@ -411,7 +411,7 @@ impl Device {
     }
 
     /// What the runtime holds for itself, measured when the device was opened.
-    pub fn pools(&self) -> &[Pool] {
+    pub fn pools(&self) -> &[RuntimePool] {
         &self.pools
     }
 
@@ -439,13 +439,15 @@ impl Device {
             let dynamic = stream.pools.dynamic.iter().chain([&stream.pools.persistent]);
             let dynamic = dynamic.map(|pool| pool.usage.bytes_reserved).sum();
             if self.has_pools() {
-                held.pools.push(Pool { name: "buffers", bytes: Bytes::new(dynamic) });
+                held.pools.push(RuntimePool { name: "buffers", bytes: Bytes::new(dynamic) });
             }
             for memory in stream.auxiliary {
                 let bytes = Bytes::new(memory.pools.usage().bytes_reserved);
                 let is_staging = memory.name.starts_with("Staging");
-                held.pools
-                    .push(Pool { name: if is_staging { "staging" } else { "uniforms" }, bytes });
+                held.pools.push(RuntimePool {
+                    name: if is_staging { "staging" } else { "uniforms" },
+                    bytes,
+                });
             }
         }
         Ok(held)

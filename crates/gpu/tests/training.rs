@@ -12,7 +12,7 @@ use fitgpt_plan::{
     model::{Biases, MlpKind, Model, NormKind, Positions, Rope, RopeScaling},
     optimizer::Optimizer,
     program::{
-        Adam, Class,
+        Adam, TensorClass,
         decoder::{Recompute, Training, train, update},
     },
     units::{Bytes, DType, Real, TensorId},
@@ -102,10 +102,12 @@ fn started(model: &Model, device: &Device, batch: u64) -> Gpu {
         let count = 0..tensor.count() as u32;
         let noise = |i: u32| f64::from(fitgpt_exec::random::fmix32(i ^ (index << 20))) / 2e10 - 0.1;
         let bytes: Vec<u8> = match tensor.class {
-            Class::Parameter if tensor.name.contains("ln_") || tensor.name.contains("norm") => {
+            TensorClass::Parameter
+                if tensor.name.contains("ln_") || tensor.name.contains("norm") =>
+            {
                 count.flat_map(|i| (1.0 + noise(i) as f32).to_ne_bytes()).collect()
             }
-            Class::Parameter => count.flat_map(|i| (noise(i) as f32).to_ne_bytes()).collect(),
+            TensorClass::Parameter => count.flat_map(|i| (noise(i) as f32).to_ne_bytes()).collect(),
             _ => continue,
         };
         gpu.write(0, id, Bytes::ZERO, &bytes).unwrap();

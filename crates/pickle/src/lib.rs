@@ -13,7 +13,7 @@ mod input;
 mod machine;
 mod values;
 
-pub use self::values::{Handle, Pickle, Value};
+pub use self::values::{Handle, Pickle, PickleValue};
 
 /// Why bytes are not a plain pickle. Offsets are in bytes from the start.
 #[derive(Debug, thiserror::Error)]
@@ -110,7 +110,7 @@ mod tests {
         }
         bytes.push(b'.');
         let pickle = Pickle::read(bytes.as_slice()).unwrap();
-        assert!(matches!(pickle.root(), Value::List(items) if items.len() == 2));
+        assert!(matches!(pickle.root(), PickleValue::List(items) if items.len() == 2));
     }
 
     #[test]
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn numbers_of_every_width_keep_their_sign() {
         let int = |bytes: &[u8]| match Pickle::read(bytes).unwrap().root() {
-            Value::Int(value) => value,
+            PickleValue::Int(value) => value,
             other => panic!("{other:?}"),
         };
         assert_eq!(int(b"J\xff\xff\xff\xff."), -1);
@@ -161,7 +161,7 @@ mod tests {
         assert_eq!(int(b"L65L\n."), 65);
         let big =
             Pickle::read(b"\x8a\x09\x00\x00\x00\x00\x00\x00\x00\x00\x01.".as_slice()).unwrap();
-        assert!(matches!(big.root(), Value::BigInt));
+        assert!(matches!(big.root(), PickleValue::BigInt));
     }
 
     #[test]
@@ -179,10 +179,10 @@ mod tests {
         let pickle =
             Pickle::read_some(bytes.as_slice(), |pickle, pairs| pickle.get(pairs, "a").is_none());
         let pickle = pickle.unwrap();
-        let Value::List([first, second]) = pickle.root() else { panic!("{pickle:?}") };
-        assert!(matches!(pickle.value(*first), Value::Dict([])));
-        let Value::Dict(kept) = pickle.value(*second) else { panic!("{pickle:?}") };
-        assert!(matches!(pickle.get(kept, "b"), Some(Value::Int(2))));
+        let PickleValue::List([first, second]) = pickle.root() else { panic!("{pickle:?}") };
+        assert!(matches!(pickle.value(*first), PickleValue::Dict([])));
+        let PickleValue::Dict(kept) = pickle.value(*second) else { panic!("{pickle:?}") };
+        assert!(matches!(pickle.get(kept, "b"), Some(PickleValue::Int(2))));
     }
 
     proptest! {

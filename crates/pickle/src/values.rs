@@ -10,7 +10,7 @@ pub struct Handle(u32);
 
 /// A value, looked up.
 #[derive(Clone, Copy, Debug)]
-pub enum Value<'a> {
+pub enum PickleValue<'a> {
     /// An integer of up to 64 bits.
     Int(i64),
     /// An integer beyond 64 bits.
@@ -85,31 +85,30 @@ impl Pickle {
     }
 
     /// What the whole pickle is.
-    pub fn root(&self) -> Value<'_> {
-        self.root.map_or(Value::Other(OTHERS[0]), |root| self.value(root))
+    pub fn root(&self) -> PickleValue<'_> {
+        self.root.map_or(PickleValue::Other(OTHERS[0]), |root| self.value(root))
     }
 
     /// Looks a value up.
-    pub fn value(&self, handle: Handle) -> Value<'_> {
+    pub fn value(&self, handle: Handle) -> PickleValue<'_> {
         let index = handle.index();
         match handle.0 >> INDEX_BITS {
-            0 => Value::Int(index as i64),
-            1 => Value::Int(self.ints[index]),
+            0 => PickleValue::Int(index as i64),
+            1 => PickleValue::Int(self.ints[index]),
             2 => {
                 let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
-                Value::Text(&self.texts[start..self.ends[index]])
+                PickleValue::Text(&self.texts[start..self.ends[index]])
             }
-            3 => Value::Dict(&self.dicts[index]),
-            4 => Value::List(&self.lists[index]),
-            _ if index == OTHERS.len() => Value::BigInt,
-            _ => Value::Other(OTHERS.get(index).copied().unwrap_or(OTHERS[0])),
+            3 => PickleValue::Dict(&self.dicts[index]),
+            4 => PickleValue::List(&self.lists[index]),
+            _ if index == OTHERS.len() => PickleValue::BigInt,
+            _ => PickleValue::Other(OTHERS.get(index).copied().unwrap_or(OTHERS[0])),
         }
     }
 
     /// The last value that a dict has under a text.
-    pub fn get(&self, dict: &[[Handle; 2]], key: &str) -> Option<Value<'_>> {
-        let is_wanted =
-            |pair: &&[Handle; 2]| matches!(self.value(pair[0]), Value::Text(text) if text == key);
+    pub fn get(&self, dict: &[[Handle; 2]], key: &str) -> Option<PickleValue<'_>> {
+        let is_wanted = |pair: &&[Handle; 2]| matches!(self.value(pair[0]), PickleValue::Text(text) if text == key);
         dict.iter().rfind(is_wanted).map(|[_, value]| self.value(*value))
     }
 

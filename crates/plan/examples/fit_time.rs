@@ -8,10 +8,10 @@ use std::time::Instant;
 
 use fitgpt_plan::{
     config::{Precision, Written},
-    fit::{Case, Engine, command_line, fit},
+    fit::{Engine, FitRequest, command_line, fit},
     memory::{Limits, Target},
     program::{Op, Program},
-    report::{Device, Overhead},
+    report::{DeviceMemory, Overhead},
     torch,
     units::Bytes,
 };
@@ -54,12 +54,12 @@ fn main() {
         }
         let config = written.resolve().expect("a good config");
         let usable_bytes = Bytes::new((usable_gib * GIB) as u64);
-        let device = Device { name: "card".into(), total_bytes: usable_bytes, usable_bytes };
+        let device = DeviceMemory { name: "card".into(), total_bytes: usable_bytes, usable_bytes };
         let overhead = match engine {
             Engine::Torch { .. } => torch::overhead(&config),
             Engine::Fitgpt { .. } => Overhead::default(),
         };
-        let case = Case {
+        let case = FitRequest {
             config: &config,
             vocab: 50304,
             engine,

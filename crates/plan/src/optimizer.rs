@@ -28,7 +28,7 @@ pub enum Optimizer {
 
 /// How one parameter is updated.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Rule {
+pub enum UpdateRule {
     /// `AdamW` with float32 moments.
     AdamW(Adam),
     /// `AdamW` with 8-bit moments.
@@ -42,7 +42,7 @@ const LEAST_QUANTISED: u64 = 4096;
 
 /// One tensor that a rule keeps for a parameter between steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct State {
+pub struct OptimizerState {
     /// As checkpoints name it, in front of the parameter's name.
     pub name: &'static str,
     /// Outermost first.
@@ -51,7 +51,7 @@ pub struct State {
     pub dtype: DType,
 }
 
-impl State {
+impl OptimizerState {
     /// Bytes of all elements.
     pub fn bytes(&self) -> u64 {
         self.shape.iter().product::<u64>() * self.dtype.size()
@@ -88,32 +88,36 @@ impl Optimizer {
     }
 
     /// The rule of a parameter.
-    pub fn rule(&self, parameter: &Parameter) -> Rule {
+    pub fn rule(&self, parameter: &Parameter) -> UpdateRule {
         match *self {
-            Self::AdamW8bit(adam) if parameter.count() >= LEAST_QUANTISED => Rule::AdamW8bit(adam),
-            Self::Muon { muon, .. } if parameter.role == Role::Matrix => Rule::Muon(muon),
+            Self::AdamW8bit(adam) if parameter.count() >= LEAST_QUANTISED => {
+                UpdateRule::AdamW8bit(adam)
+            }
+            Self::Muon { muon, .. } if parameter.role == Role::Matrix => UpdateRule::Muon(muon),
             Self::AdamW(adam) | Self::AdamW8bit(adam) | Self::Muon { adam, .. } => {
-                Rule::AdamW(adam)
+                UpdateRule::AdamW(adam)
             }
         }
     }
 
     /// What is kept for a parameter.
-    pub fn states(&self, parameter: &Parameter) -> Vec<State> {
-        let like = |name, dtype| State { name, shape: parameter.shape.clone(), dtype };
+    pub fn states(&self, parameter: &Parameter) -> Vec<OptimizerState> {
+        let like = |name, dtype| OptimizerState { name, shape: parameter.shape.clone(), dtype };
         let scales = |name| {
             let shape = vec![parameter.count().div_ceil(QUANTISED_BLOCK)];
-            State { name, shape, dtype: DType::F32 }
+            OptimizerState { name, shape, dtype: DType::F32 }
         };
         match self.rule(parameter) {
-            Rule::AdamW(_) => vec![like("exp_avg", DType::F32), like("exp_avg_sq", DType::F32)],
-            Rule::AdamW8bit(_) => vec![
+            UpdateRule::AdamW(_) => {
+                vec![like("exp_avg", DType::F32), like("exp_avg_sq", DType::F32)]
+            }
+            UpdateRule::AdamW8bit(_) => vec![
                 like("exp_avg", DType::U8),
                 like("exp_avg_sq", DType::U8),
                 scales("exp_avg_scale"),
                 scales("exp_avg_sq_scale"),
             ],
-            Rule::Muon(_) => vec![like("momentum_buffer", DType::F32)],
+            UpdateRule::Muon(_) => vec![like("momentum_buffer", DType::F32)],
         }
     }
 
@@ -127,7 +131,7 @@ impl Optimizer {
         let (weight, gradient) = (state.weight, state.gradient);
         let decays = parameter.decays();
         match self.rule(parameter) {
-            Rule::AdamW(adam) => Op::AdamW {
+            UpdateRule::AdamW(adam) => Op::AdamW {
                 norm,
                 parameter: weight,
                 gradient,
@@ -136,7 +140,7 @@ impl Optimizer {
                 decays,
                 adam,
             },
-            Rule::AdamW8bit(adam) => Op::AdamW8bit {
+            UpdateRule::AdamW8bit(adam) => Op::AdamW8bit {
                 norm,
                 parameter: weight,
                 gradient,
@@ -147,7 +151,7 @@ impl Optimizer {
                 decays,
                 adam,
             },
-            Rule::Muon(muon) => Op::Muon {
+            UpdateRule::Muon(muon) => Op::Muon {
                 norm,
                 parameter: weight,
                 gradient,

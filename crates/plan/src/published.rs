@@ -85,10 +85,10 @@ pub fn all() -> &'static [Published] {
 ///
 /// A name with another size in it (`gpt2-custom-350m`) is nobody's.
 pub fn find(name: &str) -> Option<&'static Published> {
-    let asked = Spelled::new(name);
+    let asked = ComparableName::new(name);
     let fits = |model: &'static Published| {
         let names = model.aliases.iter().copied().chain([model.name(), model.stem()]);
-        let lengths = names.filter_map(|name| asked.begins_with(&Spelled::new(name)));
+        let lengths = names.filter_map(|name| asked.begins_with(&ComparableName::new(name)));
         Some((lengths.max()?, model))
     };
     let found = MODELS.iter().filter_map(fits);
@@ -113,13 +113,13 @@ pub fn named(name: &str) -> Option<&'static Published> {
 }
 
 /// A name as it is compared: lower case, without owner and separators.
-struct Spelled {
+struct ComparableName {
     letters: String,
     /// Lengths at which a word ends.
     ends: Vec<usize>,
 }
 
-impl Spelled {
+impl ComparableName {
     fn new(name: &str) -> Self {
         let name = name.trim_matches('/').rsplit(['/', '\\']).next().unwrap_or_default();
         let mut spelled = Self { letters: String::new(), ends: Vec::new() };

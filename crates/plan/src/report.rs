@@ -5,13 +5,13 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 use crate::{
     config::{Config, EffectiveBatch},
     memory::{Peak, Profile, Target, profile},
-    program::{Class, Op, Program},
+    program::{Op, Program, TensorClass},
     units::Bytes,
 };
 
 /// The memory that a plan is judged by.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Device {
+pub struct DeviceMemory {
     /// As people call it.
     pub name: String,
     /// All that it has.
@@ -41,7 +41,7 @@ impl Overhead {
 /// Memory that a device's runtime holds for itself, by name: part of
 /// [`Overhead::workspace_bytes`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Pool {
+pub struct RuntimePool {
     /// What goes through it.
     pub name: &'static str,
     /// All of it.
@@ -76,7 +76,7 @@ impl Verdict {
 
 /// The op at the peak.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct At {
+pub struct PeakOp {
     /// Its name.
     pub op: String,
     /// Counted from the start of its program.
@@ -85,27 +85,27 @@ pub struct At {
 
 /// One phase: its peak, where that is, and of what it is made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Phase {
+pub struct PhaseReport {
     /// `train`, `update`, `evaluate`, `sample`.
     pub name: &'static str,
     /// Most live bytes.
     pub peak_bytes: Bytes,
     /// The op that has them.
-    pub at: At,
-    /// Those bytes by class, in the order of [`Class::ALL`].
+    pub at: PeakOp,
+    /// Those bytes by class, in the order of [`TensorClass::ALL`].
     #[serde(serialize_with = "by_class")]
     pub classes: [Bytes; 7],
 }
 
 fn by_class<S: Serializer>(classes: &[Bytes; 7], serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(Some(7))?;
-    for (class, bytes) in Class::ALL.into_iter().zip(classes) {
+    for (class, bytes) in TensorClass::ALL.into_iter().zip(classes) {
         map.serialize_entry(class.name(), bytes)?;
     }
     map.end()
 }
 
-impl Phase {
+impl PhaseReport {
     /// Counts the phase that runs `programs`, one after the other.
     pub fn of<'a>(
         name: &'static str,
@@ -115,7 +115,7 @@ impl Phase {
         let peaks = programs.into_iter().filter_map(|program| {
             let peak = profile(program, target).peak()?;
             let op = program.ops()[peak.at.index()].name().to_owned();
-            let at = At { op, index: peak.at.0 };
+            let at = PeakOp { op, index: peak.at.0 };
             Some(Self { name, peak_bytes: peak.bytes, at, classes: peak.classes })
         });
         // The first of several as high, as inside a program.
@@ -125,8 +125,8 @@ impl Phase {
 
 /// The live bytes of one phase op by op: what its picture is drawn from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Course {
-    /// As [`Phase::name`].
+pub struct PhaseTimeline {
+    /// As [`PhaseReport::name`].
     pub name: &'static str,
     /// The names of its ops, first to last.
     pub ops: Vec<&'static str>,
@@ -134,14 +134,14 @@ pub struct Course {
     pub profile: Profile,
 }
 
-impl Course {
+impl PhaseTimeline {
     /// Counts the phase that runs `program`.
     pub fn of(name: &'static str, program: &Program, target: &impl Target) -> Self {
         let ops = program.ops().iter().map(Op::name).collect();
         Self { name, ops, profile: profile(program, target) }
     }
 
-    /// Where most is alive: the same as [`Phase::of`] says of the same program.
+    /// Where most is alive: the same as [`PhaseReport::of`] says of the same program.
     pub fn peak(&self) -> Option<Peak> {
         self.profile.peak()
     }
@@ -153,7 +153,7 @@ pub struct PlanReport {
     /// Who would run it.
     pub engine: &'static str,
     /// Where.
-    pub device: Device,
+    pub device: DeviceMemory,
     /// Whether the answer is yes.
     pub fits: bool,
     /// The answer in three grades.
@@ -168,23 +168,23 @@ pub struct PlanReport {
     pub overhead: Overhead,
     /// What of it was measured on a device that is here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub pools: Vec<Pool>,
+    pub pools: Vec<RuntimePool>,
     /// What a step learns from.
     pub effective_batch: EffectiveBatch,
     /// The config, resolved.
     pub config: Config,
     /// Every phase.
-    pub phases: Vec<Phase>,
+    pub phases: Vec<PhaseReport>,
 }
 
 impl PlanReport {
     /// Judges `phases` on `device`. `arena` is `None` for engines that do not plan.
     pub fn new(
         engine: &'static str,
-        device: Device,
+        device: DeviceMemory,
         overhead: Overhead,
         config: &Config,
-        phases: Vec<Phase>,
+        phases: Vec<PhaseReport>,
         arena: Option<Bytes>,
     ) -> Self {
         let of_the_run = phases.iter().filter(|p| p.name != "sample");

@@ -7,7 +7,7 @@ use fitgpt_plan::{
     model::Model,
     optimizer::Optimizer,
     program::{
-        Adam, Class, Op, Program, SamplingState,
+        Adam, Op, Program, SamplingState, TensorClass,
         decoder::{self, Recompute, Training},
     },
     units::{Bytes, DType},
@@ -83,7 +83,7 @@ fn planned(model: &Model, training: &Training) -> Plan {
 }
 
 fn activations(program: &Program) -> u64 {
-    profile(program, &Host).peak().unwrap().classes[Class::Activation as usize].get()
+    profile(program, &Host).peak().unwrap().classes[TensorClass::Activation as usize].get()
 }
 
 #[test]

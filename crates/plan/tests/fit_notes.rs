@@ -7,10 +7,10 @@
 use fitgpt_plan::{
     config::{Config, ConfigError, Precision, Written},
     device,
-    fit::{Case, Effect, Engine, Fit, FitOption, Note, fit},
+    fit::{Effect, Engine, Fit, FitNote, FitOption, FitRequest, fit},
     memory::{Limits, Target},
     program::{Op, Program},
-    report::{Device, Overhead, PlanReport, Verdict},
+    report::{DeviceMemory, Overhead, PlanReport, Verdict},
     torch,
     units::Bytes,
 };
@@ -38,9 +38,9 @@ fn written(keys: &str) -> Result<Config, ConfigError> {
     written.resolve()
 }
 
-fn card() -> Device {
+fn card() -> DeviceMemory {
     let gpu = device::find("RTX 4070").unwrap();
-    Device {
+    DeviceMemory {
         name: gpu.name.into(),
         total_bytes: gpu.total_bytes(),
         usable_bytes: gpu.total_bytes(),
@@ -52,7 +52,7 @@ fn ways(config: &Config, engine: Engine<'_>) -> Fit {
         Engine::Torch { .. } => torch::overhead(config),
         Engine::Fitgpt { .. } => Overhead::default(),
     };
-    fit(&Case { config, vocab: VOCAB, engine, device: &card(), overhead, has_bf16: true })
+    fit(&FitRequest { config, vocab: VOCAB, engine, device: &card(), overhead, has_bf16: true })
 }
 
 fn torch_plan(config: &Config) -> PlanReport {
@@ -234,7 +234,7 @@ fn gpt2_xl_on_twelve_gigabytes_is_told_that_no_batch_helps() {
     let config = written("n_layer=48 n_embd=1600 n_head=25 batch_size=8").unwrap();
     for engine in [Engine::torch(Precision::Bfloat16), HERE] {
         let found = ways(&config, engine);
-        let [Note::StaticStateTooLarge { state_bytes, .. }] = found.notes[..] else {
+        let [FitNote::StaticStateTooLarge { state_bytes, .. }] = found.notes[..] else {
             panic!("{:?}", found.notes)
         };
         assert!((gib(state_bytes) - 23.2).abs() < 0.05);

@@ -15,9 +15,9 @@ use fitgpt_plan::{
     device::{COMPILE_BYTES, CUDA_CONTEXT_BYTES, WORKSPACE_BYTES},
     family::gpt2::Sizes,
     memory::profile,
-    program::{Access, Class, Program},
+    program::{Access, Program, TensorClass},
     report::{Overhead, Verdict},
-    torch::{CachingAllocator, Phase, Precision, TorchOptions, phases},
+    torch::{CachingAllocator, TorchOptions, TorchPhase, TorchPrecision, phases},
     units::Bytes,
 };
 use serde_json::Value;
@@ -31,7 +31,7 @@ const GIB: f64 = 1024.0 * MIB;
 /// One public report.
 struct Row {
     json: Value,
-    programs: Vec<(Phase, Program)>,
+    programs: Vec<(TorchPhase, Program)>,
     compiles: bool,
 }
 
@@ -59,9 +59,9 @@ impl Row {
             eval_batch: batch,
             eval_seq: seq,
             precision: match config["dtype"].as_str() {
-                Some("float32") => Precision::F32,
-                Some("float16") => Precision::F16,
-                _ => Precision::Bf16,
+                Some("float32") => TorchPrecision::F32,
+                Some("float16") => TorchPrecision::F16,
+                _ => TorchPrecision::Bf16,
             },
             compile: is("compile", true),
             dropout: config["dropout"].as_f64().is_some_and(|rate| rate > 0.0),
@@ -79,7 +79,7 @@ impl Row {
 
     /// Most live bytes of the run; sampling is a run by itself.
     fn peak(&self) -> f64 {
-        let of_run = self.programs.iter().filter(|(phase, _)| *phase != Phase::Sample);
+        let of_run = self.programs.iter().filter(|(phase, _)| *phase != TorchPhase::Sample);
         let peaks = of_run.map(|(_, program)| profile(program, &CachingAllocator).peak().unwrap());
         peaks.map(|peak| peak.bytes.get() as f64).fold(0.0, f64::max)
     }
@@ -105,7 +105,7 @@ impl Row {
         // Before the first update there are no moments.
         let is_first = self.text("phase") == "train_first";
         let wanted_phase = if is_first { "train" } else { self.text("phase") };
-        let is_phase = |phase: &Phase| phase.name() == wanted_phase;
+        let is_phase = |phase: &TorchPhase| phase.name() == wanted_phase;
         let mut found = Vec::new();
         for (_, program) in self.programs.iter().filter(|(phase, _)| is_phase(phase)) {
             let held = profile(program, &CachingAllocator);
@@ -116,8 +116,8 @@ impl Row {
                 let Some(tensor) = made.iter().find(|t| printed(t.bytes().get()) == wanted) else {
                     continue;
                 };
-                let classes = Class::ALL.iter().zip(held.by_op[index]);
-                let counted = classes.filter(|(c, _)| !(is_first && **c == Class::Optimizer));
+                let classes = TensorClass::ALL.iter().zip(held.by_op[index]);
+                let counted = classes.filter(|(c, _)| !(is_first && **c == TensorClass::Optimizer));
                 let live: u64 = counted.map(|(_, bytes)| bytes.get()).sum();
                 let new: u64 = made.iter().map(|t| t.bytes().get().next_multiple_of(512)).sum();
                 found.push((tensor.name.clone(), (live - new) as f64));

@@ -10,7 +10,7 @@ use fitgpt_plan::{
     family::gpt2::Sizes,
     memory::profile,
     model::Model,
-    torch::{CachingAllocator, Phase, Precision, Rules, TorchOptions, phases},
+    torch::{CachingAllocator, Rules, TorchOptions, TorchPhase, TorchPrecision, phases},
 };
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ use serde_json::Value;
 struct Row {
     model: Model,
     options: TorchOptions,
-    peaks: Vec<(Phase, u64, Option<String>)>,
+    peaks: Vec<(TorchPhase, u64, Option<String>)>,
     text: String,
 }
 
@@ -50,9 +50,9 @@ fn row(line: &str, figures: &str) -> Row {
         eval_batch: or(number("eval_batch_size", 0), batch),
         eval_seq: or(number("eval_block_size", 0), seq),
         precision: match config["dtype"].as_str() {
-            Some("float32") => Precision::F32,
-            Some("float16") => Precision::F16,
-            _ => Precision::Bf16,
+            Some("float32") => TorchPrecision::F32,
+            Some("float16") => TorchPrecision::F16,
+            _ => TorchPrecision::Bf16,
         },
         compile: figures == "torch_compile_bytes",
         dropout: config["dropout"].as_f64().is_some_and(|rate| rate > 0.0),
@@ -63,10 +63,10 @@ fn row(line: &str, figures: &str) -> Row {
     };
     let figures = &json[figures];
     let keys = [
-        (Phase::EvaluateFirst, "eval_first"),
-        (Phase::Train, "step"),
-        (Phase::Update, "update"),
-        (Phase::Evaluate, "eval_later"),
+        (TorchPhase::EvaluateFirst, "eval_first"),
+        (TorchPhase::Train, "step"),
+        (TorchPhase::Update, "update"),
+        (TorchPhase::Evaluate, "eval_later"),
     ];
     let peaks = keys.iter().filter_map(|(phase, key)| {
         let bytes = figures[format!("{key}_peak")].as_u64()?;

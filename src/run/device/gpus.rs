@@ -5,8 +5,8 @@ use fitgpt_gpu::{Adapter, Api, Device, Gpu, GpuTarget, Kind, NoVulkan, Refusal, 
 use fitgpt_plan::{device::GRAPHICS_CONTEXT_BYTES, units::DType};
 
 use super::{
-    Backend, BackendError, Bytes, DeviceChoice, Here, Overhead, Pool, Precision, Program, Seen,
-    Target, Unavailable, VerifiedPlan, Watch, os, report,
+    Backend, BackendError, Bytes, DeviceChoice, Here, Overhead, Precision, Program, RuntimePool,
+    Seen, Target, Unavailable, VerifiedPlan, Watch, os, report,
 };
 use crate::budget::less_a_margin;
 
@@ -144,15 +144,18 @@ impl Opened {
         &self.target
     }
 
-    pub(super) fn device(&self, budget: Option<Bytes>) -> Result<report::Device, Unavailable> {
+    pub(super) fn device(
+        &self,
+        budget: Option<Bytes>,
+    ) -> Result<report::DeviceMemory, Unavailable> {
         let name = self.adapter.name.clone();
         match (memory_of(&self.adapter), budget) {
             (Some((total_bytes, free)), _) => {
                 let usable_bytes = budget.unwrap_or_else(|| less_a_margin(free));
-                Ok(report::Device { name, total_bytes, usable_bytes })
+                Ok(report::DeviceMemory { name, total_bytes, usable_bytes })
             }
             (None, Some(budget)) => {
-                Ok(report::Device { name, total_bytes: budget, usable_bytes: budget })
+                Ok(report::DeviceMemory { name, total_bytes: budget, usable_bytes: budget })
             }
             (None, None) => Err(Unavailable::UnknownMemory { device: name }),
         }
@@ -167,7 +170,7 @@ impl Opened {
         }
     }
 
-    pub(super) fn pools(&self) -> Vec<Pool> {
+    pub(super) fn pools(&self) -> Vec<RuntimePool> {
         self.device.pools().to_vec()
     }
 

@@ -1,8 +1,8 @@
 //! A build without GPUs knows no device: the same names, and nothing behind them.
 
 use super::{
-    Backend, BackendError, Bytes, DeviceChoice, Overhead, Pool, Precision, Program, Seen, Target,
-    Unavailable, VerifiedPlan, report,
+    Backend, BackendError, Bytes, DeviceChoice, Overhead, Precision, Program, RuntimePool, Seen,
+    Target, Unavailable, VerifiedPlan, report,
 };
 
 /// No GPU is ever opened.
@@ -27,7 +27,7 @@ impl Opened {
         match *self {}
     }
 
-    pub(super) fn device(&self, _: Option<Bytes>) -> Result<report::Device, Unavailable> {
+    pub(super) fn device(&self, _: Option<Bytes>) -> Result<report::DeviceMemory, Unavailable> {
         match *self {}
     }
 
@@ -35,7 +35,7 @@ impl Opened {
         match *self {}
     }
 
-    pub(super) fn pools(&self) -> Vec<Pool> {
+    pub(super) fn pools(&self) -> Vec<RuntimePool> {
         match *self {}
     }
 

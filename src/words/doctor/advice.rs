@@ -237,7 +237,7 @@ messages! {
         ja: "これほど大きな要求をする演算を探す。形状を表示してください。reshape やブロードキャストの誤りが疑われます",
         de: "die Operation finden, die so viel verlangt: ihre Formen ausgeben; ein vergessenes Reshape oder Broadcast ist wahrscheinlich",
     }
-    room_to_compile() {
+    leave_memory_for_compiler() {
         en: "leave free memory for the compiler's first call",
         zh: "为编译器的第一次调用留出空闲内存",
         ja: "コンパイラの最初の呼び出しのために空きを残す",
@@ -432,7 +432,7 @@ pub(crate) fn advice(remedy: Remedy) -> String {
         Remedy::OneRankPerCard => one_rank_per_card(),
         Remedy::ExpandableSegments => expandable_segments(),
         Remedy::FindTheShape => find_the_shape(),
-        Remedy::RoomToCompile => room_to_compile(),
+        Remedy::LeaveMemoryForCompiler => leave_memory_for_compiler(),
         Remedy::XlaPreallocate => xla_preallocate(),
         Remedy::TfMemoryGrowth => tf_memory_growth(),
         Remedy::MpsWatermark => mps_watermark(),

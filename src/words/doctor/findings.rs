@@ -1,6 +1,8 @@
 //! One sentence a rule, made of the finding's evidence.
 
-use fitgpt_doctor::{Asked, Cause, Certainty, Finding, HostSign, OtherFailure, Part, Reservation};
+use fitgpt_doctor::{
+    AccountShare, Cause, Certainty, Finding, HostSign, OtherFailure, RequestedTensor, Reservation,
+};
 use fitgpt_plan::config::ConfigError;
 
 use super::size;
@@ -70,7 +72,7 @@ messages! {
         ja: "他のプロセスが {foreign} を使っています。空きの {free} と合わせれば {requested} は収まったはずです",
         de: "andere Prozesse halten {foreign}; mit den freien {free} hätten die {requested} Platz gehabt",
     }
-    foreign_beside(foreign, requested, free) {
+    foreign_not_cause(foreign, requested, free) {
         en: "other processes hold {foreign}, but that is not why: {requested} were asked for, {free} were free",
         zh: "其他进程占用了 {foreign}，但这不是原因：申请了 {requested}，空闲 {free}",
         ja: "他のプロセスが {foreign} を使っていますが、原因ではありません: 要求 {requested}、空き {free}",
@@ -86,7 +88,7 @@ messages! {
         en: "one tensor of {requested} is larger than the whole card ({total})",
         zh: "单个张量 {requested} 就超过了整张显卡（{total}）",
         ja: "{requested} のテンソル 1 つが GPU 全体（{total}）より大きいです",
-        de: "ein einziger Tensor von {requested} ist größer als die ganze Karte ({total})",
+        de: "ein einziger CandidateTensor von {requested} ist größer als die ganze Karte ({total})",
     }
     static_state(parameters, state, copies, total) {
         en: "{parameters} parameters need {state} for weights, gradients and moments, and {copies} for half copies; the card has {total}: no batch is small enough",
@@ -112,7 +114,7 @@ messages! {
         ja: "チェックポイントが GPU に読み込まれ、重みの 2 つ目のコピー（{copy}）が残っています",
         de: "der Checkpoint wurde auf die Karte geladen, wo eine zweite Kopie der Gewichte bleibt ({copy})",
     }
-    optimizer_room() {
+    optimizer_step() {
         en: "the optimizer's step needs room of its own", zh: "优化器更新本身也需要空间", ja: "オプティマイザの更新にはそれ自体の領域が必要です", de: "der Schritt des Optimierers braucht eigenen Platz",
     }
     optimizer_moments(moments) {
@@ -136,7 +138,7 @@ messages! {
     vocabulary_scores() { en: "scores over the vocabulary", zh: "整个词表的得分", ja: "語彙全体のスコア", de: "Scores über das Vokabular" }
     attention_scores() { en: "attention scores", zh: "注意力分数", ja: "アテンションスコア", de: "Attention-Scores" }
     mlp_value() { en: "an MLP's inner value", zh: "MLP 的中间值", ja: "MLP の中間値", de: "ein innerer Wert eines MLP" }
-    weight_shape() { en: "a tensor shaped like a weight", zh: "与权重同形状的张量", ja: "重みと同じ形のテンソル", de: "ein Tensor in der Form eines Gewichts" }
+    weight_shape() { en: "a tensor shaped like a weight", zh: "与权重同形状的张量", ja: "重みと同じ形のテンソル", de: "ein CandidateTensor in der Form eines Gewichts" }
     supposing(text, model, batch_size, block_size) {
         en: "{text}, if this is {model} with batch_size {batch_size} and block_size {block_size} (no config was given)",
         zh: "{text}，前提是这是 {model}、batch_size {batch_size}、block_size {block_size}（没有给出配置）",
@@ -153,16 +155,16 @@ messages! {
         en: "{requested} is what the allocator asks for whatever a small tensor needs: the number names no tensor",
         zh: "{requested} 是分配器为小张量固定申请的大小：这个数字不对应具体张量",
         ja: "{requested} は、小さなテンソルのためにアロケータが常に要求する大きさです。この数字からテンソルは特定できません",
-        de: "{requested} fordert der Allokator für jeden kleinen Tensor an: die Zahl verrät keinen Tensor",
+        de: "{requested} fordert der Allokator für jeden kleinen CandidateTensor an: die Zahl verrät keinen CandidateTensor",
     }
     no_match(requested) {
-        en: "no tensor of this run is {requested}", zh: "这次运行中没有大小为 {requested} 的张量", ja: "この実行に {requested} のテンソルはありません", de: "kein Tensor dieses Laufs ist {requested} groß",
+        en: "no tensor of this run is {requested}", zh: "这次运行中没有大小为 {requested} 的张量", ja: "この実行に {requested} のテンソルはありません", de: "kein CandidateTensor dieses Laufs ist {requested} groß",
     }
     unknown_run(requested) {
         en: "the log does not say which model this is, so {requested} names no tensor",
         zh: "日志没有说明是哪个模型，因此无法从 {requested} 判断是哪个张量",
         ja: "どのモデルかログに示されていないため、{requested} からテンソルは特定できません",
-        de: "das Log sagt nicht, welches Modell es ist; {requested} verrät daher keinen Tensor",
+        de: "das Log sagt nicht, welches Modell es ist; {requested} verrät daher keinen CandidateTensor",
     }
     would_match(text, tensor, shape, dtype, model, batch_size, block_size) {
         en: "{text}; {tensor} {shape} {dtype} would be, in {model} with batch_size {batch_size} and block_size {block_size}",
@@ -316,7 +318,7 @@ messages! {
         en: "{requested} were asked for to lay parameters or optimizer state end to end in one tensor",
         zh: "申请 {requested} 是为了把参数或优化器状态首尾相接放进一个张量",
         ja: "{requested} は、パラメータやオプティマイザの状態を 1 つのテンソルに並べるための要求です",
-        de: "{requested} wurden verlangt, um Parameter oder Optimiererzustand in einem Tensor aneinanderzulegen",
+        de: "{requested} wurden verlangt, um Parameter oder Optimiererzustand in einem CandidateTensor aneinanderzulegen",
     }
     communicator() {
         en: "communication between ranks needs memory of its own: NCCL's buffers, or a copy of all gradients in buckets",
@@ -352,7 +354,7 @@ messages! {
         en: "one pass makes a tensor of shape {shape} that no longer fits",
         zh: "这一遍要建立形状为 {shape} 的张量，已经放不下",
         ja: "1 回の処理で形状 {shape} のテンソルを作りますが、もう収まりません",
-        de: "ein Durchlauf legt einen Tensor der Form {shape} an, der nicht mehr passt",
+        de: "ein Durchlauf legt einen CandidateTensor der Form {shape} an, der nicht mehr passt",
     }
     batch() {
         en: "one pass needs more than the card has left",
@@ -492,7 +494,7 @@ fn sentence(finding: &Finding, refused: Option<&ConfigError>) -> String {
         },
         Cause::OptimizerTemporaries { moments_bytes, .. } => match moments_bytes {
             Some(bytes) => optimizer_moments(size(*bytes)),
-            None => optimizer_room(),
+            None => optimizer_step(),
         },
         Cause::StaleLogits { stale_bytes, held_bytes, allocated_bytes, parts, .. } => {
             stale_logits(size(*stale_bytes), sum(parts), size(*held_bytes), size(*allocated_bytes))
@@ -637,7 +639,7 @@ fn foreign(finding: &Finding) -> String {
     let text = match (foreign_bytes, finding.is_cause) {
         (None, _) => foreign_context(),
         (Some(bytes), true) => foreign_cause(size(*bytes), free, requested),
-        (Some(bytes), false) => foreign_beside(size(*bytes), requested, free),
+        (Some(bytes), false) => foreign_not_cause(size(*bytes), requested, free),
     };
     if processes.is_empty() {
         return text;
@@ -647,7 +649,7 @@ fn foreign(finding: &Finding) -> String {
 }
 
 /// Which tensor was asked for.
-fn tensor(asked: &Asked, what: String) -> String {
+fn tensor(asked: &RequestedTensor, what: String) -> String {
     let name = asked.tensor.clone().unwrap_or_else(unknown);
     let dtype = asked.dtype.unwrap_or_default();
     let text = asked_for(
@@ -664,7 +666,7 @@ fn tensor(asked: &Asked, what: String) -> String {
 }
 
 /// A common run that would print the number.
-fn would(text: String, asked: &Asked) -> String {
+fn would(text: String, asked: &RequestedTensor) -> String {
     let Some(run) = asked.supposing else { return text };
     let name = asked.tensor.clone().unwrap_or_else(unknown);
     let (axes, dtype) = (shape(asked.shape.as_deref()), asked.dtype.unwrap_or_default());
@@ -678,8 +680,8 @@ fn shape(axes: Option<&[u64]>) -> String {
 }
 
 /// `474.45 MiB weights + 6.14 GiB logits of the last batch`.
-pub(super) fn sum(parts: &[Part]) -> String {
-    let part = |part: &Part| format!("{} {}", size(part.bytes), share(&part.name));
+pub(super) fn sum(parts: &[AccountShare]) -> String {
+    let part = |part: &AccountShare| format!("{} {}", size(part.bytes), share(&part.name));
     parts.iter().map(part).collect::<Vec<_>>().join(" + ")
 }
 

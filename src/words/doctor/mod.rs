@@ -4,7 +4,9 @@ mod advice;
 mod findings;
 mod notes;
 
-use fitgpt_doctor::{Account, Certainty, Kind, Next, Phase, PhaseName, Tensor};
+use fitgpt_doctor::{
+    Account, CandidateTensor, Certainty, FailurePhase, MemoryKind, NextFailure, PhaseName,
+};
 
 pub(crate) use self::{
     advice::{advice, question},
@@ -55,14 +57,14 @@ messages! {
     resume() { en: "loading a checkpoint", zh: "加载检查点", ja: "チェックポイントの読み込み", de: "das Laden eines Checkpoints" }
     compile() { en: "compiling the model", zh: "编译模型", ja: "モデルのコンパイル", de: "das Kompilieren des Modells" }
     prepare() { en: "preparing data", zh: "准备数据", ja: "データの準備", de: "das Vorbereiten der Daten" }
-    unknown_phase() { en: "an unknown phase", zh: "未知阶段", ja: "不明な段階", de: "eine unbekannte Phase" }
+    unknown_phase() { en: "an unknown phase", zh: "未知阶段", ja: "不明な段階", de: "eine unbekannte FailurePhase" }
 
-    in_phase(phase) { en: "in {phase}", zh: "发生在{phase}时", ja: "発生した段階: {phase}", de: "Phase: {phase}" }
+    in_phase(phase) { en: "in {phase}", zh: "发生在{phase}时", ja: "発生した段階: {phase}", de: "FailurePhase: {phase}" }
     probably_in_phase(phase) {
-        en: "probably in {phase}", zh: "很可能发生在{phase}时", ja: "発生した段階: おそらく{phase}", de: "Phase: wahrscheinlich {phase}",
+        en: "probably in {phase}", zh: "很可能发生在{phase}时", ja: "発生した段階: おそらく{phase}", de: "FailurePhase: wahrscheinlich {phase}",
     }
     phase_not_shown() {
-        en: "the log does not show in which phase", zh: "日志没有显示发生在哪个阶段", ja: "どの段階かはログに示されていません", de: "das Log zeigt nicht, in welcher Phase",
+        en: "the log does not show in which phase", zh: "日志没有显示发生在哪个阶段", ja: "どの段階かはログに示されていません", de: "das Log zeigt nicht, in welcher FailurePhase",
     }
 
     /// Before a finding that explains the failure.
@@ -94,17 +96,17 @@ messages! {
     }
     more(count) { en: "and {count} more", zh: "以及另外 {count} 个", ja: "ほか {count} 件", de: "und {count} weitere" }
 
-    ways_out() {
+    fixes_heading() {
         en: "\nchanges that help, each computed:\n",
         zh: "\n有帮助的修改，每一条都经过计算：\n",
         ja: "\n有効な変更（いずれも計算済み）:\n",
         de: "\nÄnderungen, die helfen, jede berechnet:\n",
     }
-    way_out(verdict, peak, training) {
+    fix_line(verdict, peak, training) {
         en: "{verdict}, peak {peak}, {training}", zh: "{verdict}，峰值 {peak}，{training}", ja: "{verdict}、ピーク {peak}、{training}", de: "{verdict}, Spitze {peak}, {training}",
     }
     same_training() { en: "the same training", zh: "训练不变", ja: "学習は同じ", de: "dasselbe Training" }
-    another_training() { en: "changes the training run", zh: "训练会改变", ja: "学習が変わる", de: "ein anderes Training" }
+    different_training() { en: "changes the training run", zh: "训练会改变", ja: "学習が変わる", de: "ein anderes Training" }
 
     /// Before the sum of what was held.
     account_is(sum, explained, held) {
@@ -174,13 +176,13 @@ pub(crate) fn account(account: &Account) -> String {
 }
 
 /// Which memory.
-pub(crate) fn kind(kind: Kind) -> String {
+pub(crate) fn kind(kind: MemoryKind) -> String {
     match kind {
-        Kind::GpuMemory => gpu_memory(),
-        Kind::HostMemory => host_memory(),
-        Kind::SharedMemory => shared_memory(),
-        Kind::None => no_failure(),
-        Kind::Unknown => some_memory(),
+        MemoryKind::GpuMemory => gpu_memory(),
+        MemoryKind::HostMemory => host_memory(),
+        MemoryKind::SharedMemory => shared_memory(),
+        MemoryKind::None => no_failure(),
+        MemoryKind::Unknown => some_memory(),
     }
 }
 
@@ -203,7 +205,7 @@ fn phase_name(name: PhaseName) -> String {
 }
 
 /// When it failed.
-pub(crate) fn phase(phase: Phase) -> String {
+pub(crate) fn phase(phase: FailurePhase) -> String {
     match phase.certainty {
         Certainty::Certain => in_phase(phase_name(phase.name)),
         Certainty::Likely => probably_in_phase(phase_name(phase.name)),
@@ -212,12 +214,12 @@ pub(crate) fn phase(phase: Phase) -> String {
 }
 
 /// What fails next.
-pub(crate) fn next(next: Next) -> String {
+pub(crate) fn next(next: NextFailure) -> String {
     next_failure(phase_name(next.phase), size(next.peak_bytes), size(next.usable_bytes))
 }
 
 /// One candidate.
-pub(crate) fn tensor(tensor: &Tensor) -> String {
+pub(crate) fn tensor(tensor: &CandidateTensor) -> String {
     let shape: Vec<_> = tensor.shape.iter().map(u64::to_string).collect();
     let (name, shape, dtype) = (&tensor.name, shape.join(", "), tensor.dtype);
     let text = format!("`{name}` ({shape}) {dtype}, {}", size(tensor.bytes));

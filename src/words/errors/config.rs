@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write as _};
 
-use fitgpt_plan::config::{ConfigError, FamilyRule, Kind, Place, Range};
+use fitgpt_plan::config::{ConfigError, FamilyRule, Location, ValueKind, ValueRange};
 
 use super::{Spoken, python};
 
@@ -134,7 +134,7 @@ messages! {
 }
 
 /// A place as people read it: `train.py:3:1`, or a word where it is no file.
-pub(crate) fn place(place: &Place) -> String {
+pub(crate) fn place(place: &Location) -> String {
     let source = match place.source.as_str() {
         "command line" => command_line(),
         "default" => default_value(),
@@ -144,7 +144,7 @@ pub(crate) fn place(place: &Place) -> String {
             None => other.to_owned(), // a file
         },
     };
-    Place { source, ..place.clone() }.to_string()
+    Location { source, ..place.clone() }.to_string()
 }
 
 impl Spoken for ConfigError {
@@ -180,27 +180,27 @@ impl Spoken for ConfigError {
     }
 }
 
-fn kind(kind: Kind) -> String {
+fn kind(kind: ValueKind) -> String {
     match kind {
-        Kind::Int => an_int(),
-        Kind::Float => a_float(),
-        Kind::Bool => a_bool(),
-        Kind::Text | Kind::Choice(_) | Kind::Device(_) => a_string(),
-        Kind::ChoiceOrNone(_) => string_or_none(),
-        Kind::BoolOr(_) => bool_or_string(),
-        Kind::Size => string_or_bytes(),
+        ValueKind::Int => an_int(),
+        ValueKind::Float => a_float(),
+        ValueKind::Bool => a_bool(),
+        ValueKind::Text | ValueKind::Choice(_) | ValueKind::Device(_) => a_string(),
+        ValueKind::ChoiceOrNone(_) => string_or_none(),
+        ValueKind::BoolOr(_) => bool_or_string(),
+        ValueKind::Size => string_or_bytes(),
     }
 }
 
-fn within(range: Range) -> String {
+fn within(range: ValueRange) -> String {
     match range {
-        Range::Any => anything(),
-        Range::Whole { min, max } => whole(min, max),
-        Range::NotNegative => not_negative(),
-        Range::Positive => positive(),
-        Range::BelowOne => below_one(),
-        Range::Share => share(),
-        Range::NotEmpty => not_empty(),
+        ValueRange::Any => anything(),
+        ValueRange::Whole { min, max } => whole(min, max),
+        ValueRange::NotNegative => not_negative(),
+        ValueRange::Positive => positive(),
+        ValueRange::BelowOne => below_one(),
+        ValueRange::Share => share(),
+        ValueRange::NotEmpty => not_empty(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Why a `config.json` does not describe a model that this program has.
 
-use fitgpt_plan::family::{Claim, Family, FamilyError};
+use fitgpt_plan::family::{Family, FamilyError, Requirement};
 
 use super::Spoken;
 
@@ -45,15 +45,15 @@ impl Spoken for FamilyError {
     }
 }
 
-fn claim(claim: Claim) -> String {
+fn claim(claim: Requirement) -> String {
     match claim {
-        Claim::Is(value) | Claim::Kind(value) => value.to_owned(),
-        Claim::Either(first, second) => either(first, second),
-        Claim::Within(least, most) => within(least, most),
-        Claim::Divides(key) => divides(key),
-        Claim::Even => even(),
-        Claim::Positive => positive(),
-        Claim::RopeType => rope_type(),
-        Claim::AtLeastBlock(block) => at_least_block(block),
+        Requirement::Is(value) | Requirement::Kind(value) => value.to_owned(),
+        Requirement::Either(first, second) => either(first, second),
+        Requirement::Within(least, most) => within(least, most),
+        Requirement::Divides(key) => divides(key),
+        Requirement::Even => even(),
+        Requirement::Positive => positive(),
+        Requirement::RopeType => rope_type(),
+        Requirement::AtLeastBlock(block) => at_least_block(block),
     }
 }

@@ -1,6 +1,8 @@
 //! Why a config's Python was not read.
 
-use fitgpt_plan::config::{Construct, Found, Given, Noun, Reason, Wanted};
+use fitgpt_plan::config::{
+    Construct, ExpectedToken, FoundToken, GivenArguments, Reason, ValueNoun,
+};
 
 messages! {
     expected(wanted, found) {
@@ -159,9 +161,9 @@ pub(super) fn reason(reason: &Reason) -> String {
     match reason {
         Reason::Expected { expected: wanted, found } => {
             let found = match found {
-                Found::Text(text) => text.clone(),
-                Found::EndOfLine => end_of_line(),
-                Found::EndOfFile => end_of_file(),
+                FoundToken::Text(text) => text.clone(),
+                FoundToken::EndOfLine => end_of_line(),
+                FoundToken::EndOfFile => end_of_file(),
             };
             expected(self::wanted(*wanted), found)
         }
@@ -178,30 +180,30 @@ pub(super) fn reason(reason: &Reason) -> String {
         Reason::Operands { operator, left, right } => operands(operator, noun(*left), noun(*right)),
         Reason::Argument { function, given } => {
             let given = match given {
-                Given::Nothing => nothing(),
-                Given::One(kind) => noun(*kind),
-                Given::Several(count) => several(count),
-                Given::NegativeBase => negative_base(),
+                GivenArguments::Nothing => nothing(),
+                GivenArguments::One(kind) => noun(*kind),
+                GivenArguments::Several(count) => several(count),
+                GivenArguments::NegativeBase => negative_base(),
             };
             argument(function, given)
         }
     }
 }
 
-fn wanted(wanted: Wanted) -> String {
+fn wanted(wanted: ExpectedToken) -> String {
     match wanted {
-        Wanted::Value => value(),
-        Wanted::Expression => expression(),
-        Wanted::OneExpression => one_expression(),
-        Wanted::EndOfLine => end_of_line_wanted(),
-        Wanted::EndAfterBackslash => end_after_backslash(),
-        Wanted::LineAfterBackslash => line_after_backslash(),
-        Wanted::NameBeforeEquals => name_before_equals(),
-        Wanted::NameAndOperator => name_and_operator(),
-        Wanted::Operator => operator(),
-        Wanted::Name => name(),
-        Wanted::NameAfterDot => name_after_dot(),
-        Wanted::Text(text) => this_text(text),
+        ExpectedToken::Value => value(),
+        ExpectedToken::Expression => expression(),
+        ExpectedToken::OneExpression => one_expression(),
+        ExpectedToken::EndOfLine => end_of_line_wanted(),
+        ExpectedToken::EndAfterBackslash => end_after_backslash(),
+        ExpectedToken::LineAfterBackslash => line_after_backslash(),
+        ExpectedToken::NameBeforeEquals => name_before_equals(),
+        ExpectedToken::NameAndOperator => name_and_operator(),
+        ExpectedToken::Operator => operator(),
+        ExpectedToken::Name => name(),
+        ExpectedToken::NameAfterDot => name_after_dot(),
+        ExpectedToken::Text(text) => this_text(text),
     }
 }
 
@@ -232,12 +234,12 @@ fn construct(construct: &Construct) -> String {
     }
 }
 
-fn noun(noun: Noun) -> String {
+fn noun(noun: ValueNoun) -> String {
     match noun {
-        Noun::None => none(),
-        Noun::Bool => a_bool(),
-        Noun::Int => an_int(),
-        Noun::Float => a_float(),
-        Noun::Str => a_string(),
+        ValueNoun::None => none(),
+        ValueNoun::Bool => a_bool(),
+        ValueNoun::Int => an_int(),
+        ValueNoun::Float => a_float(),
+        ValueNoun::Str => a_string(),
     }
 }

@@ -6,11 +6,12 @@ use fitgpt_exec::{BackendError, DeviceFault, MemoryRefused, arena::Refused};
 use fitgpt_pickle::PickleError;
 use fitgpt_plan::{
     config::{
-        ConfigError, Construct, DeviceChoice, Facts, FamilyRule, Found, Given, Kind, Noun, Place,
-        Precision, Range, Reason, Wanted, Written,
+        ConfigError, Construct, DeviceChoice, ExpectedToken, FamilyRule, FoundToken,
+        GivenArguments, Location, MachineFacts, Precision, Reason, ValueKind, ValueNoun,
+        ValueRange, Written,
     },
     device,
-    family::{Claim, FamilyError},
+    family::{FamilyError, Requirement},
     memory::PlanError,
     units::Bytes,
 };
@@ -44,7 +45,7 @@ fn json() -> serde_json::Error {
 
 #[test]
 fn configs() {
-    let place = Place::command_line;
+    let place = Location::command_line;
     let python = |reason| ConfigError::Python { place: place(), reason };
     let expected = |expected, found| python(Reason::Expected { expected, found });
     let mut errors = vec![
@@ -57,8 +58,8 @@ fn configs() {
         python(Reason::UnknownName { name: "x".into() }),
         python(Reason::DivisionByZero),
         python(Reason::Overflow),
-        expected(Wanted::Value, Found::EndOfFile),
-        expected(Wanted::Value, Found::EndOfLine),
+        expected(ExpectedToken::Value, FoundToken::EndOfFile),
+        expected(ExpectedToken::Value, FoundToken::EndOfLine),
         ConfigError::UnknownKey { key: "x".into(), nearest: None, place: place() },
         ConfigError::UnknownKey { key: "x".into(), nearest: Some("y"), place: place() },
         ConfigError::NotAChoice {
@@ -86,19 +87,19 @@ fn configs() {
         ConfigError::TooLarge { product: vec!["a", "b"], place: place() },
     ];
     let wanted = [
-        Wanted::Expression,
-        Wanted::OneExpression,
-        Wanted::EndOfLine,
-        Wanted::EndAfterBackslash,
-        Wanted::LineAfterBackslash,
-        Wanted::NameBeforeEquals,
-        Wanted::NameAndOperator,
-        Wanted::Operator,
-        Wanted::Name,
-        Wanted::NameAfterDot,
-        Wanted::Text("else"),
+        ExpectedToken::Expression,
+        ExpectedToken::OneExpression,
+        ExpectedToken::EndOfLine,
+        ExpectedToken::EndAfterBackslash,
+        ExpectedToken::LineAfterBackslash,
+        ExpectedToken::NameBeforeEquals,
+        ExpectedToken::NameAndOperator,
+        ExpectedToken::Operator,
+        ExpectedToken::Name,
+        ExpectedToken::NameAfterDot,
+        ExpectedToken::Text("else"),
     ];
-    errors.extend(wanted.map(|wanted| expected(wanted, Found::Text("x".into()))));
+    errors.extend(wanted.map(|wanted| expected(wanted, FoundToken::Text("x".into()))));
     let constructs = [
         Construct::Statement("for".into()),
         Construct::Annotation,
@@ -124,32 +125,34 @@ fn configs() {
         Construct::Machine,
     ];
     errors.extend(constructs.map(|what| python(Reason::Unsupported { what })));
-    for noun in [Noun::None, Noun::Bool, Noun::Int, Noun::Float, Noun::Str] {
+    for noun in [ValueNoun::None, ValueNoun::Bool, ValueNoun::Int, ValueNoun::Float, ValueNoun::Str]
+    {
         errors.push(python(Reason::Operands { operator: "+", left: noun, right: noun }));
-        errors.push(python(Reason::Argument { function: "int", given: Given::One(noun) }));
+        errors.push(python(Reason::Argument { function: "int", given: GivenArguments::One(noun) }));
     }
-    for given in [Given::Nothing, Given::Several(2), Given::NegativeBase] {
+    for given in [GivenArguments::Nothing, GivenArguments::Several(2), GivenArguments::NegativeBase]
+    {
         errors.push(python(Reason::Argument { function: "int", given }));
     }
     let kinds = [
-        Kind::Int,
-        Kind::Float,
-        Kind::Bool,
-        Kind::Text,
-        Kind::ChoiceOrNone(&[]),
-        Kind::BoolOr(&[]),
-        Kind::Size,
+        ValueKind::Int,
+        ValueKind::Float,
+        ValueKind::Bool,
+        ValueKind::Text,
+        ValueKind::ChoiceOrNone(&[]),
+        ValueKind::BoolOr(&[]),
+        ValueKind::Size,
     ];
     let of_kind =
         |expected| ConfigError::WrongKind { key: "k", value: "v".into(), expected, place: place() };
     errors.extend(kinds.map(of_kind));
     let ranges = [
-        Range::Any,
-        Range::Whole { min: 1, max: 2 },
-        Range::NotNegative,
-        Range::BelowOne,
-        Range::Share,
-        Range::NotEmpty,
+        ValueRange::Any,
+        ValueRange::Whole { min: 1, max: 2 },
+        ValueRange::NotNegative,
+        ValueRange::BelowOne,
+        ValueRange::Share,
+        ValueRange::NotEmpty,
     ];
     let outside =
         |range| ConfigError::OutOfRange { key: "k", value: "v".into(), range, place: place() };
@@ -158,7 +161,8 @@ fn configs() {
         assert_eq!(error.spoken(), error.message());
         assert_eq!(config::place(error.place()), "command line");
     }
-    let error = Written::new().read_python("c.py", "x = [1]", &Facts::default()).unwrap_err();
+    let error =
+        Written::new().read_python("c.py", "x = [1]", &MachineFacts::default()).unwrap_err();
     assert_eq!(config::place(error.place()), "c.py:1:5");
 }
 
@@ -268,15 +272,15 @@ fn checkpoints() {
     same(&family(FamilyError::ModelType { found: "bert".into() }));
     same(&family(FamilyError::Missing { key: "k" }));
     for expected in [
-        Claim::Is("true"),
-        Claim::Either("1", "2"),
-        Claim::Within("1", "2"),
-        Claim::Divides("n_embd"),
-        Claim::Even,
-        Claim::Positive,
-        Claim::RopeType,
-        Claim::AtLeastBlock(3),
-        Claim::Kind("a string"),
+        Requirement::Is("true"),
+        Requirement::Either("1", "2"),
+        Requirement::Within("1", "2"),
+        Requirement::Divides("n_embd"),
+        Requirement::Even,
+        Requirement::Positive,
+        Requirement::RopeType,
+        Requirement::AtLeastBlock(3),
+        Requirement::Kind("a string"),
     ] {
         same(&family(FamilyError::Unfit { key: "k", expected, found: "3".into() }));
     }

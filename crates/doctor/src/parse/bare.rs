@@ -2,8 +2,8 @@
 
 use super::{
     message::{Memory, Message, Wording, first_of, last_of, size_after},
-    size::Size,
-    squeezed::{Found, Offset, Passage},
+    size::PrintedSize,
+    squeezed::{Occurrence, Offset, Passage},
 };
 
 /// Words that say it wherever they stand, squeezed.
@@ -82,10 +82,10 @@ const CARDS: [&str; 14] = [
 ];
 
 /// `out of memory` wherever no other reading begins with it.
-fn out_of_memory(place: &Found<'_>) -> Option<Message> {
+fn out_of_memory(place: &Occurrence<'_>) -> Option<Message> {
     let before = last_of(place.before, 120);
     let after = first_of(place.after, 40);
-    let is_told_elsewhere = after.starts_with(".triedtoallocate")
+    let is_read_elsewhere = after.starts_with(".triedtoallocate")
         || after.starts_with("(mpsallocated")
         || after.starts_with("error:outofresource")
         || before.ends_with("cudamallocfailed:")
@@ -93,7 +93,7 @@ fn out_of_memory(place: &Found<'_>) -> Option<Message> {
         || before.ends_with("resource_exhausted:")
         || before.ends_with("resourceexhausted:")
         || before.ends_with("hiperror"); // in the table
-    if is_told_elsewhere {
+    if is_read_elsewhere {
         return None;
     }
     let is_kernels = after.starts_with(":killprocess") || after.starts_with(":killedprocess");
@@ -104,7 +104,7 @@ fn out_of_memory(place: &Found<'_>) -> Option<Message> {
         // XLA's words in another language's error.
         let mut message = Message::new(place.at, Wording::Jax, Memory::Gpu);
         let rest = &place.after["whiletryingtoallocate".len()..];
-        message.requested = Size::at_start(rest).map(|(size, _)| size);
+        message.requested = PrintedSize::at_start(rest).map(|(size, _)| size);
         return message.requested.is_some().then_some(message);
     }
     if first_of(place.after, 600).contains("thisisnotafailure") {

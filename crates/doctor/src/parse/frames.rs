@@ -137,10 +137,10 @@ fn is_start(line: &str) -> bool {
         || line.starts_with("Traceback (most")
 }
 
-type Parts = (String, u32, String);
+type FrameParts = (String, u32, String);
 
 /// `File "train.py", line 264, in <module>`, however it is spaced.
-fn python(line: &str) -> Option<Parts> {
+fn python(line: &str) -> Option<FrameParts> {
     let (file, rest) = line.strip_prefix("File \"")?.split_once('"')?;
     let rest: String = rest.chars().filter(|c| !c.is_whitespace()).collect();
     let rest = rest.strip_prefix(",line")?;
@@ -149,7 +149,7 @@ fn python(line: &str) -> Option<Parts> {
 }
 
 /// `File ~/train.py:264, in estimate_loss()` and `Cell In[5], line 12`.
-fn ipython(line: &str) -> Option<Parts> {
+fn ipython(line: &str) -> Option<FrameParts> {
     if let Some(rest) = line.strip_prefix("File ") {
         let (place, function) = rest.split_once(", in ")?;
         let (file, number) = place.rsplit_once(':')?;
@@ -166,7 +166,7 @@ fn ipython(line: &str) -> Option<Parts> {
 
 /// `/home/me/train.py:264 in <module>`, out of a box, and what older notebooks print:
 /// `/home/me/train.py in step(self)` and `<ipython-input-5-d3b07384d113> in <module>`.
-fn boxed(line: &str) -> Option<Parts> {
+fn boxed(line: &str) -> Option<FrameParts> {
     let (place, function) = line.split_once(" in ")?;
     let numbered = place.rsplit_once(':').and_then(|(file, n)| Some((file, n.parse().ok()?)));
     let (file, number) = numbered.unwrap_or((place, 0));

@@ -77,14 +77,14 @@ fn without_escapes(text: &str) -> String {
 
 /// A line without its decoration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Plain<'a> {
+pub(super) struct PlainLine<'a> {
     pub(super) text: &'a str,
     /// Which worker wrote it, where its launcher says so.
     pub(super) rank: Option<u32>,
 }
 
 /// Strips quotes, boxes, workers' names and timestamps, however they nest.
-pub(super) fn plain(line: &str) -> Plain<'_> {
+pub(super) fn plain(line: &str) -> PlainLine<'_> {
     let is_border = |c: char| matches!(c, '│' | '┃' | '║' | '▌' | '▏' | '╎' | '┆');
     let mut text = line.trim();
     let mut rank = None;
@@ -105,7 +105,7 @@ pub(super) fn plain(line: &str) -> Plain<'_> {
         text = timestamp(text).map_or(text, str::trim_start);
         text = server(text).map_or(text, str::trim_start);
         if text == before {
-            return Plain { text, rank };
+            return PlainLine { text, rank };
         }
     }
 }
@@ -187,7 +187,7 @@ mod tests {
             ("[2023-01-01 10:00:00,000] kept", "[2023-01-01 10:00:00,000] kept", None),
         ];
         for (line, text, rank) in table {
-            assert_eq!(plain(line), Plain { text, rank }, "{line}");
+            assert_eq!(plain(line), PlainLine { text, rank }, "{line}");
         }
     }
 }

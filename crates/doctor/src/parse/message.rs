@@ -4,8 +4,8 @@ use fitgpt_plan::units::DType;
 
 use super::{
     bare,
-    size::Size,
-    squeezed::{Found, Offset, Passage},
+    size::PrintedSize,
+    squeezed::{Occurrence, Offset, Passage},
 };
 
 /// Who speaks, and in which words.
@@ -72,49 +72,49 @@ pub struct Message {
     pub wording: Wording,
     pub(crate) memory: Memory,
     /// What was asked for.
-    pub requested: Option<Size>,
+    pub requested: Option<PrintedSize>,
     /// What the card has.
-    pub total: Option<Size>,
+    pub total: Option<PrintedSize>,
     /// What was free.
-    pub free: Option<Size>,
+    pub free: Option<PrintedSize>,
     /// What tensors held.
-    pub allocated: Option<Size>,
+    pub allocated: Option<PrintedSize>,
     /// What PyTorch had taken from the driver.
-    pub reserved: Option<Size>,
+    pub reserved: Option<PrintedSize>,
     /// What of that no tensor held.
-    pub unallocated: Option<Size>,
+    pub unallocated: Option<PrintedSize>,
     /// What this process had taken in all.
-    pub process: Option<Size>,
+    pub process: Option<PrintedSize>,
     /// What other processes are said to have, or unnamed ones, with their numbers.
-    pub processes: Vec<(u64, Size)>,
+    pub processes: Vec<(u64, PrintedSize)>,
     /// What Metal counts outside of tensors.
-    pub other: Option<Size>,
+    pub other: Option<PrintedSize>,
     /// What a server wants of the card, or a cache of keys and values needs.
-    pub wanted: Option<Size>,
+    pub wanted: Option<PrintedSize>,
     /// What there is for it.
-    pub available: Option<Size>,
+    pub available: Option<PrintedSize>,
     /// Tokens that a cache was to hold.
     pub tokens: Option<u64>,
     /// What CUDA graphs keep to themselves.
-    pub pools: Option<Size>,
+    pub pools: Option<PrintedSize>,
     /// A limit that somebody set.
-    pub allowed: Option<Size>,
+    pub allowed: Option<PrintedSize>,
     /// Triton's two numbers: required, and there.
     pub shared: Option<[u64; 2]>,
     /// A shape that the message itself prints.
-    pub shape: Option<Shape>,
+    pub shape: Option<PrintedShape>,
 }
 
 /// A tensor's shape as a log prints it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct PrintedShape {
     /// Outermost first.
     pub axes: Vec<u64>,
     /// How an element is stored.
     pub dtype: DType,
 }
 
-impl Shape {
+impl PrintedShape {
     /// Its size; `None` if it leaves 64 bits.
     pub fn bytes(&self) -> Option<u64> {
         let count = self.axes.iter().try_fold(1_u64, |n, axis| n.checked_mul(*axis))?;
@@ -150,7 +150,7 @@ impl Message {
     /// What a memory snapshot says in PyTorch's place.
     pub(crate) fn of_snapshot(requested_bytes: u64) -> Self {
         let mut message = Self::new(0, Wording::Torch2, Memory::Gpu);
-        message.requested = Some(Size::exact(requested_bytes));
+        message.requested = Some(PrintedSize::exact(requested_bytes));
         message
     }
 
@@ -221,7 +221,7 @@ pub(super) fn messages(passage: Passage<'_>, mut found: impl FnMut(Message)) {
     }
     for place in passage.find("allocationfailedforsize::") {
         let mut message = Message::new(place.at, Wording::Habana, Memory::Gpu);
-        message.requested = leading_number(place.after).map(Size::exact);
+        message.requested = leading_number(place.after).map(PrintedSize::exact);
         found(message);
     }
     for place in passage.find("outofresource:") {
@@ -257,7 +257,7 @@ const SERVERS: [&str; 6] = [
 ];
 
 /// vLLM's and SGLang's words: what they want, and what there is.
-fn server(place: &Found<'_>) -> Message {
+fn server(place: &Occurrence<'_>) -> Message {
     let mut message = Message::new(place.at, Wording::Server, Memory::Gpu);
     let (before, after) = (last_of(place.before, 200), first_of(place.after, 200));
     // `Free memory on device (67.24/79.25 GiB)`: one unit for both.
@@ -269,14 +269,16 @@ fn server(place: &Found<'_>) -> Message {
     {
         let unit = total.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
         let unit: String = unit.chars().take_while(char::is_ascii_alphabetic).collect();
-        message.free = Size::at_start(&format!("{free}{unit}")).map(|(size, _)| size);
-        message.total = Size::at_start(total).map(|(size, _)| size);
+        message.free = PrintedSize::at_start(&format!("{free}{unit}")).map(|(size, _)| size);
+        message.total = PrintedSize::at_start(total).map(|(size, _)| size);
         message.available = message.free;
-        message.wanted =
-            after.split_once(',').and_then(|(_, rest)| Size::at_start(rest)).map(|(size, _)| size);
+        message.wanted = after
+            .split_once(',')
+            .and_then(|(_, rest)| PrintedSize::at_start(rest))
+            .map(|(size, _)| size);
     }
     if after.starts_with(",whichislargerthantheavailable") {
-        message.wanted = Size::at_end(before);
+        message.wanted = PrintedSize::at_end(before);
         message.available = size_after(after, "kvcachememory(");
     }
     message.tokens = number_after(before, "maxseqlen(");
@@ -287,7 +289,7 @@ fn server(place: &Found<'_>) -> Message {
 }
 
 /// ComfyUI and others with `cudaMallocAsync`.
-fn would_exceed(place: &Found<'_>) -> Message {
+fn would_exceed(place: &Occurrence<'_>) -> Message {
     let own = first_of(place.after, 400);
     let mut message = Message::new(place.at, Wording::TorchAsync, Memory::Gpu);
     message.allocated = size_after(own, "currentlyallocated:");
@@ -298,21 +300,21 @@ fn would_exceed(place: &Found<'_>) -> Message {
 }
 
 /// llama.cpp: `allocating 35533.34 MiB on device 0: cudaMalloc failed: out of memory`.
-fn ggml(place: &Found<'_>) -> Message {
+fn ggml(place: &Occurrence<'_>) -> Message {
     let before = last_of(place.before, 120);
     let mut message = Message::new(place.at, Wording::Ggml, Memory::Gpu);
     message.requested = before
         .rsplit_once("allocating")
-        .and_then(|(_, rest)| Size::at_start(rest))
+        .and_then(|(_, rest)| PrintedSize::at_start(rest))
         .map(|(size, _)| size);
     message
 }
 
 /// PyTorch's message, of any era and device.
-fn tried(place: &Found<'_>) -> Option<Message> {
+fn tried(place: &Occurrence<'_>) -> Option<Message> {
     let own = own_part(place.after);
     let mut message = Message::new(place.at, Wording::TorchBare, Memory::Gpu);
-    message.requested = Size::at_start(own).map(|(size, _)| size);
+    message.requested = PrintedSize::at_start(own).map(|(size, _)| size);
     // The host's allocator says "you tried to", the card's never does.
     let is_host =
         place.before.ends_with("you") || last_of(place.before, 400).contains("defaultcpuallocator");
@@ -378,35 +380,35 @@ fn tried(place: &Found<'_>) -> Option<Message> {
 }
 
 /// To PyTorch 1.3 the cache is what no tensor held.
-fn cached(own: &str, allocated: Option<Size>) -> Option<Size> {
+fn cached(own: &str, allocated: Option<PrintedSize>) -> Option<PrintedSize> {
     Some(allocated?.plus(size_before(own, "cached")?))
 }
 
 /// `Process 1234 has 1.97 GiB memory in use.`, as often as it stands there.
-fn processes(own: &str) -> Vec<(u64, Size)> {
+fn processes(own: &str) -> Vec<(u64, PrintedSize)> {
     const MOST: usize = 64;
     let named = own.match_indices("process").filter_map(|(at, word)| {
         let rest = &own[at + word.len()..];
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         let pid = rest[..digits].parse().ok()?;
         let rest = rest[digits..].strip_prefix("has")?;
-        let (size, rest) = Size::at_start(rest)?;
+        let (size, rest) = PrintedSize::at_start(rest)?;
         (rest.starts_with("memoryinuse") && size.bytes > 0).then_some((pid, size))
     });
     named.take(MOST).collect()
 }
 
-fn exact(place: &Found<'_>) -> Message {
+fn exact(place: &Occurrence<'_>) -> Message {
     let own = own_part(place.after);
     let mut message = Message::new(place.at, Wording::TorchExact, Memory::Gpu);
-    message.requested = number_after(own, "tryingtoallocate").map(Size::exact);
-    message.free = number_after(own, "free:").map(Size::exact);
-    message.total = number_after(own, "total:").map(Size::exact);
+    message.requested = number_after(own, "tryingtoallocate").map(PrintedSize::exact);
+    message.free = number_after(own, "free:").map(PrintedSize::exact);
+    message.total = number_after(own, "total:").map(PrintedSize::exact);
     message
 }
 
 /// XLA's words. Quotas of web services are exhausted in the same ones, without memory in them.
-fn exhausted(place: &Found<'_>) -> Option<Message> {
+fn exhausted(place: &Occurrence<'_>) -> Option<Message> {
     let own = first_of(place.after, 300);
     let sentence = first_of(own, 120);
     if ["memory", "allocat", "oom"].iter().all(|word| !sentence.contains(word)) {
@@ -415,7 +417,7 @@ fn exhausted(place: &Found<'_>) -> Option<Message> {
     let mut message = Message::new(place.at, Wording::Jax, Memory::Gpu);
     for words in ["tryingtoallocate", "memoryallocating", "memorywhenallocating", "requestfor"] {
         let size = size_after(own, words);
-        let number = number_after(own, words).map(Size::exact);
+        let number = number_after(own, words).map(PrintedSize::exact);
         message.requested = message.requested.or(size).or(number);
     }
     if own.starts_with("oomwhenallocatingtensor") {
@@ -424,7 +426,7 @@ fn exhausted(place: &Found<'_>) -> Option<Message> {
     Some(message)
 }
 
-fn tensor_flow(place: &Found<'_>) -> Message {
+fn tensor_flow(place: &Occurrence<'_>) -> Message {
     let own = first_of(place.after, 300);
     let is_host = own.contains("device:cpu");
     let memory = if is_host { Memory::Host } else { Memory::Gpu };
@@ -432,21 +434,22 @@ fn tensor_flow(place: &Found<'_>) -> Message {
     let axes = own.split_once(']').map(|(list, rest)| (axes(list), rest));
     if let Some((Some(axes), rest)) = axes {
         let dtype = rest.strip_prefix("andtype").and_then(dtype);
-        message.shape = dtype.map(|dtype| Shape { axes, dtype });
+        message.shape = dtype.map(|dtype| PrintedShape { axes, dtype });
     }
-    message.requested = message.shape.as_ref().and_then(Shape::bytes).map(Size::exact);
+    message.requested =
+        message.shape.as_ref().and_then(PrintedShape::bytes).map(PrintedSize::exact);
     message
 }
 
 /// `Unable to allocate 17.6 GiB for an array with shape …`.
-fn numpy(place: &Found<'_>) -> Option<Message> {
-    let (size, rest) = Size::at_start(place.after)?;
+fn numpy(place: &Occurrence<'_>) -> Option<Message> {
+    let (size, rest) = PrintedSize::at_start(place.after)?;
     let mut message = Message::new(place.at, Wording::HostOther, Memory::Host);
     message.requested = Some(size);
     rest.starts_with("foranarray").then_some(message)
 }
 
-fn triton(place: &Found<'_>) -> Message {
+fn triton(place: &Occurrence<'_>) -> Message {
     let own = first_of(place.after, 300);
     let mut message = Message::new(place.at, Wording::Triton, Memory::Shared);
     let numbers = (number_after(own, "required:"), number_after(own, "hardwarelimit:"));
@@ -474,14 +477,14 @@ pub(super) fn last_of(text: &str, length: usize) -> &str {
     &text[start.unwrap_or(text.len())..]
 }
 
-pub(super) fn size_after(text: &str, words: &str) -> Option<Size> {
+pub(super) fn size_after(text: &str, words: &str) -> Option<PrintedSize> {
     let (_, rest) = text.split_once(words)?;
-    Size::at_start(rest).map(|(size, _)| size)
+    PrintedSize::at_start(rest).map(|(size, _)| size)
 }
 
 /// The size right before `words`, wherever they first have one.
-fn size_before(text: &str, words: &str) -> Option<Size> {
-    text.match_indices(words).find_map(|(at, _)| Size::at_end(&text[..at]))
+fn size_before(text: &str, words: &str) -> Option<PrintedSize> {
+    text.match_indices(words).find_map(|(at, _)| PrintedSize::at_end(&text[..at]))
 }
 
 fn number_after(text: &str, words: &str) -> Option<u64> {
@@ -520,14 +523,14 @@ fn dtype(text: &str) -> Option<DType> {
 
 /// Every buffer that generated code says it makes:
 /// `buf7 = empty_strided_cuda((65536, 50304), (50304, 1), torch.bfloat16)`.
-pub(super) fn made(passage: Passage<'_>, mut found: impl FnMut(Offset, Shape)) {
+pub(super) fn made(passage: Passage<'_>, mut found: impl FnMut(Offset, PrintedShape)) {
     for place in passage.find("empty_strided") {
         let own = first_of(place.after, 300);
         let own = ["_cuda", "_xpu", "_mps"].iter().find_map(|d| own.strip_prefix(d)).unwrap_or(own);
         let shape = own.strip_prefix("((").and_then(|rest| {
             let (list, rest) = rest.split_once(')')?;
             let dtype = dtype(rest.split_once("torch.")?.1)?;
-            Some(Shape { axes: axes(list)?, dtype })
+            Some(PrintedShape { axes: axes(list)?, dtype })
         });
         if let Some(shape) = shape {
             found(place.at, shape);

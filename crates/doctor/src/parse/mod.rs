@@ -25,11 +25,11 @@ pub(crate) use self::message::Memory;
 pub use self::{
     clues::{Clue, Clues},
     frames::Frame,
-    message::{Message, Shape, Wording},
+    message::{Message, PrintedShape, Wording},
     notes::{NOTES, Note},
     progress::Progress,
     setup::{Process, Setup},
-    size::{Size, allocator_request},
+    size::{PrintedSize, allocator_request},
 };
 use self::{
     frames::Frames,
@@ -46,17 +46,17 @@ const NEAR: Offset = 16 * 1024;
 #[derive(Debug, Default)]
 pub struct Reader {
     lines: Lines,
-    body: Body,
+    body: LogBuilder,
 }
 
 /// Everything behind the lines.
 #[derive(Debug, Default)]
-struct Body {
+struct LogBuilder {
     squeezed: Squeezed,
     frames: Frames,
     progress: Progress,
     setup: Setup,
-    found: Finds,
+    found: Matches,
     ranks: VecDeque<(Offset, Option<u32>)>, // where the writing worker changes
     last: String,                           // line
     above: VecDeque<(Offset, String)>,      // lines before messages, with where those begin
@@ -64,9 +64,9 @@ struct Body {
 }
 
 #[derive(Debug, Default)]
-struct Finds {
+struct Matches {
     messages: VecDeque<Message>,
-    shapes: VecDeque<(Offset, Shape)>,
+    shapes: VecDeque<(Offset, PrintedShape)>,
     notes: Vec<&'static Note>,
     clues: Clues,
     has_compiler_error: bool,
@@ -78,9 +78,9 @@ pub struct Log {
     /// The message of the failure.
     pub message: Option<Message>,
     /// Triton's refusal, where it is not the failure itself.
-    pub(crate) has_triton_beside: bool,
+    pub(crate) has_harmless_triton_error: bool,
     /// The shape that generated code was about to make.
-    pub shape: Option<Shape>,
+    pub shape: Option<PrintedShape>,
     /// The traceback of the failure, outermost frame first.
     pub frames: Vec<Frame>,
     /// The line above the message.
@@ -137,7 +137,7 @@ impl Reader {
     }
 }
 
-impl Body {
+impl LogBuilder {
     fn line(&mut self, line: &str, is_continued: bool) {
         let plain = plain(line);
         let (text, rank) = if is_continued { (line, None) } else { (plain.text, plain.rank) };
@@ -174,7 +174,7 @@ impl Body {
     fn finish(self) -> Log {
         let Self { squeezed, frames, progress, setup, mut found, ranks, above, workers, .. } = self;
         squeezed.finish(|passage| found.search(passage));
-        let Finds { messages, shapes, notes, clues, has_compiler_error } = found;
+        let Matches { messages, shapes, notes, clues, has_compiler_error } = found;
         let mut message = failure(&messages);
         let at = message.as_ref().map_or(Offset::MAX, |m| m.at);
         let rank = ranks.iter().rev().find(|(start, _)| *start <= at).and_then(|(_, rank)| *rank);
@@ -197,11 +197,11 @@ impl Body {
             agrees.then_some(shape)
         });
         let is_triton = |m: &Message| m.wording == Wording::Triton;
-        let has_triton_beside =
+        let has_harmless_triton_error =
             messages.iter().any(is_triton) && !message.as_ref().is_some_and(is_triton);
         Log {
             message,
-            has_triton_beside,
+            has_harmless_triton_error,
             shape,
             frames,
             line_before,
@@ -216,7 +216,7 @@ impl Body {
     }
 }
 
-impl Finds {
+impl Matches {
     fn search(&mut self, passage: squeezed::Passage<'_>) {
         message::messages(passage, |message| self.message(message));
         message::made(passage, |at, shape| {

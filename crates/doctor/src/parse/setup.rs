@@ -2,7 +2,7 @@
 
 use fitgpt_plan::published::{self, Published};
 
-use super::size::Size;
+use super::size::PrintedSize;
 
 /// What was found, each value the last that was printed unless it says otherwise.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,13 +24,13 @@ pub struct Setup {
     /// What a server was told to take of the card, in thousandths.
     pub(crate) utilization_thousandths: Option<u64>,
     /// What the weights took once they were loaded.
-    pub(crate) weights: Option<Size>,
+    pub(crate) weights: Option<PrintedSize>,
     /// A cache of keys and values.
-    pub(crate) kv_cache: Option<Size>,
+    pub(crate) kv_cache: Option<PrintedSize>,
     /// Everything that XLA wanted at once.
-    pub(crate) xla_total: Option<Size>,
+    pub(crate) xla_total: Option<PrintedSize>,
     /// `torch.cuda.memory_summary()`: what tensors hold, and what is reserved.
-    pub(crate) summary: [Option<Size>; 2],
+    pub(crate) summary: [Option<PrintedSize>; 2],
     /// `nvidia-smi`: used and total of the first card that is listed.
     pub(crate) smi: Option<[u64; 2]>,
     /// `nvidia-smi`: who holds how much.
@@ -61,10 +61,10 @@ const FAMILIES: [&str; 18] = [
 ];
 
 /// Where a value goes.
-type Place = fn(&mut Setup) -> &mut Option<u64>;
+type Field = fn(&mut Setup) -> &mut Option<u64>;
 
 /// Keys of every stack, in lower case; the first that a line holds is taken.
-const KEYS: [(&str, Place); 26] = [
+const KEYS: [(&str, Field); 26] = [
     ("per_device_train_batch_size", |s| &mut s.batch),
     ("per_gpu_train_batch_size", |s| &mut s.batch),
     ("train_micro_batch_size_per_gpu", |s| &mut s.batch),
@@ -242,7 +242,7 @@ impl Setup {
         let squeezed: String = lower.chars().filter(|c| !c.is_whitespace()).take(400).collect();
         let after = |words: &str| {
             let (_, rest) = squeezed.split_once(words)?;
-            Size::at_start(rest.trim_start_matches(['=', ':'])).map(|(size, _)| size)
+            PrintedSize::at_start(rest.trim_start_matches(['=', ':'])).map(|(size, _)| size)
         };
         let weights = [
             "loadingmodelweightstook",
@@ -268,7 +268,7 @@ impl Setup {
         if cells.len() >= 4 {
             let size = || {
                 let text: String = cells[1].chars().filter(|c| !c.is_whitespace()).collect();
-                Size::at_start(&text).map(|(size, _)| size)
+                PrintedSize::at_start(&text).map(|(size, _)| size)
             };
             match cells[0] {
                 "allocated memory" => self.summary[0] = size().or(self.summary[0]),

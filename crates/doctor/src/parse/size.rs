@@ -2,7 +2,7 @@
 
 /// A size read from a text. `6.14 GiB` is any number of bytes that prints so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
+pub struct PrintedSize {
     /// The number as printed.
     pub bytes: u64,
     /// The least that prints alike.
@@ -26,7 +26,7 @@ const UNITS: [(&str, u64); 10] = [
     ("b", 1),
 ];
 
-impl Size {
+impl PrintedSize {
     /// A number of bytes that is known to the last one.
     pub const fn exact(bytes: u64) -> Self {
         Self { bytes, low: bytes, high: bytes }
@@ -124,8 +124,8 @@ pub fn allocator_request(bytes: u64) -> u64 {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Option<Size> {
-        Size::at_start(text).map(|(size, _)| size)
+    fn read(text: &str) -> Option<PrintedSize> {
+        PrintedSize::at_start(text).map(|(size, _)| size)
     }
 
     #[test]
@@ -134,8 +134,8 @@ mod tests {
         assert!(size.admits(6_593_445_888)); // 6.140625 GiB
         assert!(!size.admits(6_603_000_000)); // 6.1495
         assert_eq!(read("20.00mib").unwrap().bytes, 20 << 20);
-        assert_eq!(read("512bytes"), Some(Size::exact(512)));
-        assert_eq!(read("0bytes"), Some(Size::exact(0)));
+        assert_eq!(read("512bytes"), Some(PrintedSize::exact(512)));
+        assert_eq!(read("0bytes"), Some(PrintedSize::exact(0)));
     }
 
     #[test]
@@ -147,10 +147,10 @@ mod tests {
 
     #[test]
     fn a_size_is_read_backwards_from_its_unit() {
-        assert_eq!(Size::at_end("capacity;512.00kib").unwrap().bytes, 512 << 10);
-        assert_eq!(Size::at_end("capacity;512bytes").unwrap().bytes, 512);
-        assert_eq!(Size::at_end("capacity"), None);
-        assert_eq!(Size::at_end("gib"), None);
+        assert_eq!(PrintedSize::at_end("capacity;512.00kib").unwrap().bytes, 512 << 10);
+        assert_eq!(PrintedSize::at_end("capacity;512bytes").unwrap().bytes, 512);
+        assert_eq!(PrintedSize::at_end("capacity"), None);
+        assert_eq!(PrintedSize::at_end("gib"), None);
     }
 
     #[test]

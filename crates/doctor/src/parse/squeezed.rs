@@ -61,7 +61,7 @@ pub(super) struct Passage<'a> {
 
 /// A wording's place with what stands around it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Found<'a> {
+pub(super) struct Occurrence<'a> {
     pub(super) at: Offset,
     pub(super) before: &'a str,
     pub(super) after: &'a str,
@@ -79,7 +79,7 @@ impl<'a> Passage<'a> {
     }
 
     /// Every place where `words` begin.
-    pub(super) fn find(self, words: &'static str) -> impl Iterator<Item = Found<'a>> {
+    pub(super) fn find(self, words: &'static str) -> impl Iterator<Item = Occurrence<'a>> {
         let Self { text, start, from, to } = self;
         text[from..]
             .match_indices(words)
@@ -87,7 +87,7 @@ impl<'a> Passage<'a> {
             .take_while(move |at| *at < to)
             .map(move |at| {
                 let end = at + words.len();
-                Found {
+                Occurrence {
                     at: start + at as u64,
                     before: &text[floor(text, at.saturating_sub(REACH))..at],
                     after: &text[end..floor(text, (end + REACH).min(text.len()))],

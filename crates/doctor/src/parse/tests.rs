@@ -12,11 +12,11 @@ fn message(log: &str) -> Message {
 }
 
 /// The size as two decimals of a unit.
-fn shown(size: Option<Size>, unit: f64) -> Option<String> {
+fn shown(size: Option<PrintedSize>, unit: f64) -> Option<String> {
     size.map(|size| format!("{:.2}", size.bytes as f64 / unit))
 }
 
-fn gib(size: Option<Size>) -> Option<String> {
+fn gib(size: Option<PrintedSize>) -> Option<String> {
     shown(size, GIB)
 }
 
@@ -74,8 +74,8 @@ fn the_eras_of_pytorch_are_told_apart_and_read() {
 
     let exact = message(TORCH_2_9);
     assert_eq!(exact.wording, Wording::Torch2);
-    assert_eq!(exact.requested, Some(Size::exact(6_593_445_888)));
-    assert_eq!(exact.free, Some(Size::exact(2_877_816_832)));
+    assert_eq!(exact.requested, Some(PrintedSize::exact(6_593_445_888)));
+    assert_eq!(exact.free, Some(PrintedSize::exact(2_877_816_832)));
     assert_eq!(gib(exact.allocated).unwrap(), "6.78");
 
     let rocm = message(ROCM);
@@ -110,7 +110,7 @@ fn odd_numbers_are_no_facts() {
         allocated memory 6.90 GiB is allocated by PyTorch, and 512.00 KiB is reserved by PyTorch but unallocated.";
     let odd = message(odd);
     assert_eq!(odd.process, None);
-    assert_eq!(odd.free, Some(Size::exact(0)));
+    assert_eq!(odd.free, Some(PrintedSize::exact(0)));
     assert_eq!(odd.unallocated.unwrap().bytes, 512 << 10);
     let contained = "Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 7.75 GiB of which 1.00 MiB is free. \
         Including non-PyTorch memory, this process has 0 bytes memory in use.";
@@ -304,9 +304,9 @@ fn other_wordings_have_their_kind() {
 fn numbers_of_other_frameworks_are_exact() {
     let jax =
         message("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 6593445888 bytes.");
-    assert_eq!(jax.requested, Some(Size::exact(6_593_445_888)));
+    assert_eq!(jax.requested, Some(PrintedSize::exact(6_593_445_888)));
     let words = "ResourceExhaustedError: Ran out of GPU memory when allocating 1294336000 bytes";
-    assert_eq!(message(words).requested, Some(Size::exact(1_294_336_000)));
+    assert_eq!(message(words).requested, Some(PrintedSize::exact(1_294_336_000)));
     let shaped =
         Log::read(b"OOM when allocating tensor with shape[3,16,1024,1024] and type float on");
     assert_eq!(shaped.shape.unwrap().axes, [3, 16, 1024, 1024]);
@@ -340,14 +340,14 @@ fn an_allocation_that_failed_outweighs_what_a_tuner_tried_and_a_launcher_killed(
     let log = format!("{tuner}\n{TORCH_2_6}\nexitcode : -9 (pid: 3)\nKilled\nOOM");
     let log = Log::read(log.as_bytes());
     assert_eq!(log.message.unwrap().wording, Wording::Torch2);
-    assert!(log.has_triton_beside);
+    assert!(log.has_harmless_triton_error);
 }
 
 #[test]
 fn the_shape_in_generated_code_belongs_to_the_message_only_if_sizes_agree() {
     let line = "buf706 = empty_strided_cuda((65536, 50304), (50304, 1), torch.bfloat16)";
     let log = Log::read(format!("{line}\n{TORCH_2_6}").as_bytes());
-    assert_eq!(log.shape, Some(Shape { axes: vec![65536, 50304], dtype: DType::Bf16 }));
+    assert_eq!(log.shape, Some(PrintedShape { axes: vec![65536, 50304], dtype: DType::Bf16 }));
     let other = "buf7 = empty_strided_cuda((64, 64), (64, 1), torch.float32)";
     assert_eq!(Log::read(format!("{other}\n{TORCH_2_6}").as_bytes()).shape, None);
     let old =
@@ -436,7 +436,7 @@ proptest! {
         let cut = Log::read(text.as_bytes()).message;
         let (Some(cut), whole) = (cut, message(log)) else { return Ok(()) };
         // A number that was cut at its front is another number; those behind it are not.
-        let same = |a: Option<Size>, b: Option<Size>| a.is_none() || a == b;
+        let same = |a: Option<PrintedSize>, b: Option<PrintedSize>| a.is_none() || a == b;
         let is_front_whole = text.contains("Tried to allocate ") && !text.contains("failed with OOM");
         if is_front_whole && whole.wording == cut.wording && log != TORCH_2_9 {
             prop_assert!(same(cut.total, whole.total));

@@ -3,14 +3,14 @@
 use super::{Remedy, stack::Stack};
 use crate::{
     parse::Clue,
-    reason::{Decoder, Scene},
+    reason::{Analysis, Decoder},
 };
 
 /// The lines that do `remedy` on `stack`, best first; none if words say it better.
-pub(super) fn of(remedy: Remedy, stack: Stack, scene: &Scene<'_>) -> Vec<String> {
+pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<String> {
     use Remedy as R;
     use Stack as S;
-    let setup = &scene.log.setup;
+    let setup = &analysis.log.setup;
     let batch = setup.batch.map_or(1, |batch| (batch / 2).max(1));
     let accumulation =
         setup.accumulation.unwrap_or(1).saturating_mul(if setup.batch.is_some() { 2 } else { 8 });
@@ -33,7 +33,7 @@ pub(super) fn of(remedy: Remedy, stack: Stack, scene: &Scene<'_>) -> Vec<String>
         (R::SmallerMicroBatch, S::DeepSpeed) => {
             vec![format!("\"train_micro_batch_size_per_gpu\": {batch}, \"gradient_accumulation_steps\": {accumulation}")]
         }
-        (R::SmallerMicroBatch, S::Yolo) if scene.log.clues.has(Clue::Yolo) => {
+        (R::SmallerMicroBatch, S::Yolo) if analysis.log.clues.has(Clue::Yolo) => {
             vec![format!("python train.py --batch-size {batch}"), "yolo detect train batch=-1".to_owned()]
         }
         (R::SmallerMicroBatch, S::Keras) => vec![format!("model.fit(..., batch_size={batch})")],
@@ -49,7 +49,7 @@ pub(super) fn of(remedy: Remedy, stack: Stack, scene: &Scene<'_>) -> Vec<String>
         (R::GradientCheckpointing, _) => {
             one("x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)")
         }
-        (R::ShorterSequences, S::HfTrainer) if scene.log.clues.has(Clue::TuningKit) => {
+        (R::ShorterSequences, S::HfTrainer) if analysis.log.clues.has(Clue::TuningKit) => {
             vec![format!("cutoff_len: {seq}  # or --max_length {seq}")]
         }
         (R::ShorterSequences, S::HfTrainer) => vec![format!("--max_length {seq}")],
@@ -116,15 +116,15 @@ pub(super) fn of(remedy: Remedy, stack: Stack, scene: &Scene<'_>) -> Vec<String>
         (R::TensorParallel, _) => one("vllm serve MODEL --tensor-parallel-size 2"),
         (R::GpuMemoryUtilization, S::Sglang) => one("python -m sglang.launch_server --model-path MODEL --mem-fraction-static 0.8"),
         (R::GpuMemoryUtilization, S::Tgi) => one("text-generation-launcher --model-id MODEL --cuda-memory-fraction 0.8"),
-        (R::GpuMemoryUtilization, _) => vec![format!("vllm serve {} --gpu-memory-utilization {}", served(scene), share(scene))],
+        (R::GpuMemoryUtilization, _) => vec![format!("vllm serve {} --gpu-memory-utilization {}", served(analysis), share(analysis))],
         (R::MaxModelLen, S::Sglang) => one("python -m sglang.launch_server --model-path MODEL --context-length 8192"),
         (R::MaxModelLen, S::Tgi) => one("text-generation-launcher --model-id MODEL --max-total-tokens 4096"),
-        (R::MaxModelLen, _) => vec![format!("vllm serve {} --max-model-len 8192", served(scene))],
-        (R::EnforceEager, _) => vec![format!("vllm serve {} --enforce-eager", served(scene))],
+        (R::MaxModelLen, _) => vec![format!("vllm serve {} --max-model-len 8192", served(analysis))],
+        (R::EnforceEager, _) => vec![format!("vllm serve {} --enforce-eager", served(analysis))],
         (R::SmallerContext, S::Ollama) => one("OLLAMA_CONTEXT_LENGTH=4096 ollama serve"),
         (R::SmallerContext, S::Exllama) => one("ExLlamaV2Cache(model, max_seq_len=4096)"),
         (R::SmallerContext, _) => one("llama-server -m MODEL.gguf -c 4096"),
-        (R::QuantizedKv, S::Vllm) => vec![format!("vllm serve {} --kv-cache-dtype fp8", served(scene))],
+        (R::QuantizedKv, S::Vllm) => vec![format!("vllm serve {} --kv-cache-dtype fp8", served(analysis))],
         (R::QuantizedKv, S::Ollama) => one("OLLAMA_FLASH_ATTENTION=1 OLLAMA_KV_CACHE_TYPE=q8_0 ollama serve"),
         (R::QuantizedKv, S::LlamaCpp) => one("llama-server -m MODEL.gguf -fa on -ctk q8_0 -ctv q8_0"),
         (R::QuantizedKv, S::Exllama) => one("ExLlamaV2Cache_Q4(model)"),
@@ -137,7 +137,7 @@ pub(super) fn of(remedy: Remedy, stack: Stack, scene: &Scene<'_>) -> Vec<String>
         (R::LowVram, _) => one("set COMMANDLINE_ARGS=--medvram"),
         (R::TiledVae, S::Diffusers) => one("pipe.vae.enable_tiling()"),
         (R::CpuOffload, _) => one("pipe.enable_model_cpu_offload()"),
-        (R::FreeTheCard, _) => free_the_card(scene),
+        (R::FreeTheCard, _) => free_the_card(analysis),
         (R::OneRankPerCard, _) => one("torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"]))"),
         (R::ExpandableSegments, _) => one("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True python train.py"),
         (R::XlaPreallocate, _) => one("XLA_PYTHON_CLIENT_PREALLOCATE=false python main.py"),
@@ -160,7 +160,7 @@ pub(super) fn of(remedy: Remedy, stack: Stack, scene: &Scene<'_>) -> Vec<String>
         ],
         (R::SmallerTiles, _) => one("pip install --upgrade torch triton"),
         (R::FixConfig, _) => one("fitgpt plan config/train_gpt2.py"),
-        (R::RoomToCompile, S::NanoGpt) => one("python train.py --compile=False"),
+        (R::LeaveMemoryForCompiler, S::NanoGpt) => one("python train.py --compile=False"),
         (
             R::SmallerInput
             | R::SmallerModel
@@ -168,47 +168,47 @@ pub(super) fn of(remedy: Remedy, stack: Stack, scene: &Scene<'_>) -> Vec<String>
             | R::TiledVae
             | R::SysmemFallback
             | R::CloseApps
-            | R::RoomToCompile,
+            | R::LeaveMemoryForCompiler,
             _,
         ) => Vec::new(),
     }
 }
 
 /// Who is on the card, and how the largest of them is ended.
-fn free_the_card(scene: &Scene<'_>) -> Vec<String> {
+fn free_the_card(analysis: &Analysis<'_>) -> Vec<String> {
     let mut lines = vec![
         "nvidia-smi --query-compute-apps=pid,process_name,used_memory --format=csv".to_owned(),
     ];
-    let own = scene.facts.process.map_or(0, |size| size.bytes);
-    let named = scene.log.message.iter().flat_map(|message| &message.processes);
+    let own = analysis.facts.process.map_or(0, |size| size.bytes);
+    let named = analysis.log.message.iter().flat_map(|message| &message.processes);
     let other = named.filter(|(_, size)| size.bytes != own).max_by_key(|(_, size)| size.bytes);
-    let listed = scene.log.setup.smi_processes.iter().max_by_key(|process| process.bytes);
+    let listed = analysis.log.setup.smi_processes.iter().max_by_key(|process| process.bytes);
     let pid = other.map(|(pid, _)| *pid).or(listed.map(|process| process.pid));
     lines.extend(
-        pid.filter(|_| scene.facts.foreign.is_some_and(|size| size.bytes > 0))
+        pid.filter(|_| analysis.facts.foreign.is_some_and(|size| size.bytes > 0))
             .map(|pid| format!("kill {pid}")),
     );
     lines
 }
 
 /// The model that is served, or a place for its name.
-fn served(scene: &Scene<'_>) -> String {
-    let model = scene.log.setup.model().map(|model| model.id.to_owned());
+fn served(analysis: &Analysis<'_>) -> String {
+    let model = analysis.log.setup.model().map(|model| model.id.to_owned());
     model
-        .or_else(|| scene.decoder.as_ref().map(|_: &Decoder| "MODEL".to_owned()))
+        .or_else(|| analysis.decoder.as_ref().map(|_: &Decoder| "MODEL".to_owned()))
         .unwrap_or_else(|| "MODEL".to_owned())
 }
 
 /// A share of the card that what is free can hold, in tenths.
-fn share(scene: &Scene<'_>) -> String {
-    let fits = match (scene.facts.free, scene.facts.total) {
+fn share(analysis: &Analysis<'_>) -> String {
+    let fits = match (analysis.facts.free, analysis.facts.total) {
         (Some(free), Some(total)) if total.bytes > 0 && free.bytes > total.bytes / 10 => {
             free.bytes.saturating_mul(20) / total.bytes // in steps of a twentieth, rounded down
         }
         _ => 16,
     };
     let wanted =
-        scene.log.setup.utilization_thousandths.map_or(16, |share| share / 50).saturating_sub(2);
+        analysis.log.setup.utilization_thousandths.map_or(16, |share| share / 50).saturating_sub(2);
     let twentieths = fits.min(wanted.max(2)).clamp(2, 18);
     format!("{:.2}", twentieths as f64 / 20.0)
 }

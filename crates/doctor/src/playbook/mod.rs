@@ -11,9 +11,9 @@ use serde::Serialize;
 use self::stack::Stack;
 use crate::{
     cause::{Cause, HostSign},
-    diagnosis::{Advice, Certainty, DoNext, Domain, Finding, Fix, Kind, PhaseName},
+    diagnosis::{Advice, Certainty, DoNext, Domain, Finding, Fix, MemoryKind, PhaseName},
     parse::Clue,
-    reason::Scene,
+    reason::Analysis,
 };
 
 macro_rules! names {
@@ -120,7 +120,7 @@ names! {
         /// Find the op that asks for so much.
         FindTheShape = "find-the-shape",
         /// Leave memory for the compiler.
-        RoomToCompile = "room-to-compile",
+        LeaveMemoryForCompiler = "room-to-compile",
         /// XLA without preallocation.
         XlaPreallocate = "xla-preallocate",
         /// TensorFlow without it.
@@ -182,27 +182,31 @@ names! {
 const MOST: usize = 6;
 
 /// What to do about the causes, the surest first.
-pub(crate) fn advice(scene: &Scene<'_>, kind: Kind, findings: &[Finding]) -> Vec<Advice> {
-    if kind == Kind::None && findings.is_empty() {
+pub(crate) fn advice(
+    analysis: &Analysis<'_>,
+    kind: MemoryKind,
+    findings: &[Finding],
+) -> Vec<Advice> {
+    if kind == MemoryKind::None && findings.is_empty() {
         return Vec::new();
     }
-    let stack = Stack::of(scene);
+    let stack = Stack::of(analysis);
     let causes = findings.iter().filter(|finding| finding.is_cause);
     let mut list: Vec<Remedy> = Vec::new();
     for finding in causes {
-        list.extend(remedies(scene, stack, &finding.cause));
+        list.extend(remedies(analysis, stack, &finding.cause));
     }
     let is_sure = |f: &Finding| f.is_cause && f.certainty > Certainty::Unknown;
     let is_torch = !matches!(stack, Stack::Jax | Stack::Keras | Stack::LlamaCpp | Stack::Ollama);
-    if kind == Kind::GpuMemory && is_torch && !findings.iter().any(is_sure) {
+    if kind == MemoryKind::GpuMemory && is_torch && !findings.iter().any(is_sure) {
         list.truncate(MOST - 1);
         list.push(Remedy::RecordSnapshot);
     }
-    if kind == Kind::Unknown {
+    if kind == MemoryKind::Unknown {
         list.push(Remedy::RecordSnapshot);
     }
     // What the run does already helps nobody, unless there is nothing else.
-    let clues = scene.log.clues;
+    let clues = analysis.log.clues;
     let is_done = |remedy: &Remedy| match remedy {
         Remedy::GradientCheckpointing => clues.has(Clue::Recomputes),
         Remedy::Lora => clues.has(Clue::Lora),
@@ -220,19 +224,19 @@ pub(crate) fn advice(scene: &Scene<'_>, kind: Kind, findings: &[Finding]) -> Vec
         is_new
     });
     list.truncate(MOST);
-    let of = |id| Advice { id, commands: commands::of(id, stack, scene) };
+    let of = |id| Advice { id, commands: commands::of(id, stack, analysis) };
     list.into_iter().map(of).collect()
 }
 
 /// The one step now, and the one question.
 pub(crate) fn do_next(
-    scene: &Scene<'_>,
-    kind: Kind,
+    analysis: &Analysis<'_>,
+    kind: MemoryKind,
     findings: &[Finding],
     advice: &[Advice],
     fixes: &[Fix],
 ) -> DoNext {
-    if kind == Kind::None && advice.is_empty() {
+    if kind == MemoryKind::None && advice.is_empty() {
         return DoNext::default();
     }
     let fix = fixes.iter().find(|fix| fix.fits).map(|fix| fix.command.clone());
@@ -240,14 +244,14 @@ pub(crate) fn do_next(
     let is_foreign =
         findings.iter().any(|f| f.is_cause && matches!(f.cause, Cause::ForeignMemory { .. }));
     let command = if is_foreign { first } else { fix.or(first) };
-    let mut question = question(scene, kind, findings);
+    let mut question = question(analysis, kind, findings);
     if command.is_none() && question.is_none() {
         question = Some(Question::WhichProgram);
     }
     DoNext { command, question }
 }
 
-fn question(scene: &Scene<'_>, kind: Kind, findings: &[Finding]) -> Option<Question> {
+fn question(analysis: &Analysis<'_>, kind: MemoryKind, findings: &[Finding]) -> Option<Question> {
     let cause = findings.iter().find(|finding| finding.is_cause);
     match cause.map(|finding| (&finding.cause, finding.certainty)) {
         Some((Cause::DeviceSideError { is_shown: false }, _)) => return Some(Question::IdsInRange),
@@ -261,26 +265,26 @@ fn question(scene: &Scene<'_>, kind: Kind, findings: &[Finding]) -> Option<Quest
         Some((_, Certainty::Certain)) => return None,
         _ => {}
     }
-    let is_supposed = scene.run.as_ref().is_some_and(|run| run.supposition().is_some());
-    if scene.domain == Domain::NanoGpt && (is_supposed || scene.run.is_none()) {
+    let is_supposed = analysis.run.as_ref().is_some_and(|run| run.supposition().is_some());
+    if analysis.domain == Domain::NanoGpt && (is_supposed || analysis.run.is_none()) {
         return Some(Question::Config);
     }
-    if kind == Kind::Unknown || scene.domain == Domain::Unknown {
+    if kind == MemoryKind::Unknown || analysis.domain == Domain::Unknown {
         return Some(Question::WhichProgram);
     }
-    if kind != Kind::GpuMemory {
+    if kind != MemoryKind::GpuMemory {
         return None;
     }
-    if scene.log.frames.is_empty() {
+    if analysis.log.frames.is_empty() {
         return Some(Question::Traceback);
     }
-    if scene.domain == Domain::DecoderTraining && scene.decoder.is_none() {
+    if analysis.domain == Domain::DecoderTraining && analysis.decoder.is_none() {
         return Some(Question::WhichModel);
     }
-    if scene.trains() && scene.log.setup.batch.is_none() && scene.run.is_none() {
+    if analysis.trains() && analysis.log.setup.batch.is_none() && analysis.run.is_none() {
         return Some(Question::BatchAndLength);
     }
-    if scene.facts.total.is_none() {
+    if analysis.facts.total.is_none() {
         return Some(Question::WhichCard);
     }
     let is_likely = cause.is_some_and(|finding| finding.certainty > Certainty::Unknown);
@@ -288,17 +292,17 @@ fn question(scene: &Scene<'_>, kind: Kind, findings: &[Finding]) -> Option<Quest
 }
 
 /// What helps against one cause on one stack, in order.
-fn remedies(scene: &Scene<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy> {
+fn remedies(analysis: &Analysis<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy> {
     use Remedy as R;
-    let clues = scene.log.clues;
-    let is_llm = scene.domain == Domain::DecoderTraining;
+    let clues = analysis.log.clues;
+    let is_llm = analysis.domain == Domain::DecoderTraining;
     match cause {
         Cause::HostMemory { sign, .. } => match sign {
             HostSign::WorkerKilled => vec![R::FewerWorkers, R::MoreRam],
             HostSign::PageLocked => vec![R::MoreRam, R::ZeroOffload],
             HostSign::HostAllocator if clues.has(Clue::Windows) => vec![R::PagingFile, R::MoreRam],
-            _ if scene.phase.name == PhaseName::Save => vec![R::ShardedStateDict, R::MoreRam],
-            _ if scene.phase.name == PhaseName::Prepare => vec![R::StreamData, R::MoreRam],
+            _ if analysis.phase.name == PhaseName::Save => vec![R::ShardedStateDict, R::MoreRam],
+            _ if analysis.phase.name == PhaseName::Prepare => vec![R::StreamData, R::MoreRam],
             _ => vec![R::MoreRam, R::FewerWorkers, R::StreamData],
         },
         Cause::PagingFile {} => vec![R::PagingFile, R::FewerWorkers],
@@ -311,7 +315,7 @@ fn remedies(scene: &Scene<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy> {
             vec![R::LaunchBlocking, R::CheckIds, R::FreeTheCard, R::SmallerMicroBatch]
         }
         Cause::InvalidConfig { .. } => vec![R::FixConfig],
-        Cause::UnifiedMemoryLimit { .. } => match scene.domain {
+        Cause::UnifiedMemoryLimit { .. } => match analysis.domain {
             Domain::Serving => vec![R::LowVram, R::CloseApps, R::SmallerImage, R::MpsWatermark],
             Domain::Inference => vec![R::SmallerInput, R::CloseApps, R::MpsWatermark],
             _ => vec![R::SmallerMicroBatch, R::CloseApps, R::MpsWatermark],
@@ -330,15 +334,15 @@ fn remedies(scene: &Scene<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy> {
             _ => vec![R::GpuMemoryUtilization, R::FreeTheCard, R::EnforceEager],
         },
         Cause::SpilledToHost { .. } => {
-            let mut list = pass(scene, stack);
+            let mut list = pass(analysis, stack);
             list.truncate(MOST - 1);
             list.push(R::SysmemFallback);
             list
         }
-        Cause::HiddenByCompiler { .. } => vec![R::RoomToCompile, R::SmallerMicroBatch],
+        Cause::HiddenByCompiler { .. } => vec![R::LeaveMemoryForCompiler, R::SmallerMicroBatch],
         Cause::EvaluationGathersPredictions { .. } => vec![R::EvalAccumulation, R::EvalBatch],
         Cause::GatherOnSave { .. } => vec![R::FullStateOffload, R::ShardedStateDict],
-        Cause::StaticStateTooLarge { .. } if scene.domain == Domain::NanoGpt => {
+        Cause::StaticStateTooLarge { .. } if analysis.domain == Domain::NanoGpt => {
             vec![R::EightBitAdam, R::SmallerModel, R::ZeroOffload, R::Fsdp]
         }
         Cause::StaticStateTooLarge { .. } => {
@@ -368,7 +372,7 @@ fn remedies(scene: &Scene<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy> {
         }
         // Without a number nothing says that this process holds the card.
         Cause::WeightsTooLarge { weights_bytes: None, .. }
-            if scene.facts.total.is_none() && scene.domain != Domain::Serving =>
+            if analysis.facts.total.is_none() && analysis.domain != Domain::Serving =>
         {
             vec![R::FreeTheCard, R::QuantizeWeights, R::SmallerModel]
         }
@@ -386,7 +390,7 @@ fn remedies(scene: &Scene<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy> {
                 vec![R::LowVram, R::CpuOffload, R::SmallerModel]
             }
             Stack::Keras | Stack::Jax => vec![R::FreeTheCard, R::TfMemoryGrowth, R::SmallerModel],
-            _ if scene.trains() => {
+            _ if analysis.trains() => {
                 vec![R::QuantizeWeights, R::ZeroStage3, R::Fsdp, R::DeviceMap, R::SmallerModel]
             }
             _ => vec![R::QuantizeWeights, R::DeviceMap, R::SmallerModel],
@@ -399,10 +403,10 @@ fn remedies(scene: &Scene<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy> {
             list
         }
         Cause::StaleLogits { .. } => vec![R::DropLogits, R::EvalBatch],
-        Cause::LogitsAtThePeak { .. } if scene.phase.name == PhaseName::Evaluate => {
+        Cause::LogitsAtThePeak { .. } if analysis.phase.name == PhaseName::Evaluate => {
             vec![R::EvalBatch, R::ChunkedLoss]
         }
-        Cause::LogitsAtThePeak { .. } if !scene.trains() => {
+        Cause::LogitsAtThePeak { .. } if !analysis.trains() => {
             vec![R::ShorterSequences, R::NoGrad, R::QuantizeWeights]
         }
         Cause::LogitsAtThePeak { .. } => {
@@ -411,16 +415,16 @@ fn remedies(scene: &Scene<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy> {
         Cause::EvaluationUsesTrainingBatch { .. } => vec![R::EvalBatch],
         Cause::AttentionScores { .. } => {
             let mut list = vec![R::FusedAttention];
-            list.extend(pass(scene, stack).into_iter().take(3));
+            list.extend(pass(analysis, stack).into_iter().take(3));
             list
         }
         Cause::MlpActivation { .. } => vec![R::SmallerMicroBatch, R::GradientCheckpointing],
-        Cause::WeightShaped { .. } if scene.trains() => match scene.phase.name {
+        Cause::WeightShaped { .. } if analysis.trains() => match analysis.phase.name {
             PhaseName::Update => vec![R::EightBitAdam, R::FusedAdam],
             PhaseName::Resume => vec![R::LoadToCpu],
             _ => vec![R::SmallerMicroBatch, R::EightBitAdam],
         },
-        Cause::BatchTooLarge { .. } => pass(scene, stack),
+        Cause::BatchTooLarge { .. } => pass(analysis, stack),
         Cause::WeightShaped { .. } | Cause::NoShapeInRequest { .. } | Cause::NoMatch { .. } => {
             Vec::new()
         }
@@ -428,7 +432,7 @@ fn remedies(scene: &Scene<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy> {
 }
 
 /// What makes one pass smaller.
-fn pass(scene: &Scene<'_>, stack: Stack) -> Vec<Remedy> {
+fn pass(analysis: &Analysis<'_>, stack: Stack) -> Vec<Remedy> {
     use Remedy as R;
     match stack {
         Stack::Vllm | Stack::Sglang | Stack::Tgi => {
@@ -446,12 +450,12 @@ fn pass(scene: &Scene<'_>, stack: Stack) -> Vec<Remedy> {
                 R::HalfPrecision,
             ];
         }
-        Stack::ComfyUi | Stack::SdWebui | Stack::Diffusers if !scene.trains() => {
+        Stack::ComfyUi | Stack::SdWebui | Stack::Diffusers if !analysis.trains() => {
             return vec![R::TiledVae, R::SmallerImage, R::LowVram, R::CpuOffload];
         }
         _ => {}
     }
-    match (scene.domain, scene.phase.name) {
+    match (analysis.domain, analysis.phase.name) {
         (Domain::Inference | Domain::Serving, _) => {
             vec![R::NoGrad, R::SmallerInput, R::HalfPrecision, R::QuantizeWeights, R::DeviceMap]
         }

@@ -3,7 +3,7 @@
 use crate::{
     diagnosis::Domain,
     parse::{Clue, Wording},
-    reason::Scene,
+    reason::Analysis,
 };
 
 /// A stack, as its users call it.
@@ -31,9 +31,9 @@ pub(super) enum Stack {
 }
 
 impl Stack {
-    pub(super) fn of(scene: &Scene<'_>) -> Self {
-        let clues = scene.log.clues;
-        let wording = scene.log.message.as_ref().map(|message| message.wording);
+    pub(super) fn of(analysis: &Analysis<'_>) -> Self {
+        let clues = analysis.log.clues;
+        let wording = analysis.log.message.as_ref().map(|message| message.wording);
         match wording {
             Some(Wording::Jax) if clues.has(Clue::TensorFlow) && !clues.has(Clue::Jax) => {
                 return Self::Keras;
@@ -68,7 +68,7 @@ impl Stack {
         ];
         let first =
             |list: &[(Clue, Self)]| list.iter().find(|(clue, _)| clues.has(*clue)).map(|(_, s)| *s);
-        let found = match scene.domain {
+        let found = match analysis.domain {
             Domain::NanoGpt => Some(Self::NanoGpt),
             Domain::Serving | Domain::Inference => {
                 first(&servers).or_else(|| first(&trainers[7..]))

@@ -1,25 +1,25 @@
 //! Every tensor of the run whose request would print like the message's.
 
 use fitgpt_plan::{
-    program::{Access, Class, Program, Tensor},
-    torch::{self, Loss, Precision, TorchOptions},
+    program::{Access, Program, Tensor, TensorClass},
+    torch::{self, LossForm, TorchOptions, TorchPrecision},
 };
 
 use super::{
-    account::{Account, Held},
-    run::Run,
+    account::{HeldMemory, LiveTensors},
+    run::TrainingRun,
 };
 use crate::{
-    diagnosis::{self, Phase, PhaseName, Role},
-    parse::{Log, Shape, Size, allocator_request},
+    diagnosis::{self, FailurePhase, PhaseName, Role},
+    parse::{Log, PrintedShape, PrintedSize, allocator_request},
 };
 
 /// A tensor that may have been asked for, at the moment that agrees best with the message.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
-    pub(crate) tensor: diagnosis::Tensor,
+    pub(crate) tensor: diagnosis::CandidateTensor,
     /// What the run holds at that moment; `None` where no program says it.
-    pub(crate) held: Option<Held>,
+    pub(crate) held: Option<HeldMemory>,
     /// From what the message prints as allocated, as a share; infinite where unknown.
     pub(crate) distance: f64,
     pub(crate) agrees: bool,
@@ -35,7 +35,7 @@ pub(crate) struct Candidate {
 
 impl Candidate {
     /// A shape that the log prints, where its run is not known.
-    pub(super) fn printed(shape: &Shape) -> Self {
+    pub(super) fn printed(shape: &PrintedShape) -> Self {
         // GPT-2's vocabulary, as published and as nanoGPT pads it.
         let (name, role) = match shape.axes.as_slice() {
             [.., 50257 | 50304] => ("logits", Role::Logits),
@@ -45,9 +45,9 @@ impl Candidate {
         Self::unexplained(name, role, shape)
     }
 
-    fn unexplained(name: &str, role: Role, shape: &Shape) -> Self {
+    fn unexplained(name: &str, role: Role, shape: &PrintedShape) -> Self {
         Self {
-            tensor: diagnosis::Tensor {
+            tensor: diagnosis::CandidateTensor {
                 name: name.to_owned(),
                 shape: shape.axes.clone(),
                 dtype: shape.dtype.name(),
@@ -79,9 +79,9 @@ struct Variant {
 /// All of them, in no order.
 pub(super) fn candidates(
     log: &Log,
-    run: &Run,
-    requested: Size,
-    allocated: Option<Size>,
+    run: &TrainingRun,
+    requested: PrintedSize,
+    allocated: Option<PrintedSize>,
 ) -> Vec<Candidate> {
     let is_rounded = log.message.as_ref().is_some_and(crate::parse::Message::is_rounded);
     let printed = log.shape.as_ref();
@@ -106,7 +106,7 @@ pub(super) fn candidates(
 
 /// Best first: the printed shape, then the phase that is known, then what the failing line says,
 /// then the account.
-pub(super) fn rank(list: &mut Vec<Candidate>, phase: Phase) {
+pub(super) fn rank(list: &mut Vec<Candidate>, phase: FailurePhase) {
     let is_elsewhere =
         |c: &Candidate| phase.name != PhaseName::Unknown && c.tensor.phase != phase.name;
     list.sort_by(|a, b| {
@@ -121,7 +121,7 @@ pub(super) fn rank(list: &mut Vec<Candidate>, phase: Phase) {
     // One tensor in several phases is one candidate.
     let mut seen: Vec<(String, Vec<u64>, &str)> = Vec::new();
     list.retain(|candidate| {
-        let diagnosis::Tensor { name, shape, dtype, .. } = &candidate.tensor;
+        let diagnosis::CandidateTensor { name, shape, dtype, .. } = &candidate.tensor;
         let key = (name.clone(), shape.clone(), *dtype);
         let is_new = !seen.contains(&key);
         if is_new {
@@ -144,14 +144,17 @@ fn group_of(candidate: &Candidate) -> u8 {
 
 /// The config's own programs: each form of the loss and of attention that this PyTorch may
 /// have, in the first pass (which finds no stale logits) and in later ones.
-fn variants(run: &Run) -> Vec<Variant> {
+fn variants(run: &TrainingRun) -> Vec<Variant> {
     let base = run.options;
     let mut fused = vec![base.fused_attention];
     if run.may_be_unfused && !base.compile && base.fused_attention {
         fused.push(false);
     }
-    let losses: &[Loss] =
-        if base.compile { &[Loss::Float32] } else { &[Loss::Float32, Loss::HalfSoftmax] };
+    let losses: &[LossForm] = if base.compile {
+        &[LossForm::Float32]
+    } else {
+        &[LossForm::Float32, LossForm::HalfSoftmax]
+    };
     let mut list = Vec::new();
     for fused_attention in fused {
         for &loss in losses {
@@ -169,23 +172,23 @@ fn variants(run: &Run) -> Vec<Variant> {
 }
 
 /// Runs that differ in one switch, for a config that is not quite the log's.
-fn neighbours(run: &Run) -> Vec<Variant> {
+fn neighbours(run: &TrainingRun) -> Vec<Variant> {
     let base = run.options;
     let mut list = vec![TorchOptions { compile: !base.compile, ..base }];
     list.push(TorchOptions { fused_attention: false, compile: false, ..base });
     if !run.is_dtype_written {
-        list.push(TorchOptions { precision: Precision::F32, compile: false, ..base });
+        list.push(TorchOptions { precision: TorchPrecision::F32, compile: false, ..base });
     }
     let of = |options| Variant { options, is_before_adam: false, is_of_config: false };
     list.into_iter().map(of).collect()
 }
 
 struct Search<'a> {
-    run: &'a Run,
-    requested: Size,
-    allocated: Option<Size>,
+    run: &'a TrainingRun,
+    requested: PrintedSize,
+    allocated: Option<PrintedSize>,
     is_rounded: bool,
-    printed: Option<&'a Shape>,
+    printed: Option<&'a PrintedShape>,
     code: String, // of the innermost frame
 }
 
@@ -200,10 +203,10 @@ impl Search<'_> {
 
     fn look(&self, variant: Variant, list: &mut Vec<Candidate>) {
         for (phase, program) in torch::phases(&self.run.model, &variant.options) {
-            if phase == torch::Phase::Sample {
+            if phase == torch::TorchPhase::Sample {
                 continue;
             }
-            if phase == torch::Phase::EvaluateFirst
+            if phase == torch::TorchPhase::EvaluateFirst
                 && !variant.is_before_adam
                 && variant.options.accumulation == 1
             {
@@ -215,7 +218,7 @@ impl Search<'_> {
 
     fn look_in(
         &self,
-        phase: torch::Phase,
+        phase: torch::TorchPhase,
         program: &Program,
         variant: Variant,
         list: &mut Vec<Candidate>,
@@ -233,28 +236,28 @@ impl Search<'_> {
                     continue;
                 }
                 let name = match phase {
-                    torch::Phase::Resume => PhaseName::Resume,
-                    torch::Phase::Train if is_backward => PhaseName::TrainBackward,
-                    torch::Phase::Train => PhaseName::TrainForward,
-                    torch::Phase::Update => PhaseName::Update,
+                    torch::TorchPhase::Resume => PhaseName::Resume,
+                    torch::TorchPhase::Train if is_backward => PhaseName::TrainBackward,
+                    torch::TorchPhase::Train => PhaseName::TrainForward,
+                    torch::TorchPhase::Update => PhaseName::Update,
                     _ => PhaseName::Evaluate,
                 };
-                let account = account.get_or_insert_with(|| Account::new(program));
+                let account = account.get_or_insert_with(|| LiveTensors::new(program));
                 let mut held = account.before(at);
-                if variant.is_before_adam && phase == torch::Phase::Train {
+                if variant.is_before_adam && phase == torch::TorchPhase::Train {
                     without_moments(&mut held);
                 }
                 self.add(tensor, name, Some(held), variant, list);
             }
         }
-        if phase == torch::Phase::Update {
+        if phase == torch::TorchPhase::Update {
             for tensor in program.state() {
                 if self.prints_alike(tensor.bytes().get()) {
                     let is_loaded = variant.options.resumed;
                     let name = match tensor.class {
-                        Class::Optimizer if is_loaded => PhaseName::Resume,
-                        Class::Optimizer => PhaseName::Update,
-                        Class::Gradient => PhaseName::TrainBackward,
+                        TensorClass::Optimizer if is_loaded => PhaseName::Resume,
+                        TensorClass::Optimizer => PhaseName::Update,
+                        TensorClass::Gradient => PhaseName::TrainBackward,
                         _ if tensor.name.starts_with("state_dict.") => PhaseName::Resume,
                         _ => PhaseName::Load,
                     };
@@ -268,7 +271,7 @@ impl Search<'_> {
         &self,
         tensor: &Tensor,
         phase: PhaseName,
-        held: Option<Held>,
+        held: Option<HeldMemory>,
         variant: Variant,
         list: &mut Vec<Candidate>,
     ) {
@@ -287,7 +290,7 @@ impl Search<'_> {
             shape.dtype == tensor.dtype && count == tensor.count()
         });
         let candidate = Candidate {
-            tensor: diagnosis::Tensor {
+            tensor: diagnosis::CandidateTensor {
                 name: of_any_layer(&tensor.name),
                 shape: tensor.shape.clone(),
                 dtype: tensor.dtype.name(),
@@ -333,7 +336,7 @@ impl Search<'_> {
     }
 
     /// A shape that the log prints and no program of ours makes.
-    fn unnamed(&self, shape: &Shape) -> Candidate {
+    fn unnamed(&self, shape: &PrintedShape) -> Candidate {
         let is_logits = shape.axes.last() == Some(&self.run.model.vocab.into());
         let role = if is_logits { Role::Logits } else { Role::Other };
         Candidate::unexplained("generated code's own", role, shape)
@@ -343,8 +346,8 @@ impl Search<'_> {
         let channels = u64::from(self.run.model.channels);
         let is_square = matches!(tensor.shape.as_slice(), [_, _, rows, columns] if rows == columns);
         match tensor.class {
-            Class::Logits => Role::Logits,
-            Class::Parameter | Class::Gradient | Class::Optimizer => Role::Weight,
+            TensorClass::Logits => Role::Logits,
+            TensorClass::Parameter | TensorClass::Gradient | TensorClass::Optimizer => Role::Weight,
             _ if tensor.name.contains(".weight (") => Role::Weight,
             _ if is_square && tensor.name.contains("attn") => Role::AttentionScores,
             _ if tensor.columns() == 4 * channels => Role::Mlp,
@@ -359,8 +362,8 @@ fn is_older(tensor: &Tensor) -> bool {
 }
 
 /// The first step has made no moments yet.
-fn without_moments(held: &mut Held) {
-    let is_moments = |part: &crate::diagnosis::Part| part.name == "optimizer state";
+fn without_moments(held: &mut HeldMemory) {
+    let is_moments = |part: &crate::diagnosis::AccountShare| part.name == "optimizer state";
     let bytes: u64 = held.parts.iter().filter(|p| is_moments(p)).map(|p| p.bytes).sum();
     held.bytes -= bytes;
     held.parts.retain(|part| !is_moments(part));

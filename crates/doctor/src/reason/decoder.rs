@@ -3,8 +3,8 @@
 use fitgpt_plan::{published::Published, units::DType};
 
 use crate::{
-    diagnosis::{PhaseName, Role, Tensor},
-    parse::{Log, Size, allocator_request},
+    diagnosis::{CandidateTensor, PhaseName, Role},
+    parse::{Log, PrintedSize, allocator_request},
 };
 
 /// The sizes of a model that the log names, or that the caller has a `config.json` of.
@@ -72,7 +72,7 @@ impl Decoder {
     }
 
     /// Its tensors that print like the request: logits of `rows`, and weights.
-    pub(crate) fn tensors(&self, log: &Log, requested: Size) -> Vec<Tensor> {
+    pub(crate) fn tensors(&self, log: &Log, requested: PrintedSize) -> Vec<CandidateTensor> {
         let is_rounded = log.message.as_ref().is_some_and(crate::parse::Message::is_rounded);
         let prints_alike = |bytes: u64| {
             requested.admits(if is_rounded { allocator_request(bytes) } else { bytes })
@@ -83,7 +83,7 @@ impl Decoder {
                 let count = shape.iter().try_fold(1_u64, |n, axis| n.checked_mul(*axis));
                 let bytes = count.and_then(|count| count.checked_mul(dtype.size()));
                 if let Some(bytes) = bytes.filter(|bytes| *bytes > 0 && prints_alike(*bytes)) {
-                    list.push(Tensor {
+                    list.push(CandidateTensor {
                         name: name.to_owned(),
                         shape: shape.clone(),
                         dtype: dtype.name(),

@@ -3,19 +3,19 @@
 use fitgpt_plan::device::{CUDA_CONTEXT_BYTES, CUDA_CONTEXT_MOST_BYTES};
 
 use crate::{
-    diagnosis::Facts,
-    parse::{Log, Message, Size},
+    diagnosis::MemoryFacts,
+    parse::{Log, Message, PrintedSize},
 };
 
 /// The numbers, with who holds the rest of the card. `total` is the card's size where the
 /// message names none.
-pub(crate) fn facts(log: &Log, total: Option<u64>) -> Facts {
-    let Some(message) = &log.message else { return Facts::default() };
+pub(crate) fn facts(log: &Log, total: Option<u64>) -> MemoryFacts {
+    let Some(message) = &log.message else { return MemoryFacts::default() };
     let smi_total = log.setup.smi.map(|[_, total]| total);
-    let total = message.total.or(total.or(smi_total).map(Size::exact));
+    let total = message.total.or(total.or(smi_total).map(PrintedSize::exact));
     let [held, taken] = log.setup.summary;
     let process = message.process.or_else(|| own_process(message));
-    Facts {
+    MemoryFacts {
         requested: message.requested,
         total,
         free: message.free,
@@ -30,7 +30,7 @@ pub(crate) fn facts(log: &Log, total: Option<u64>) -> Facts {
 
 /// In a container a process does not know its own number, and its memory is printed like
 /// another's. It is the one that can hold what PyTorch has reserved.
-fn own_process(message: &Message) -> Option<Size> {
+fn own_process(message: &Message) -> Option<PrintedSize> {
     let reserved = message.reserved?;
     let mut able = message.processes.iter().filter(|(_, size)| size.high >= reserved.low);
     match (able.next(), able.next()) {
@@ -43,11 +43,11 @@ fn own_process(message: &Message) -> Option<Size> {
 /// only known within bounds: what lies beyond them on either side is told, what lies between
 /// is not.
 fn foreign(
-    total: Option<Size>,
-    free: Option<Size>,
-    process: Option<Size>,
-    reserved: Option<Size>,
-) -> Option<Size> {
+    total: Option<PrintedSize>,
+    free: Option<PrintedSize>,
+    process: Option<PrintedSize>,
+    reserved: Option<PrintedSize>,
+) -> Option<PrintedSize> {
     let taken = total?.minus(free?);
     if let Some(process) = process {
         return Some(taken.minus(process));
@@ -55,10 +55,10 @@ fn foreign(
     let rest = taken.minus(reserved?);
     let [least, most] = [CUDA_CONTEXT_BYTES[0].get(), CUDA_CONTEXT_MOST_BYTES.get()];
     if rest.bytes <= least {
-        return Some(Size::exact(0));
+        return Some(PrintedSize::exact(0));
     }
     let sure = rest.bytes.saturating_sub(most);
-    (sure > 0).then(|| Size { bytes: sure, low: sure, high: rest.bytes - least })
+    (sure > 0).then(|| PrintedSize { bytes: sure, low: sure, high: rest.bytes - least })
 }
 
 #[cfg(test)]
@@ -67,11 +67,11 @@ mod tests {
 
     const GIB: u64 = 1 << 30;
 
-    fn of(text: &str) -> Facts {
+    fn of(text: &str) -> MemoryFacts {
         facts(&Log::read(text.as_bytes()), None)
     }
 
-    fn hundredths(size: Option<Size>) -> Option<u64> {
+    fn hundredths(size: Option<PrintedSize>) -> Option<u64> {
         size.map(|size| (size.bytes * 100 + GIB / 2) / GIB)
     }
 

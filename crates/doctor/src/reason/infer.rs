@@ -3,8 +3,8 @@
 use fitgpt_plan::units::DType;
 
 use crate::{
-    diagnosis::{PhaseName, Role, Supposition, Tensor},
-    parse::{Clue, Log, Size, allocator_request},
+    diagnosis::{AssumedRun, CandidateTensor, PhaseName, Role},
+    parse::{Clue, Log, PrintedSize, allocator_request},
 };
 
 /// Names and sizes (heads, channels) that people run.
@@ -18,7 +18,7 @@ const SEQS: [u64; 4] = [1024, 512, 2048, 256];
 const MOST: usize = 12;
 
 /// 2 MiB and 20 MiB are what the allocator asks for whatever a small tensor needs.
-pub(super) fn carries_shape(requested: Size) -> bool {
+pub(super) fn carries_shape(requested: PrintedSize) -> bool {
     requested.bytes != 0 && requested.bytes != 2 << 20 && requested.bytes != 20 << 20
 }
 
@@ -32,13 +32,16 @@ fn is_common(batch: u64) -> bool {
 ///
 /// Where nothing says that this is a GPT-2, only its logits are looked for, at common batches: a
 /// vocabulary is a fingerprint, while products of powers of two are everybody's.
-pub(super) fn suppose(log: &Log, requested: Option<Size>) -> Vec<(Tensor, Supposition)> {
+pub(super) fn suppose(
+    log: &Log,
+    requested: Option<PrintedSize>,
+) -> Vec<(CandidateTensor, AssumedRun)> {
     let Some(requested) = requested else { return Vec::new() };
     let is_rounded = log.message.as_ref().is_some_and(crate::parse::Message::is_rounded);
     let prints_alike =
         |bytes: u64| requested.admits(if is_rounded { allocator_request(bytes) } else { bytes });
     let is_gpt2 = log.clues.any(&[Clue::Gpt2, Clue::NanoGpt]) || log.progress.is_nanogpt;
-    let mut found: Vec<(u64, Tensor, Supposition)> = Vec::new();
+    let mut found: Vec<(u64, CandidateTensor, AssumedRun)> = Vec::new();
     for (index, (model, heads, channels)) in MODELS.into_iter().enumerate() {
         let is_another = |n: u64| n.abs_diff(PARAMETERS[index]) > PARAMETERS[index] / 100;
         if log.progress.parameters_hundredth_millions.is_some_and(is_another) {
@@ -54,12 +57,8 @@ pub(super) fn suppose(log: &Log, requested: Option<Size>) -> Vec<(Tensor, Suppos
                     if !log.progress.tokens_per_iteration.is_none_or(divides) {
                         continue;
                     }
-                    let supposing = Supposition {
-                        model,
-                        batch_size: batch,
-                        block_size: seq,
-                        vocab_size: vocab,
-                    };
+                    let supposing =
+                        AssumedRun { model, batch_size: batch, block_size: seq, vocab_size: vocab };
                     let oddness = if batch.is_power_of_two() || batch == 12 { 0 } else { 4 };
                     let unlikely = oddness + rank + index as u64 + u64::from(vocab != VOCABS[0]);
                     let shapes = [
@@ -80,7 +79,7 @@ pub(super) fn suppose(log: &Log, requested: Option<Size>) -> Vec<(Tensor, Suppos
                         for dtype in [DType::Bf16, DType::F32] {
                             let bytes = shape.iter().product::<u64>() * dtype.size();
                             if prints_alike(bytes) {
-                                let tensor = Tensor {
+                                let tensor = CandidateTensor {
                                     name: name.to_owned(),
                                     shape: shape.clone(),
                                     dtype: dtype.name(),
@@ -96,7 +95,7 @@ pub(super) fn suppose(log: &Log, requested: Option<Size>) -> Vec<(Tensor, Suppos
                 }
             }
         }
-        let weight = Tensor {
+        let weight = CandidateTensor {
             name: "wte.weight".to_owned(),
             shape: vec![VOCABS[0], channels],
             dtype: DType::F32.name(),
@@ -107,8 +106,8 @@ pub(super) fn suppose(log: &Log, requested: Option<Size>) -> Vec<(Tensor, Suppos
         };
         if is_gpt2 && prints_alike(weight.bytes) {
             let supposing =
-                Supposition { model, batch_size: 1, block_size: SEQS[0], vocab_size: VOCABS[0] };
-            found.push((15, Tensor { supposing: Some(supposing), ..weight }, supposing));
+                AssumedRun { model, batch_size: 1, block_size: SEQS[0], vocab_size: VOCABS[0] };
+            found.push((15, CandidateTensor { supposing: Some(supposing), ..weight }, supposing));
         }
     }
     found.sort_by_key(|(unlikely, _, _)| *unlikely);

@@ -21,7 +21,7 @@ pub(crate) use self::{
     domain::domain,
     facts::facts,
     next::{next, peak_bytes},
-    run::{Run, Source},
+    run::{ConfigOrigin, TrainingRun},
 };
 use fitgpt_plan::{
     config::ConfigError,
@@ -30,7 +30,10 @@ use fitgpt_plan::{
 };
 
 use crate::{
-    diagnosis::{Account, Domain, Facts, Part, Phase, PhaseName, Role, Supposition, Tensor},
+    diagnosis::{
+        Account, AccountShare, AssumedRun, CandidateTensor, Domain, FailurePhase, MemoryFacts,
+        PhaseName, Role,
+    },
     parse::{Clue, Log, Memory},
 };
 
@@ -46,31 +49,31 @@ const LEAST_OVERHEAD: u64 = CUDA_CONTEXT_BYTES[0].get() + WORKSPACE_BYTES[0].get
 
 /// A failure that has been thought through; rules look at this and nothing else.
 #[derive(Debug)]
-pub(crate) struct Scene<'a> {
+pub(crate) struct Analysis<'a> {
     pub(crate) log: &'a Log,
-    pub(crate) facts: Facts,
+    pub(crate) facts: MemoryFacts,
     pub(crate) domain: Domain,
-    pub(crate) run: Option<Run>,
+    pub(crate) run: Option<TrainingRun>,
     /// The model that the log names, whatever runs it.
     pub(crate) decoder: Option<Decoder>,
     /// The most that the supposed run holds, if the log holds clearly more: it was another one.
     pub(crate) refuted_bytes: Option<u64>,
     /// Why the config was refused.
     pub(crate) config_error: Option<ConfigError>,
-    pub(crate) phase: Phase,
+    pub(crate) phase: FailurePhase,
     /// What could have been asked for, best first.
     pub(crate) candidates: Vec<Candidate>,
     /// Runs that would print this request, where the log's own run does not or is not known.
-    pub(crate) supposed: Vec<(Tensor, Supposition)>,
+    pub(crate) supposed: Vec<(CandidateTensor, AssumedRun)>,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> Analysis<'a> {
     pub(crate) fn new(
         log: &'a Log,
-        facts: &Facts,
+        facts: &MemoryFacts,
         domain: Domain,
         decoder: Option<Decoder>,
-        mut run: Option<Run>,
+        mut run: Option<TrainingRun>,
         config_error: Option<ConfigError>,
     ) -> Self {
         let refuted_bytes = run.as_ref().and_then(|run| refuted(run, facts));
@@ -88,7 +91,7 @@ impl<'a> Scene<'a> {
             Some(_) => {
                 phase::decide(by_frames, by_lines, phase::by_words(log, domain), &candidates)
             }
-            None => Phase::UNKNOWN, // nothing failed
+            None => FailurePhase::UNKNOWN, // nothing failed
         };
         if run.is_none()
             && let Some(shape) = &log.shape
@@ -96,7 +99,7 @@ impl<'a> Scene<'a> {
             candidates.push(Candidate::printed(shape));
         }
         candidates::rank(&mut candidates, phase);
-        if let Some(supposing) = run.as_ref().and_then(Run::supposition) {
+        if let Some(supposing) = run.as_ref().and_then(TrainingRun::supposition) {
             for candidate in &mut candidates {
                 candidate.tensor.supposing = Some(supposing);
             }
@@ -122,7 +125,7 @@ impl<'a> Scene<'a> {
     }
 
     /// The tensors as the diagnosis lists them.
-    pub(crate) fn tensors(&self) -> Vec<Tensor> {
+    pub(crate) fn tensors(&self) -> Vec<CandidateTensor> {
         if self.candidates.is_empty() && !self.supposed.is_empty() {
             return self.supposed.iter().map(|(tensor, _)| tensor.clone()).collect();
         }
@@ -133,7 +136,7 @@ impl<'a> Scene<'a> {
     }
 
     /// Tensors of the named decoder that print like the request.
-    pub(crate) fn decoder_tensors(&self) -> Vec<Tensor> {
+    pub(crate) fn decoder_tensors(&self) -> Vec<CandidateTensor> {
         let trains = matches!(self.domain, Domain::DecoderTraining | Domain::Inference);
         match (&self.decoder, self.facts.requested) {
             (Some(decoder), Some(requested))
@@ -167,7 +170,7 @@ impl<'a> Scene<'a> {
         }
         let held_bytes = self.facts.allocated?.bytes;
         let is_near = |bytes: u64| bytes.abs_diff(held_bytes).saturating_mul(5) <= held_bytes;
-        let of = |parts: Vec<Part>| {
+        let of = |parts: Vec<AccountShare>| {
             let explained_bytes =
                 parts.iter().fold(0, |sum: u64, part| sum.saturating_add(part.bytes));
             is_near(explained_bytes).then_some(Account { parts, explained_bytes, held_bytes })
@@ -183,7 +186,7 @@ impl<'a> Scene<'a> {
             return next::account(run, self).and_then(of);
         }
         let decoder = self.decoder.as_ref().filter(|_| self.is_gpu())?;
-        let part = |name: &str, bytes: u64| Part {
+        let part = |name: &str, bytes: u64| AccountShare {
             name: name.to_owned(),
             bytes: bytes.saturating_mul(decoder.parameters),
         };
@@ -223,10 +226,10 @@ impl<'a> Scene<'a> {
     pub(crate) fn fits_an_empty_card(&self) -> Option<bool> {
         let run = self.run.as_ref()?;
         let phase = match self.phase.name {
-            PhaseName::Evaluate if self.log.progress.iter.is_some() => torch::Phase::Evaluate,
-            PhaseName::Evaluate => torch::Phase::EvaluateFirst,
-            PhaseName::TrainForward | PhaseName::TrainBackward => torch::Phase::Train,
-            PhaseName::Update => torch::Phase::Update,
+            PhaseName::Evaluate if self.log.progress.iter.is_some() => torch::TorchPhase::Evaluate,
+            PhaseName::Evaluate => torch::TorchPhase::EvaluateFirst,
+            PhaseName::TrainForward | PhaseName::TrainBackward => torch::TorchPhase::Train,
+            PhaseName::Update => torch::TorchPhase::Update,
             _ => return None,
         };
         let peak = peak_bytes(run, &run.options, phase);
@@ -242,15 +245,15 @@ impl<'a> Scene<'a> {
 
 /// The most that any phase of the run holds, if the log says that clearly more was held: written-out
 /// attention, another optimizer, a script that is not nanoGPT's.
-fn refuted(run: &Run, facts: &Facts) -> Option<u64> {
+fn refuted(run: &TrainingRun, facts: &MemoryFacts) -> Option<u64> {
     let allocated = facts.allocated?;
     let mut options = vec![run.options];
-    if !run.options.compile || run.source != Source::Given {
+    if !run.options.compile || run.source != ConfigOrigin::Given {
         // Whether it is compiled is only supposed, too.
         let eager = torch::TorchOptions { compile: false, ..run.options };
         options.extend([eager, torch::TorchOptions { fused_attention: false, ..eager }]);
     }
-    let phases = torch::Phase::of_run(&run.options).into_iter();
+    let phases = torch::TorchPhase::of_run(&run.options).into_iter();
     let pairs = phases.flat_map(|phase| options.iter().map(move |options| (phase, options)));
     let most = pairs.map(|(phase, options)| peak_bytes(run, options, phase)).max()?;
     (allocated.low > most.saturating_add(most / 5)).then_some(most)

@@ -1,14 +1,14 @@
 //! When it happened: by the traceback, else by the script's last line, else by the account.
 
-use super::{candidates::Candidate, run::Run};
+use super::{candidates::Candidate, run::TrainingRun};
 use crate::{
-    diagnosis::{Certainty, Domain, Phase, PhaseName},
+    diagnosis::{Certainty, Domain, FailurePhase, PhaseName},
     parse::{Clue, Frame, Log, Wording},
 };
 
 /// What the script's last line leaves open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hint {
+pub(super) enum PhaseHint {
     Evaluate,
     Train,
     Load,
@@ -16,13 +16,13 @@ pub(super) enum Hint {
 }
 
 /// The phase that the traceback names, and how plainly.
-pub(super) fn by_frames(log: &Log) -> Option<Phase> {
+pub(super) fn by_frames(log: &Log) -> Option<FailurePhase> {
     let trace = Trace::new(log);
     if trace.texts.is_empty() {
         return None;
     }
-    let certain = |name| Some(Phase { name, certainty: Certainty::Certain });
-    let likely = |name| Some(Phase { name, certainty: Certainty::Likely });
+    let certain = |name| Some(FailurePhase { name, certainty: Certainty::Certain });
+    let likely = |name| Some(FailurePhase { name, certainty: Certainty::Likely });
     let forward = trace.last(|frame, text| is_forward(frame) || has(text, &STEPS));
     if trace.compiles() {
         certain(PhaseName::Compile)
@@ -253,7 +253,7 @@ fn is_training_loop(frame: &Frame) -> bool {
 }
 
 /// What the script's last line says.
-pub(super) fn by_lines(log: &Log, run: Option<&Run>) -> Option<Hint> {
+pub(super) fn by_lines(log: &Log, run: Option<&TrainingRun>) -> Option<PhaseHint> {
     let progress = &log.progress;
     let place = |at: Option<u64>| at.unwrap_or(0);
     let step = progress.step.map(|(_, at)| at);
@@ -269,29 +269,29 @@ pub(super) fn by_lines(log: &Log, run: Option<&Run>) -> Option<Hint> {
         // The next iteration begins with an evaluation where its number says so.
         let interval = run.map_or(2000, |run| run.config.eval_interval());
         let evaluates = number.checked_add(1).is_some_and(|next| next % interval.max(1) == 0);
-        return Some(if evaluates { Hint::Evaluate } else { Hint::Train });
+        return Some(if evaluates { PhaseHint::Evaluate } else { PhaseHint::Train });
     }
     if step.is_some() && step > iter {
-        return Some(Hint::Train);
+        return Some(PhaseHint::Train);
     }
     if start.is_some() && start >= begun {
-        return Some(Hint::Evaluate);
+        return Some(PhaseHint::Evaluate);
     }
     if progress.resuming.is_some() && progress.resuming == begun {
-        return Some(Hint::Resume);
+        return Some(PhaseHint::Resume);
     }
-    begun.map(|_| Hint::Load)
+    begun.map(|_| PhaseHint::Load)
 }
 
 /// What people's own words say, and what a server is always doing.
-pub(super) fn by_words(log: &Log, domain: Domain) -> Option<Phase> {
-    let likely = |name| Some(Phase { name, certainty: Certainty::Likely });
+pub(super) fn by_words(log: &Log, domain: Domain) -> Option<FailurePhase> {
+    let likely = |name| Some(FailurePhase { name, certainty: Certainty::Likely });
     let clues = log.clues;
     let wording = log.message.as_ref()?.wording;
     match wording {
         Wording::Server => return likely(PhaseName::Start),
         Wording::Ggml => return likely(PhaseName::Load),
-        Wording::PagingFile if log.frames.is_empty() => return Some(Phase::UNKNOWN),
+        Wording::PagingFile if log.frames.is_empty() => return Some(FailurePhase::UNKNOWN),
         _ => {}
     }
     if clues.has(Clue::Saving) {
@@ -306,7 +306,7 @@ pub(super) fn by_words(log: &Log, domain: Domain) -> Option<Phase> {
         }
         return clues
             .any(&[Clue::ComfyUi, Clue::SdWebui, Clue::Diffusion])
-            .then_some(Phase { name: PhaseName::Serve, certainty: Certainty::Likely });
+            .then_some(FailurePhase { name: PhaseName::Serve, certainty: Certainty::Likely });
     }
     if clues.has(Clue::Loading) && domain == Domain::Inference {
         return likely(PhaseName::Load);
@@ -319,20 +319,20 @@ pub(super) fn by_words(log: &Log, domain: Domain) -> Option<Phase> {
 
 /// The phase, from the surest witness.
 pub(super) fn decide(
-    by_frames: Option<Phase>,
-    by_lines: Option<Hint>,
-    by_words: Option<Phase>,
+    by_frames: Option<FailurePhase>,
+    by_lines: Option<PhaseHint>,
+    by_words: Option<FailurePhase>,
     candidates: &[Candidate],
-) -> Phase {
-    let likely = |name| Phase { name, certainty: Certainty::Likely };
+) -> FailurePhase {
+    let likely = |name| FailurePhase { name, certainty: Certainty::Likely };
     if let Some(phase) = by_frames.or(by_words) {
         return phase;
     }
     match by_lines {
-        Some(Hint::Evaluate) => return likely(PhaseName::Evaluate),
-        Some(Hint::Load) => return likely(PhaseName::Load),
-        Some(Hint::Resume) => return likely(PhaseName::Resume),
-        Some(Hint::Train) | None => {}
+        Some(PhaseHint::Evaluate) => return likely(PhaseName::Evaluate),
+        Some(PhaseHint::Load) => return likely(PhaseName::Load),
+        Some(PhaseHint::Resume) => return likely(PhaseName::Resume),
+        Some(PhaseHint::Train) | None => {}
     }
     let is_step = |name| {
         matches!(name, PhaseName::TrainForward | PhaseName::TrainBackward | PhaseName::Update)
@@ -343,7 +343,7 @@ pub(super) fn decide(
     agreeing.sort_by(|a, b| a.distance.total_cmp(&b.distance));
     match agreeing.as_slice() {
         [] if by_lines.is_some() => likely(PhaseName::TrainForward),
-        [] => Phase::UNKNOWN,
+        [] => FailurePhase::UNKNOWN,
         [best, rest @ ..] => {
             // Accounts as near as this cannot be told apart.
             const SAME: f64 = 0.002;
@@ -352,7 +352,7 @@ pub(super) fn decide(
             };
             let rival = rest.iter().find(is_rival);
             if rival.is_some() && by_lines.is_none() {
-                return Phase::UNKNOWN;
+                return FailurePhase::UNKNOWN;
             }
             likely(best.tensor.phase)
         }

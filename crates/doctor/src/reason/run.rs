@@ -1,7 +1,7 @@
 //! Which run this was: its config, its model, and how PyTorch ran it.
 
 use fitgpt_plan::{
-    config::{Config, ConfigError, Precision, Value, Written},
+    config::{Config, ConfigError, ConfigValue, Precision, Written},
     device::Gpu,
     family::Family,
     model::Model,
@@ -9,13 +9,13 @@ use fitgpt_plan::{
 };
 
 use crate::{
-    diagnosis::{Domain, Supposition},
+    diagnosis::{AssumedRun, Domain},
     parse::{Log, Wording},
 };
 
 /// Where the config comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum ConfigOrigin {
     /// The caller has it.
     Given,
     /// The log shows it, or shows that nothing was changed.
@@ -26,11 +26,11 @@ pub(crate) enum Source {
 
 /// A run.
 #[derive(Clone, Debug)]
-pub(crate) struct Run {
+pub(crate) struct TrainingRun {
     pub(crate) config: Config,
     pub(crate) model: Model,
     pub(crate) options: TorchOptions,
-    pub(crate) source: Source,
+    pub(crate) source: ConfigOrigin,
     /// Whether the config says in which type it computes.
     pub(crate) is_dtype_written: bool,
     /// Whether this PyTorch may be too old for fused attention.
@@ -40,7 +40,7 @@ pub(crate) struct Run {
 /// nanoGPT's vocabulary where its data name none.
 const VOCAB: u32 = 50304;
 
-impl Run {
+impl TrainingRun {
     /// The run of the log, with what the caller knows of its config. `None` where neither says
     /// anything.
     pub(crate) fn find(
@@ -65,15 +65,15 @@ impl Run {
         }
         let pretrained = progress.pretrained.as_ref().map(|(name, _)| name.clone());
         let pretrained = pretrained.or_else(|| match written.get("init_from") {
-            Some(Value::Str(name)) => Some(name.to_string()),
+            Some(ConfigValue::Str(name)) => Some(name.to_string()),
             _ => None,
         });
         let published = pretrained.and_then(|name| published(&name));
         if let Some([layers, heads, channels]) = published {
             for (key, value) in [("n_layer", layers), ("n_head", heads), ("n_embd", channels)] {
-                written.write(key, value.into(), fitgpt_plan::config::Place::of("init_from"))?;
+                written.write(key, value.into(), fitgpt_plan::config::Location::of("init_from"))?;
             }
-            written.write("bias", true.into(), fitgpt_plan::config::Place::of("init_from"))?;
+            written.write("bias", true.into(), fitgpt_plan::config::Location::of("init_from"))?;
         }
         let config = written.resolve()?;
         let vocab = match (config.vocab_size(), progress.vocab) {
@@ -94,17 +94,18 @@ impl Run {
             || log.message.as_ref().is_some_and(|m| m.wording == Wording::Torch1);
         let options = options(log, &config, gpu);
         let source = match given {
-            Some(_) => Source::Given,
-            None if is_told(log) => Source::Log,
-            None => Source::Defaults,
+            Some(_) => ConfigOrigin::Given,
+            None if shows_config(log) => ConfigOrigin::Log,
+            None => ConfigOrigin::Defaults,
         };
-        let is_dtype_written = written.get("dtype").is_some_and(|value| *value != Value::None);
+        let is_dtype_written =
+            written.get("dtype").is_some_and(|value| *value != ConfigValue::None);
         Ok(Some(Self { config, model, options, source, is_dtype_written, may_be_unfused }))
     }
 
     /// What is supposed, where the log says nothing of its config.
-    pub(crate) fn supposition(&self) -> Option<Supposition> {
-        (self.source == Source::Defaults).then(|| Supposition {
+    pub(crate) fn supposition(&self) -> Option<AssumedRun> {
+        (self.source == ConfigOrigin::Defaults).then(|| AssumedRun {
             model: "nanoGPT's defaults",
             batch_size: self.options.batch,
             block_size: self.options.seq,
@@ -120,7 +121,7 @@ impl Run {
 
 /// Whether the log shows what was set, or that nothing was: nanoGPT prints its tokens an
 /// iteration and its parameters, and they have been compared.
-fn is_told(log: &Log) -> bool {
+fn shows_config(log: &Log) -> bool {
     let progress = &log.progress;
     !progress.overrides.is_empty()
         || progress.pretrained.is_some()

@@ -12,7 +12,7 @@
 //! smaller micro-batch; and, which changes the run, a smaller `block_size`.
 
 use super::{Answer, asked_for, named_by_line};
-use crate::{cause::Cause, diagnosis::Role, reason::Scene};
+use crate::{cause::Cause, diagnosis::Role, reason::Analysis};
 
 /// Lines of code that write scores out, squeezed.
 const LINES: [&str; 16] = [
@@ -34,7 +34,7 @@ const LINES: [&str; 16] = [
     "einsum('bid,bjd",
 ];
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     let of = |asked| Cause::AttentionScores { asked };
-    asked_for(scene, Role::AttentionScores, of).or_else(|| named_by_line(scene, &LINES, of))
+    asked_for(analysis, Role::AttentionScores, of).or_else(|| named_by_line(analysis, &LINES, of))
 }

@@ -17,22 +17,22 @@ use crate::{
     cause::Cause,
     diagnosis::{Certainty, Domain, PhaseName},
     parse::Wording,
-    reason::Scene,
+    reason::Analysis,
 };
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    let message = scene.log.message.as_ref().filter(|_| scene.is_gpu())?;
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    let message = analysis.log.message.as_ref().filter(|_| analysis.is_gpu())?;
     if message.wording == Wording::Word {
         return None; // somebody's own words
     }
-    let (facts, setup) = (&scene.facts, &scene.log.setup);
-    let bytes = |size: Option<crate::parse::Size>| size.map(|size| size.bytes);
+    let (facts, setup) = (&analysis.facts, &analysis.log.setup);
+    let bytes = |size: Option<crate::parse::PrintedSize>| size.map(|size| size.bytes);
     let cause = Cause::BatchTooLarge {
         allocated_bytes: bytes(facts.allocated),
         requested_bytes: bytes(facts.requested),
         total_bytes: bytes(facts.total),
-        batch_size: setup.batch.filter(|_| scene.trains()),
-        shape: scene.log.shape.as_ref().map(|shape| shape.axes.clone()),
+        batch_size: setup.batch.filter(|_| analysis.trains()),
+        shape: analysis.log.shape.as_ref().map(|shape| shape.axes.clone()),
     };
     // Held and asked for together are most of what this process can have.
     let is_full = match (facts.allocated, facts.requested, facts.total) {
@@ -44,15 +44,15 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
         _ => false,
     };
     let is_pass = matches!(
-        scene.phase.name,
+        analysis.phase.name,
         PhaseName::TrainForward
             | PhaseName::TrainBackward
             | PhaseName::Evaluate
             | PhaseName::Sample
             | PhaseName::Serve
     );
-    let is_known = scene.domain != Domain::Unknown;
-    let is_shown = scene.log.shape.is_some() || message.wording == Wording::TensorFlow;
+    let is_known = analysis.domain != Domain::Unknown;
+    let is_shown = analysis.log.shape.is_some() || message.wording == Wording::TensorFlow;
     let is_likely = (is_full && (is_pass || is_known)) || is_shown || (is_pass && is_known);
     let certainty = if is_likely { Certainty::Likely } else { Certainty::Unknown };
     Some(Answer { certainty, is_cause: true, cause })

@@ -16,27 +16,27 @@ use super::Answer;
 use crate::{
     cause::Cause,
     diagnosis::{Certainty, PhaseName},
-    reason::Scene,
+    reason::Analysis,
 };
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    if !scene.is_gpu() {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    if !analysis.is_gpu() {
         return None;
     }
-    let while_loading = scene.phase.name == PhaseName::Resume;
-    let is_resumed = scene.run.as_ref().is_some_and(|run| run.options.resumed);
+    let while_loading = analysis.phase.name == PhaseName::Resume;
+    let is_resumed = analysis.run.as_ref().is_some_and(|run| run.options.resumed);
     if !while_loading && !is_resumed {
         return None;
     }
     // Where neither a number nor a phase is known, a checkpoint on the card is the best guess.
-    let is_guess = scene.facts.requested.is_none() && scene.phase.name == PhaseName::Unknown;
-    let second_copy_bytes = scene.run.as_ref().map(|run| 4 * run.model.parameter_count());
-    let would_fit = match (second_copy_bytes, scene.facts.free, scene.facts.requested) {
+    let is_guess = analysis.facts.requested.is_none() && analysis.phase.name == PhaseName::Unknown;
+    let second_copy_bytes = analysis.run.as_ref().map(|run| 4 * run.model.parameter_count());
+    let would_fit = match (second_copy_bytes, analysis.facts.free, analysis.facts.requested) {
         (Some(copy), Some(free), Some(requested)) => free.bytes + copy >= requested.bytes,
         _ => false,
     };
     let certainty = match (while_loading, is_guess) {
-        (true, _) => scene.phase.certainty,
+        (true, _) => analysis.phase.certainty,
         (false, true) => Certainty::Unknown,
         (false, false) => Certainty::Likely,
     };

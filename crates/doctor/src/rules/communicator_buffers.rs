@@ -16,7 +16,7 @@ use crate::{
     cause::Cause,
     diagnosis::Certainty,
     parse::{Clue, Wording},
-    reason::{Scene, trace},
+    reason::{Analysis, trace},
 };
 
 /// What data parallelism calls while it sets itself up.
@@ -28,13 +28,13 @@ const CALLS: [&str; 5] = [
     "_sync_params_and_buffers",
 ];
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    let message = scene.log.message.as_ref().filter(|_| scene.is_gpu())?;
-    let is_nccl = scene.log.clues.has(Clue::Nccl) && message.wording == Wording::NoNumbers;
-    if !is_nccl && !trace::holds(scene.log, &CALLS) {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    let message = analysis.log.message.as_ref().filter(|_| analysis.is_gpu())?;
+    let is_nccl = analysis.log.clues.has(Clue::Nccl) && message.wording == Wording::NoNumbers;
+    if !is_nccl && !trace::holds(analysis.log, &CALLS) {
         return None;
     }
-    let requested_bytes = scene.facts.requested.map(|size| size.bytes);
+    let requested_bytes = analysis.facts.requested.map(|size| size.bytes);
     let cause = Cause::CommunicatorBuffers { requested_bytes };
     Some(Answer { certainty: Certainty::Likely, is_cause: true, cause })
 }

@@ -17,12 +17,12 @@ use crate::{
     cause::Cause,
     diagnosis::Certainty,
     parse::{Clue, Wording},
-    reason::Scene,
+    reason::Analysis,
 };
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    scene.log.message.as_ref().filter(|message| message.wording == Wording::Cublas)?;
-    let is_shown = scene.log.clues.has(Clue::DeviceAssert);
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    analysis.log.message.as_ref().filter(|message| message.wording == Wording::Cublas)?;
+    let is_shown = analysis.log.clues.has(Clue::DeviceAssert);
     let certainty = if is_shown { Certainty::Certain } else { Certainty::Unknown };
     Some(Answer { certainty, is_cause: true, cause: Cause::DeviceSideError { is_shown } })
 }

@@ -16,7 +16,7 @@ use super::Answer;
 use crate::{
     cause::Cause,
     diagnosis::Certainty,
-    reason::{Scene, trace},
+    reason::{Analysis, trace},
 };
 
 /// Lines that join predictions, squeezed.
@@ -32,9 +32,9 @@ const LINES: [&str; 9] = [
     "nested_gather(",
 ];
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    let line = trace::line_with(scene.log, &LINES).filter(|_| scene.is_gpu())?;
-    let requested_bytes = scene.facts.requested.map(|size| size.bytes);
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    let line = trace::line_with(analysis.log, &LINES).filter(|_| analysis.is_gpu())?;
+    let requested_bytes = analysis.facts.requested.map(|size| size.bytes);
     let cause = Cause::EvaluationGathersPredictions { requested_bytes, line };
     Some(Answer { certainty: Certainty::Certain, is_cause: true, cause })
 }

@@ -12,24 +12,27 @@
 //! has no key for that (`fitgpt` has `eval_batch_size`). Mind the training step: it may be the
 //! next that does not fit. Fewer `eval_iters` alone change nothing.
 
-use fitgpt_plan::torch::{Phase, TorchOptions};
+use fitgpt_plan::torch::{TorchOptions, TorchPhase};
 
 use super::Answer;
 use crate::{
     cause::Cause,
     diagnosis::PhaseName,
-    reason::{Scene, peak_bytes},
+    reason::{Analysis, peak_bytes},
 };
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    let run = scene.run.as_ref()?;
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    let run = analysis.run.as_ref()?;
     let options = run.options;
     let is_shared = options.eval_batch == options.batch && options.batch > 1;
-    if scene.phase.name != PhaseName::Evaluate || !is_shared {
+    if analysis.phase.name != PhaseName::Evaluate || !is_shared {
         return None;
     }
-    let phase =
-        if scene.log.progress.iter.is_some() { Phase::Evaluate } else { Phase::EvaluateFirst };
+    let phase = if analysis.log.progress.iter.is_some() {
+        TorchPhase::Evaluate
+    } else {
+        TorchPhase::EvaluateFirst
+    };
     let one = TorchOptions { eval_batch: 1, ..options };
     let (whole, single) = (peak_bytes(run, &options, phase), peak_bytes(run, &one, phase));
     let cause = Cause::EvaluationUsesTrainingBatch {
@@ -37,6 +40,6 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
         peak_bytes: whole,
         peak_with_one_sequence_bytes: single,
     };
-    let fits_alone = scene.usable_bytes().is_some_and(|usable| single <= usable);
-    Some(Answer { certainty: scene.phase.certainty, is_cause: fits_alone, cause })
+    let fits_alone = analysis.usable_bytes().is_some_and(|usable| single <= usable);
+    Some(Answer { certainty: analysis.phase.certainty, is_cause: fits_alone, cause })
 }

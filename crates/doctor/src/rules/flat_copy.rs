@@ -16,7 +16,7 @@ use super::Answer;
 use crate::{
     cause::Cause,
     diagnosis::{Certainty, Domain},
-    reason::{Scene, trace},
+    reason::{Analysis, trace},
 };
 
 /// Functions that lay tensors end to end.
@@ -31,24 +31,24 @@ const CALLS: [&str; 8] = [
     "flat_param",
 ];
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    if !scene.is_gpu() {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    if !analysis.is_gpu() {
         return None;
     }
-    let requested = scene.facts.requested?;
+    let requested = analysis.facts.requested?;
     let of = |elements: Option<u64>, certainty| {
-        let model = scene.decoder.as_ref().map(|decoder| decoder.name.clone());
+        let model = analysis.decoder.as_ref().map(|decoder| decoder.name.clone());
         let cause = Cause::FlatCopy { requested_bytes: Some(requested.bytes), elements, model };
         Some(Answer { certainty, is_cause: true, cause })
     };
     let is_large = requested.bytes >= 256 << 20;
-    if trace::holds(scene.log, &CALLS) && is_large {
+    if trace::holds(analysis.log, &CALLS) && is_large {
         return of(None, Certainty::Certain);
     }
-    let trains = matches!(scene.domain, Domain::DecoderTraining | Domain::OtherTraining);
+    let trains = matches!(analysis.domain, Domain::DecoderTraining | Domain::OtherTraining);
     let is_whole =
         |bytes: u64| bytes.abs_diff(requested.bytes).saturating_mul(200) <= requested.bytes;
-    let count = scene.decoder.as_ref().map(|decoder| decoder.parameters);
+    let count = analysis.decoder.as_ref().map(|decoder| decoder.parameters);
     let each = count
         .and_then(|count| [4, 2].into_iter().find(|each| is_whole(count.saturating_mul(*each))));
     if let Some(each) = each.filter(|_| trains) {
@@ -56,11 +56,11 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
     }
     // Half weights, float32 copies and moments: with DeepSpeed all that is held are pieces of the
     // size of this one, or of half of it.
-    let (held, total) = (scene.facts.allocated?, scene.facts.total?);
+    let (held, total) = (analysis.facts.allocated?, analysis.facts.total?);
     let halves = held.bytes / (requested.bytes / 2).max(1);
     let is_multiple = (2..=12).contains(&halves)
         && held.bytes.abs_diff(halves * (requested.bytes / 2)).saturating_mul(200) <= held.bytes;
-    let is_sharded = scene.log.clues.has(crate::parse::Clue::DeepSpeed);
+    let is_sharded = analysis.log.clues.has(crate::parse::Clue::DeepSpeed);
     let is_huge = requested.bytes >= total.bytes / 10;
     if is_sharded && is_huge && is_multiple { of(None, Certainty::Likely) } else { None }
 }

@@ -20,7 +20,7 @@ use crate::{
     cause::Cause,
     diagnosis::Certainty,
     parse::{Process, Wording},
-    reason::{Scene, trace},
+    reason::{Analysis, trace},
 };
 
 /// Less than this is a desktop's cursor and its frames.
@@ -28,13 +28,13 @@ const WORTH_SAYING: u64 = 256 << 20;
 /// The share of a card below which company only hastens what would fail anyway.
 const MATTERS: u64 = 5;
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    if !scene.is_gpu() {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    if !analysis.is_gpu() {
         return None;
     }
-    let (facts, message) = (&scene.facts, scene.log.message.as_ref()?);
-    let processes = processes(scene);
-    let bytes = |size: Option<crate::parse::Size>| size.map(|size| size.bytes);
+    let (facts, message) = (&analysis.facts, analysis.log.message.as_ref()?);
+    let processes = processes(analysis);
+    let bytes = |size: Option<crate::parse::PrintedSize>| size.map(|size| size.bytes);
     let cause = |foreign_bytes: Option<u64>| Cause::ForeignMemory {
         foreign_bytes,
         free_bytes: bytes(facts.free),
@@ -42,10 +42,10 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
         processes: processes.clone(),
     };
     // Not even a context could be made, or a program of a few MiB found no place.
-    let is_start = trace::holds(scene.log, &["_cuda_init", "_lazy_init", "cuctxcreate"])
-        || scene.log.clues.has(crate::parse::Clue::MakesContext);
+    let is_start = trace::holds(analysis.log, &["_cuda_init", "_lazy_init", "cuctxcreate"])
+        || analysis.log.clues.has(crate::parse::Clue::MakesContext);
     let is_bare = matches!(message.wording, Wording::NoNumbers) && is_start;
-    let is_tiny = scene.log.setup.xla_total.is_some_and(|size| size.bytes < 512 << 20);
+    let is_tiny = analysis.log.setup.xla_total.is_some_and(|size| size.bytes < 512 << 20);
     if is_bare || is_tiny {
         return Some(Answer { certainty: Certainty::Likely, is_cause: true, cause: cause(None) });
     }
@@ -55,7 +55,7 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
     let was_short = free.low <= requested.high.saturating_add(LAST_PAGES);
     let would_hold = free.plus(foreign).bytes >= requested.bytes;
     // A step that is larger than the whole card fails without company, too.
-    let fits_alone = scene.fits_an_empty_card();
+    let fits_alone = analysis.fits_an_empty_card();
     let is_certain = facts.process.is_some();
     // Where others' memory is only inferred, PyTorch's own unused memory may explain more.
     let unused = match (facts.reserved, facts.allocated) {
@@ -71,11 +71,11 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
 }
 
 /// Who is on the card and is not this process, the largest first.
-fn processes(scene: &Scene<'_>) -> Vec<Process> {
-    let own = scene.facts.process.map_or(0, |size| size.bytes);
-    let named = scene.log.message.iter().flat_map(|message| &message.processes);
+fn processes(analysis: &Analysis<'_>) -> Vec<Process> {
+    let own = analysis.facts.process.map_or(0, |size| size.bytes);
+    let named = analysis.log.message.iter().flat_map(|message| &message.processes);
     let named = named.map(|(pid, size)| Process { pid: *pid, name: None, bytes: size.bytes });
-    let listed = scene.log.setup.smi_processes.iter().cloned();
+    let listed = analysis.log.setup.smi_processes.iter().cloned();
     let mut all: Vec<Process> =
         named.chain(listed).filter(|process| process.bytes != own).collect();
     all.sort_by_key(|process| std::cmp::Reverse(process.bytes));

@@ -13,20 +13,20 @@
 //! of PyTorch's carries this advice; it can help only in the case that this rule sees.
 
 use super::Answer;
-use crate::{cause::Cause, diagnosis::Certainty, reason::Scene};
+use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};
 
 /// The share of a card below which unused pieces are what rounding wastes.
 const MATTERS: u64 = 10;
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    let facts = &scene.facts;
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    let facts = &analysis.facts;
     let requested = facts.requested?;
     let unallocated = match (facts.unallocated, facts.reserved, facts.allocated) {
         (Some(unallocated), _, _) => unallocated,
         (None, Some(reserved), Some(allocated)) => reserved.minus(allocated),
         _ => return None,
     };
-    if let Some(snapshot) = &scene.log.snapshot {
+    if let Some(snapshot) = &analysis.log.snapshot {
         let largest = snapshot.largest_piece_bytes;
         let cause = Cause::Fragmentation {
             unallocated_bytes: unallocated.bytes,
@@ -45,6 +45,6 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
     let matters = facts.total.is_some_and(|total| unallocated.bytes >= total.bytes / MATTERS);
     // A request of the least size is filled from any piece: where even that failed, the card was
     // full.
-    let is_cause = scene.has_shape();
+    let is_cause = analysis.has_shape();
     (is_enough && matters).then_some(Answer { certainty: Certainty::Likely, is_cause, cause })
 }

@@ -13,14 +13,14 @@
 //! Look for the limit and for other processes on the card. A smaller batch treats no cause here.
 
 use super::{Answer, LAST_PAGES};
-use crate::{cause::Cause, diagnosis::Certainty, reason::Scene};
+use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    let (free, requested) = (scene.facts.free?, scene.facts.requested?);
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    let (free, requested) = (analysis.facts.free?, analysis.facts.requested?);
     let cause = Cause::FreeExceedsRequest {
         free_bytes: free.bytes,
         requested_bytes: requested.bytes,
-        allowed_bytes: scene.facts.allowed.map(|size| size.bytes),
+        allowed_bytes: analysis.facts.allowed.map(|size| size.bytes),
     };
     // Large requests leave no room for the alignment of their segment.
     let margin = LAST_PAGES.max(requested.bytes / 50);

@@ -16,20 +16,20 @@ use crate::{
     cause::Cause,
     diagnosis::PhaseName,
     parse::Clue,
-    reason::{Scene, trace},
+    reason::{Analysis, trace},
 };
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    if !scene.is_gpu() || scene.phase.name != PhaseName::Save {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    if !analysis.is_gpu() || analysis.phase.name != PhaseName::Save {
         return None;
     }
     let is_sharded =
-        scene.log.clues.any(&[Clue::Fsdp, Clue::ZeroThree, Clue::DeepSpeed, Clue::Megatron]);
-    let gathers = trace::holds(scene.log, &["state_dict", "consolidat", "_gather", "unshard"]);
+        analysis.log.clues.any(&[Clue::Fsdp, Clue::ZeroThree, Clue::DeepSpeed, Clue::Megatron]);
+    let gathers = trace::holds(analysis.log, &["state_dict", "consolidat", "_gather", "unshard"]);
     if !is_sharded && !gathers {
         return None;
     }
-    let requested_bytes = scene.facts.requested.map(|size| size.bytes);
+    let requested_bytes = analysis.facts.requested.map(|size| size.bytes);
     let cause = Cause::GatherOnSave { requested_bytes };
-    Some(Answer { certainty: scene.phase.certainty, is_cause: true, cause })
+    Some(Answer { certainty: analysis.phase.certainty, is_cause: true, cause })
 }

@@ -17,17 +17,17 @@ use super::Answer;
 use crate::{
     cause::Cause,
     diagnosis::{Certainty, PhaseName},
-    reason::Scene,
+    reason::Analysis,
 };
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    let while_compiling = scene.phase.name == PhaseName::Compile;
-    let wrapped = scene.log.has_compiler_error;
-    if !scene.is_gpu() || (!while_compiling && !wrapped) {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    let while_compiling = analysis.phase.name == PhaseName::Compile;
+    let wrapped = analysis.log.has_compiler_error;
+    if !analysis.is_gpu() || (!while_compiling && !wrapped) {
         return None;
     }
-    let requested_bytes = scene.facts.requested.map(|size| size.bytes);
+    let requested_bytes = analysis.facts.requested.map(|size| size.bytes);
     let cause = Cause::HiddenByCompiler { while_compiling, wrapped, requested_bytes };
-    let certainty = if while_compiling { scene.phase.certainty } else { Certainty::Likely };
+    let certainty = if while_compiling { analysis.phase.certainty } else { Certainty::Likely };
     Some(Answer { certainty, is_cause: while_compiling, cause })
 }

@@ -19,23 +19,25 @@ use crate::{
     cause::{Cause, HostSign},
     diagnosis::Certainty,
     parse::{Memory, Wording},
-    reason::{Scene, trace},
+    reason::{Analysis, trace},
 };
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    let message = scene.log.message.as_ref().filter(|m| m.memory == Memory::Host)?;
-    let in_loader = trace::holds(scene.log, &["dataloader.py", "_error_if_any_worker_fails"]);
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    let message = analysis.log.message.as_ref().filter(|m| m.memory == Memory::Host)?;
+    let in_loader = trace::holds(analysis.log, &["dataloader.py", "_error_if_any_worker_fails"]);
     let (sign, certainty) = match message.wording {
         Wording::PagingFile | Wording::DevShm => return None,
         Wording::Killed if in_loader => (HostSign::WorkerKilled, Certainty::Likely),
         Wording::Killed => (HostSign::Killed, Certainty::Likely),
         Wording::CpuAllocator => (HostSign::HostAllocator, Certainty::Certain),
-        _ if trace::holds(scene.log, &["pin_memory"]) => (HostSign::PageLocked, Certainty::Certain),
+        _ if trace::holds(analysis.log, &["pin_memory"]) => {
+            (HostSign::PageLocked, Certainty::Certain)
+        }
         _ => (HostSign::Other, Certainty::Certain),
     };
-    let held_bytes = scene.log.setup.killed.as_ref().map(|(_, bytes)| *bytes);
+    let held_bytes = analysis.log.setup.killed.as_ref().map(|(_, bytes)| *bytes);
     let certainty = if held_bytes.is_some() { Certainty::Certain } else { certainty };
-    let requested_bytes = scene.facts.requested.map(|size| size.bytes);
+    let requested_bytes = analysis.facts.requested.map(|size| size.bytes);
     let cause = Cause::HostMemory { sign, requested_bytes, held_bytes };
     Some(Answer { certainty, is_cause: true, cause })
 }

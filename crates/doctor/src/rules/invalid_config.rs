@@ -14,10 +14,10 @@
 //! knows the three keys above.
 
 use super::Answer;
-use crate::{cause::Cause, diagnosis::Certainty, reason::Scene};
+use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    let cause = match (&scene.config_error, &scene.log.progress.refused) {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    let cause = match (&analysis.config_error, &analysis.log.progress.refused) {
         (Some(error), _) => Cause::InvalidConfig {
             problem: Some(error.kind().to_owned()),
             message: Some(error.message()),

@@ -17,7 +17,7 @@ use crate::{
     cause::Cause,
     diagnosis::{Certainty, Domain},
     parse::Wording,
-    reason::{Scene, trace},
+    reason::{Analysis, trace},
 };
 
 /// Lines and files that make a cache or lengthen it, squeezed.
@@ -33,11 +33,11 @@ const LINES: [&str; 9] = [
     "exllamav2cache(",
 ];
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    let message = scene.log.message.as_ref().filter(|_| scene.is_gpu())?;
-    let bytes = |size: Option<crate::parse::Size>| size.map(|size| size.bytes);
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    let message = analysis.log.message.as_ref().filter(|_| analysis.is_gpu())?;
+    let bytes = |size: Option<crate::parse::PrintedSize>| size.map(|size| size.bytes);
     let cause = Cause::KvCache {
-        needed_bytes: bytes(message.wanted.or(scene.log.setup.kv_cache)),
+        needed_bytes: bytes(message.wanted.or(analysis.log.setup.kv_cache)),
         available_bytes: bytes(message.available),
         tokens: message.tokens,
     };
@@ -46,12 +46,12 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
         // The other sentence is about the share of the card.
         return if message.free.is_some() { None } else { of(Certainty::Certain) };
     }
-    let is_cache = trace::line_with(scene.log, &LINES).is_some();
-    if is_cache && matches!(scene.domain, Domain::Inference | Domain::Serving) {
+    let is_cache = trace::line_with(analysis.log, &LINES).is_some();
+    if is_cache && matches!(analysis.domain, Domain::Inference | Domain::Serving) {
         return of(Certainty::Likely);
     }
     // llama.cpp has its weights and its cache, and finds no place for what a pass needs.
-    let cache = scene.log.setup.kv_cache.filter(|_| message.wording == Wording::Ggml)?;
-    let weights = scene.log.setup.weights.map_or(0, |size| size.bytes);
+    let cache = analysis.log.setup.kv_cache.filter(|_| message.wording == Wording::Ggml)?;
+    let weights = analysis.log.setup.weights.map_or(0, |size| size.bytes);
     if cache.bytes > weights / 8 { of(Certainty::Likely) } else { None }
 }

@@ -15,10 +15,10 @@
 
 use super::{Answer, asked_for, named_by_line};
 use crate::{
-    cause::{Asked, Cause},
+    cause::{Cause, RequestedTensor},
     diagnosis::{Certainty, Domain, Role},
     parse::Clue,
-    reason::Scene,
+    reason::Analysis,
 };
 
 /// Lines of code that make or copy scores over the vocabulary, squeezed.
@@ -41,31 +41,31 @@ const LINES: [&str; 16] = [
     "vocab_parallel_logits",
 ];
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     let of = |asked| Cause::LogitsAtThePeak { asked };
     // A classifier's scores are small; a decoder's are as wide as its vocabulary.
-    let is_decoder = matches!(scene.domain, Domain::NanoGpt | Domain::DecoderTraining)
-        || scene.log.clues.any(&[Clue::Decoder, Clue::Gpt2]);
-    let by_line = || named_by_line(scene, &LINES, of).filter(|_| is_decoder);
-    asked_for(scene, Role::Logits, of)
+    let is_decoder = matches!(analysis.domain, Domain::NanoGpt | Domain::DecoderTraining)
+        || analysis.log.clues.any(&[Clue::Decoder, Clue::Gpt2]);
+    let by_line = || named_by_line(analysis, &LINES, of).filter(|_| is_decoder);
+    asked_for(analysis, Role::Logits, of)
         .or_else(by_line)
-        .or_else(|| by_size(scene).filter(|_| is_decoder))
+        .or_else(|| by_size(analysis).filter(|_| is_decoder))
 }
 
 /// The decoder that the log names, with the batch and the length that it names.
-fn by_size(scene: &Scene<'_>) -> Option<Answer> {
-    let tensors = scene.decoder_tensors();
+fn by_size(analysis: &Analysis<'_>) -> Option<Answer> {
+    let tensors = analysis.decoder_tensors();
     let tensor = tensors.first().filter(|tensor| tensor.role == Role::Logits)?;
-    let setup = &scene.log.setup;
-    let is_told = setup.batch.is_some() && setup.seq.is_some();
-    let asked = Asked {
+    let setup = &analysis.log.setup;
+    let shows_config = setup.batch.is_some() && setup.seq.is_some();
+    let asked = RequestedTensor {
         tensor: Some(tensor.name.clone()),
         shape: Some(tensor.shape.clone()),
         dtype: Some(tensor.dtype),
         tensor_bytes: Some(tensor.bytes),
-        requested_bytes: scene.facts.requested.map(|size| size.bytes),
-        ..Asked::default()
+        requested_bytes: analysis.facts.requested.map(|size| size.bytes),
+        ..RequestedTensor::default()
     };
-    let certainty = if is_told { Certainty::Likely } else { Certainty::Unknown };
+    let certainty = if shows_config { Certainty::Likely } else { Certainty::Unknown };
     Some(Answer { certainty, is_cause: true, cause: Cause::LogitsAtThePeak { asked } })
 }

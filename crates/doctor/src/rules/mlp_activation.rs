@@ -13,8 +13,8 @@
 //! computes their forward once more: about a third of a step.
 
 use super::{Answer, asked_for};
-use crate::{cause::Cause, diagnosis::Role, reason::Scene};
+use crate::{cause::Cause, diagnosis::Role, reason::Analysis};
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    asked_for(scene, Role::Mlp, |asked| Cause::MlpActivation { asked })
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    asked_for(analysis, Role::Mlp, |asked| Cause::MlpActivation { asked })
 }

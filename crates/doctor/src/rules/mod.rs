@@ -1,6 +1,6 @@
 //! The rules: one file each, and each file's first comment is its page.
 //!
-//! A rule looks at a [`Scene`] and answers with a cause and its evidence, or not at all. It says
+//! A rule looks at a [`Analysis`] and answers with a cause and its evidence, or not at all. It says
 //! how sure it is; whether another finding settles the case is decided here. A new rule is one
 //! file, one line of [`RULES`], one variant of [`Cause`] and its sentence.
 
@@ -41,9 +41,9 @@ mod weight_shaped;
 mod weights_too_large;
 
 use crate::{
-    cause::{Asked, Cause},
-    diagnosis::{Certainty, Finding, Role, Tensor},
-    reason::{Candidate, Scene, trace},
+    cause::{Cause, RequestedTensor},
+    diagnosis::{CandidateTensor, Certainty, Finding, Role},
+    reason::{Analysis, Candidate, trace},
 };
 
 /// One rule.
@@ -53,7 +53,7 @@ pub(crate) struct Rule {
     pub(crate) source: &'static str,
     /// The page in Chinese, Japanese and German; English is shown until somebody translates it.
     pub(crate) translated: Option<[&'static str; 3]>,
-    check: fn(&Scene<'_>) -> Option<Answer>,
+    check: fn(&Analysis<'_>) -> Option<Answer>,
     settles: Settles,
 }
 
@@ -145,7 +145,7 @@ pub(crate) static RULES: [Rule; 33] = [
 ];
 
 /// What the rules find: causes first, then what was also seen.
-pub(crate) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
+pub(crate) fn findings(analysis: &Analysis<'_>) -> Vec<Finding> {
     let mut list: Vec<Finding> = Vec::new();
     let mut is_settled = false;
     for rule in &RULES {
@@ -153,7 +153,7 @@ pub(crate) fn findings(scene: &Scene<'_>) -> Vec<Finding> {
         if rule.settles == Settles::Last && (is_settled || list.iter().any(is_likely)) {
             continue;
         }
-        let Some(Answer { certainty, is_cause, cause }) = (rule.check)(scene) else { continue };
+        let Some(Answer { certainty, is_cause, cause }) = (rule.check)(analysis) else { continue };
         let is_cause = is_cause && !is_settled;
         let settles = match rule.settles {
             Settles::No | Settles::Last => false,
@@ -174,47 +174,59 @@ fn is_weaker(finding: &Finding) -> bool {
 }
 
 /// The answer of a rule about what was asked for, by the role of the tensor.
-fn asked_for(scene: &Scene<'_>, role: Role, cause: fn(Asked) -> Cause) -> Option<Answer> {
-    let Some((candidate, is_best)) = scene.best_of(role) else {
-        return supposed_for(scene, role, cause);
+fn asked_for(
+    analysis: &Analysis<'_>,
+    role: Role,
+    cause: fn(RequestedTensor) -> Cause,
+) -> Option<Answer> {
+    let Some((candidate, is_best)) = analysis.best_of(role) else {
+        return supposed_for(analysis, role, cause);
     };
     let certainty = match candidate {
         Candidate { is_printed: true, .. } => Certainty::Certain,
-        Candidate { tensor: Tensor { supposing: Some(_), .. }, .. } => Certainty::Unknown,
+        Candidate { tensor: CandidateTensor { supposing: Some(_), .. }, .. } => Certainty::Unknown,
         Candidate { is_of_config: true, .. } if is_best => Certainty::Likely,
         _ => Certainty::Unknown,
     };
-    let cause = cause(asked(scene, &candidate.tensor));
+    let cause = cause(asked(analysis, &candidate.tensor));
     Some(Answer { certainty, is_cause: is_best, cause })
 }
 
 /// Without a config the number alone can say it, and then it says what it supposes.
-fn supposed_for(scene: &Scene<'_>, role: Role, cause: fn(Asked) -> Cause) -> Option<Answer> {
-    let (tensor, _) = scene.supposed.first().filter(|(tensor, _)| tensor.role == role)?;
-    if scene.run.is_some() || role == Role::Other {
+fn supposed_for(
+    analysis: &Analysis<'_>,
+    role: Role,
+    cause: fn(RequestedTensor) -> Cause,
+) -> Option<Answer> {
+    let (tensor, _) = analysis.supposed.first().filter(|(tensor, _)| tensor.role == role)?;
+    if analysis.run.is_some() || role == Role::Other {
         return None; // a config that does not match: `no-match` says which would
     }
-    let cause = cause(asked(scene, tensor));
+    let cause = cause(asked(analysis, tensor));
     Some(Answer { certainty: Certainty::Unknown, is_cause: true, cause })
 }
 
 /// The line that failed says by itself what it makes.
-fn named_by_line(scene: &Scene<'_>, lines: &[&str], cause: fn(Asked) -> Cause) -> Option<Answer> {
-    let line =
-        trace::line_with(scene.log, lines).filter(|_| scene.is_gpu() && scene.run.is_none())?;
-    let requested_bytes = scene.facts.requested.map(|size| size.bytes);
-    let asked = Asked { line: Some(line), requested_bytes, ..Asked::default() };
+fn named_by_line(
+    analysis: &Analysis<'_>,
+    lines: &[&str],
+    cause: fn(RequestedTensor) -> Cause,
+) -> Option<Answer> {
+    let line = trace::line_with(analysis.log, lines)
+        .filter(|_| analysis.is_gpu() && analysis.run.is_none())?;
+    let requested_bytes = analysis.facts.requested.map(|size| size.bytes);
+    let asked = RequestedTensor { line: Some(line), requested_bytes, ..RequestedTensor::default() };
     Some(Answer { certainty: Certainty::Likely, is_cause: true, cause: cause(asked) })
 }
 
-fn asked(scene: &Scene<'_>, tensor: &Tensor) -> Asked {
-    Asked {
+fn asked(analysis: &Analysis<'_>, tensor: &CandidateTensor) -> RequestedTensor {
+    RequestedTensor {
         tensor: Some(tensor.name.clone()),
         shape: Some(tensor.shape.clone()),
         dtype: Some(tensor.dtype),
         tensor_bytes: Some(tensor.bytes),
         supposing: tensor.supposing,
         line: None,
-        requested_bytes: scene.facts.requested.map(|size| size.bytes),
+        requested_bytes: analysis.facts.requested.map(|size| size.bytes),
     }
 }

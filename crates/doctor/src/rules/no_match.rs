@@ -12,37 +12,37 @@
 
 use super::Answer;
 use crate::{
-    cause::{Asked, Cause},
+    cause::{Cause, RequestedTensor},
     diagnosis::{Certainty, Domain},
-    reason::Scene,
+    reason::Analysis,
 };
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    if !scene.is_gpu() {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    if !analysis.is_gpu() {
         return None;
     }
-    let requested = scene.facts.requested.filter(|_| scene.has_shape())?;
+    let requested = analysis.facts.requested.filter(|_| analysis.has_shape())?;
     let is_explained =
-        !scene.tensors().is_empty() && scene.run.is_none() || !scene.candidates.is_empty();
+        !analysis.tensors().is_empty() && analysis.run.is_none() || !analysis.candidates.is_empty();
     // Outside of language models nobody expects a tensor's name.
     let is_asked =
-        matches!(scene.domain, Domain::NanoGpt | Domain::DecoderTraining | Domain::Unknown);
-    if scene.refuted_bytes.is_none() && (is_explained || !is_asked) {
+        matches!(analysis.domain, Domain::NanoGpt | Domain::DecoderTraining | Domain::Unknown);
+    if analysis.refuted_bytes.is_none() && (is_explained || !is_asked) {
         return None;
     }
-    let would_match = scene.supposed.first().map(|(tensor, supposing)| Asked {
+    let would_match = analysis.supposed.first().map(|(tensor, supposing)| RequestedTensor {
         tensor: Some(tensor.name.clone()),
         shape: Some(tensor.shape.clone()),
         dtype: Some(tensor.dtype),
         supposing: Some(*supposing),
-        ..Asked::default()
+        ..RequestedTensor::default()
     });
     let cause = Cause::NoMatch {
         requested_bytes: requested.bytes,
-        has_config: scene.run.is_some() || scene.refuted_bytes.is_some(),
+        has_config: analysis.run.is_some() || analysis.refuted_bytes.is_some(),
         would_match,
-        planned_bytes: scene.refuted_bytes,
-        allocated_bytes: scene.facts.allocated.map(|size| size.bytes),
+        planned_bytes: analysis.refuted_bytes,
+        allocated_bytes: analysis.facts.allocated.map(|size| size.bytes),
     };
     Some(Answer { certainty: Certainty::Certain, is_cause: false, cause })
 }

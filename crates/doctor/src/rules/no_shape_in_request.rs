@@ -11,10 +11,10 @@
 //! Look at what fills the card and not at what came last.
 
 use super::Answer;
-use crate::{cause::Cause, diagnosis::Certainty, reason::Scene};
+use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    let message = scene.log.message.as_ref().filter(|m| m.is_rounded())?;
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    let message = analysis.log.message.as_ref().filter(|m| m.is_rounded())?;
     let requested = message.requested?;
     let is_least = requested.admits(2 << 20) || requested.admits(20 << 20);
     let cause = Cause::NoShapeInRequest { requested_bytes: requested.bytes };

@@ -17,11 +17,11 @@ use crate::{
     cause::{Cause, OtherFailure},
     diagnosis::Certainty,
     parse::Clue,
-    reason::Scene,
+    reason::Analysis,
 };
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    let clues = scene.log.clues;
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    let clues = analysis.log.clues;
     let failure = if clues.has(Clue::DeviceAssert) {
         OtherFailure::DeviceAssert
     } else if clues.has(Clue::IllegalAccess) {
@@ -30,6 +30,6 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
         return None;
     };
     let cause = Cause::NotMemory { failure };
-    let is_alone = scene.log.message.is_none();
+    let is_alone = analysis.log.message.is_none();
     is_alone.then_some(Answer { certainty: Certainty::Certain, is_cause: true, cause })
 }

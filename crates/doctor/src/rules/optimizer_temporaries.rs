@@ -16,24 +16,24 @@ use super::Answer;
 use crate::{
     cause::Cause,
     diagnosis::PhaseName,
-    reason::{Scene, trace},
+    reason::{Analysis, trace},
 };
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    if !scene.is_gpu() || scene.phase.name != PhaseName::Update {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    if !analysis.is_gpu() || analysis.phase.name != PhaseName::Update {
         return None;
     }
-    let uses_lists = trace::holds(scene.log, &["_foreach_", "_multi_tensor_"]);
-    let makes_moments = trace::holds(scene.log, &["zeros_like", "_init_group"]);
-    let matrices = scene.run.as_ref().map(|run| -> u64 {
+    let uses_lists = trace::holds(analysis.log, &["_foreach_", "_multi_tensor_"]);
+    let makes_moments = trace::holds(analysis.log, &["zeros_like", "_init_group"]);
+    let matrices = analysis.run.as_ref().map(|run| -> u64 {
         run.model.parameters().iter().filter(|p| p.decays()).map(|p| 4 * p.count()).sum()
     });
-    let count = scene.run.as_ref().map(|run| run.model.parameter_count());
+    let count = analysis.run.as_ref().map(|run| run.model.parameter_count());
     let cause = Cause::OptimizerTemporaries {
         makes_moments,
         uses_lists,
         moments_bytes: count.map(|count| 8 * count),
         list_bytes: matrices.map(|bytes| if uses_lists { bytes } else { 0 }),
     };
-    Some(Answer { certainty: scene.phase.certainty, is_cause: true, cause })
+    Some(Answer { certainty: analysis.phase.certainty, is_cause: true, cause })
 }

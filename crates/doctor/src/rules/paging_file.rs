@@ -13,9 +13,9 @@
 //! workers of the data loader.
 
 use super::Answer;
-use crate::{cause::Cause, diagnosis::Certainty, parse::Wording, reason::Scene};
+use crate::{cause::Cause, diagnosis::Certainty, parse::Wording, reason::Analysis};
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    scene.log.message.as_ref().filter(|message| message.wording == Wording::PagingFile)?;
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    analysis.log.message.as_ref().filter(|message| message.wording == Wording::PagingFile)?;
     Some(Answer { certainty: Certainty::Certain, is_cause: true, cause: Cause::PagingFile {} })
 }

@@ -12,12 +12,12 @@
 //! fused attention or a chunked loss.
 
 use super::Answer;
-use crate::{cause::Cause, diagnosis::Certainty, reason::Scene};
+use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    let (total, requested) = (scene.facts.total?, scene.facts.requested?);
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    let (total, requested) = (analysis.facts.total?, analysis.facts.requested?);
     let cause =
         Cause::RequestLargerThanCard { requested_bytes: requested.bytes, total_bytes: total.bytes };
-    let is_larger = requested.low > total.high && scene.is_gpu();
+    let is_larger = requested.low > total.high && analysis.is_gpu();
     is_larger.then_some(Answer { certainty: Certainty::Certain, is_cause: true, cause })
 }

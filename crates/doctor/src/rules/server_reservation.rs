@@ -17,16 +17,16 @@ use crate::{
     cause::{Cause, Reservation},
     diagnosis::Certainty,
     parse::{Clue, Wording},
-    reason::Scene,
+    reason::Analysis,
 };
 
 /// A share of the card that leaves too little beside it, in thousandths.
 const TOO_HIGH: u64 = 940;
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    let message = scene.log.message.as_ref().filter(|_| scene.is_gpu())?;
-    let (log, facts) = (scene.log, &scene.facts);
-    let bytes = |size: Option<crate::parse::Size>| size.map(|size| size.bytes);
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    let message = analysis.log.message.as_ref().filter(|_| analysis.is_gpu())?;
+    let (log, facts) = (analysis.log, &analysis.facts);
+    let bytes = |size: Option<crate::parse::PrintedSize>| size.map(|size| size.bytes);
     let of = |reservation, certainty| {
         let cause = Cause::ServerReservation {
             reservation,

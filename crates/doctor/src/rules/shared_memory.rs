@@ -14,10 +14,10 @@
 //! running without `torch.compile`. A smaller batch does not help.
 
 use super::Answer;
-use crate::{cause::Cause, diagnosis::Certainty, parse::Memory, reason::Scene};
+use crate::{cause::Cause, diagnosis::Certainty, parse::Memory, reason::Analysis};
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    let message = scene.log.message.as_ref().filter(|m| m.memory == Memory::Shared)?;
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    let message = analysis.log.message.as_ref().filter(|m| m.memory == Memory::Shared)?;
     let cause = Cause::SharedMemory {
         required_bytes: message.shared.map(|[required, _]| required),
         limit_bytes: message.shared.map(|[_, limit]| limit),

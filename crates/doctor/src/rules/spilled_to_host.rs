@@ -12,11 +12,11 @@
 //! Sysmem Fallback Policy` to `Prefer No Sysmem Fallback`.
 
 use super::Answer;
-use crate::{cause::Cause, diagnosis::Certainty, reason::Scene};
+use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    let (allocated, total) = (scene.facts.allocated?, scene.facts.total?);
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    let (allocated, total) = (analysis.facts.allocated?, analysis.facts.total?);
     let cause = Cause::SpilledToHost { allocated_bytes: allocated.bytes, total_bytes: total.bytes };
-    let is_more = scene.is_gpu() && allocated.low > total.high.saturating_add(total.high / 100);
+    let is_more = analysis.is_gpu() && allocated.low > total.high.saturating_add(total.high / 100);
     is_more.then_some(Answer { certainty: Certainty::Certain, is_cause: true, cause })
 }

@@ -19,23 +19,23 @@ use super::Answer;
 use crate::{
     cause::Cause,
     diagnosis::{Certainty, PhaseName, Role},
-    reason::{Candidate, Scene},
+    reason::{Analysis, Candidate},
 };
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    let allocated = scene.facts.allocated?;
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    let allocated = analysis.facts.allocated?;
     let is_here = |c: &&Candidate| {
-        scene.phase.name == PhaseName::Unknown || c.tensor.phase == scene.phase.name
+        analysis.phase.name == PhaseName::Unknown || c.tensor.phase == analysis.phase.name
     };
-    let best = scene.candidates.iter().filter(is_here).find(|c| c.agrees && c.is_of_config)?;
+    let best = analysis.candidates.iter().filter(is_here).find(|c| c.agrees && c.is_of_config)?;
     // While a step goes through its layers the account grows, and meets any number somewhere.
     let is_shown = best.tensor.role == Role::Logits
         || matches!(best.tensor.phase, PhaseName::Evaluate | PhaseName::Update);
-    if !is_shown || scene.candidates.iter().filter(is_here).any(|c| c.agrees_without_stale) {
+    if !is_shown || analysis.candidates.iter().filter(is_here).any(|c| c.agrees_without_stale) {
         return None;
     }
     let held = best.held.as_ref().filter(|held| held.stale_logits_bytes > 0)?;
-    let would_fit = match (scene.facts.free, scene.facts.requested) {
+    let would_fit = match (analysis.facts.free, analysis.facts.requested) {
         (Some(free), Some(requested)) => free.bytes + held.stale_logits_bytes >= requested.bytes,
         _ => false,
     };

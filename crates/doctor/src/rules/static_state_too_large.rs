@@ -12,23 +12,23 @@
 //! Not a smaller batch. Moments of 8 bits or on the host, state that is shared between cards,
 //! or a smaller model.
 
-use fitgpt_plan::{device::CUDA_CONTEXT_BYTES, torch::Precision};
+use fitgpt_plan::{device::CUDA_CONTEXT_BYTES, torch::TorchPrecision};
 
 use super::Answer;
 use crate::{
     cause::Cause,
     diagnosis::{Certainty, Domain, PhaseName},
     parse::Clue,
-    reason::{Scene, Source},
+    reason::{Analysis, ConfigOrigin},
 };
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    if !scene.is_gpu() {
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    if !analysis.is_gpu() {
         return None;
     }
-    let Some(run) = &scene.run else { return of_decoder(scene) };
-    let total = scene.facts.total?;
-    let is_autocast = run.options.precision != Precision::F32;
+    let Some(run) = &analysis.run else { return of_decoder(analysis) };
+    let total = analysis.facts.total?;
+    let is_autocast = run.options.precision != TorchPrecision::F32;
     let copies = if is_autocast { 2 * run.model.parameter_count() } else { 0 };
     let cause = Cause::StaticStateTooLarge {
         model: None,
@@ -38,15 +38,15 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
         total_bytes: total.bytes,
     };
     let certainty =
-        if run.source == Source::Given { Certainty::Certain } else { Certainty::Likely };
+        if run.source == ConfigOrigin::Given { Certainty::Certain } else { Certainty::Likely };
     let is_too_large = run.static_bytes() + copies + CUDA_CONTEXT_BYTES[0].get() > total.high;
     is_too_large.then_some(Answer { certainty, is_cause: true, cause })
 }
 
 /// A decoder in another stack, trained whole on one card: 16 bytes a parameter in the usual
 /// setting, 8 at the very least. Adapters, small types and sharding keep less.
-fn of_decoder(scene: &Scene<'_>) -> Option<Answer> {
-    let (decoder, total) = (scene.decoder.as_ref()?, scene.facts.total?);
+fn of_decoder(analysis: &Analysis<'_>) -> Option<Answer> {
+    let (decoder, total) = (analysis.decoder.as_ref()?, analysis.facts.total?);
     let keeps_less = [
         Clue::Lora,
         Clue::Quantized,
@@ -57,11 +57,11 @@ fn of_decoder(scene: &Scene<'_>) -> Option<Answer> {
         Clue::Megatron,
     ];
     let is_step = matches!(
-        scene.phase.name,
+        analysis.phase.name,
         PhaseName::TrainForward | PhaseName::TrainBackward | PhaseName::Update | PhaseName::Unknown
     );
-    let trains = matches!(scene.domain, Domain::DecoderTraining | Domain::OtherTraining);
-    if !trains || !is_step || scene.log.clues.any(&keeps_less) {
+    let trains = matches!(analysis.domain, Domain::DecoderTraining | Domain::OtherTraining);
+    if !trains || !is_step || analysis.log.clues.any(&keeps_less) {
         return None;
     }
     let bytes = |each: u64| {

@@ -3,14 +3,14 @@
 use proptest::prelude::*;
 
 use super::RULES;
-use crate::{Case, Cause, Diagnosis, Domain, diagnose, parse::Log};
+use crate::{Cause, Context, Diagnosis, Domain, diagnose, parse::Log};
 
 const SMALL: &str = "batch_size = 4\ncompile = False\ndtype = 'bfloat16'";
 
 fn diagnosis(log: &str, config: &str) -> Diagnosis {
-    let mut case = Case::new();
+    let mut case = Context::new();
     if !config.is_empty() {
-        case.read_config("config.py", config, &fitgpt_plan::config::Facts::default());
+        case.read_config("config.py", config, &fitgpt_plan::config::MachineFacts::default());
     }
     diagnose(&Log::read(log.as_bytes()), &case)
 }
@@ -366,7 +366,7 @@ fn what_is_missing_is_asked_for_and_only_then() {
 fn every_failure_ends_in_advice_and_a_step() {
     for (rule, log, config, ..) in table() {
         let diagnosis = diagnosis(&log, config);
-        if rule == "not-memory" || diagnosis.kind != crate::Kind::None {
+        if rule == "not-memory" || diagnosis.kind != crate::MemoryKind::None {
             let next = &diagnosis.do_next;
             assert!(next.command.is_some() || next.question.is_some(), "{rule}");
             assert!(!diagnosis.advice.is_empty() || !diagnosis.fixes.is_empty(), "{rule}");
@@ -441,7 +441,7 @@ fn numbers_that_no_script_prints_overflow_nothing() {
         "found vocab_size = 4294967295",
     ] {
         let diagnosis = diagnosis(&format!("gpt2\n{lines}\n{}", full("6.14 GiB")), "");
-        assert_eq!(diagnosis.kind, crate::Kind::GpuMemory, "{lines}");
+        assert_eq!(diagnosis.kind, crate::MemoryKind::GpuMemory, "{lines}");
     }
 }
 

@@ -13,14 +13,14 @@
 //! removes the limit, set before Python starts; the machine may then swap or hang.
 
 use super::Answer;
-use crate::{cause::Cause, diagnosis::Certainty, parse::Wording, reason::Scene};
+use crate::{cause::Cause, diagnosis::Certainty, parse::Wording, reason::Analysis};
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    let message = scene.log.message.as_ref()?;
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    let message = analysis.log.message.as_ref()?;
     if !matches!(message.wording, Wording::Mps | Wording::Metal) {
         return None;
     }
-    let bytes = |size: Option<crate::parse::Size>| size.map(|size| size.bytes);
+    let bytes = |size: Option<crate::parse::PrintedSize>| size.map(|size| size.bytes);
     let cause = Cause::UnifiedMemoryLimit {
         allocated_bytes: bytes(message.allocated),
         other_bytes: bytes(message.other),

@@ -14,8 +14,8 @@
 //! `optimizer-temporaries`. If none of these applies, the card was filled by something else.
 
 use super::{Answer, asked_for};
-use crate::{cause::Cause, diagnosis::Role, reason::Scene};
+use crate::{cause::Cause, diagnosis::Role, reason::Analysis};
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    asked_for(scene, Role::Weight, |asked| Cause::WeightShaped { asked })
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    asked_for(analysis, Role::Weight, |asked| Cause::WeightShaped { asked })
 }

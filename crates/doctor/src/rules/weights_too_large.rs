@@ -16,27 +16,28 @@ use crate::{
     cause::Cause,
     diagnosis::{Certainty, Domain, PhaseName},
     parse::{Clue, Wording},
-    reason::Scene,
+    reason::Analysis,
 };
 
-pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
-    let message = scene.log.message.as_ref().filter(|_| scene.is_gpu() && scene.run.is_none())?;
-    let (log, facts) = (scene.log, &scene.facts);
+pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
+    let message =
+        analysis.log.message.as_ref().filter(|_| analysis.is_gpu() && analysis.run.is_none())?;
+    let (log, facts) = (analysis.log, &analysis.facts);
     let is_quantized = log.clues.has(Clue::Quantized);
-    let weights = scene.decoder.as_ref().map(|decoder| decoder.weights_bytes(is_quantized));
+    let weights = analysis.decoder.as_ref().map(|decoder| decoder.weights_bytes(is_quantized));
     let is_larger = match (weights, facts.total) {
         // A context takes some of the card, and a first pass some more.
         (Some(weights), Some(total)) => weights > total.high - total.high / 20,
         _ => false,
     };
     let cause = Cause::WeightsTooLarge {
-        model: scene.decoder.as_ref().map(|decoder| decoder.name.clone()),
-        parameter_count: scene.decoder.as_ref().map(|decoder| decoder.parameters),
+        model: analysis.decoder.as_ref().map(|decoder| decoder.name.clone()),
+        parameter_count: analysis.decoder.as_ref().map(|decoder| decoder.parameters),
         weights_bytes: weights.or(log.setup.weights.map(|size| size.bytes)),
         total_bytes: facts.total.map(|total| total.bytes),
     };
     let of = |certainty| Some(Answer { certainty, is_cause: true, cause: cause.clone() });
-    let runs = matches!(scene.domain, Domain::Inference | Domain::Serving);
+    let runs = matches!(analysis.domain, Domain::Inference | Domain::Serving);
     if is_larger && runs {
         return of(Certainty::Certain);
     }
@@ -47,7 +48,7 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
     if log.clues.any(&[Clue::Ollama, Clue::LlamaCpp]) && message.requested.is_none() {
         return of(Certainty::Unknown);
     }
-    if scene.phase.name != PhaseName::Load {
+    if analysis.phase.name != PhaseName::Load {
         // An evaluation or a generation holds weights and little else.
         let is_full = match (facts.allocated, facts.total, weights) {
             (Some(held), Some(total), Some(weights)) => {
@@ -62,5 +63,5 @@ pub(super) fn check(scene: &Scene<'_>) -> Option<Answer> {
         (Some(held), Some(total)) => held.bytes > total.bytes / 2,
         _ => true,
     };
-    of(if is_most { scene.phase.certainty } else { Certainty::Unknown })
+    of(if is_most { analysis.phase.certainty } else { Certainty::Unknown })
 }

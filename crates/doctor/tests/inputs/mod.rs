@@ -3,7 +3,7 @@
 //! Shared by the test that tries some of them and by `examples/fuzz.rs`, which tries them for as
 //! long as one likes.
 
-use fitgpt_doctor::{Case, Diagnosis, diagnose, parse::Reader};
+use fitgpt_doctor::{Context, Diagnosis, diagnose, parse::Reader};
 
 /// A stream of numbers, by Steele, Lea and Flood's generator that splits.
 pub(crate) struct Numbers(u64);
@@ -264,7 +264,7 @@ pub(crate) fn examine(numbers: &mut Numbers, bytes: &[u8]) -> Diagnosis {
         reader.push(piece);
         rest = after;
     }
-    let mut case = Case::new();
+    let mut case = Context::new();
     let keys = ["batch_size", "n_layer", "n_head", "n_embd", "block_size", "vocab_size", "dtype"];
     for _ in 0..numbers.below(4) {
         let bits = numbers.below(33);

@@ -1,7 +1,7 @@
 //! One case: a program of one op, its inputs, and what is expected of each tensor.
 
 use fitgpt_plan::{
-    program::{Class, Life, Op, Program, ProgramKind, Tensor},
+    program::{Life, Op, Program, ProgramKind, Tensor, TensorClass},
     units::{DType, TensorId},
 };
 
@@ -273,7 +273,7 @@ impl Builder {
         life: Life,
         expected: Expected,
     ) -> TensorId {
-        let (name, shape, class) = (name.to_owned(), shape.to_vec(), Class::Activation);
+        let (name, shape, class) = (name.to_owned(), shape.to_vec(), TensorClass::Activation);
         let tensor = Tensor { name, shape, dtype, class, life };
         self.columns.push(tensor.columns() as usize);
         self.tensors.push(tensor);

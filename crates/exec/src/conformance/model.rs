@@ -12,7 +12,7 @@ use fitgpt_plan::{
     model::{Biases, MlpKind, Model, NormKind, Positions, Rope, RopeScaling},
     optimizer::Optimizer,
     program::{
-        Adam, Class, Program,
+        Adam, Program, TensorClass,
         decoder::{Recompute, Training, decode, prefill, train},
     },
     units::{Bytes, DType, Real, TensorId},
@@ -179,7 +179,7 @@ fn gradients(
     run.step()?;
     let mut list = Vec::new();
     for (tensor, of) in (0..).map(TensorId).zip(run.program.state()) {
-        if of.class == Class::Gradient || of.name == "loss" {
+        if of.class == TensorClass::Gradient || of.name == "loss" {
             list.push((of.name.clone(), bytes_of(&mut *run.backend, 0, tensor)?));
         }
     }
@@ -235,13 +235,13 @@ fn token(s: u64, t: u64) -> u32 {
 fn fill_state(backend: &mut dyn Backend, program: &Program) -> Result<(), BackendError> {
     for (index, tensor) in (0..).zip(program.state()) {
         // Constants are the backend's to fill.
-        if tensor.class == Class::Input {
+        if tensor.class == TensorClass::Input {
             continue;
         }
         let is_norm = tensor.shape.len() == 1 && tensor.name.ends_with("weight");
         let (mean, std) = match tensor.class {
-            Class::Parameter if is_norm => (1.0, 0.2),
-            Class::Parameter => (0.0, 0.2),
+            TensorClass::Parameter if is_norm => (1.0, 0.2),
+            TensorClass::Parameter => (0.0, 0.2),
             _ => (0.0, 0.0),
         };
         let normals = normals(index, tensor.count() as usize);

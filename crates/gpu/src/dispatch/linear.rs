@@ -318,7 +318,7 @@ mod tests {
     use fitgpt_plan::{
         config::{Precision, Written},
         job::{self, Job, TRAIN},
-        program::{Class, Life},
+        program::{Life, TensorClass},
         units::Bytes,
     };
 
@@ -357,11 +357,11 @@ mod tests {
         for (id, tensor) in (0..).map(TensorId).zip(program.tensors()) {
             let mix = |i: u64| (i * 2_654_435_761 + u64::from(id.0) * 97) % 1009;
             let words: Vec<u32> = match (tensor.class, tensor.life) {
-                (Class::Parameter, _) => {
+                (TensorClass::Parameter, _) => {
                     let value = |i| ((mix(i) as f32 - 504.0) / 5040.0).to_bits();
                     (0..tensor.count()).map(value).collect()
                 }
-                (Class::Input, Life::Input) => {
+                (TensorClass::Input, Life::Input) => {
                     (0..tensor.count()).map(|i| (mix(i) % 131) as u32).collect()
                 }
                 _ => continue,
@@ -370,7 +370,7 @@ mod tests {
         }
         gpu.run(TRAIN, &Arguments::default()).unwrap();
         let kept = |tensor: &Tensor| {
-            tensor.class == Class::Gradient && tensor.life == Life::Always
+            tensor.class == TensorClass::Gradient && tensor.life == Life::Always
                 || tensor.life == Life::Output
         };
         let tensors = (0..).map(TensorId).zip(program.tensors());

@@ -6,13 +6,13 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::{
-    keys::{Kind, Range},
+    keys::{ValueKind, ValueRange},
     python::Reason,
 };
 
 /// Where a value was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Place {
+pub struct Location {
     /// A file's name, `command line`, `default`, or what the caller called its pairs.
     pub source: String,
     /// Counted from 1; absent where the source has no lines.
@@ -21,7 +21,7 @@ pub struct Place {
     pub column: Option<u32>,
 }
 
-impl Place {
+impl Location {
     /// A source without lines.
     pub fn of(source: impl Into<String>) -> Self {
         Self { source: source.into(), line: None, column: None }
@@ -38,7 +38,7 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.source)?;
         for position in [self.line, self.column].into_iter().flatten() {
@@ -55,7 +55,7 @@ pub enum ConfigError {
     #[error("{place}: {reason}")]
     Python {
         /// Where in the text.
-        place: Place,
+        place: Location,
         /// What about it.
         reason: Reason,
     },
@@ -67,7 +67,7 @@ pub enum ConfigError {
         /// The key that is spelled most like it, where one is near.
         nearest: Option<&'static str>,
         /// Where it was written.
-        place: Place,
+        place: Location,
     },
     /// The key takes another kind of value.
     #[error("{place}: `{key}` takes {expected}, not `{value}`")]
@@ -77,9 +77,9 @@ pub enum ConfigError {
         /// As written, or as Python would print it.
         value: String,
         /// What the key takes.
-        expected: Kind,
+        expected: ValueKind,
         /// Where it was written.
-        place: Place,
+        place: Location,
     },
     /// The kind is right and the value is not possible.
     #[error("{place}: `{key}` must be {range}, not `{value}`")]
@@ -89,9 +89,9 @@ pub enum ConfigError {
         /// As Python would print it.
         value: String,
         /// What is possible.
-        range: Range,
+        range: ValueRange,
         /// Where it was written.
-        place: Place,
+        place: Location,
     },
     /// The key names one of a few things, and this is none of them.
     #[error("{place}: `{key}` is {}, not `{value}`", OneOf(.choices))]
@@ -103,7 +103,7 @@ pub enum ConfigError {
         /// Every valid spelling.
         choices: &'static [&'static str],
         /// Where it was written.
-        place: Place,
+        place: Location,
     },
     /// A memory size that does not read as a number with a unit.
     #[error("{place}: `{key}` is a size such as `12GB` or `11.5GiB`, not `{value}`")]
@@ -113,7 +113,7 @@ pub enum ConfigError {
         /// As written.
         value: String,
         /// Where it was written.
-        place: Place,
+        place: Location,
     },
     /// Every head takes the same share of the channels.
     #[error(
@@ -131,7 +131,7 @@ pub enum ConfigError {
         /// Multiples of `n_head` next to `n_embd`, ascending.
         widths: Vec<u32>,
         /// Where the last written of the two stands.
-        place: Place,
+        place: Location,
     },
     /// The family has no such key.
     #[error("{place}: `{key}` means nothing to family `{family}`")]
@@ -141,7 +141,7 @@ pub enum ConfigError {
         /// The family of the config.
         family: &'static str,
         /// Where the key was written.
-        place: Place,
+        place: Location,
     },
     /// The optimizer has no such key.
     #[error("{place}: `{key}` means nothing to optimizer `{optimizer}`")]
@@ -151,7 +151,7 @@ pub enum ConfigError {
         /// The optimizer of the config.
         optimizer: &'static str,
         /// Where the key was written.
-        place: Place,
+        place: Location,
     },
     /// Sizes that the family does not allow together.
     #[error("{place}: {rule}")]
@@ -159,7 +159,7 @@ pub enum ConfigError {
         /// Which rule, and the sizes.
         rule: FamilyRule,
         /// Where the last written of the sizes is.
-        place: Place,
+        place: Location,
     },
     /// An evaluation would ask for positions that the model does not have.
     #[error("{place}: `eval_block_size` {eval_block_size} exceeds `block_size` {block_size}")]
@@ -169,7 +169,7 @@ pub enum ConfigError {
         /// Positions of the model.
         block_size: u32,
         /// Where `eval_block_size` was written.
-        place: Place,
+        place: Location,
     },
     /// The sizes are possible one by one and not together.
     #[error("{place}: {} leaves 64 bits", Product(.product))]
@@ -177,7 +177,7 @@ pub enum ConfigError {
         /// The factors, as keys and numbers.
         product: Vec<&'static str>,
         /// Where the last written of the factors stands.
-        place: Place,
+        place: Location,
     },
 }
 
@@ -220,7 +220,7 @@ impl ConfigError {
     }
 
     /// Where the value that was refused is written.
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &Location {
         match self {
             Self::Python { place, .. }
             | Self::UnknownKey { place, .. }

@@ -7,7 +7,7 @@ use std::{borrow::Cow, fmt};
 
 use super::{
     setting::{BiasChoice, Budget, Dtype, Inherited, InheritedReal, Setting},
-    value::Value,
+    value::ConfigValue,
 };
 use crate::{
     config::{
@@ -23,20 +23,20 @@ pub struct Key {
     /// As in `--name=value` and `name = value`.
     pub name: &'static str,
     /// Who reads it.
-    pub group: Group,
+    pub group: KeyGroup,
     /// What it takes.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// Its value where nothing was written; `None` where that depends on the device.
-    pub default: Value,
+    pub default: ConfigValue,
     /// Which values are possible.
-    pub range: Range,
+    pub range: ValueRange,
     /// One line for `--help`.
     pub help: &'static str,
 }
 
 /// Who reads a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
+pub enum KeyGroup {
     /// A key of nanoGPT's `train.py`.
     NanoGpt,
     /// A key of nanoGPT's `train.py` that means nothing to this engine.
@@ -49,7 +49,7 @@ pub enum Group {
 
 /// What a key takes. Prints as a noun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// A whole number.
     Int,
     /// A number.
@@ -70,7 +70,7 @@ pub enum Kind {
     Size,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ValueKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Int => "an int",
@@ -86,7 +86,7 @@ impl fmt::Display for Kind {
 
 /// Which values of its kind a key takes. Prints as what the value must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Range {
+pub enum ValueRange {
     /// All.
     Any,
     /// Whole numbers, both ends included.
@@ -108,22 +108,22 @@ pub enum Range {
     NotEmpty,
 }
 
-impl Range {
+impl ValueRange {
     /// Whether the value, whose kind is right, is possible.
-    pub fn holds(self, value: &Value) -> bool {
+    pub fn holds(self, value: &ConfigValue) -> bool {
         match (self, value) {
-            (Self::Whole { min, max }, Value::Int(value)) => (min..=max).contains(value),
-            (Self::NotNegative, Value::Float(value)) => value.is_finite() && *value >= 0.0,
-            (Self::Positive, Value::Float(value)) => value.is_finite() && *value > 0.0,
-            (Self::BelowOne, Value::Float(value)) => (0.0..1.0).contains(value),
-            (Self::Share, Value::Float(value)) => *value > 0.0 && *value <= 1.0,
-            (Self::NotEmpty, Value::Str(value)) => !value.trim().is_empty(),
+            (Self::Whole { min, max }, ConfigValue::Int(value)) => (min..=max).contains(value),
+            (Self::NotNegative, ConfigValue::Float(value)) => value.is_finite() && *value >= 0.0,
+            (Self::Positive, ConfigValue::Float(value)) => value.is_finite() && *value > 0.0,
+            (Self::BelowOne, ConfigValue::Float(value)) => (0.0..1.0).contains(value),
+            (Self::Share, ConfigValue::Float(value)) => *value > 0.0 && *value <= 1.0,
+            (Self::NotEmpty, ConfigValue::Str(value)) => !value.trim().is_empty(),
             (range, _) => range == Self::Any,
         }
     }
 }
 
-impl fmt::Display for Range {
+impl fmt::Display for ValueRange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Any => f.write_str("anything"),
@@ -138,37 +138,37 @@ impl fmt::Display for Range {
 }
 
 /// Any value of the key's kind.
-const ANY: Range = Range::Any;
+const ANY: ValueRange = ValueRange::Any;
 /// A size of a tensor: at least 1.
-const SIZE: Range = Range::Whole { min: 1, max: u32::MAX as i64 };
+const SIZE: ValueRange = ValueRange::Whole { min: 1, max: u32::MAX as i64 };
 /// A count whose 0 means something.
-const COUNT: Range = Range::Whole { min: 0, max: u32::MAX as i64 };
+const COUNT: ValueRange = ValueRange::Whole { min: 0, max: u32::MAX as i64 };
 /// Newton-Schulz iterations; `torch.optim.Muon` refuses 100 too.
-const ITERATIONS: Range = Range::Whole { min: 1, max: 99 };
+const ITERATIONS: ValueRange = ValueRange::Whole { min: 1, max: 99 };
 /// So many steps, at least 1.
-const INTERVAL: Range = Range::Whole { min: 1, max: i64::MAX };
+const INTERVAL: ValueRange = ValueRange::Whole { min: 1, max: i64::MAX };
 /// A number of steps, or a seed.
-const NUMBER: Range = Range::Whole { min: 0, max: i64::MAX };
-const NOT_NEGATIVE: Range = Range::NotNegative;
-const POSITIVE: Range = Range::Positive;
-const BELOW_ONE: Range = Range::BelowOne;
-const SHARE: Range = Range::Share;
-const NOT_EMPTY: Range = Range::NotEmpty;
+const NUMBER: ValueRange = ValueRange::Whole { min: 0, max: i64::MAX };
+const NOT_NEGATIVE: ValueRange = ValueRange::NotNegative;
+const POSITIVE: ValueRange = ValueRange::Positive;
+const BELOW_ONE: ValueRange = ValueRange::BelowOne;
+const SHARE: ValueRange = ValueRange::Share;
+const NOT_EMPTY: ValueRange = ValueRange::NotEmpty;
 
-const fn int(value: i64) -> Value {
-    Value::Int(value)
+const fn int(value: i64) -> ConfigValue {
+    ConfigValue::Int(value)
 }
 
-const fn float(value: f64) -> Value {
-    Value::Float(value)
+const fn float(value: f64) -> ConfigValue {
+    ConfigValue::Float(value)
 }
 
-const fn boolean(value: bool) -> Value {
-    Value::Bool(value)
+const fn boolean(value: bool) -> ConfigValue {
+    ConfigValue::Bool(value)
 }
 
-const fn text(value: &'static str) -> Value {
-    Value::Str(Cow::Borrowed(value))
+const fn text(value: &'static str) -> ConfigValue {
+    ConfigValue::Str(Cow::Borrowed(value))
 }
 
 /// The table: group, name, the type it resolves to, default, range, help.
@@ -238,7 +238,7 @@ macro_rules! key_table {
                 "nanoGPT: how GPUs talk to each other";
             NanoGpt device: DeviceChoice = text("auto"), ANY,
                 "'auto', 'cpu', 'gpu', 'cuda', 'vulkan', 'metal' or 'mps'; with an index 'cuda:1'";
-            NanoGpt dtype: Dtype = Value::None, ANY,
+            NanoGpt dtype: Dtype = ConfigValue::None, ANY,
                 "'float32', 'bfloat16' or 'float16'; unwritten: what suits the device";
             Ignored compile: bool = boolean(true), ANY,
                 "nanoGPT: torch.compile";
@@ -259,7 +259,7 @@ macro_rules! key_table {
                 "what a normalisation adds to the variance; 0: the family's, 1e-5 or 1e-6";
             FitGpt tie_embeddings: bool = boolean(true), ANY,
                 "whether the head's matrix is the embedding";
-            FitGpt attention_bias: BiasChoice = Value::None, ANY,
+            FitGpt attention_bias: BiasChoice = ConfigValue::None, ANY,
                 "biases of the attention's projections: 'none', 'qkv' or 'all'; unwritten: the family's";
             FitGpt mlp_bias: bool = boolean(false), ANY,
                 "biases in a Llama's MLP";
@@ -327,7 +327,7 @@ macro_rules! keys {
         pub static KEYS: &[Key] = &[$(
             Key {
                 name: stringify!($name),
-                group: Group::$group,
+                group: KeyGroup::$group,
                 kind: <$type as Setting>::KIND,
                 default: $default,
                 range: $range,
@@ -358,7 +358,7 @@ impl Key {
 
     /// Whether nanoGPT's `train.py` has it.
     pub fn is_nanogpt(&self) -> bool {
-        matches!(self.group, Group::NanoGpt | Group::Ignored)
+        matches!(self.group, KeyGroup::NanoGpt | KeyGroup::Ignored)
     }
 }
 

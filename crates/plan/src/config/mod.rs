@@ -2,7 +2,7 @@
 //!
 //! [`Written`] is what somebody wrote, with the place of every value; [`Written::resolve`]
 //! makes the [`Config`] that a run uses. Files are parsed and never executed, and this room
-//! does no I/O: the caller hands in texts and [`Facts`].
+//! does no I/O: the caller hands in texts and [`MachineFacts`].
 //!
 //! Promise: any text and any value end in a [`Config`] or a [`ConfigError`] with a place. In a
 //! [`Config`] every key has a value of its type and its range, `n_head` divides `n_embd`, and
@@ -26,13 +26,15 @@ mod tests;
 
 pub use self::{
     choice::{AttentionBias, DeviceChoice, Gelu, GradCheckpoint, InitFrom, Precision, RopeSetting},
-    error::{ConfigError, FamilyRule, Place},
-    keys::{Group, KEYS, Key, Kind, Range},
+    error::{ConfigError, FamilyRule, Location},
+    keys::{KEYS, Key, KeyGroup, ValueKind, ValueRange},
     optimizer::{AdjustLr, MuonCoefficients, MuonDtype, OptimizerChoice},
-    python::{Construct, Facts, Found, Given, Noun, Reason, Wanted},
+    python::{
+        Construct, ExpectedToken, FoundToken, GivenArguments, MachineFacts, Reason, ValueNoun,
+    },
     resolved::{Config, EffectiveBatch},
     rewrite::rewrite,
     size::parse as parse_size,
-    value::Value,
+    value::ConfigValue,
     written::Written,
 };

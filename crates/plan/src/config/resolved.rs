@@ -5,11 +5,11 @@ use serde::{Serialize, Serializer, ser::SerializeMap as _};
 use super::{
     choice::{DeviceChoice, Gelu, GradCheckpoint, InitFrom, Precision, RopeSetting},
     error::ConfigError,
-    keys::{Group, KEYS, Key, key_table},
+    keys::{KEYS, Key, KeyGroup, key_table},
     optimizer::{AdjustLr, MuonCoefficients, MuonDtype, OptimizerChoice},
     rules,
     setting::{BiasChoice, Budget, Dtype, Inherited, InheritedReal, Setting, typed},
-    value::Value,
+    value::ConfigValue,
     written::Written,
 };
 use crate::{
@@ -58,7 +58,7 @@ macro_rules! config {
             $(getter! { $type $name $help })*
 
             /// Every key and its value, in the order of [`KEYS`].
-            pub fn pairs(&self) -> Vec<(&'static str, Value)> {
+            pub fn pairs(&self) -> Vec<(&'static str, ConfigValue)> {
                 vec![$((stringify!($name), Setting::write(&self.$name)),)*]
             }
 
@@ -178,7 +178,7 @@ impl Config {
     pub fn with<'a>(
         &self,
         source: &str,
-        changes: impl IntoIterator<Item = (&'a str, Value)>,
+        changes: impl IntoIterator<Item = (&'a str, ConfigValue)>,
     ) -> Result<Self, ConfigError> {
         let mut written = Written::from_pairs("config", self.pairs())?;
         written.merge(Written::from_pairs(source, changes)?);
@@ -200,7 +200,7 @@ impl Config {
             }
             if !key.is_nanogpt() && group != Some(key.group) {
                 text.push_str(match key.group {
-                    Group::Sampling => "\n# sampling\n",
+                    KeyGroup::Sampling => "\n# sampling\n",
                     _ => "\n# keys of FitGPT that nanoGPT does not have\n",
                 });
                 group = Some(key.group);

@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 
 use super::{
-    error::{ConfigError, Place},
+    error::{ConfigError, Location},
     keys::Key,
-    python::{self, Refusal},
-    value::Value,
+    python::{self, PythonError},
+    value::ConfigValue,
 };
 
 /// The text of a config file with some keys changed. `source` names it in errors.
@@ -20,11 +20,11 @@ pub fn rewrite(
     source: &str,
     text: &str,
     heading: &str,
-    changes: &[(&'static str, Value)],
+    changes: &[(&'static str, ConfigValue)],
 ) -> Result<String, ConfigError> {
-    let assignments = python::parse_file(text).map_err(|Refusal { spot, reason }| {
+    let assignments = python::parse_file(text).map_err(|PythonError { spot, reason }| {
         let (line, column) = (Some(spot.line), Some(spot.column));
-        ConfigError::Python { place: Place { source: source.to_owned(), line, column }, reason }
+        ConfigError::Python { place: Location { source: source.to_owned(), line, column }, reason }
     })?;
     let mut read = BTreeSet::new();
     for assignment in &assignments {
@@ -82,17 +82,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::config::{Config, Facts, Written};
+    use crate::config::{Config, MachineFacts, Written};
 
     const HEADING: &str = "added";
 
     fn read(text: &str) -> Config {
         let mut written = Written::new();
-        written.read_python("t.py", text, &Facts::default()).unwrap();
+        written.read_python("t.py", text, &MachineFacts::default()).unwrap();
         written.resolve().unwrap()
     }
 
-    fn rewritten(text: &str, changes: &[(&'static str, Value)]) -> String {
+    fn rewritten(text: &str, changes: &[(&'static str, ConfigValue)]) -> String {
         let result = rewrite("t.py", text, HEADING, changes).unwrap();
         let expected = read(text).with("changes", changes.iter().cloned()).unwrap();
         assert_eq!(read(&result), expected, "{result}");
@@ -118,7 +118,7 @@ mod tests {
             ("", "# added\nbatch_size = 8\n"),
         ];
         for (text, expected) in table {
-            assert_eq!(rewritten(text, &[("batch_size", Value::Int(8))]), expected);
+            assert_eq!(rewritten(text, &[("batch_size", ConfigValue::Int(8))]), expected);
         }
     }
 
@@ -132,11 +132,13 @@ mod tests {
         ];
         for text in table {
             let added = format!("{text}\n# added\nbatch_size = 8\n");
-            assert_eq!(rewritten(text, &[("batch_size", Value::Int(8))]), added);
+            assert_eq!(rewritten(text, &[("batch_size", ConfigValue::Int(8))]), added);
         }
         let text = "batch_size = 12\ngradient_accumulation_steps = 480 // batch_size # all\n";
-        let changes =
-            [("batch_size", Value::Int(6)), ("gradient_accumulation_steps", Value::Int(80))];
+        let changes = [
+            ("batch_size", ConfigValue::Int(6)),
+            ("gradient_accumulation_steps", ConfigValue::Int(80)),
+        ];
         assert_eq!(
             rewritten(text, &changes),
             "batch_size = 12\ngradient_accumulation_steps = 80 # all\n\n# added\nbatch_size = 6\n"
@@ -178,15 +180,15 @@ mod tests {
         (prop_oneof![3 => assigned, 1 => other], end).prop_map(|(line, end)| line + end)
     }
 
-    fn change() -> impl Strategy<Value = (&'static str, Value)> {
+    fn change() -> impl Strategy<Value = (&'static str, ConfigValue)> {
         prop_oneof![
-            (1_i64..64).prop_map(|n| ("batch_size", Value::Int(n))),
-            (1_i64..64).prop_map(|n| ("gradient_accumulation_steps", Value::Int(n))),
-            (1_i64..64).prop_map(|n| ("eval_iters", Value::Int(n))),
-            (1_i64..64).prop_map(|n| ("eval_batch_size", Value::Int(n))),
-            (0..2).prop_map(|n| ("compile", Value::Bool(n == 0))),
-            Just(("n_head", Value::Int(6))),
-            Just(("dtype", Value::from("float16"))),
+            (1_i64..64).prop_map(|n| ("batch_size", ConfigValue::Int(n))),
+            (1_i64..64).prop_map(|n| ("gradient_accumulation_steps", ConfigValue::Int(n))),
+            (1_i64..64).prop_map(|n| ("eval_iters", ConfigValue::Int(n))),
+            (1_i64..64).prop_map(|n| ("eval_batch_size", ConfigValue::Int(n))),
+            (0..2).prop_map(|n| ("compile", ConfigValue::Bool(n == 0))),
+            Just(("n_head", ConfigValue::Int(6))),
+            Just(("dtype", ConfigValue::from("float16"))),
         ]
     }
 

@@ -2,11 +2,11 @@
 
 use super::{
     choice::{AttentionBias, DeviceChoice, Gelu, GradCheckpoint, InitFrom, Precision, RopeSetting},
-    error::{ConfigError, Place, excerpt},
-    keys::{Key, Kind},
+    error::{ConfigError, Location, excerpt},
+    keys::{Key, ValueKind},
     optimizer::{AdjustLr, MuonCoefficients, MuonDtype, OptimizerChoice},
     size,
-    value::Value,
+    value::ConfigValue,
 };
 use crate::family::Family;
 
@@ -25,35 +25,43 @@ pub(super) type BiasChoice = Option<AttentionBias>;
 /// A type that a key resolves to.
 pub(super) trait Setting: Sized {
     /// What a key of this type takes.
-    const KIND: Kind;
+    const KIND: ValueKind;
 
     /// The typed value. `value` is of [`Self::KIND`] and in the key's range already; `None`
     /// where it names nothing that exists.
-    fn read(value: &Value) -> Option<Self>;
+    fn read(value: &ConfigValue) -> Option<Self>;
 
     /// The value that [`Self::read`] reads as `self`.
-    fn write(&self) -> Value;
+    fn write(&self) -> ConfigValue;
 }
 
 /// The value as the key keeps it: an int where it takes a float becomes one, `8.0` where it
 /// takes an int becomes `8`, 0 and 1 where it takes a bool.
-pub(super) fn of_kind(kind: Kind, value: Value) -> Option<Value> {
+pub(super) fn of_kind(kind: ValueKind, value: ConfigValue) -> Option<ConfigValue> {
     match (kind, value) {
-        (Kind::Int | Kind::Size, Value::Float(value)) => integral(value).map(Value::Int),
-        (Kind::Float, Value::Int(value)) => Some(Value::Float(value as f64)),
-        (Kind::Bool | Kind::BoolOr(_), Value::Int(value @ (0 | 1))) => {
-            Some(Value::Bool(value == 1))
+        (ValueKind::Int | ValueKind::Size, ConfigValue::Float(value)) => {
+            integral(value).map(ConfigValue::Int)
         }
-        (Kind::ChoiceOrNone(_), Value::Str(text)) if text == "auto" => Some(Value::None),
+        (ValueKind::Float, ConfigValue::Int(value)) => Some(ConfigValue::Float(value as f64)),
+        (ValueKind::Bool | ValueKind::BoolOr(_), ConfigValue::Int(value @ (0 | 1))) => {
+            Some(ConfigValue::Bool(value == 1))
+        }
+        (ValueKind::ChoiceOrNone(_), ConfigValue::Str(text)) if text == "auto" => {
+            Some(ConfigValue::None)
+        }
         (kind, value) => {
             let is_taken = match kind {
-                Kind::Int => matches!(value, Value::Int(_)),
-                Kind::Float => matches!(value, Value::Float(_)),
-                Kind::Bool => matches!(value, Value::Bool(_)),
-                Kind::Text | Kind::Choice(_) | Kind::Device(_) => matches!(value, Value::Str(_)),
-                Kind::ChoiceOrNone(_) => matches!(value, Value::Str(_) | Value::None),
-                Kind::BoolOr(_) => matches!(value, Value::Bool(_) | Value::Str(_)),
-                Kind::Size => matches!(value, Value::Str(_) | Value::Int(_)),
+                ValueKind::Int => matches!(value, ConfigValue::Int(_)),
+                ValueKind::Float => matches!(value, ConfigValue::Float(_)),
+                ValueKind::Bool => matches!(value, ConfigValue::Bool(_)),
+                ValueKind::Text | ValueKind::Choice(_) | ValueKind::Device(_) => {
+                    matches!(value, ConfigValue::Str(_))
+                }
+                ValueKind::ChoiceOrNone(_) => {
+                    matches!(value, ConfigValue::Str(_) | ConfigValue::None)
+                }
+                ValueKind::BoolOr(_) => matches!(value, ConfigValue::Bool(_) | ConfigValue::Str(_)),
+                ValueKind::Size => matches!(value, ConfigValue::Str(_) | ConfigValue::Int(_)),
             };
             is_taken.then_some(value)
         }
@@ -69,12 +77,12 @@ fn integral(value: f64) -> Option<i64> {
 /// The typed value of `key`, or why it cannot be.
 pub(super) fn typed<T: Setting>(
     key: &'static Key,
-    value: &Value,
-    place: &Place,
+    value: &ConfigValue,
+    place: &Location,
 ) -> Result<T, ConfigError> {
     let name = key.name;
     let written = || match value {
-        Value::Str(text) => excerpt(text),
+        ConfigValue::Str(text) => excerpt(text),
         other => other.to_string(),
     };
     if !key.range.holds(value) {
@@ -84,99 +92,103 @@ pub(super) fn typed<T: Setting>(
     T::read(value).ok_or_else(|| {
         let (value, place) = (written(), place.clone());
         match key.kind {
-            Kind::Choice(choices)
-            | Kind::ChoiceOrNone(choices)
-            | Kind::BoolOr(choices)
-            | Kind::Device(choices) => ConfigError::NotAChoice { key: name, value, choices, place },
-            Kind::Size => ConfigError::NotASize { key: name, value, place },
+            ValueKind::Choice(choices)
+            | ValueKind::ChoiceOrNone(choices)
+            | ValueKind::BoolOr(choices)
+            | ValueKind::Device(choices) => {
+                ConfigError::NotAChoice { key: name, value, choices, place }
+            }
+            ValueKind::Size => ConfigError::NotASize { key: name, value, place },
             expected => ConfigError::WrongKind { key: name, value, expected, place },
         }
     })
 }
 
 impl Setting for u32 {
-    const KIND: Kind = Kind::Int;
+    const KIND: ValueKind = ValueKind::Int;
 
-    fn read(value: &Value) -> Option<Self> {
-        let Value::Int(value) = value else { return None };
+    fn read(value: &ConfigValue) -> Option<Self> {
+        let ConfigValue::Int(value) = value else { return None };
         Self::try_from(*value).ok()
     }
 
-    fn write(&self) -> Value {
+    fn write(&self) -> ConfigValue {
         (*self).into()
     }
 }
 
 impl Setting for u64 {
-    const KIND: Kind = Kind::Int;
+    const KIND: ValueKind = ValueKind::Int;
 
-    fn read(value: &Value) -> Option<Self> {
-        let Value::Int(value) = value else { return None };
+    fn read(value: &ConfigValue) -> Option<Self> {
+        let ConfigValue::Int(value) = value else { return None };
         Self::try_from(*value).ok()
     }
 
-    fn write(&self) -> Value {
-        Value::Int(i64::try_from(*self).unwrap_or(i64::MAX)) // no key's range goes beyond
+    fn write(&self) -> ConfigValue {
+        ConfigValue::Int(i64::try_from(*self).unwrap_or(i64::MAX)) // no key's range goes beyond
     }
 }
 
 impl Setting for f64 {
-    const KIND: Kind = Kind::Float;
+    const KIND: ValueKind = ValueKind::Float;
 
-    fn read(value: &Value) -> Option<Self> {
-        if let Value::Float(value) = value { Some(*value) } else { None }
+    fn read(value: &ConfigValue) -> Option<Self> {
+        if let ConfigValue::Float(value) = value { Some(*value) } else { None }
     }
 
-    fn write(&self) -> Value {
+    fn write(&self) -> ConfigValue {
         (*self).into()
     }
 }
 
 impl Setting for bool {
-    const KIND: Kind = Kind::Bool;
+    const KIND: ValueKind = ValueKind::Bool;
 
-    fn read(value: &Value) -> Option<Self> {
-        if let Value::Bool(value) = value { Some(*value) } else { None }
+    fn read(value: &ConfigValue) -> Option<Self> {
+        if let ConfigValue::Bool(value) = value { Some(*value) } else { None }
     }
 
-    fn write(&self) -> Value {
+    fn write(&self) -> ConfigValue {
         (*self).into()
     }
 }
 
 impl Setting for String {
-    const KIND: Kind = Kind::Text;
+    const KIND: ValueKind = ValueKind::Text;
 
-    fn read(value: &Value) -> Option<Self> {
+    fn read(value: &ConfigValue) -> Option<Self> {
         text_of(value).map(str::to_owned)
     }
 
-    fn write(&self) -> Value {
+    fn write(&self) -> ConfigValue {
         self.as_str().into()
     }
 }
 
 impl Setting for Dtype {
-    const KIND: Kind = Kind::ChoiceOrNone(Precision::NAMES);
+    const KIND: ValueKind = ValueKind::ChoiceOrNone(Precision::NAMES);
 
-    fn read(value: &Value) -> Option<Self> {
+    fn read(value: &ConfigValue) -> Option<Self> {
         match value {
-            Value::None => Some(None),
+            ConfigValue::None => Some(None),
             other => Precision::parse(text_of(other)?).map(Some),
         }
     }
 
-    fn write(&self) -> Value {
-        self.map_or(Value::None, |precision| precision.name().into())
+    fn write(&self) -> ConfigValue {
+        self.map_or(ConfigValue::None, |precision| precision.name().into())
     }
 }
 
 impl Setting for Budget {
-    const KIND: Kind = Kind::Size;
+    const KIND: ValueKind = ValueKind::Size;
 
-    fn read(value: &Value) -> Option<Self> {
+    fn read(value: &ConfigValue) -> Option<Self> {
         match value {
-            Value::Int(bytes) => u64::try_from(*bytes).ok().filter(|bytes| *bytes > 0).map(Some),
+            ConfigValue::Int(bytes) => {
+                u64::try_from(*bytes).ok().filter(|bytes| *bytes > 0).map(Some)
+            }
             other => match text_of(other)?.trim() {
                 "" => Some(None),
                 text => size::parse(text).map(Some),
@@ -184,47 +196,47 @@ impl Setting for Budget {
         }
     }
 
-    fn write(&self) -> Value {
+    fn write(&self) -> ConfigValue {
         self.map_or_else(|| "".into(), |bytes| size::text(bytes).into())
     }
 }
 
 impl Setting for BiasChoice {
-    const KIND: Kind = Kind::ChoiceOrNone(AttentionBias::NAMES);
+    const KIND: ValueKind = ValueKind::ChoiceOrNone(AttentionBias::NAMES);
 
-    fn read(value: &Value) -> Option<Self> {
+    fn read(value: &ConfigValue) -> Option<Self> {
         match value {
-            Value::None => Some(None),
+            ConfigValue::None => Some(None),
             other => AttentionBias::parse(text_of(other)?).map(Some),
         }
     }
 
-    fn write(&self) -> Value {
-        self.map_or(Value::None, |bias| bias.name().into())
+    fn write(&self) -> ConfigValue {
+        self.map_or(ConfigValue::None, |bias| bias.name().into())
     }
 }
 
 impl Setting for RopeSetting {
-    const KIND: Kind = Kind::Choice(Self::FORMS);
+    const KIND: ValueKind = ValueKind::Choice(Self::FORMS);
 
-    fn read(value: &Value) -> Option<Self> {
+    fn read(value: &ConfigValue) -> Option<Self> {
         Self::parse(text_of(value)?)
     }
 
-    fn write(&self) -> Value {
-        Value::from(self.to_string())
+    fn write(&self) -> ConfigValue {
+        ConfigValue::from(self.to_string())
     }
 }
 
 impl Setting for MuonCoefficients {
-    const KIND: Kind = Kind::Choice(Self::FORMS);
+    const KIND: ValueKind = ValueKind::Choice(Self::FORMS);
 
-    fn read(value: &Value) -> Option<Self> {
+    fn read(value: &ConfigValue) -> Option<Self> {
         Self::parse(text_of(value)?)
     }
 
-    fn write(&self) -> Value {
-        Value::from(self.to_string())
+    fn write(&self) -> ConfigValue {
+        ConfigValue::from(self.to_string())
     }
 }
 
@@ -232,13 +244,13 @@ impl Setting for MuonCoefficients {
 macro_rules! named_settings {
     ($($type:ident)*) => {$(
         impl Setting for $type {
-            const KIND: Kind = Kind::Choice(Self::NAMES);
+            const KIND: ValueKind = ValueKind::Choice(Self::NAMES);
 
-            fn read(value: &Value) -> Option<Self> {
+            fn read(value: &ConfigValue) -> Option<Self> {
                 Self::parse(text_of(value)?)
             }
 
-            fn write(&self) -> Value {
+            fn write(&self) -> ConfigValue {
                 self.name().into()
             }
         }
@@ -247,29 +259,29 @@ macro_rules! named_settings {
 named_settings!(Gelu Family OptimizerChoice AdjustLr MuonDtype InitFrom);
 
 impl Setting for DeviceChoice {
-    const KIND: Kind = Kind::Device(Self::NAMES);
+    const KIND: ValueKind = ValueKind::Device(Self::NAMES);
 
-    fn read(value: &Value) -> Option<Self> {
+    fn read(value: &ConfigValue) -> Option<Self> {
         Self::parse(text_of(value)?)
     }
 
-    fn write(&self) -> Value {
+    fn write(&self) -> ConfigValue {
         self.to_string().into()
     }
 }
 
 impl Setting for GradCheckpoint {
-    const KIND: Kind = Kind::BoolOr(&["False", "True", "auto"]);
+    const KIND: ValueKind = ValueKind::BoolOr(&["False", "True", "auto"]);
 
-    fn read(value: &Value) -> Option<Self> {
+    fn read(value: &ConfigValue) -> Option<Self> {
         match value {
-            Value::Bool(false) => Some(Self::Off),
-            Value::Bool(true) => Some(Self::Every),
+            ConfigValue::Bool(false) => Some(Self::Off),
+            ConfigValue::Bool(true) => Some(Self::Every),
             other => (text_of(other)? == "auto").then_some(Self::Auto),
         }
     }
 
-    fn write(&self) -> Value {
+    fn write(&self) -> ConfigValue {
         match self {
             Self::Off => false.into(),
             Self::Every => true.into(),
@@ -278,6 +290,6 @@ impl Setting for GradCheckpoint {
     }
 }
 
-fn text_of(value: &Value) -> Option<&str> {
-    if let Value::Str(text) = value { Some(text) } else { None }
+fn text_of(value: &ConfigValue) -> Option<&str> {
+    if let ConfigValue::Str(text) = value { Some(text) } else { None }
 }

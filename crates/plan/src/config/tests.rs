@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-const FACTS: Facts =
-    Facts { now_seconds: 1_700_000_000.5, cuda_is_available: true, bf16_is_supported: true };
+const FACTS: MachineFacts =
+    MachineFacts { now_seconds: 1_700_000_000.5, cuda_is_available: true, bf16_is_supported: true };
 
 fn read(text: &str) -> Result<Written, ConfigError> {
     let mut written = Written::new();
@@ -164,8 +164,8 @@ fn later_wins_over_files_and_overrides() {
     written.set("batch_size", "16").unwrap();
     let config = written.resolve().unwrap();
     assert_eq!((config.block_size(), config.batch_size(), config.max_iters()), (64, 16, 2500));
-    assert_eq!(written.place_of("batch_size"), Some(&Place::command_line()));
-    let place = Place { source: "cpu.py".to_owned(), line: Some(2), column: Some(1) };
+    assert_eq!(written.place_of("batch_size"), Some(&Location::command_line()));
+    let place = Location { source: "cpu.py".to_owned(), line: Some(2), column: Some(1) };
     assert_eq!(written.place_of("max_iters"), Some(&place));
     assert_eq!(written.place_of("n_layer").unwrap().to_string(), "config.py:19:1");
     assert_eq!(written.place_of("seed"), None);
@@ -361,7 +361,7 @@ fn heads_that_do_not_divide_come_with_the_nearest_that_do() {
         n_head: 12,
         heads: vec![4, 8, 16, 32],
         widths: vec![504, 516],
-        place: Place::command_line(),
+        place: Location::command_line(),
     };
     assert_eq!(error, expected);
     assert_eq!(
@@ -427,7 +427,7 @@ fn a_config_goes_through_pairs_and_back() {
     resumed.set("batch_size", "2").unwrap();
     assert_eq!(resumed.resolve().unwrap().batch_size(), 2);
 
-    let error = Written::from_pairs("checkpoint", [("n_layr", Value::Int(2))]).unwrap_err();
+    let error = Written::from_pairs("checkpoint", [("n_layr", ConfigValue::Int(2))]).unwrap_err();
     assert_eq!(error.to_string(), "checkpoint: unknown key `n_layr`; the nearest is `n_layer`");
 }
 
@@ -437,8 +437,8 @@ fn a_change_is_checked_like_a_config() {
     let split = [("batch_size", 6_u32.into()), ("gradient_accumulation_steps", 80_u32.into())];
     let changed = config.with("fit", split).unwrap();
     assert_eq!(changed.effective_batch(), config.effective_batch());
-    let error = config.with("fit", [("n_head", Value::Int(7))]).unwrap_err();
-    assert_eq!((error.kind(), error.place()), ("heads-do-not-divide", &Place::of("fit")));
+    let error = config.with("fit", [("n_head", ConfigValue::Int(7))]).unwrap_err();
+    assert_eq!((error.kind(), error.place()), ("heads-do-not-divide", &Location::of("fit")));
 }
 
 #[test]

@@ -10,11 +10,11 @@ use serde::{
     de::{Error, Visitor},
 };
 
-use super::python::Noun;
+use super::python::ValueNoun;
 
 /// One value of a config, before any key has looked at it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum ConfigValue {
     /// `None`: nothing was chosen.
     None,
     /// `True` or `False`.
@@ -27,56 +27,56 @@ pub enum Value {
     Str(Cow<'static, str>),
 }
 
-impl Value {
+impl ConfigValue {
     /// What an error calls a value of this kind.
-    pub(super) fn noun(&self) -> Noun {
+    pub(super) fn noun(&self) -> ValueNoun {
         match self {
-            Self::None => Noun::None,
-            Self::Bool(_) => Noun::Bool,
-            Self::Int(_) => Noun::Int,
-            Self::Float(_) => Noun::Float,
-            Self::Str(_) => Noun::Str,
+            Self::None => ValueNoun::None,
+            Self::Bool(_) => ValueNoun::Bool,
+            Self::Int(_) => ValueNoun::Int,
+            Self::Float(_) => ValueNoun::Float,
+            Self::Str(_) => ValueNoun::Str,
         }
     }
 }
 
-impl From<bool> for Value {
+impl From<bool> for ConfigValue {
     fn from(value: bool) -> Self {
         Self::Bool(value)
     }
 }
 
-impl From<i64> for Value {
+impl From<i64> for ConfigValue {
     fn from(value: i64) -> Self {
         Self::Int(value)
     }
 }
 
-impl From<u32> for Value {
+impl From<u32> for ConfigValue {
     fn from(value: u32) -> Self {
         Self::Int(value.into())
     }
 }
 
-impl From<f64> for Value {
+impl From<f64> for ConfigValue {
     fn from(value: f64) -> Self {
         Self::Float(value)
     }
 }
 
-impl From<&str> for Value {
+impl From<&str> for ConfigValue {
     fn from(value: &str) -> Self {
         Self::Str(Cow::Owned(value.to_owned()))
     }
 }
 
-impl From<String> for Value {
+impl From<String> for ConfigValue {
     fn from(value: String) -> Self {
         Self::Str(Cow::Owned(value))
     }
 }
 
-impl fmt::Display for Value {
+impl fmt::Display for ConfigValue {
     /// As Python's `repr` writes it, so that a printed config can be read again.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -135,7 +135,7 @@ fn str_repr(value: &str) -> String {
     text
 }
 
-impl Serialize for Value {
+impl Serialize for ConfigValue {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::None => serializer.serialize_none(),
@@ -147,42 +147,42 @@ impl Serialize for Value {
     }
 }
 
-impl<'de> Deserialize<'de> for Value {
+impl<'de> Deserialize<'de> for ConfigValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct AnyValue;
 
         impl Visitor<'_> for AnyValue {
-            type Value = Value;
+            type Value = ConfigValue;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("null, a bool, a number or a string")
             }
 
-            fn visit_unit<E: Error>(self) -> Result<Value, E> {
-                Ok(Value::None)
+            fn visit_unit<E: Error>(self) -> Result<ConfigValue, E> {
+                Ok(ConfigValue::None)
             }
 
-            fn visit_none<E: Error>(self) -> Result<Value, E> {
-                Ok(Value::None)
+            fn visit_none<E: Error>(self) -> Result<ConfigValue, E> {
+                Ok(ConfigValue::None)
             }
 
-            fn visit_bool<E: Error>(self, value: bool) -> Result<Value, E> {
+            fn visit_bool<E: Error>(self, value: bool) -> Result<ConfigValue, E> {
                 Ok(value.into())
             }
 
-            fn visit_i64<E: Error>(self, value: i64) -> Result<Value, E> {
+            fn visit_i64<E: Error>(self, value: i64) -> Result<ConfigValue, E> {
                 Ok(value.into())
             }
 
-            fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
-                i64::try_from(value).map(Value::Int).map_err(|_| E::custom("leaves 64 bits"))
+            fn visit_u64<E: Error>(self, value: u64) -> Result<ConfigValue, E> {
+                i64::try_from(value).map(ConfigValue::Int).map_err(|_| E::custom("leaves 64 bits"))
             }
 
-            fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
+            fn visit_f64<E: Error>(self, value: f64) -> Result<ConfigValue, E> {
                 Ok(value.into())
             }
 
-            fn visit_str<E: Error>(self, value: &str) -> Result<Value, E> {
+            fn visit_str<E: Error>(self, value: &str) -> Result<ConfigValue, E> {
                 Ok(value.into())
             }
         }
@@ -214,7 +214,7 @@ mod tests {
             (f64::INFINITY, "inf"),
         ];
         for (value, printed) in table {
-            assert_eq!(Value::Float(value).to_string(), printed);
+            assert_eq!(ConfigValue::Float(value).to_string(), printed);
         }
     }
 
@@ -229,28 +229,34 @@ mod tests {
             ("\u{7}é", r"'\x07é'"),
         ];
         for (value, printed) in table {
-            assert_eq!(Value::from(value).to_string(), printed);
+            assert_eq!(ConfigValue::from(value).to_string(), printed);
         }
     }
 
     #[test]
     fn values_keep_their_type_through_serde() {
-        struct Shown(Value);
+        struct Shown(ConfigValue);
         impl fmt::Display for Shown {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 self.0.serialize(f)
             }
         }
-        assert_eq!(Shown(Value::Int(12)).to_string(), "12");
-        assert_eq!(Shown(Value::Bool(true)).to_string(), "true");
-        assert_eq!(Shown(Value::from("out")).to_string(), "out");
+        assert_eq!(Shown(ConfigValue::Int(12)).to_string(), "12");
+        assert_eq!(Shown(ConfigValue::Bool(true)).to_string(), "true");
+        assert_eq!(Shown(ConfigValue::from("out")).to_string(), "out");
 
-        let read = |d: Result<Value, DeError>| d.unwrap();
-        assert_eq!(read(Value::deserialize(12_u64.into_deserializer())), Value::Int(12));
-        assert_eq!(read(Value::deserialize(1.0_f64.into_deserializer())), Value::Float(1.0));
-        assert_eq!(read(Value::deserialize("x".into_deserializer())), Value::from("x"));
-        assert_eq!(read(Value::deserialize(().into_deserializer())), Value::None);
-        let too_large: Result<_, DeError> = Value::deserialize(u64::MAX.into_deserializer());
+        let read = |d: Result<ConfigValue, DeError>| d.unwrap();
+        assert_eq!(
+            read(ConfigValue::deserialize(12_u64.into_deserializer())),
+            ConfigValue::Int(12)
+        );
+        assert_eq!(
+            read(ConfigValue::deserialize(1.0_f64.into_deserializer())),
+            ConfigValue::Float(1.0)
+        );
+        assert_eq!(read(ConfigValue::deserialize("x".into_deserializer())), ConfigValue::from("x"));
+        assert_eq!(read(ConfigValue::deserialize(().into_deserializer())), ConfigValue::None);
+        let too_large: Result<_, DeError> = ConfigValue::deserialize(u64::MAX.into_deserializer());
         assert!(too_large.is_err());
     }
 }

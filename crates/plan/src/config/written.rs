@@ -3,11 +3,11 @@
 use std::{borrow::Cow, collections::BTreeMap};
 
 use super::{
-    error::{ConfigError, Place, excerpt},
-    keys::{Group, KEYS, Key, Kind},
-    python::{self, Facts, Reason, Refusal, Scope, Spot},
+    error::{ConfigError, Location, excerpt},
+    keys::{KEYS, Key, KeyGroup, ValueKind},
+    python::{self, MachineFacts, Position, PythonError, Reason, Scope},
     setting::of_kind,
-    value::Value,
+    value::ConfigValue,
 };
 
 /// What somebody wrote. Nothing derived, and nothing checked but the kind of each value;
@@ -19,8 +19,8 @@ pub struct Written {
 
 #[derive(Clone, Debug, PartialEq)]
 struct Entry {
-    value: Value,
-    place: Place,
+    value: ConfigValue,
+    place: Location,
     order: usize, // later writes have larger ones
 }
 
@@ -38,14 +38,15 @@ impl Written {
         &mut self,
         source: &str,
         text: &str,
-        facts: &Facts,
+        facts: &MachineFacts,
     ) -> Result<(), ConfigError> {
-        let place = |spot: Spot| Place {
+        let place = |spot: Position| Location {
             source: source.to_owned(),
             line: Some(spot.line),
             column: Some(spot.column),
         };
-        let refused = |Refusal { spot, reason }| ConfigError::Python { place: place(spot), reason };
+        let refused =
+            |PythonError { spot, reason }| ConfigError::Python { place: place(spot), reason };
         let assignments = python::parse_file(text).map_err(refused)?;
 
         let mut last_use: BTreeMap<&str, usize> = BTreeMap::new();
@@ -58,7 +59,7 @@ impl Written {
             });
         }
 
-        let mut locals: BTreeMap<&str, (Value, Spot)> = BTreeMap::new();
+        let mut locals: BTreeMap<&str, (ConfigValue, Position)> = BTreeMap::new();
         for (index, assignment) in assignments.iter().enumerate() {
             let names = |name: &str| match locals.get(name) {
                 Some((value, _)) => Some(value.clone()),
@@ -92,19 +93,20 @@ impl Written {
     /// A number may be an expression (`5*8`, `1e-3`, `max_iters // 10`), a bool is `True`,
     /// `true`, `1` or its opposite, a string needs no quotes and loses them where it has them.
     pub fn set(&mut self, key: &str, text: &str) -> Result<(), ConfigError> {
-        let place = Place::command_line();
+        let place = Location::command_line();
         let Some(found) = Key::find(key) else { return Err(unknown_key(key, place)) };
         let value = match found.kind {
-            Kind::Bool => boolean(text.trim()),
-            Kind::Int | Kind::Float => self.number(found, text)?,
-            Kind::BoolOr(_) => {
+            ValueKind::Bool => boolean(text.trim()),
+            ValueKind::Int | ValueKind::Float => self.number(found, text)?,
+            ValueKind::BoolOr(_) => {
                 boolean(text.trim()).or_else(|| Some(self.unquoted(text.trim()).into()))
             }
-            Kind::ChoiceOrNone(_) if text.trim() == "None" => Some(Value::None),
-            Kind::Text => Some(self.unquoted(text).into()),
-            Kind::Choice(_) | Kind::ChoiceOrNone(_) | Kind::Device(_) | Kind::Size => {
-                Some(self.unquoted(text.trim()).into())
-            }
+            ValueKind::ChoiceOrNone(_) if text.trim() == "None" => Some(ConfigValue::None),
+            ValueKind::Text => Some(self.unquoted(text).into()),
+            ValueKind::Choice(_)
+            | ValueKind::ChoiceOrNone(_)
+            | ValueKind::Device(_)
+            | ValueKind::Size => Some(self.unquoted(text.trim()).into()),
         };
         match value {
             Some(value) => self.write(found.name, value, place),
@@ -113,7 +115,12 @@ impl Written {
     }
 
     /// One value that is in hand already.
-    pub fn write(&mut self, key: &str, value: Value, place: Place) -> Result<(), ConfigError> {
+    pub fn write(
+        &mut self,
+        key: &str,
+        value: ConfigValue,
+        place: Location,
+    ) -> Result<(), ConfigError> {
         let Some(key) = Key::find(key) else { return Err(unknown_key(key, place)) };
         let shown = value.to_string();
         let Some(value) = of_kind(key.kind, value) else {
@@ -127,11 +134,11 @@ impl Written {
     /// The pairs of a map, such as a checkpoint's `config`. `source` names them in errors.
     pub fn from_pairs<K: AsRef<str>>(
         source: &str,
-        pairs: impl IntoIterator<Item = (K, Value)>,
+        pairs: impl IntoIterator<Item = (K, ConfigValue)>,
     ) -> Result<Self, ConfigError> {
         let mut written = Self::new();
         for (key, value) in pairs {
-            written.write(key.as_ref(), value, Place::of(source))?;
+            written.write(key.as_ref(), value, Location::of(source))?;
         }
         Ok(written)
     }
@@ -147,17 +154,17 @@ impl Written {
     }
 
     /// The value that was written for a key.
-    pub fn get(&self, key: &str) -> Option<&Value> {
+    pub fn get(&self, key: &str) -> Option<&ConfigValue> {
         self.entries.get(key).map(|entry| &entry.value)
     }
 
     /// Where a key's value was written.
-    pub fn place_of(&self, key: &str) -> Option<&Place> {
+    pub fn place_of(&self, key: &str) -> Option<&Location> {
         self.entries.get(key).map(|entry| &entry.place)
     }
 
     /// Everything that was written, in the order of the table of keys.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static Key, &Value, &Place)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&'static Key, &ConfigValue, &Location)> {
         KEYS.iter().filter_map(|key| {
             self.entries.get(key.name).map(|entry| (key, &entry.value, &entry.place))
         })
@@ -166,16 +173,16 @@ impl Written {
     /// Keys that were given a value other than their default and have no effect here.
     pub fn ignored(&self) -> Vec<&'static str> {
         self.iter()
-            .filter(|(key, value, _)| key.group == Group::Ignored && key.default != **value)
+            .filter(|(key, value, _)| key.group == KeyGroup::Ignored && key.default != **value)
             .map(|(key, _, _)| key.name)
             .collect()
     }
 
     /// Where the last written of these keys stands.
-    pub(super) fn last_place(&self, keys: &[&str]) -> Place {
+    pub(super) fn last_place(&self, keys: &[&str]) -> Location {
         let entries = keys.iter().filter_map(|key| self.entries.get(key));
         let last = entries.max_by_key(|entry| entry.order);
-        last.map_or_else(Place::default_value, |entry| entry.place.clone())
+        last.map_or_else(Location::default_value, |entry| entry.place.clone())
     }
 
     fn next_order(&self) -> usize {
@@ -183,18 +190,18 @@ impl Written {
     }
 
     /// The written value or the default, and its place.
-    pub(super) fn value_of(&self, key: &'static Key) -> (&Value, Cow<'_, Place>) {
+    pub(super) fn value_of(&self, key: &'static Key) -> (&ConfigValue, Cow<'_, Location>) {
         match self.entries.get(key.name) {
             Some(entry) => (&entry.value, Cow::Borrowed(&entry.place)),
-            None => (&key.default, Cow::Owned(Place::default_value())),
+            None => (&key.default, Cow::Owned(Location::default_value())),
         }
     }
 
     /// A key as a file's expressions see it.
-    fn visible(&self, name: &str, facts: &Facts) -> Option<Value> {
+    fn visible(&self, name: &str, facts: &MachineFacts) -> Option<ConfigValue> {
         match self.value_of(Key::find(name)?).0 {
             // nanoGPT's own default asks the machine.
-            Value::None if name == "dtype" => {
+            ConfigValue::None if name == "dtype" => {
                 let has_bf16 = facts.cuda_is_available && facts.bf16_is_supported;
                 Some(if has_bf16 { "bfloat16" } else { "float16" }.into())
             }
@@ -204,12 +211,12 @@ impl Written {
 
     /// `None` where the text is no expression of what is known; an error where it is one
     /// and has no value.
-    fn number(&self, key: &Key, text: &str) -> Result<Option<Value>, ConfigError> {
+    fn number(&self, key: &Key, text: &str) -> Result<Option<ConfigValue>, ConfigError> {
         match self.expression(text) {
             Ok(value) => Ok(Some(value)),
             Err(reason @ (Reason::DivisionByZero | Reason::Overflow | Reason::TooDeep { .. })) => {
                 // A reason alone does not say of what.
-                let place = Place::of(format!("command line, `--{}`", key.name));
+                let place = Location::of(format!("command line, `--{}`", key.name));
                 Err(ConfigError::Python { place, reason })
             }
             Err(_) => Ok(None),
@@ -219,14 +226,14 @@ impl Written {
     /// A string's text; quotes are Python's where they read as Python.
     fn unquoted(&self, text: &str) -> String {
         if text.starts_with(['\'', '"'])
-            && let Ok(Value::Str(inner)) = self.expression(text)
+            && let Ok(ConfigValue::Str(inner)) = self.expression(text)
         {
             return inner.into_owned();
         }
         text.to_owned()
     }
 
-    fn expression(&self, text: &str) -> Result<Value, Reason> {
+    fn expression(&self, text: &str) -> Result<ConfigValue, Reason> {
         let names = |name: &str| Key::find(name).map(|key| self.value_of(key).0.clone());
         let scope = Scope { names: &names, facts: None };
         python::parse_expression(text.trim())
@@ -235,7 +242,7 @@ impl Written {
     }
 }
 
-fn boolean(text: &str) -> Option<Value> {
+fn boolean(text: &str) -> Option<ConfigValue> {
     match text {
         "True" | "true" | "1" => Some(true.into()),
         "False" | "false" | "0" => Some(false.into()),
@@ -243,12 +250,12 @@ fn boolean(text: &str) -> Option<Value> {
     }
 }
 
-fn unknown_key(key: &str, place: Place) -> ConfigError {
+fn unknown_key(key: &str, place: Location) -> ConfigError {
     let nearest = Key::nearest(key).map(|key| key.name);
     ConfigError::UnknownKey { key: excerpt(key), nearest, place }
 }
 
-fn wrong_kind(key: &'static Key, value: &str, place: Place) -> ConfigError {
+fn wrong_kind(key: &'static Key, value: &str, place: Location) -> ConfigError {
     let value = excerpt(value);
     ConfigError::WrongKind { key: key.name, value, expected: key.kind, place }
 }

@@ -43,23 +43,23 @@ fn list(names: &[&str]) -> String {
 
 /// The card that `name` means.
 pub fn find(name: &str) -> Result<&'static Gpu, DeviceError> {
-    let asked = Name::read(name);
+    let asked = CardName::read(name);
     let vocabulary: BTreeSet<String> =
-        GPUS.iter().flat_map(|gpu| Name::read(gpu.name).words).collect();
+        GPUS.iter().flat_map(|gpu| CardName::read(gpu.name).words).collect();
     // Makers of boards add words of their own. A number among them may be another model.
     let is_meant = |word: &&String| vocabulary.contains(*word) || has_digit(word);
     let words: BTreeSet<_> = asked.words.iter().filter(is_meant).cloned().collect();
     let matching: Vec<_> = GPUS
         .iter()
         .filter(|gpu| {
-            let own = Name::read(gpu.name);
+            let own = CardName::read(gpu.name);
             own.words == words
                 && (asked.families.is_empty() || asked.families == own.families)
                 && asked.gib.is_none_or(|gib| gib == gpu.nominal_gib)
         })
         .collect();
     // Where one of several sizes is what people mean, its name carries none.
-    let plain = matching.iter().find(|gpu| Name::read(gpu.name).gib.is_none());
+    let plain = matching.iter().find(|gpu| CardName::read(gpu.name).gib.is_none());
     match (matching.as_slice(), plain) {
         ([only], _) => Ok(only),
         (_, Some(plain)) => Ok(plain),
@@ -73,7 +73,7 @@ pub fn find(name: &str) -> Result<&'static Gpu, DeviceError> {
 
 /// A name taken apart.
 #[derive(Debug)]
-struct Name {
+struct CardName {
     /// The model and what follows it, such as `4070`, `ti`, `laptop`.
     words: BTreeSet<String>,
     /// `rtx`, `gtx` and `rx` before a number: they may be left out.
@@ -118,7 +118,7 @@ const FAMILIES: [&str; 3] = ["rtx", "gtx", "rx"];
 const SUFFIXES: [&str; 12] =
     ["ti", "super", "xtx", "xt", "gre", "laptop", "pro", "max", "ultra", "gib", "gb", "g"];
 
-impl Name {
+impl CardName {
     fn read(name: &str) -> Self {
         let mut lower = name.to_lowercase();
         for (written, meant) in [("max-q", "laptop"), ("mobile", "laptop"), ("macbook pro", "")] {
@@ -183,11 +183,11 @@ fn has_digit(word: &str) -> bool {
 }
 
 /// Up to five names that share most with what was asked for.
-fn nearest(asked: &Name) -> Vec<&'static str> {
+fn nearest(asked: &CardName) -> Vec<&'static str> {
     let mut ranked: Vec<(u64, &'static str)> = GPUS
         .iter()
         .map(|gpu| {
-            let own = Name::read(gpu.name);
+            let own = CardName::read(gpu.name);
             let mut score = 0;
             for word in &asked.words {
                 // A number that is nearly the same counts nearly as much.

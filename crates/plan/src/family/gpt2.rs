@@ -6,9 +6,9 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Claim, Description, Family, FamilyError, Naming, json::Document};
+use super::{Description, Family, FamilyError, Naming, Requirement, json::ConfigDocument};
 use crate::{
-    config::{Config, Gelu, Value},
+    config::{Config, ConfigValue, Gelu},
     model::{Biases, MlpKind, Model, NormKind, Positions},
     units::Real,
 };
@@ -108,30 +108,30 @@ pub(super) fn describe(config: &Config, vocab: u32) -> Model {
 }
 
 /// Reads `GPT2Config`. The sizes must be there; the rest has that class's defaults.
-pub(super) fn read(document: Document<'_>) -> Result<Description, FamilyError> {
+pub(super) fn read(document: ConfigDocument<'_>) -> Result<Description, FamilyError> {
     let (layers, heads) = (document.layers("n_layer")?, document.size("n_head")?);
     let channels = document.size("n_embd")?;
     if !channels.is_multiple_of(heads) {
-        return Err(document.refuse("n_head", Claim::Divides("n_embd")));
+        return Err(document.refuse("n_head", Requirement::Divides("n_embd")));
     }
     let gelu = match document.get("activation_function").map(Json::as_str) {
         Some(Some("gelu")) => Gelu::Exact,
         // The first is what `GPT2Config` means without the key; all are one formula.
         None | Some(Some("gelu_new" | "gelu_pytorch_tanh")) => Gelu::Tanh,
         Some(_) => {
-            let expected = Claim::Either("\"gelu\"", "\"gelu_new\"");
+            let expected = Requirement::Either("\"gelu\"", "\"gelu_new\"");
             return Err(document.refuse("activation_function", expected));
         }
     };
     let epsilon = document.positive("layer_norm_epsilon")?;
     if epsilon.is_some_and(|epsilon| (epsilon - NORM_EPSILON).abs() > 1e-9) {
-        return Err(document.refuse("layer_norm_epsilon", Claim::Is("1e-5")));
+        return Err(document.refuse("layer_norm_epsilon", Requirement::Is("1e-5")));
     }
     if document
         .optional_size("n_inner")?
         .is_some_and(|inner| Some(inner) != channels.checked_mul(4))
     {
-        return Err(document.refuse("n_inner", Claim::Is("four times `n_embd`")));
+        return Err(document.refuse("n_inner", Requirement::Is("four times `n_embd`")));
     }
     document.require("tie_word_embeddings", true)?;
     document.require("scale_attn_weights", true)?;
@@ -158,7 +158,7 @@ pub(super) fn read(document: Document<'_>) -> Result<Description, FamilyError> {
             ("rope_scaling", "".into()),
             ("norm_eps", 0.0.into()),
             ("tie_embeddings", true.into()),
-            ("attention_bias", Value::None),
+            ("attention_bias", ConfigValue::None),
             ("mlp_bias", false.into()),
         ],
         vocab: document.size("vocab_size")?,

@@ -30,7 +30,7 @@ pub enum FamilyError {
         /// The key.
         key: &'static str,
         /// What this program can run.
-        expected: Claim,
+        expected: Requirement,
         /// What is written, as JSON.
         found: String,
     },
@@ -47,7 +47,7 @@ impl fmt::Display for Types {
 
 /// What a key of `config.json` has to be. Prints as that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Claim {
+pub enum Requirement {
     /// This value, as JSON writes it.
     Is(&'static str),
     /// One of two.
@@ -68,7 +68,7 @@ pub enum Claim {
     Kind(&'static str),
 }
 
-impl fmt::Display for Claim {
+impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Is(value) => f.write_str(value),
@@ -92,9 +92,9 @@ const MOST_LAYERS: u32 = 1 << 16;
 
 /// A JSON object, read key by key. A key whose value is `null` counts as absent.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Document<'a>(&'a Map<String, Json>);
+pub(super) struct ConfigDocument<'a>(&'a Map<String, Json>);
 
-impl<'a> Document<'a> {
+impl<'a> ConfigDocument<'a> {
     pub(super) fn new(document: &'a Json) -> Result<Self, FamilyError> {
         document.as_object().map(Self).ok_or(FamilyError::NotAnObject)
     }
@@ -108,13 +108,13 @@ impl<'a> Document<'a> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.as_object() {
             Some(object) => Ok(Some(Self(object))),
-            None => Err(unfit(key, Claim::Kind("an object"), value)),
+            None => Err(unfit(key, Requirement::Kind("an object"), value)),
         }
     }
 
     pub(super) fn text(self, key: &'static str) -> Result<&'a str, FamilyError> {
         let value = self.get(key).ok_or(FamilyError::Missing { key })?;
-        value.as_str().ok_or_else(|| unfit(key, Claim::Kind("a string"), value))
+        value.as_str().ok_or_else(|| unfit(key, Requirement::Kind("a string"), value))
     }
 
     /// A size from 1 to 2^31 that must be there.
@@ -126,7 +126,7 @@ impl<'a> Document<'a> {
     pub(super) fn layers(self, key: &'static str) -> Result<u32, FamilyError> {
         match self.size(key)? {
             layers if layers <= MOST_LAYERS => Ok(layers),
-            _ => Err(self.refuse(key, Claim::Within("1", "65536"))),
+            _ => Err(self.refuse(key, Requirement::Within("1", "65536"))),
         }
     }
 
@@ -135,7 +135,7 @@ impl<'a> Document<'a> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.as_u64() {
             Some(size) if (1..=LARGEST).contains(&size) => Ok(Some(size as u32)),
-            _ => Err(unfit(key, Claim::Within("1", "2^31"), value)),
+            _ => Err(unfit(key, Requirement::Within("1", "2^31"), value)),
         }
     }
 
@@ -144,7 +144,7 @@ impl<'a> Document<'a> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.as_f64() {
             Some(number) if number.is_finite() && number > 0.0 => Ok(Some(number)),
-            _ => Err(unfit(key, Claim::Positive, value)),
+            _ => Err(unfit(key, Requirement::Positive, value)),
         }
     }
 
@@ -153,7 +153,7 @@ impl<'a> Document<'a> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.as_f64() {
             Some(share) if (0.0..=1.0).contains(&share) => Ok(Some(share)),
-            _ => Err(unfit(key, Claim::Within("0", "1"), value)),
+            _ => Err(unfit(key, Requirement::Within("0", "1"), value)),
         }
     }
 
@@ -161,7 +161,7 @@ impl<'a> Document<'a> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.as_bool() {
             Some(flag) => Ok(Some(flag)),
-            None => Err(unfit(key, Claim::Either("true", "false"), value)),
+            None => Err(unfit(key, Requirement::Either("true", "false"), value)),
         }
     }
 
@@ -169,7 +169,7 @@ impl<'a> Document<'a> {
     pub(super) fn require(self, key: &'static str, wanted: bool) -> Result<(), FamilyError> {
         match self.flag(key)? {
             Some(flag) if flag != wanted => {
-                let expected = Claim::Is(if wanted { "true" } else { "false" });
+                let expected = Requirement::Is(if wanted { "true" } else { "false" });
                 Err(FamilyError::Unfit { key, expected, found: flag.to_string() })
             }
             _ => Ok(()),
@@ -177,11 +177,11 @@ impl<'a> Document<'a> {
     }
 
     /// Refuses the key's value.
-    pub(super) fn refuse(self, key: &'static str, expected: Claim) -> FamilyError {
+    pub(super) fn refuse(self, key: &'static str, expected: Requirement) -> FamilyError {
         unfit(key, expected, self.get(key).unwrap_or(&Json::Null))
     }
 }
 
-fn unfit(key: &'static str, expected: Claim, found: &Json) -> FamilyError {
+fn unfit(key: &'static str, expected: Requirement, found: &Json) -> FamilyError {
     FamilyError::Unfit { key, expected, found: found.to_string() }
 }

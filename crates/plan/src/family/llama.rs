@@ -6,9 +6,9 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::{Claim, Description, Family, FamilyError, Naming, json::Document};
+use super::{Description, Family, FamilyError, Naming, Requirement, json::ConfigDocument};
 use crate::{
-    config::{AttentionBias, Config, RopeSetting, Value},
+    config::{AttentionBias, Config, ConfigValue, RopeSetting},
     model::{Biases, MlpKind, Model, NormKind, Positions, Rope, RopeScaling},
     units::Real,
 };
@@ -90,7 +90,10 @@ fn default_bias(family: Family) -> AttentionBias {
 
 /// Reads `LlamaConfig`, `MistralConfig`, `Qwen2Config` and `Qwen3Config`. The sizes must be
 /// there; the rest has those classes' defaults.
-pub(super) fn read(family: Family, document: Document<'_>) -> Result<Description, FamilyError> {
+pub(super) fn read(
+    family: Family,
+    document: ConfigDocument<'_>,
+) -> Result<Description, FamilyError> {
     let layers = document.layers("num_hidden_layers")?;
     let channels = document.size("hidden_size")?;
     let heads = document.size("num_attention_heads")?;
@@ -100,31 +103,33 @@ pub(super) fn read(family: Family, document: Document<'_>) -> Result<Description
         _ => heads,
     });
     if !heads.is_multiple_of(kv_heads) {
-        return Err(document.refuse("num_key_value_heads", Claim::Divides("num_attention_heads")));
+        return Err(
+            document.refuse("num_key_value_heads", Requirement::Divides("num_attention_heads"))
+        );
     }
     let head_dim = match (document.optional_size("head_dim")?, family) {
         (Some(size), _) => size,
         (None, Family::Qwen3) => 128,
         (None, _) if channels.is_multiple_of(heads) => channels / heads,
         (None, _) => {
-            return Err(document.refuse("num_attention_heads", Claim::Divides("hidden_size")));
+            return Err(document.refuse("num_attention_heads", Requirement::Divides("hidden_size")));
         }
     };
     if !head_dim.is_multiple_of(2) {
         return Err(FamilyError::Unfit {
             key: "head_dim",
-            expected: Claim::Even,
+            expected: Requirement::Even,
             found: head_dim.to_string(),
         });
     }
     if document.get("hidden_act").is_some_and(|act| act != "silu") {
-        return Err(document.refuse("hidden_act", Claim::Is("\"silu\"")));
+        return Err(document.refuse("hidden_act", Requirement::Is("\"silu\"")));
     }
     if document.get("num_experts").or(document.get("num_local_experts")).is_some() {
-        return Err(document.refuse("num_experts", Claim::Is("absent")));
+        return Err(document.refuse("num_experts", Requirement::Is("absent")));
     }
     if document.positive("partial_rotary_factor")?.is_some_and(is_partial) {
-        return Err(document.refuse("partial_rotary_factor", Claim::Is("1")));
+        return Err(document.refuse("partial_rotary_factor", Requirement::Is("1")));
     }
     document.require("use_bidirectional_attention", false)?;
     let (theta, scaling) = rope(document)?;
@@ -156,10 +161,10 @@ pub(super) fn read(family: Family, document: Document<'_>) -> Result<Description
             ("head_dim", head_dim.into()),
             ("ffn_dim", document.size("intermediate_size")?.into()),
             ("rope_theta", theta.into()),
-            ("rope_scaling", Value::from(scaling.to_string())),
+            ("rope_scaling", ConfigValue::from(scaling.to_string())),
             ("norm_eps", epsilon.into()),
             ("tie_embeddings", is_tied.into()),
-            ("attention_bias", Value::from(attention_bias.name())),
+            ("attention_bias", ConfigValue::from(attention_bias.name())),
             ("mlp_bias", has_mlp_bias.into()),
         ],
         vocab: document.size("vocab_size")?,
@@ -170,7 +175,7 @@ pub(super) fn read(family: Family, document: Document<'_>) -> Result<Description
 }
 
 /// Base and scaling, from the keys of `transformers` 4 or those of version 5, which win.
-fn rope(document: Document<'_>) -> Result<(f64, RopeSetting), FamilyError> {
+fn rope(document: ConfigDocument<'_>) -> Result<(f64, RopeSetting), FamilyError> {
     let new = document.object("rope_parameters")?;
     let scaling = match new {
         Some(parameters) => Some(parameters),
@@ -183,7 +188,7 @@ fn rope(document: Document<'_>) -> Result<(f64, RopeSetting), FamilyError> {
     let theta = theta.or(document.positive("rope_theta")?).unwrap_or(THETA);
     let Some(scaling) = scaling else { return Ok((theta, RopeSetting::default())) };
     if scaling.positive("partial_rotary_factor")?.is_some_and(is_partial) {
-        return Err(scaling.refuse("partial_rotary_factor", Claim::Is("1")));
+        return Err(scaling.refuse("partial_rotary_factor", Requirement::Is("1")));
     }
     let key = if scaling.get("rope_type").is_some() { "rope_type" } else { "type" };
     let kind = scaling.get(key).map_or(Some("default"), Json::as_str);
@@ -197,7 +202,7 @@ fn rope(document: Document<'_>) -> Result<(f64, RopeSetting), FamilyError> {
             high: Real::new(number("high_freq_factor")?),
             original_positions: scaling.size("original_max_position_embeddings")?,
         },
-        _ => return Err(scaling.refuse(key, Claim::RopeType)),
+        _ => return Err(scaling.refuse(key, Requirement::RopeType)),
     };
     Ok((theta, RopeSetting::new(scaling)))
 }
@@ -208,7 +213,11 @@ fn is_partial(factor: f64) -> bool {
 }
 
 /// How far back a token sees, if any layer has a window.
-fn window(family: Family, layers: u32, document: Document<'_>) -> Result<Option<u32>, FamilyError> {
+fn window(
+    family: Family,
+    layers: u32,
+    document: ConfigDocument<'_>,
+) -> Result<Option<u32>, FamilyError> {
     let has_window = match family {
         Family::Mistral => true,
         Family::Qwen2 | Family::Qwen3 => {

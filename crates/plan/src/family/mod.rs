@@ -15,9 +15,9 @@ use std::fmt;
 
 use serde_json::{Map, Value as Json, json};
 
-pub use self::json::{Claim, FamilyError};
+pub use self::json::{FamilyError, Requirement};
 use crate::{
-    config::{Config, ConfigError, Value, Written},
+    config::{Config, ConfigError, ConfigValue, Written},
     model::Model,
     published::{Published, Tied},
 };
@@ -137,7 +137,7 @@ pub struct Description {
     /// Whose model it is.
     pub family: Family,
     /// The keys of a config that describe the same model.
-    pub keys: Vec<(&'static str, Value)>,
+    pub keys: Vec<(&'static str, ConfigValue)>,
     /// Rows of its embedding.
     pub vocab: u32,
     /// Longest sequence that it was made for.
@@ -151,7 +151,7 @@ pub struct Description {
 impl Description {
     /// Reads the text of a `config.json`, which must be an object.
     pub fn read(document: &Json) -> Result<Self, FamilyError> {
-        let document = json::Document::new(document)?;
+        let document = json::ConfigDocument::new(document)?;
         let found = document.text("model_type")?;
         match Family::parse(found) {
             Some(Family::Gpt2) => gpt2::read(document),
@@ -175,7 +175,7 @@ impl Description {
 
     /// The keys of a config that begins from these weights, vocabulary included. `block_size`
     /// is the caller's.
-    pub fn pairs(&self) -> impl Iterator<Item = (&'static str, Value)> {
+    pub fn pairs(&self) -> impl Iterator<Item = (&'static str, ConfigValue)> {
         self.keys.iter().cloned().chain([("vocab_size", self.vocab.into())])
     }
 
@@ -191,7 +191,7 @@ impl Description {
         match self.window {
             Some(window) if window < block => Err(FamilyError::Unfit {
                 key: "sliding_window",
-                expected: Claim::AtLeastBlock(block),
+                expected: Requirement::AtLeastBlock(block),
                 found: window.to_string(),
             }),
             _ => Ok(()),

@@ -1,18 +1,18 @@
 //! A way written down as changes of a config.
 
 use super::{
-    Case, Change, Engine, Upgrade,
-    moves::{Menu, Move, Way},
+    Change, Engine, FitRequest, Upgrade,
+    moves::{AvailableMoves, Move, MoveSet},
 };
 use crate::{
-    config::{Config, Value},
+    config::{Config, ConfigValue},
     torch::TorchOptions,
 };
 
 /// A changed config and what it takes to run it.
 #[derive(Clone)]
-pub(super) struct Candidate {
-    pub(super) way: Way,
+pub(super) struct FitCandidate {
+    pub(super) way: MoveSet,
     pub(super) changes: Vec<Change>,
     pub(super) config: Config,
     /// PyTorch's kernels; the rest of it follows the config.
@@ -22,20 +22,20 @@ pub(super) struct Candidate {
 }
 
 /// The value of a key as it stands in the config: 0 where it follows another key.
-pub(super) fn raw(config: &Config, key: &str) -> Value {
+pub(super) fn raw(config: &Config, key: &str) -> ConfigValue {
     let pair = config.pairs().into_iter().find(|(name, _)| *name == key);
     pair.expect("a key of the table").1
 }
 
-impl Candidate {
+impl FitCandidate {
     /// `way` on the case's config, then `extra`. `None` where the result is no config: a product
     /// that leaves its type.
     ///
     /// Evaluations cover the same number of sequences in all of them.
     pub(super) fn new(
-        case: &Case<'_>,
-        menu: &Menu,
-        way: Way,
+        case: &FitRequest<'_>,
+        menu: &AvailableMoves,
+        way: MoveSet,
         eval_batch: Option<u32>,
         extra: &[Change],
     ) -> Option<Self> {
@@ -48,7 +48,7 @@ impl Candidate {
             changes.push(("batch_size", (config.batch_size() / by).into()));
             changes.push(("gradient_accumulation_steps", steps.into()));
         }
-        let follows = raw(config, "eval_batch_size") == Value::Int(0);
+        let follows = raw(config, "eval_batch_size") == ConfigValue::Int(0);
         let sequences = u64::from(config.eval_iters()) * u64::from(config.eval_batch_size());
         if let Some(eval_batch) = eval_batch {
             let iters = u32::try_from(sequences / u64::from(eval_batch)).ok()?;

@@ -5,7 +5,7 @@ use std::{
     collections::HashMap,
 };
 
-use super::{Case, Engine, candidate::Candidate};
+use super::{Engine, FitRequest, candidate::FitCandidate};
 use crate::{
     config::{Config, GradCheckpoint, Precision},
     device::COMPILE_BYTES,
@@ -17,14 +17,14 @@ use crate::{
         Program,
         decoder::{self, Recompute, Training},
     },
-    report::{Overhead, Phase, PlanReport, Verdict},
+    report::{Overhead, PhaseReport, PlanReport, Verdict},
     torch::{self, CachingAllocator, TorchOptions},
     units::{Bytes, DType},
 };
 
 /// What the live bytes of a program follow from.
 #[derive(PartialEq, Eq, Hash)]
-enum Counted {
+enum CountKey {
     Train {
         state: (Model, Footprint),
         shape: [u64; 2],
@@ -43,21 +43,21 @@ enum Counted {
     },
     Torch {
         model: Model,
-        phase: torch::Phase,
+        phase: torch::TorchPhase,
         options: TorchOptions,
     },
 }
 
 /// Counts programs and remembers what they came to.
 pub(super) struct Counter<'a> {
-    case: &'a Case<'a>,
-    known: RefCell<HashMap<Counted, Bytes>>,
+    case: &'a FitRequest<'a>,
+    known: RefCell<HashMap<CountKey, Bytes>>,
     flops: RefCell<HashMap<(Model, u64, Recompute), f64>>,
     twice_before: OnceCell<f64>,
 }
 
 /// What a plan says of a candidate.
-pub(super) struct Planned {
+pub(super) struct PlannedCandidate {
     pub(super) peak_bytes: Bytes,
     pub(super) arena_bytes: Bytes,
     pub(super) peak_phase: &'static str,
@@ -67,7 +67,7 @@ pub(super) struct Planned {
 }
 
 impl<'a> Counter<'a> {
-    pub(super) fn new(case: &'a Case<'a>) -> Self {
+    pub(super) fn new(case: &'a FitRequest<'a>) -> Self {
         Self {
             case,
             known: RefCell::default(),
@@ -100,7 +100,7 @@ impl<'a> Counter<'a> {
         overhead
     }
 
-    fn once(&self, key: Counted, count: impl FnOnce() -> Bytes) -> Bytes {
+    fn once(&self, key: CountKey, count: impl FnOnce() -> Bytes) -> Bytes {
         if let Some(bytes) = self.known.borrow().get(&key) {
             return *bytes;
         }
@@ -111,11 +111,11 @@ impl<'a> Counter<'a> {
 
     /// Whether no phase has more live bytes than `room`; where the budget decides on
     /// recomputation, with all of it. Phases are counted until one has.
-    pub(super) fn lives_in(&self, candidate: &Candidate, room: Bytes) -> bool {
+    pub(super) fn lives_in(&self, candidate: &FitCandidate, room: Bytes) -> bool {
         match self.case.engine {
             Engine::Fitgpt { target, .. } => self.lives_here(&candidate.config, &target, room),
             Engine::Torch { .. } => {
-                use torch::Phase::{Evaluate, EvaluateFirst, Resume, Train, Update};
+                use torch::TorchPhase::{Evaluate, EvaluateFirst, Resume, Train, Update};
                 let options = self.torch_options(candidate);
                 let model = Model::new(&candidate.config, self.case.vocab);
                 let resume = options.resumed.then_some(Resume);
@@ -127,19 +127,19 @@ impl<'a> Counter<'a> {
     }
 
     /// The highest phase; of several as high the first. Sampling is a run of its own.
-    fn torch_peak_of_run(&self, candidate: &Candidate) -> (Bytes, torch::Phase) {
+    fn torch_peak_of_run(&self, candidate: &FitCandidate) -> (Bytes, torch::TorchPhase) {
         let options = self.torch_options(candidate);
         let model = Model::new(&candidate.config, self.case.vocab);
-        let phases = torch::Phase::of_run(&options).into_iter();
-        let of_the_run = phases.filter(|phase| *phase != torch::Phase::Sample);
+        let phases = torch::TorchPhase::of_run(&options).into_iter();
+        let of_the_run = phases.filter(|phase| *phase != torch::TorchPhase::Sample);
         let peaks = of_the_run.map(|phase| (self.torch_peak(&model, phase, &options), phase));
         peaks.reduce(|a, b| if b.0 > a.0 { b } else { a }).expect("a run has phases")
     }
 
     /// Whether neither evaluation has more live bytes than `room`; only PyTorch has a batch to
     /// choose there.
-    pub(super) fn evaluates_in(&self, candidate: &Candidate, room: Bytes) -> bool {
-        use torch::Phase::{Evaluate, EvaluateFirst};
+    pub(super) fn evaluates_in(&self, candidate: &FitCandidate, room: Bytes) -> bool {
+        use torch::TorchPhase::{Evaluate, EvaluateFirst};
         let options = self.torch_options(candidate);
         let model = Model::new(&candidate.config, self.case.vocab);
         let mut phases = [Evaluate, EvaluateFirst].into_iter();
@@ -155,39 +155,39 @@ impl<'a> Counter<'a> {
         let Training { batch, seq, activations: dtype, recompute, .. } = training;
         let rows = training.loss_chunk_rows;
         let state = (model, training.optimizer.footprint());
-        let train = Counted::Train { state, shape: [batch, seq], dtype, recompute, rows };
+        let train = CountKey::Train { state, shape: [batch, seq], dtype, recompute, rows };
         if self.once(train, || peak_bytes(&decoder::unnamed_train(&model, &training), target))
             > room
         {
             return false;
         }
-        let update = Counted::Update { state };
+        let update = CountKey::Update { state };
         if self.once(update, || peak_bytes(&decoder::update(&model, &training), target)) > room {
             return false;
         }
         // An evaluation runs as few sequences at a time as it must.
         training.eval_batch = 1;
         let rows = rows.min(training.eval_seq);
-        let evaluate = Counted::Evaluate { state, seq: training.eval_seq, dtype, rows };
+        let evaluate = CountKey::Evaluate { state, seq: training.eval_seq, dtype, rows };
         self.once(evaluate, || peak_bytes(&decoder::unnamed_evaluate(&model, &training), target))
             <= room
     }
 
-    fn torch_options(&self, candidate: &Candidate) -> TorchOptions {
+    fn torch_options(&self, candidate: &FitCandidate) -> TorchOptions {
         let precision = self.precision(&candidate.config);
         candidate.kernels.of_config(&candidate.config, precision)
     }
 
-    fn torch_peak(&self, model: &Model, phase: torch::Phase, options: &TorchOptions) -> Bytes {
+    fn torch_peak(&self, model: &Model, phase: torch::TorchPhase, options: &TorchOptions) -> Bytes {
         let options = options.read_by(phase);
-        let key = Counted::Torch { model: *model, phase, options };
+        let key = CountKey::Torch { model: *model, phase, options };
         let program = || torch::unnamed_program(phase, model, &options);
         self.once(key, || peak_bytes(&program(), &CachingAllocator))
     }
 
     /// The case as it is, and why nothing could be placed where that is so.
     pub(super) fn original(&self) -> (PlanReport, Option<PlanError>) {
-        let Case { config, vocab, device, overhead, .. } = self.case;
+        let FitRequest { config, vocab, device, overhead, .. } = self.case;
         match self.case.engine {
             Engine::Torch { precision, kernels } => {
                 let options = kernels.of_config(config, precision);
@@ -206,7 +206,7 @@ impl<'a> Counter<'a> {
                         (report, Some(error))
                     }
                 };
-                report.phases.push(Phase::of("sample", &job.sampling_programs(), &target));
+                report.phases.push(PhaseReport::of("sample", &job.sampling_programs(), &target));
                 (report, refusal)
             }
         }
@@ -232,13 +232,13 @@ impl<'a> Counter<'a> {
     }
 
     /// Plans a candidate. `None` where the device cannot hold one of its tensors.
-    pub(super) fn plan(&self, candidate: &Candidate) -> Option<Planned> {
+    pub(super) fn plan(&self, candidate: &FitCandidate) -> Option<PlannedCandidate> {
         let config = &candidate.config;
         match self.case.engine {
             Engine::Fitgpt { target, .. } => {
                 let job = self.job(config, &target);
                 let report = self.report_here(config, &job, &target).ok()?;
-                Some(Planned {
+                Some(PlannedCandidate {
                     peak_bytes: report.peak_bytes,
                     arena_bytes: report.arena_bytes,
                     peak_phase: report.peak_phase,
@@ -249,7 +249,7 @@ impl<'a> Counter<'a> {
             Engine::Torch { .. } => {
                 let (peak_bytes, peak_phase) = self.torch_peak_of_run(candidate);
                 let usable_bytes = self.case.device.usable_bytes;
-                Some(Planned {
+                Some(PlannedCandidate {
                     peak_bytes,
                     arena_bytes: peak_bytes,
                     peak_phase: peak_phase.name(),
@@ -303,6 +303,6 @@ impl<'a> Counter<'a> {
     }
 }
 
-fn phases(programs: &[Program], target: &impl Target) -> Vec<Phase> {
-    programs.iter().map(|program| Phase::of(program.name(), [program], target)).collect()
+fn phases(programs: &[Program], target: &impl Target) -> Vec<PhaseReport> {
+    programs.iter().map(|program| PhaseReport::of(program.name(), [program], target)).collect()
 }

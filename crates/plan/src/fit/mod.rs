@@ -24,11 +24,11 @@ use serde::Serialize;
 
 use self::{
     count::Counter,
-    moves::{Menu, Way},
-    search::{Known, Search},
+    moves::{AvailableMoves, MoveSet},
+    search::{FitSearch, Known},
 };
 pub use self::{
-    note::Note,
+    note::FitNote,
     option::{Change, Effect, FitOption},
     patch::{Patch, Upgrade},
     text::{command_line, fitgpt_command, nanogpt_commands, write},
@@ -36,7 +36,7 @@ pub use self::{
 use crate::{
     config::{Config, Precision},
     memory::Target,
-    report::{Device, Overhead, PlanReport, Verdict},
+    report::{DeviceMemory, Overhead, PlanReport, Verdict},
     torch::{Rules, TorchOptions},
 };
 
@@ -79,7 +79,7 @@ impl Engine<'_> {
 
 /// A config that should fit a device.
 #[derive(Clone, Copy)]
-pub struct Case<'a> {
+pub struct FitRequest<'a> {
     /// The config.
     pub config: &'a Config,
     /// Rows of the embedding.
@@ -87,7 +87,7 @@ pub struct Case<'a> {
     /// Who runs it.
     pub engine: Engine<'a>,
     /// Where.
-    pub device: &'a Device,
+    pub device: &'a DeviceMemory,
     /// Memory beside the tensors.
     pub overhead: Overhead,
     /// Whether the device computes in bfloat16 by itself.
@@ -109,7 +109,7 @@ pub struct Fit {
     /// The first of those that asks for no patch which the config does not ask for already.
     pub without_patches: Option<usize>,
     /// What else should be known.
-    pub notes: Vec<Note>,
+    pub notes: Vec<FitNote>,
 }
 
 /// Options of each kind that are listed at most, in the order of [`Fit::options`].
@@ -118,11 +118,11 @@ const LISTED: [usize; 4] = [7, 2, 6, 3];
 const LISTED_IN_ALL: usize = 14;
 
 /// Looks for every way that makes `case` fit.
-pub fn fit(case: &Case<'_>) -> Fit {
+pub fn fit(case: &FitRequest<'_>) -> Fit {
     let counter = Counter::new(case);
     let (original, refusal) = counter.original();
-    let menu = Menu::new(case);
-    let search = Search {
+    let menu = AvailableMoves::new(case);
+    let search = FitSearch {
         case,
         counter: &counter,
         menu: &menu,
@@ -143,7 +143,7 @@ pub fn fit(case: &Case<'_>) -> Fit {
             search.add_safer(&mut options);
         }
         search.add_tight(&mut options);
-        let base = if keeping_fits { Way::default() } else { menu.strongest() };
+        let base = if keeping_fits { MoveSet::default() } else { menu.strongest() };
         // What fits as it is needs no other model.
         if original.verdict != Verdict::Fits {
             options.extend(smaller::options(&search, &base));

@@ -1,6 +1,6 @@
 //! The moves of a way and how far each can go.
 
-use super::{Case, Effect, Engine};
+use super::{Effect, Engine, FitRequest};
 use crate::{
     config::GradCheckpoint,
     job::{Job, divisors},
@@ -54,9 +54,9 @@ impl Move {
 
 /// A level of every move.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Way([usize; Move::ALL.len()]);
+pub(super) struct MoveSet([usize; Move::ALL.len()]);
 
-impl Way {
+impl MoveSet {
     pub(super) fn level(&self, of: Move) -> usize {
         self.0[of as usize]
     }
@@ -78,8 +78,8 @@ impl Way {
 }
 
 /// The moves that this case has left.
-pub(super) struct Menu {
-    most: Way,
+pub(super) struct AvailableMoves {
+    most: MoveSet,
     is_torch: bool,
     /// What the micro-batch can be divided by, least first: 1 and up.
     pub(super) splits: Vec<u32>,
@@ -90,14 +90,14 @@ pub(super) struct Menu {
 /// Fewer rows than this make matrix products slow and save next to nothing.
 const FEWEST_CHUNK_ROWS: u64 = 64;
 
-impl Menu {
-    pub(super) fn new(case: &Case<'_>) -> Self {
+impl AvailableMoves {
+    pub(super) fn new(case: &FitRequest<'_>) -> Self {
         let config = case.config;
         let job = Job::asked(config, case.vocab, case.engine.precision());
         let rows = job.training.loss_chunk_rows; // the config's, or by the shapes alone
         let splits: Vec<u32> =
             divisors(config.batch_size().into()).into_iter().map(|d| d as u32).collect();
-        let mut most = Way::default().with(Move::Split, splits.len() - 1);
+        let mut most = MoveSet::default().with(Move::Split, splits.len() - 1);
         let chunk_rows: Vec<u64> = match case.engine {
             Engine::Fitgpt { .. } => {
                 // Evaluations take no room of their own, and the rest is so already.
@@ -135,7 +135,7 @@ impl Menu {
 
     /// Everything that lowers the peak much. A compiler is there or is not; where the loss is
     /// chunked already, smaller chunks are no matter.
-    pub(super) fn strongest(&self) -> Way {
+    pub(super) fn strongest(&self) -> MoveSet {
         let mut way = self.most.with(Move::Compile, 0);
         if self.is_torch && way.level(Move::ChunkLoss) > 0 {
             way = way.with(Move::DropLogits, 0); // nothing is left to drop
@@ -145,13 +145,13 @@ impl Menu {
         way.with(Move::Recompute, self.most(Move::Recompute).min(1))
     }
 
-    pub(super) fn strongest_without_split(&self) -> Way {
+    pub(super) fn strongest_without_split(&self) -> MoveSet {
         self.strongest().with(Move::Split, 0)
     }
 
     /// Every mix of moves but [`Move::Split`], those that do less first.
-    pub(super) fn mixes(&self) -> Vec<Way> {
-        let mut mixes = vec![Way::default()];
+    pub(super) fn mixes(&self) -> Vec<MoveSet> {
+        let mut mixes = vec![MoveSet::default()];
         for of in Move::ALL.into_iter().filter(|of| *of != Move::Split) {
             // Level 2 of recomputation is never less than level 1 needs.
             let most = if of == Move::Recompute { self.most(of).min(1) } else { self.most(of) };
@@ -161,7 +161,7 @@ impl Menu {
             }
         }
         // Compiled, the loss is fused and logits are half: the rest is for those without.
-        let compiled = Way::default().with(Move::Compile, 1);
+        let compiled = MoveSet::default().with(Move::Compile, 1);
         mixes.retain(|way| way.level(Move::Compile) == 0 || *way == compiled);
         mixes.sort_by_key(|way| way.0.iter().sum::<usize>());
         mixes

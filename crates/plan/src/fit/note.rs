@@ -2,19 +2,19 @@
 
 use serde::Serialize;
 
-use super::{Case, Engine};
+use super::{Engine, FitRequest};
 use crate::{
     config::Precision,
     memory::PlanError,
     model::{Model, Parameter},
-    optimizer::{Optimizer, State},
+    optimizer::{Optimizer, OptimizerState},
     units::Bytes,
 };
 
 /// A fact beside the ways. Words are chosen at the edge.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "note", rename_all = "kebab-case")]
-pub enum Note {
+pub enum FitNote {
     /// The device has no bfloat16 of its own.
     NoBf16 {
         /// The `dtype` to write.
@@ -49,19 +49,19 @@ pub enum Note {
 }
 
 /// What the case itself says.
-pub(super) fn of_case(case: &Case<'_>, refusal: Option<PlanError>) -> Vec<Note> {
+pub(super) fn of_case(case: &FitRequest<'_>, refusal: Option<PlanError>) -> Vec<FitNote> {
     let mut notes = Vec::new();
     if case.engine.precision() == Precision::Bfloat16 && !case.has_bf16 {
-        notes.push(Note::NoBf16 { instead: Precision::Float16.name() });
+        notes.push(FitNote::NoBf16 { instead: Precision::Float16.name() });
     }
     if let Some(PlanError::TooLargeForOnePiece { tensor, need, have }) = refusal {
-        notes.push(Note::TooLargeForOnePiece { tensor, need_bytes: need, have_bytes: have });
+        notes.push(FitNote::TooLargeForOnePiece { tensor, need_bytes: need, have_bytes: have });
     }
     notes
 }
 
 /// Whether what stands through every phase of a run is too large already.
-pub(super) fn static_state(case: &Case<'_>) -> Option<Note> {
+pub(super) fn static_state(case: &FitRequest<'_>) -> Option<FitNote> {
     let model = Model::new(case.config, case.vocab);
     let state_bytes = match case.engine {
         Engine::Fitgpt { .. } => {
@@ -69,7 +69,7 @@ pub(super) fn static_state(case: &Case<'_>) -> Option<Note> {
             let of = |parameter: &Parameter| {
                 // A weight, a gradient and the optimizer's states.
                 let states = optimizer.states(parameter);
-                8 * parameter.count() + states.iter().map(State::bytes).sum::<u64>()
+                8 * parameter.count() + states.iter().map(OptimizerState::bytes).sum::<u64>()
             };
             Bytes::new(model.parameters().iter().map(of).sum())
         }
@@ -78,5 +78,5 @@ pub(super) fn static_state(case: &Case<'_>) -> Option<Note> {
     let usable_bytes = case.device.usable_bytes;
     let [least_beside, _] = case.overhead.range();
     let is_too_large = state_bytes > usable_bytes.saturating_sub(least_beside);
-    is_too_large.then_some(Note::StaticStateTooLarge { state_bytes, usable_bytes })
+    is_too_large.then_some(FitNote::StaticStateTooLarge { state_bytes, usable_bytes })
 }

@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use super::{Patch, Upgrade};
 use crate::{
-    config::{EffectiveBatch, Value},
+    config::{ConfigValue, EffectiveBatch},
     report::Verdict,
     units::Bytes,
 };
@@ -15,7 +15,7 @@ use crate::{
 pub(super) const LEAST_EXTRA_COMPUTE: f64 = 0.005;
 
 /// A key and its new value, of the type that nanoGPT insists on.
-pub type Change = (&'static str, Value);
+pub type Change = (&'static str, ConfigValue);
 
 /// How far a way reaches, least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]

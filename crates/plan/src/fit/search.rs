@@ -3,14 +3,14 @@
 use std::cell::RefCell;
 
 use super::{
-    Case, Change, Effect, Engine, FitOption, Note, Patch, Upgrade,
-    candidate::{Candidate, raw},
+    Change, Effect, Engine, FitNote, FitOption, FitRequest, Patch, Upgrade,
+    candidate::{FitCandidate, raw},
     count::Counter,
-    moves::{Menu, Move, Way},
+    moves::{AvailableMoves, Move, MoveSet},
     smaller,
 };
 use crate::{
-    config::Value,
+    config::ConfigValue,
     job::{divisors, least},
     report::{PlanReport, Verdict},
     units::Bytes,
@@ -19,10 +19,10 @@ use crate::{
 /// Divisors of an effective batch beyond this are not looked for.
 const LARGEST_BATCH_TO_DIVIDE: u64 = 1 << 32;
 
-pub(super) struct Search<'a> {
-    pub(super) case: &'a Case<'a>,
+pub(super) struct FitSearch<'a> {
+    pub(super) case: &'a FitRequest<'a>,
     pub(super) counter: &'a Counter<'a>,
-    pub(super) menu: &'a Menu,
+    pub(super) menu: &'a AvailableMoves,
     pub(super) original: &'a PlanReport,
     pub(super) planned: Known,
 }
@@ -30,9 +30,9 @@ pub(super) struct Search<'a> {
 /// What was planned before, by its changes.
 pub(super) type Known = RefCell<Vec<((Vec<Change>, Vec<Upgrade>), Option<FitOption>)>>;
 
-impl Search<'_> {
-    pub(super) fn candidate(&self, way: Way, extra: &[Change]) -> Option<Candidate> {
-        let new = |eval_batch| Candidate::new(self.case, self.menu, way, eval_batch, extra);
+impl FitSearch<'_> {
+    pub(super) fn candidate(&self, way: MoveSet, extra: &[Change]) -> Option<FitCandidate> {
+        let new = |eval_batch| FitCandidate::new(self.case, self.menu, way, eval_batch, extra);
         let whole = new(None)?;
         if way.level(Move::OwnEval) == 0 {
             return Some(whole);
@@ -48,27 +48,27 @@ impl Search<'_> {
     }
 
     /// Whether its live bytes would do for `wanted`.
-    fn may(&self, candidate: &Candidate, wanted: Verdict) -> bool {
+    fn may(&self, candidate: &FitCandidate, wanted: Verdict) -> bool {
         let [low, high] = self.counter.room(&candidate.config);
         let room = if wanted == Verdict::Fits { high } else { low };
         self.counter.lives_in(candidate, room)
     }
 
     /// Plans a candidate. `effect` is what it does beyond its way.
-    pub(super) fn plan(&self, candidate: Candidate, effect: Effect) -> Option<FitOption> {
+    pub(super) fn plan(&self, candidate: FitCandidate, effect: Effect) -> Option<FitOption> {
         let key = (candidate.changes, candidate.upgrades);
         let known = self.planned.borrow().iter().find(|(k, _)| *k == key).map(|(_, o)| o.clone());
         if let Some(known) = known {
             return known;
         }
         let (changes, upgrades) = key.clone();
-        let candidate = Candidate { changes, upgrades, ..candidate };
+        let candidate = FitCandidate { changes, upgrades, ..candidate };
         let option = self.plan_anew(candidate, effect);
         self.planned.borrow_mut().push((key, option.clone()));
         option
     }
 
-    fn plan_anew(&self, candidate: Candidate, effect: Effect) -> Option<FitOption> {
+    fn plan_anew(&self, candidate: FitCandidate, effect: Effect) -> Option<FitOption> {
         let planned = self.counter.plan(&candidate)?;
         let before = self.counter.computed_twice_by_original();
         let effect = candidate.way.effect().max(effect);
@@ -103,7 +103,7 @@ impl Search<'_> {
         count: usize,
         effect: Effect,
         wanted: Verdict,
-        candidate: impl Fn(usize) -> Option<Candidate>,
+        candidate: impl Fn(usize) -> Option<FitCandidate>,
     ) -> Option<(usize, FitOption)> {
         let may = |index| candidate(index).is_some_and(|c| self.may(&c, wanted));
         let last = count.checked_sub(1)?;
@@ -126,7 +126,7 @@ impl Search<'_> {
 
     /// The least ways that are `wanted` or better.
     pub(super) fn least_ways(&self, wanted: Verdict) -> Vec<FitOption> {
-        let mut found: Vec<(Way, FitOption)> = Vec::new();
+        let mut found: Vec<(MoveSet, FitOption)> = Vec::new();
         for mix in self.menu.mixes() {
             // What a lesser mix reaches without, this one need not reach with.
             let lesser = found.iter().filter(|(way, _)| way.with(Move::Split, 0).is_within(&mix));
@@ -154,7 +154,7 @@ impl Search<'_> {
     }
 
     /// Whether the budget decides how much of `mix` is done.
-    fn has_mixes(&self, mix: Way) -> bool {
+    fn has_mixes(&self, mix: MoveSet) -> bool {
         matches!(self.case.engine, Engine::Fitgpt { .. }) && mix.level(Move::Recompute) == 1
     }
 
@@ -163,14 +163,14 @@ impl Search<'_> {
         if self.original.verdict == Verdict::Fits {
             return;
         }
-        let mut add = |way: Way| {
+        let mut add = |way: MoveSet| {
             let option = self.candidate(way, &[]);
             let option = option.and_then(|c| self.plan(c, Effect::ChangesNothing));
             let option =
                 option.filter(|o| o.fits && options.iter().all(|p| p.changes != o.changes));
             options.extend(option);
         };
-        let nothing = Way::default();
+        let nothing = MoveSet::default();
         let fits = |split: usize| {
             let candidate = self.candidate(nothing.with(Move::Split, split), &[]);
             candidate.is_some_and(|c| self.may(&c, Verdict::Fits))
@@ -199,12 +199,12 @@ impl Search<'_> {
 
     /// Single moves that do not fit and yet lower the peak, and all of them together.
     pub(super) fn add_helpful(&self, options: &mut Vec<FitOption>) {
-        let nothing = Way::default();
+        let nothing = MoveSet::default();
         let little = Bytes::new(self.original.peak_bytes.get() / 20);
         let singles = Move::ALL.into_iter().map(|of| nothing.with(of, self.menu.most(of)));
         for way in singles.chain([self.menu.strongest()]) {
             let is_listed =
-                |c: &Candidate| options.iter().any(|listed| listed.changes == c.changes);
+                |c: &FitCandidate| options.iter().any(|listed| listed.changes == c.changes);
             let candidate = self.candidate(way, &[]).filter(|c| !is_listed(c));
             let option = candidate.and_then(|c| self.plan(c, Effect::ChangesNothing));
             options.extend(option.filter(|o| o.verdict == Verdict::No && o.saved_bytes > little));
@@ -217,7 +217,7 @@ impl Search<'_> {
     }
 
     /// A micro-batch between the listed ones that makes the same step.
-    pub(super) fn other_split(&self, options: &[FitOption]) -> Option<Note> {
+    pub(super) fn other_split(&self, options: &[FitOption]) -> Option<FitNote> {
         let config = self.case.config;
         if self.original.verdict == Verdict::Fits {
             return None;
@@ -233,7 +233,7 @@ impl Search<'_> {
             (u64::from(listed) + 1..batch).contains(micro) && !batch.is_multiple_of(*micro)
         });
         let sequences = u64::from(config.eval_iters()) * u64::from(config.eval_batch_size());
-        let follows = raw(config, "eval_batch_size") == Value::Int(0);
+        let follows = raw(config, "eval_batch_size") == ConfigValue::Int(0);
         between.into_iter().find_map(|micro| {
             let batch_size = u32::try_from(micro).ok()?;
             let steps = u32::try_from(all / micro).ok()?;
@@ -249,12 +249,12 @@ impl Search<'_> {
                 }
                 _ => changes.push(("eval_batch_size", config.eval_batch_size().into())),
             }
-            let candidate = self.candidate(Way::default(), &changes)?;
+            let candidate = self.candidate(MoveSet::default(), &changes)?;
             if !self.may(&candidate, Verdict::Fits) {
                 return None;
             }
             let option = self.plan(candidate, Effect::MicroBatch).filter(|o| o.fits)?;
-            Some(Note::OtherSplit {
+            Some(FitNote::OtherSplit {
                 batch_size,
                 gradient_accumulation_steps: steps,
                 peak_bytes: option.peak_bytes,

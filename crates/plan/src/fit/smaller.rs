@@ -3,9 +3,9 @@
 //! Each gives up as little as it can: the first of its ladder that fits. Where nothing that
 //! keeps the training fits, what does most of it is taken along.
 
-use super::{Change, Effect, Engine, FitOption, candidate::raw, moves::Way, search::Search};
+use super::{Change, Effect, Engine, FitOption, candidate::raw, moves::MoveSet, search::FitSearch};
 use crate::{
-    config::{Config, InitFrom, OptimizerChoice, Precision, Value},
+    config::{Config, ConfigValue, InitFrom, OptimizerChoice, Precision},
     report::Verdict,
 };
 
@@ -13,7 +13,7 @@ use crate::{
 const SHORTEST_BLOCK: u32 = 64;
 
 /// The least changes of the run that fit, each on top of `base`.
-pub(super) fn options(search: &Search<'_>, base: &Way) -> Vec<FitOption> {
+pub(super) fn options(search: &FitSearch<'_>, base: &MoveSet) -> Vec<FitOption> {
     ladders(search)
         .into_iter()
         .filter_map(|ladder| {
@@ -26,7 +26,7 @@ pub(super) fn options(search: &Search<'_>, base: &Way) -> Vec<FitOption> {
 }
 
 /// Changes from the least to the most, for each thing that can be given up.
-fn ladders(search: &Search<'_>) -> Vec<Vec<Vec<Change>>> {
+fn ladders(search: &FitSearch<'_>) -> Vec<Vec<Vec<Change>>> {
     let config = search.case.config;
     let mut ladders = Vec::new();
     if search.case.engine.precision() == Precision::Float32 {
@@ -48,7 +48,7 @@ fn ladders(search: &Search<'_>) -> Vec<Vec<Vec<Change>>> {
 }
 
 /// Optimizers with less state than the config's; nanoGPT knows one only.
-pub(super) fn optimizers(search: &Search<'_>) -> impl Iterator<Item = Change> {
+pub(super) fn optimizers(search: &FitSearch<'_>) -> impl Iterator<Item = Change> {
     let config = search.case.config;
     let is_ours = matches!(search.case.engine, Engine::Fitgpt { .. });
     // A checkpoint has the states that it has.
@@ -60,7 +60,7 @@ pub(super) fn optimizers(search: &Search<'_>) -> impl Iterator<Item = Change> {
     smaller.iter().map(|choice| ("optimizer", choice.name().into()))
 }
 
-fn blocks(search: &Search<'_>) -> Vec<Vec<Change>> {
+fn blocks(search: &FitSearch<'_>) -> Vec<Vec<Change>> {
     let config = search.case.config;
     let evaluated = raw(config, "eval_block_size");
     let halves = std::iter::successors(Some(config.block_size() / 2), |block| Some(block / 2));
@@ -68,7 +68,7 @@ fn blocks(search: &Search<'_>) -> Vec<Vec<Change>> {
         .take_while(|block| *block >= SHORTEST_BLOCK)
         .map(|block| {
             let mut changes: Vec<Change> = vec![("block_size", block.into())];
-            if matches!(evaluated, Value::Int(written) if written > i64::from(block)) {
+            if matches!(evaluated, ConfigValue::Int(written) if written > i64::from(block)) {
                 changes.push(("eval_block_size", block.into()));
             }
             changes
@@ -94,10 +94,10 @@ fn widths(config: &Config) -> Vec<Vec<Change>> {
                 ("n_embd", share(channels, fewer).into()),
                 ("n_head", share(config.n_head(), fewer).into()),
             ];
-            if raw(config, "n_kv_head") != Value::Int(0) {
+            if raw(config, "n_kv_head") != ConfigValue::Int(0) {
                 changes.push(("n_kv_head", fewer.into()));
             }
-            if raw(config, "ffn_dim") != Value::Int(0) {
+            if raw(config, "ffn_dim") != ConfigValue::Int(0) {
                 changes.push(("ffn_dim", share(config.ffn_dim(), fewer).max(1).into()));
             }
             changes

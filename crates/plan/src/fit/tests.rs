@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    config::{InitFrom, Value, Written},
+    config::{ConfigValue, InitFrom, Written},
     job::{self, Job},
     memory::{Limits, Target},
     model::Model,
@@ -42,15 +42,15 @@ fn config(keys: &str) -> Config {
 
 const HERE: Engine<'_> = Engine::Fitgpt { target: &HOST, precision: Precision::Float32 };
 
-fn device(usable: u64) -> Device {
+fn device(usable: u64) -> DeviceMemory {
     let usable_bytes = Bytes::new(usable);
-    Device { name: "card".into(), total_bytes: usable_bytes, usable_bytes }
+    DeviceMemory { name: "card".into(), total_bytes: usable_bytes, usable_bytes }
 }
 
 fn fit_into(config: &Config, engine: Engine<'_>, usable: u64) -> Fit {
     let device = device(usable);
     let overhead = small_overhead();
-    fit(&Case { config, vocab: VOCAB, engine, device: &device, overhead, has_bf16: true })
+    fit(&FitRequest { config, vocab: VOCAB, engine, device: &device, overhead, has_bf16: true })
 }
 
 /// In proportion to the models here.
@@ -63,7 +63,7 @@ fn peak(config: &Config, engine: Engine<'_>) -> u64 {
     fit_into(config, engine, 1 << 40).original.arena_bytes.get()
 }
 
-fn value(option: &FitOption, key: &str) -> Option<Value> {
+fn value(option: &FitOption, key: &str) -> Option<ConfigValue> {
     option.changes.iter().find(|(name, _)| *name == key).map(|(_, value)| value.clone())
 }
 
@@ -150,9 +150,9 @@ fn the_largest_micro_batch_that_fits_is_taken_and_the_evaluation_kept() {
     let found = check(&config, HERE, usable);
     let best = &found.options[found.recommended.unwrap()];
     let changes: Vec<Change> = vec![
-        ("batch_size", Value::Int(8)),
-        ("gradient_accumulation_steps", Value::Int(12)),
-        ("eval_batch_size", Value::Int(16)),
+        ("batch_size", ConfigValue::Int(8)),
+        ("gradient_accumulation_steps", ConfigValue::Int(12)),
+        ("eval_batch_size", ConfigValue::Int(16)),
     ];
     assert_eq!(best.changes, changes);
     assert_eq!(best.effect, Effect::MicroBatch);
@@ -161,8 +161,8 @@ fn the_largest_micro_batch_that_fits_is_taken_and_the_evaluation_kept() {
     let torch = Engine::torch(Precision::Bfloat16);
     let found = check(&config, torch, peak(&config, torch) * 2 / 3);
     let plain = &found.options[found.without_patches.unwrap()];
-    assert_eq!(value(plain, "batch_size"), Some(Value::Int(8)));
-    assert_eq!(value(plain, "eval_iters"), Some(Value::Int(40)));
+    assert_eq!(value(plain, "batch_size"), Some(ConfigValue::Int(8)));
+    assert_eq!(value(plain, "eval_iters"), Some(ConfigValue::Int(40)));
     assert_eq!(plain.patches, []);
 }
 
@@ -172,7 +172,7 @@ fn recomputation_is_a_mix_that_costs_less_than_every_block() {
     let every = config.with("", [("grad_checkpoint", true.into())]).unwrap();
     let (keeping, recomputing) = (peak(&config, HERE), peak(&every, HERE));
     let found = check(&config, HERE, (keeping + 3 * recomputing) / 4 + (1 << 20));
-    let by = |value_of: Value| {
+    let by = |value_of: ConfigValue| {
         let is = |o: &&FitOption| value(o, "grad_checkpoint") == Some(value_of.clone());
         found.options.iter().find(is).unwrap()
     };
@@ -186,12 +186,12 @@ fn recomputation_is_a_mix_that_costs_less_than_every_block() {
 fn an_evaluation_that_is_larger_than_training_gets_a_batch_of_its_own() {
     let torch = Engine::torch(Precision::Bfloat16);
     let config = config("batch_size=2 eval_batch_size=32");
-    let small = config.with("", [("eval_batch_size", Value::Int(2))]).unwrap();
+    let small = config.with("", [("eval_batch_size", ConfigValue::Int(2))]).unwrap();
     let found = check(&config, torch, peak(&small, torch) + (2 << 20));
     let best = &found.options[found.recommended.unwrap()];
     assert_eq!(best.effect, Effect::ChangesNothing);
     let eval_batch = value(best, "eval_batch_size").unwrap();
-    assert!(matches!(eval_batch, Value::Int(2..32)), "{eval_batch}");
+    assert!(matches!(eval_batch, ConfigValue::Int(2..32)), "{eval_batch}");
     assert_eq!(best.patches, [Patch::EvalBatchSize]);
 }
 
@@ -214,7 +214,7 @@ fn state_that_exceeds_the_device_is_no_matter_of_batches() {
     for engine in [HERE, Engine::torch(Precision::Bfloat16)] {
         let config = config("n_embd=512 n_head=8 n_layer=8 batch_size=2");
         let found = check(&config, engine, 16 * 20_000_000);
-        assert!(matches!(found.notes[..], [Note::StaticStateTooLarge { .. }]));
+        assert!(matches!(found.notes[..], [FitNote::StaticStateTooLarge { .. }]));
         assert_eq!(found.recommended, None);
         assert!(!found.options.is_empty());
         for option in &found.options {
@@ -271,16 +271,23 @@ fn a_card_without_bfloat16_is_offered_float16() {
         let precision = config.precision_or(Precision::Float32);
         let engine = Engine::Fitgpt { target: &HOST, precision };
         let overhead = small_overhead();
-        fit(&Case { config: &config, vocab: VOCAB, engine, device: &usable, overhead, has_bf16 })
+        fit(&FitRequest {
+            config: &config,
+            vocab: VOCAB,
+            engine,
+            device: &usable,
+            overhead,
+            has_bf16,
+        })
     };
     let dtypes = |found: &Fit| -> Vec<_> {
         found.options.iter().filter_map(|option| value(option, "dtype")).collect()
     };
-    assert_eq!(dtypes(&ask("float32", true)), [Value::from("bfloat16")]);
-    assert_eq!(dtypes(&ask("float32", false)), [Value::from("float16")]);
-    assert!(!ask("float32", false).notes.contains(&Note::NoBf16 { instead: "float16" }));
-    assert!(ask("bfloat16", false).notes.contains(&Note::NoBf16 { instead: "float16" }));
-    assert!(!ask("bfloat16", true).notes.contains(&Note::NoBf16 { instead: "float16" }));
+    assert_eq!(dtypes(&ask("float32", true)), [ConfigValue::from("bfloat16")]);
+    assert_eq!(dtypes(&ask("float32", false)), [ConfigValue::from("float16")]);
+    assert!(!ask("float32", false).notes.contains(&FitNote::NoBf16 { instead: "float16" }));
+    assert!(ask("bfloat16", false).notes.contains(&FitNote::NoBf16 { instead: "float16" }));
+    assert!(!ask("bfloat16", true).notes.contains(&FitNote::NoBf16 { instead: "float16" }));
     assert_eq!(dtypes(&ask("bfloat16", false)), []);
 }
 
@@ -289,7 +296,7 @@ fn a_batch_without_divisors_names_another_split_of_the_same_step() {
     let config = config("batch_size=13 gradient_accumulation_steps=24");
     let found = check(&config, HERE, peak(&config, HERE) * 25 / 26 + (1 << 20));
     let note = found.notes.iter().find_map(|note| match note {
-        Note::OtherSplit { batch_size, gradient_accumulation_steps, .. } => {
+        FitNote::OtherSplit { batch_size, gradient_accumulation_steps, .. } => {
             Some((*batch_size, *gradient_accumulation_steps))
         }
         _ => None,
@@ -306,9 +313,9 @@ fn a_tensor_too_large_for_one_piece_is_named_and_made_smaller() {
     let config = config("loss_chunk_rows=64");
     let found = fit_into(&config, engine, 1 << 40);
     assert_eq!(found.original.verdict, Verdict::No);
-    assert!(matches!(&found.notes[0], Note::TooLargeForOnePiece { .. }));
+    assert!(matches!(&found.notes[0], FitNote::TooLargeForOnePiece { .. }));
     let best = &found.options[found.recommended.unwrap()];
-    assert_eq!(value(best, "batch_size"), Some(Value::Int(8)));
+    assert_eq!(value(best, "batch_size"), Some(ConfigValue::Int(8)));
 }
 
 #[test]
@@ -353,13 +360,15 @@ fn overrides_have_the_types_that_nanogpt_insists_on() {
 fn an_option_is_a_line_that_can_be_pasted() {
     let mut written = Written::new();
     let text = "batch_size = 16\nn_layer = 4\n";
-    written.read_python("config/my run.py", text, &crate::config::Facts::default()).unwrap();
+    written.read_python("config/my run.py", text, &crate::config::MachineFacts::default()).unwrap();
     for (key, value) in [("n_layer", "6"), ("memory_budget", "12GB"), ("compile", "False")] {
         written.set(key, value).unwrap();
     }
     let files = ["config/my run.py".to_owned()];
-    let split: Vec<Change> =
-        vec![("batch_size", Value::Int(8)), ("gradient_accumulation_steps", Value::Int(80))];
+    let split: Vec<Change> = vec![
+        ("batch_size", ConfigValue::Int(8)),
+        ("gradient_accumulation_steps", ConfigValue::Int(80)),
+    ];
     // nanoGPT refuses keys that it does not know, such as `memory_budget`.
     assert_eq!(
         nanogpt_commands(&files, &written, &split, &[]),
@@ -371,7 +380,7 @@ fn an_option_is_a_line_that_can_be_pasted() {
         "fitgpt train --batch_size=8 --gradient_accumulation_steps=80"
     );
     let patched: Vec<Change> =
-        vec![("drop_stale_logits", true.into()), ("loss_chunk_rows", Value::Int(512))];
+        vec![("drop_stale_logits", true.into()), ("loss_chunk_rows", ConfigValue::Int(512))];
     let patches = [Patch::DropStaleLogits, Patch::ChunkedLoss];
     assert_eq!(
         nanogpt_commands(&[], &Written::new(), &patched, &patches),
@@ -397,10 +406,10 @@ fn keys_alone_come_before_patches_and_before_more_work() {
 fn what_was_written_elsewhere_is_written_down_with_the_changes() {
     let text = "# mine\nbatch_size = 16 # fits nowhere\nn_layer = 4\n";
     let mut written = Written::new();
-    written.read_python("mine.py", text, &crate::config::Facts::default()).unwrap();
+    written.read_python("mine.py", text, &crate::config::MachineFacts::default()).unwrap();
     written.set("n_layer", "6").unwrap();
     written.set("max_iters", "10").unwrap();
-    let changes = [("batch_size", Value::Int(8)), ("eval_batch_size", Value::Int(16))];
+    let changes = [("batch_size", ConfigValue::Int(8)), ("eval_batch_size", ConfigValue::Int(16))];
     assert_eq!(
         write(Some(("mine.py", text)), &written, &changes).unwrap(),
         "# mine\nbatch_size = 8 # fits nowhere\nn_layer = 6\n\n# so that it fits\n\
@@ -408,7 +417,7 @@ fn what_was_written_elsewhere_is_written_down_with_the_changes() {
     );
     let alone = write(None, &written, &changes).unwrap();
     let mut read = Written::new();
-    read.read_python("new.py", &alone, &crate::config::Facts::default()).unwrap();
+    read.read_python("new.py", &alone, &crate::config::MachineFacts::default()).unwrap();
     let expected = written.resolve().unwrap().with("fit", changes).unwrap();
     assert_eq!(read.resolve().unwrap(), expected);
 }

@@ -1,7 +1,7 @@
 //! Changes as people write them: a config file, or overrides.
 
 use super::{Change, Patch};
-use crate::config::{ConfigError, Group, Key, Value, Written, rewrite};
+use crate::config::{ConfigError, ConfigValue, Key, KeyGroup, Written, rewrite};
 
 /// What stands above assignments that the file did not have.
 const HEADING: &str = "so that it fits";
@@ -38,7 +38,7 @@ pub fn command_line(changes: &[Change]) -> String {
     let overrides: Vec<_> = changes
         .iter()
         .map(|(key, value)| match value {
-            Value::Str(text) => format!("--{key}={}", quoted(text)),
+            ConfigValue::Str(text) => format!("--{key}={}", quoted(text)),
             value => format!("--{key}={value}"),
         })
         .collect();
@@ -59,9 +59,9 @@ pub fn nanogpt_commands(
     patches: &[Patch],
 ) -> Vec<String> {
     let is_known = |key: &Key| match key.group {
-        Group::NanoGpt | Group::Ignored => true,
-        Group::FitGpt => patches.iter().any(|patch| patch.keys().contains(&key.name)),
-        Group::Sampling => false,
+        KeyGroup::NanoGpt | KeyGroup::Ignored => true,
+        KeyGroup::FitGpt => patches.iter().any(|patch| patch.keys().contains(&key.name)),
+        KeyGroup::Sampling => false,
     };
     let mut lines = Vec::new();
     if !patches.is_empty() {

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 
 use super::Target;
 use crate::{
-    program::{Class, Life, Program},
+    program::{Life, Program, TensorClass},
     units::{Bytes, OpIndex},
 };
 
@@ -35,7 +35,7 @@ pub fn lifetimes(program: &Program) -> Vec<Lifetime> {
 /// Live bytes at each op, by class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// By op, then in the order of [`Class::ALL`].
+    /// By op, then in the order of [`TensorClass::ALL`].
     pub by_op: Vec<[Bytes; 7]>,
 }
 
@@ -46,7 +46,7 @@ pub struct Peak {
     pub at: OpIndex,
     /// Its live bytes.
     pub bytes: Bytes,
-    /// Those by class, in the order of [`Class::ALL`].
+    /// Those by class, in the order of [`TensorClass::ALL`].
     pub classes: [Bytes; 7],
 }
 
@@ -84,7 +84,7 @@ pub fn profile(program: &Program, target: &impl Target) -> Profile {
             alive[class] = alive[class] + begins[at][class] - ends[at][class];
         }
         let mut here = alive.map(Bytes::new);
-        let scratch = &mut here[Class::Scratch as usize];
+        let scratch = &mut here[TensorClass::Scratch as usize];
         *scratch = *scratch + target.scratch(program, op).align_up(alignment);
         by_op.push(here);
     }

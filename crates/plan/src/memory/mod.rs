@@ -17,7 +17,7 @@ use serde::Serialize;
 pub use self::{
     liveness::{Lifetime, Peak, Profile, lifetimes, profile},
     place::{PlanError, fits, place},
-    verify::{Fault, Located, VerifiedPlan, verify},
+    verify::{Located, PlanFault, VerifiedPlan, verify},
 };
 use crate::{
     program::{Op, Program},
@@ -95,7 +95,7 @@ impl Slot {
 
 /// One program with a slot for each of its tensors, and for the scratch of each op.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Planned {
+pub struct PlacedProgram {
     /// The program.
     pub program: Program,
     /// By tensor.
@@ -108,7 +108,7 @@ pub struct Planned {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// In the order given.
-    pub programs: Vec<Planned>,
+    pub programs: Vec<PlacedProgram>,
     /// Sizes of the arena's allocations.
     pub chunks: Vec<Bytes>,
 }

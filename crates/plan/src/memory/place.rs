@@ -7,7 +7,7 @@
 
 use std::{cmp::Reverse, ops::RangeInclusive};
 
-use super::{Limits, Plan, Planned, Slot, Space, Target, lifetimes};
+use super::{Limits, PlacedProgram, Plan, Slot, Space, Target, lifetimes};
 use crate::{
     program::{Life, Program},
     units::Bytes,
@@ -29,7 +29,7 @@ pub enum PlanError {
 }
 
 /// One thing to place in the workspace.
-struct Item {
+struct WorkspaceItem {
     bytes: u64,
     life: RangeInclusive<u32>,
 }
@@ -66,7 +66,7 @@ pub fn place(programs: Vec<Program>, target: &impl Target) -> Result<Plan, PlanE
                 Owner::Scratch(op, bytes) => scratch[op] = Some(slot(start, bytes, &limits)),
             }
         }
-        planned.push(Planned { program, slots, scratch });
+        planned.push(PlacedProgram { program, slots, scratch });
     }
     Ok(Plan { programs: planned, chunks: chunks(top, &limits) })
 }
@@ -78,19 +78,19 @@ enum Owner {
     Scratch(usize, u64),
 }
 
-fn items(program: &Program, target: &impl Target) -> (Vec<Item>, Vec<Owner>) {
+fn items(program: &Program, target: &impl Target) -> (Vec<WorkspaceItem>, Vec<Owner>) {
     let limits = target.limits();
     let (mut items, mut owners) = (Vec::new(), Vec::new());
     for (index, (tensor, life)) in program.tensors().iter().zip(lifetimes(program)).enumerate() {
         let Some(life) = life.filter(|_| tensor.life != Life::Always) else { continue };
-        items.push(Item { bytes: padded(tensor.bytes(), &limits), life });
+        items.push(WorkspaceItem { bytes: padded(tensor.bytes(), &limits), life });
         owners.push(Owner::Tensor(index));
     }
     for (index, op) in program.ops().iter().enumerate() {
         let bytes = target.scratch(program, op);
         if bytes > Bytes::ZERO {
             let at = index as u32;
-            items.push(Item { bytes: padded(bytes, &limits), life: at..=at });
+            items.push(WorkspaceItem { bytes: padded(bytes, &limits), life: at..=at });
             owners.push(Owner::Scratch(index, bytes.get()));
         }
     }
@@ -99,20 +99,20 @@ fn items(program: &Program, target: &impl Target) -> (Vec<Item>, Vec<Owner>) {
 
 /// In which order items look for their places.
 #[derive(Clone, Copy)]
-enum Order {
+enum PlacementOrder {
     Size,
     Length,
     Area,
 }
 
-impl Order {
+impl PlacementOrder {
     const ALL: [Self; 3] = [Self::Size, Self::Length, Self::Area];
 
     /// Largest first; among equals by size, then by birth.
-    fn of(self, items: &[Item]) -> Vec<usize> {
+    fn of(self, items: &[WorkspaceItem]) -> Vec<usize> {
         let mut order: Vec<_> = (0..items.len()).collect();
         order.sort_unstable_by_key(|i| {
-            let Item { bytes, life } = &items[*i];
+            let WorkspaceItem { bytes, life } = &items[*i];
             let length = u64::from(life.end() - life.start());
             let rank = match self {
                 Self::Size => 0,
@@ -126,10 +126,10 @@ impl Order {
 }
 
 /// The starts of the order that ends lowest; the first of several as low.
-fn best_starts(items: &[Item], base: u64, limits: &Limits) -> Vec<u64> {
+fn best_starts(items: &[WorkspaceItem], base: u64, limits: &Limits) -> Vec<u64> {
     let bound = base + live_bytes(items);
     let mut best: Option<(u64, Vec<u64>)> = None;
-    for order in Order::ALL {
+    for order in PlacementOrder::ALL {
         // Only what ends lower than the best so far is of use, and nothing ends below the bound.
         let most = match best {
             Some((top, _)) if top <= bound => break,
@@ -150,8 +150,9 @@ pub fn fits(program: &Program, target: &impl Target, room: Bytes) -> bool {
     }
     let (_, base) = state_slots(program, &limits);
     let (items, _) = items(program, target);
-    let fits = |order: Order| starts_in(&order.of(&items), &items, base, &limits, room).is_some();
-    base + live_bytes(&items) <= room && Order::ALL.into_iter().any(fits)
+    let fits =
+        |order: PlacementOrder| starts_in(&order.of(&items), &items, base, &limits, room).is_some();
+    base + live_bytes(&items) <= room && PlacementOrder::ALL.into_iter().any(fits)
 }
 
 /// Starts and sizes of the state, packed in table order, and where it ends.
@@ -167,7 +168,7 @@ fn state_slots(program: &Program, limits: &Limits) -> (Vec<(u64, u64)>, u64) {
 }
 
 /// Most bytes of `items` that live at the same op: no order ends lower.
-fn live_bytes(items: &[Item]) -> u64 {
+fn live_bytes(items: &[WorkspaceItem]) -> u64 {
     let ops = items.iter().map(|item| *item.life.end() as usize + 1).max().unwrap_or(0);
     let (mut begins, mut ends) = (vec![0; ops + 1], vec![0; ops + 1]);
     for item in items {
@@ -194,7 +195,7 @@ struct Placed {
 /// where the last of them ends; `None` where that is beyond `most`.
 fn starts_in(
     order: &[usize],
-    items: &[Item],
+    items: &[WorkspaceItem],
     base: u64,
     limits: &Limits,
     most: u64,

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    program::{Access, Class, Life, Operand, ProgramKind, Tensor},
+    program::{Access, Life, Operand, ProgramKind, Tensor, TensorClass},
     units::{DType, OpIndex, TensorId},
 };
 
@@ -33,7 +33,7 @@ fn program(text: &str) -> Program {
         name: name.into(),
         shape: vec![bytes],
         dtype: DType::U8,
-        class: Class::Activation,
+        class: TensorClass::Activation,
         life,
     };
     for (index, statement) in statements.iter().enumerate() {
@@ -101,7 +101,7 @@ fn the_checker_names_tensors_that_touch_while_both_are_alive() {
     plan.programs[0].slots[1] = a;
     let fault = verify(plan, &HOST).unwrap_err();
     let (first, second) = ("a".into(), "b".into());
-    assert_eq!(fault, Fault::Overlap { program: "test", at: OpIndex(0), first, second });
+    assert_eq!(fault, PlanFault::Overlap { program: "test", at: OpIndex(0), first, second });
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn the_checker_refuses_a_read_of_what_nobody_wrote() {
     early.op(Op::Named { name: "op", operands });
     std::mem::swap(&mut program, &mut early);
     let fault = verify(place(vec![program], &HOST).unwrap(), &HOST).unwrap_err();
-    assert!(matches!(fault, Fault::ReadBeforeWrite { .. }), "{fault}");
+    assert!(matches!(fault, PlanFault::ReadBeforeWrite { .. }), "{fault}");
 }
 
 #[test]
@@ -126,14 +126,14 @@ fn the_checker_refuses_an_op_that_changes_what_it_also_reads() {
     let operands = both.map(|access| Operand { tensor: TensorId(1), access });
     program.op(Op::Named { name: "op", operands: operands.to_vec() });
     let fault = verify(place(vec![program], &HOST).unwrap(), &HOST).unwrap_err();
-    assert!(matches!(fault, Fault::Aliased { .. }), "{fault}");
+    assert!(matches!(fault, PlanFault::Aliased { .. }), "{fault}");
 }
 
 #[test]
 fn the_checker_refuses_slots_outside_the_device_limits() {
     let plan = place(vec![program("a=640; b = a")], &HOST).unwrap();
     let tight = Limits { max_binding: Bytes::new(320), ..Limits::HOST };
-    assert!(matches!(verify(plan, &Bench(tight)), Err(Fault::BeyondLimits { .. })));
+    assert!(matches!(verify(plan, &Bench(tight)), Err(PlanFault::BeyondLimits { .. })));
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn any_program() -> impl Strategy<Value = Program> {
                 name: format!("t{n}"),
                 shape: vec![bytes],
                 dtype: DType::U8,
-                class: Class::Activation,
+                class: TensorClass::Activation,
                 life,
             };
             for bytes in inputs {

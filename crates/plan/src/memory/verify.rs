@@ -12,7 +12,7 @@ use crate::{
 
 /// What is wrong with a plan. Any of these is a mistake of ours, not of the user's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
+pub enum PlanFault {
     /// Two tensors (or scratch) alive at the same op share a byte.
     #[error("`{first}` and `{second}` share bytes at op {} of `{program}`", at.0)]
     Overlap {
@@ -123,7 +123,7 @@ impl VerifiedPlan {
 }
 
 /// Replays the operands and looks for tensors that touch while both are alive.
-pub fn verify(plan: Plan, target: &impl Target) -> Result<VerifiedPlan, Fault> {
+pub fn verify(plan: Plan, target: &impl Target) -> Result<VerifiedPlan, PlanFault> {
     let mut operands = Vec::with_capacity(plan.programs.len());
     for (index, planned) in plan.programs.iter().enumerate() {
         let program = &planned.program;
@@ -131,7 +131,7 @@ pub fn verify(plan: Plan, target: &impl Target) -> Result<VerifiedPlan, Fault> {
         let shares_state = program.state() == first.program.state()
             && planned.slots[..program.state().len()] == first.slots[..program.state().len()];
         if index > 0 && !shares_state {
-            return Err(Fault::StateDiffers { program: program.name() });
+            return Err(PlanFault::StateDiffers { program: program.name() });
         }
         let uses = uses(program)?;
         check_slots(&plan, index, target)?;
@@ -153,7 +153,7 @@ pub fn verify(plan: Plan, target: &impl Target) -> Result<VerifiedPlan, Fault> {
 }
 
 /// First and last op that may rely on a tensor's bytes; `None` where no op touches it.
-fn uses(program: &Program) -> Result<Vec<Option<(u32, u32)>>, Fault> {
+fn uses(program: &Program) -> Result<Vec<Option<(u32, u32)>>, PlanFault> {
     let count = program.tensors().len();
     let last_op = (program.ops().len() as u32).saturating_sub(1);
     let mut last: Vec<Option<u32>> = vec![None; count];
@@ -181,12 +181,12 @@ fn uses(program: &Program) -> Result<Vec<Option<(u32, u32)>>, Fault> {
             });
             if twice {
                 let (program, at) = (program.name(), OpIndex(at));
-                return Err(Fault::Aliased { program, at, tensor: tensor() });
+                return Err(PlanFault::Aliased { program, at, tensor: tensor() });
             }
             let first = &mut first[operand.tensor.index()];
             if first.is_none() && operand.access != Access::Writes {
                 let (program, at) = (program.name(), OpIndex(at));
-                return Err(Fault::ReadBeforeWrite { program, at, tensor: tensor() });
+                return Err(PlanFault::ReadBeforeWrite { program, at, tensor: tensor() });
             }
             first.get_or_insert(at);
         }
@@ -195,14 +195,14 @@ fn uses(program: &Program) -> Result<Vec<Option<(u32, u32)>>, Fault> {
 }
 
 /// Sizes, bounds, alignment, chunk and binding limits of every slot.
-fn check_slots(plan: &Plan, index: usize, target: &impl Target) -> Result<(), Fault> {
+fn check_slots(plan: &Plan, index: usize, target: &impl Target) -> Result<(), PlanFault> {
     let planned = &plan.programs[index];
     let program = &planned.program;
     let limits = target.limits();
     let check = |name: &dyn Fn() -> String, slot: &Slot, need: Bytes, guard: Bytes| {
         if slot.end < slot.start || slot.end.get() - slot.start.get() != need.get() {
             let (program, have) = (program.name(), slot.bytes());
-            return Err(Fault::WrongSize { program, tensor: name(), have, need });
+            return Err(PlanFault::WrongSize { program, tensor: name(), have, need });
         }
         let inside = plan
             .chunks
@@ -210,7 +210,7 @@ fn check_slots(plan: &Plan, index: usize, target: &impl Target) -> Result<(), Fa
             .is_some_and(|c| slot.end + guard <= *c && *c <= limits.max_chunk);
         let aligned = slot.start.get().is_multiple_of(limits.alignment);
         if need > Bytes::ZERO && !(inside && aligned && need <= limits.max_binding) {
-            return Err(Fault::BeyondLimits { program: program.name(), tensor: name() });
+            return Err(PlanFault::BeyondLimits { program: program.name(), tensor: name() });
         }
         Ok(())
     };
@@ -227,7 +227,7 @@ fn check_slots(plan: &Plan, index: usize, target: &impl Target) -> Result<(), Fa
             None if need > Bytes::ZERO => {
                 let (program, have) = (program.name(), Bytes::ZERO);
                 let tensor = format!("{} at op {at}", name());
-                return Err(Fault::WrongSize { program, tensor, have, need });
+                return Err(PlanFault::WrongSize { program, tensor, have, need });
             }
             None => {}
         }
@@ -236,7 +236,12 @@ fn check_slots(plan: &Plan, index: usize, target: &impl Target) -> Result<(), Fa
             let have = planned.slots[operand.tensor.index()].bytes();
             if have != tensor.bytes() {
                 let (program, need) = (program.name(), tensor.bytes());
-                return Err(Fault::WrongSize { program, tensor: tensor.name.clone(), have, need });
+                return Err(PlanFault::WrongSize {
+                    program,
+                    tensor: tensor.name.clone(),
+                    have,
+                    need,
+                });
             }
         }
     }
@@ -244,7 +249,7 @@ fn check_slots(plan: &Plan, index: usize, target: &impl Target) -> Result<(), Fa
 }
 
 /// Sweeps slots in address order and compares the lives of those that touch.
-fn check_overlap(plan: &Plan, index: usize, uses: &[Option<(u32, u32)>]) -> Result<(), Fault> {
+fn check_overlap(plan: &Plan, index: usize, uses: &[Option<(u32, u32)>]) -> Result<(), PlanFault> {
     let planned = &plan.programs[index];
     let program = &planned.program;
     // (slot, first op, last op, tensor or op whose scratch it is)
@@ -270,7 +275,7 @@ fn check_overlap(plan: &Plan, index: usize, uses: &[Option<(u32, u32)>]) -> Resu
         open.retain(|(other, ..)| other.chunk == slot.chunk && other.end > slot.start);
         for &(_, other_first, other_last, other_owner) in &open {
             if first <= other_last && other_first <= last {
-                return Err(Fault::Overlap {
+                return Err(PlanFault::Overlap {
                     program: program.name(),
                     at: OpIndex(first.max(other_first)),
                     first: name(other_owner),

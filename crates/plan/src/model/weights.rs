@@ -157,7 +157,7 @@ impl Weights {
     pub fn of(model: &Model) -> Self {
         let naming = model.family.naming();
         let [channels, vocab] = [model.channels, model.vocab].map(u64::from);
-        let mut list = List { model, naming, parameters: Vec::new() };
+        let mut list = ParameterList { model, naming, parameters: Vec::new() };
         let embedding = list.table(naming.embedding, [vocab, channels], Role::Embedding);
         let positions = (model.positions == Positions::Learned)
             .then(|| list.table(naming.positions, [model.block.into(), channels], Role::Positions));
@@ -176,13 +176,13 @@ impl Weights {
 const STD: f32 = 0.02;
 
 /// Parameters as they are listed.
-struct List<'a> {
+struct ParameterList<'a> {
     model: &'a Model,
     naming: &'static Naming,
     parameters: Vec<Parameter>,
 }
 
-impl List<'_> {
+impl ParameterList<'_> {
     fn add(&mut self, name: String, shape: Vec<u64>, init: Init, role: Role) -> ParameterId {
         self.parameters.push(Parameter { name, shape, init, role });
         ParameterId(self.parameters.len() as u32 - 1)

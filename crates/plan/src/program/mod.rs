@@ -24,7 +24,7 @@ use crate::{
 
 /// What a tensor is for; reports sum by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Class {
+pub enum TensorClass {
     /// Learned weights.
     Parameter,
     /// Their gradients.
@@ -41,7 +41,7 @@ pub enum Class {
     Input,
 }
 
-impl Class {
+impl TensorClass {
     /// All of them, in the order of reports.
     pub const ALL: [Self; 7] = [
         Self::Parameter,
@@ -90,7 +90,7 @@ pub struct Tensor {
     /// How an element is stored.
     pub dtype: DType,
     /// What it is for.
-    pub class: Class,
+    pub class: TensorClass,
     /// When it holds a value.
     pub life: Life,
 }

@@ -403,9 +403,9 @@ pub enum Op {
 }
 
 /// A list that keeps nothing: what is added is shown.
-struct Seen<F>(F);
+struct OperandVisitor<F>(F);
 
-impl<F: FnMut(Operand)> Seen<F> {
+impl<F: FnMut(Operand)> OperandVisitor<F> {
     fn extend(&mut self, operands: impl IntoIterator<Item = Operand>) {
         operands.into_iter().for_each(&mut self.0);
     }
@@ -422,7 +422,7 @@ impl Op {
 
     /// Shows every operand to `see`, in the same order and without a list.
     pub fn visit(&self, see: impl FnMut(Operand)) {
-        let mut list = Seen(see);
+        let mut list = OperandVisitor(see);
         match *self {
             Self::Embed { tokens, wte, wpe, out, .. } => {
                 list.extend([reads(tokens), reads(wte)]);

@@ -4,7 +4,7 @@
 //! [`TensorId`] names the same tensor in all of them. Who a tensor belongs to is looked up here,
 //! never computed from its position.
 
-use super::{Class, Life, Names, Tensor};
+use super::{Life, Names, Tensor, TensorClass};
 use crate::{
     model::{Model, Parameter, Weights},
     optimizer::Optimizer,
@@ -56,9 +56,10 @@ impl TrainingState {
         names: Names,
     ) -> Self {
         let parameters = &weights.parameters;
-        let mut table = Table { tensors: Vec::with_capacity(4 * parameters.len() + 2), names };
-        let weights = table.each(parameters, "", Class::Parameter);
-        let gradients = table.each(parameters, "d_", Class::Gradient);
+        let mut table =
+            StateBuilder { tensors: Vec::with_capacity(4 * parameters.len() + 2), names };
+        let weights = table.each(parameters, "", TensorClass::Parameter);
+        let gradients = table.each(parameters, "d_", TensorClass::Gradient);
         let states: Vec<_> = parameters.iter().map(|p| optimizer.states(p)).collect();
         let mut found = vec![Vec::new(); parameters.len()];
         // All first states, then all second ones: tensors that one pass touches lie together.
@@ -68,13 +69,13 @@ impl TrainingState {
                 if let Some(state) = states[index].get(kind) {
                     let name = table.names.of(format_args!("{}.{}", state.name, parameter.name));
                     let shape = state.shape.clone();
-                    let id = table.add(name, shape, state.dtype, Class::Optimizer);
+                    let id = table.add(name, shape, state.dtype, TensorClass::Optimizer);
                     found[index].push((state.name, id));
                 }
             }
         }
         let name = table.names.of("loss");
-        let loss = table.add(name, vec![1], DType::F32, Class::Scratch);
+        let loss = table.add(name, vec![1], DType::F32, TensorClass::Scratch);
         let rotary = table.rotary(model);
         let parameters = weights
             .into_iter()
@@ -106,15 +107,15 @@ impl SamplingState {
     }
 
     pub(super) fn of(model: &Model, weights: &Weights, batch: u64, activations: DType) -> Self {
-        let mut table = Table { tensors: Vec::new(), names: Names::Kept };
-        let ids = table.each(&weights.parameters, "", Class::Parameter);
+        let mut table = StateBuilder { tensors: Vec::new(), names: Names::Kept };
+        let ids = table.each(&weights.parameters, "", TensorClass::Parameter);
         let shape = vec![batch, model.block.into(), model.kv_channels()];
         let naming = model.family.naming();
         let caches = (0..model.layers)
             .map(|layer| {
                 ["keys", "values"].map(|part| {
                     let name = format!("{}.{part}", naming.block(layer));
-                    table.add(name, shape.clone(), activations, Class::Activation)
+                    table.add(name, shape.clone(), activations, TensorClass::Activation)
                 })
             })
             .collect();
@@ -124,19 +125,24 @@ impl SamplingState {
 }
 
 /// A table of state under construction.
-struct Table {
+struct StateBuilder {
     tensors: Vec<Tensor>,
     names: Names,
 }
 
-impl Table {
-    fn add(&mut self, name: String, shape: Vec<u64>, dtype: DType, class: Class) -> TensorId {
+impl StateBuilder {
+    fn add(&mut self, name: String, shape: Vec<u64>, dtype: DType, class: TensorClass) -> TensorId {
         self.tensors.push(Tensor { name, shape, dtype, class, life: Life::Always });
         TensorId(self.tensors.len() as u32 - 1)
     }
 
     /// A float32 tensor like each parameter.
-    fn each(&mut self, parameters: &[Parameter], prefix: &str, class: Class) -> Vec<TensorId> {
+    fn each(
+        &mut self,
+        parameters: &[Parameter],
+        prefix: &str,
+        class: TensorClass,
+    ) -> Vec<TensorId> {
         let like = |p: &Parameter| {
             let name = self.names.of(format_args!("{prefix}{}", p.name));
             self.add(name, p.shape.clone(), DType::F32, class)
@@ -149,6 +155,6 @@ impl Table {
         model.rope()?;
         let shape = vec![model.block.into(), model.head_channels.into()];
         let name = self.names.of("rotary");
-        Some(self.add(name, shape, DType::F32, Class::Input))
+        Some(self.add(name, shape, DType::F32, TensorClass::Input))
     }
 }

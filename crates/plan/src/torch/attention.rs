@@ -5,25 +5,25 @@
 
 use std::fmt;
 
-use super::{Rules, eager::Dropped, pass::Pass, tape::mask_name};
+use super::{Rules, eager::DropoutOutput, pass::ModelPass, tape::mask_name};
 use crate::units::{DType, TensorId};
 
 /// The attention's result and what its backward needs.
-pub(super) struct Attention {
+pub(super) struct AttentionOutput {
     pub(super) out: TensorId,
     /// What Python names in the layer's own code hold until it returns.
     pub(super) names: Vec<TensorId>,
-    saved: Saved,
+    saved: SavedForBackward,
 }
 
-enum Saved {
+enum SavedForBackward {
     Fused { qkv: TensorId, lse: Option<TensorId> },
-    Padded(Padded),
-    Plain(Plain),
+    PaddedHeads(PaddedHeads),
+    ScoreTensors(ScoreTensors),
 }
 
 /// Heads filled up to the next multiple of [`FLASH_HEAD_MULTIPLE`].
-struct Padded {
+struct PaddedHeads {
     parts: [TensorId; 3],
     out: TensorId,
     lse: TensorId,
@@ -37,7 +37,7 @@ const EFFICIENT_LSE_MULTIPLE: u64 = 32;
 
 /// A fused kernel.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kernel {
+enum FusedKernel {
     /// Half types on CUDA.
     Flash,
     /// Float32 on CUDA.
@@ -46,8 +46,8 @@ enum Kernel {
     ForCpu,
 }
 
-impl Kernel {
-    fn of(p: &Pass<'_>) -> Self {
+impl FusedKernel {
+    fn of(p: &ModelPass<'_>) -> Self {
         match (p.options.rules, p.compute()) {
             (Rules::Cpu, _) => Self::ForCpu,
             (Rules::Cuda, DType::F32) => Self::Efficient,
@@ -72,7 +72,7 @@ impl Kernel {
     }
 }
 
-struct Plain {
+struct ScoreTensors {
     q: TensorId,
     k: TensorId,
     v: TensorId,
@@ -84,33 +84,44 @@ struct Plain {
 
 /// Fused kernels save the output and one log-sum-exp a row. Flash attention also saves the state
 /// of its generator, 1 KiB a layer, which is not counted.
-pub(super) fn fused(p: &mut Pass<'_>, layer: u32, again: &str, qkv: TensorId) -> Attention {
+pub(super) fn fused(
+    p: &mut ModelPass<'_>,
+    layer: u32,
+    again: &str,
+    qkv: TensorId,
+) -> AttentionOutput {
     let h = format!("h.{layer}");
     let (channels, heads) = (p.channels(), u64::from(p.tape.model.heads));
-    let kernel = Kernel::of(p);
+    let kernel = FusedKernel::of(p);
     let head = channels / heads;
-    if kernel == Kernel::Flash && !head.is_multiple_of(FLASH_HEAD_MULTIPLE) {
+    if kernel == FusedKernel::Flash && !head.is_multiple_of(FLASH_HEAD_MULTIPLE) {
         return padded(p, &h, again, qkv, head.next_multiple_of(FLASH_HEAD_MULTIPLE));
     }
     let out = p.value(format_args!("{h}.attn.out{again}"), channels);
     let rows = match kernel {
-        Kernel::Efficient => p.seq.next_multiple_of(EFFICIENT_LSE_MULTIPLE),
-        Kernel::Flash | Kernel::ForCpu => p.seq,
+        FusedKernel::Efficient => p.seq.next_multiple_of(EFFICIENT_LSE_MULTIPLE),
+        FusedKernel::Flash | FusedKernel::ForCpu => p.seq,
     };
     let mut into = vec![out];
     // The memory-efficient kernel makes none if nothing will ask for a gradient.
-    let lse = (p.is_recorded || kernel != Kernel::Efficient).then(|| {
+    let lse = (p.is_recorded || kernel != FusedKernel::Efficient).then(|| {
         let shape = [p.batch, heads, rows];
         p.tape.value(format_args!("{h}.attn.lse{again}"), &shape, DType::F32)
     });
     into.extend(lse);
     p.tape.run(kernel.forward(), &[qkv], &into);
-    Attention { out, names: Vec::new(), saved: Saved::Fused { qkv, lse } }
+    AttentionOutput { out, names: Vec::new(), saved: SavedForBackward::Fused { qkv, lse } }
 }
 
 /// Flash attention of heads that it does not take: queries, keys and values are copied into wider
 /// heads, and the output is cut back by a copy.
-fn padded(p: &mut Pass<'_>, h: &str, again: &str, qkv: TensorId, head: u64) -> Attention {
+fn padded(
+    p: &mut ModelPass<'_>,
+    h: &str,
+    again: &str,
+    qkv: TensorId,
+    head: u64,
+) -> AttentionOutput {
     let heads = u64::from(p.tape.model.heads);
     let wide = [p.batch, heads, p.seq, head];
     let compute = p.compute();
@@ -123,24 +134,29 @@ fn padded(p: &mut Pass<'_>, h: &str, again: &str, qkv: TensorId, head: u64) -> A
     let wide_out = p.tape.value(format_args!("{h}.attn.out padded{again}"), &wide, compute);
     let rows = [p.batch, heads, p.seq];
     let lse = p.tape.value(format_args!("{h}.attn.lse{again}"), &rows, DType::F32);
-    p.tape.run(Kernel::Flash.forward(), &parts, &[wide_out, lse]);
+    p.tape.run(FusedKernel::Flash.forward(), &parts, &[wide_out, lse]);
     let out = p.value(format_args!("{h}.attn.out{again}"), p.channels());
     p.tape.run("clone", &[wide_out], &[out]);
     p.tape.hold(&[qkv]);
-    let saved = Saved::Padded(Padded { parts, out: wide_out, lse });
-    Attention { out, names: Vec::new(), saved }
+    let saved = SavedForBackward::PaddedHeads(PaddedHeads { parts, out: wide_out, lse });
+    AttentionOutput { out, names: Vec::new(), saved }
 }
 
 /// The gradients of queries, keys and values whose heads were filled up.
-fn padded_backward(p: &mut Pass<'_>, h: &str, saved: &Padded, d_out: TensorId) -> [TensorId; 3] {
-    let Padded { parts: [q, k, v], out, lse } = *saved;
+fn padded_backward(
+    p: &mut ModelPass<'_>,
+    h: &str,
+    saved: &PaddedHeads,
+    d_out: TensorId,
+) -> [TensorId; 3] {
+    let PaddedHeads { parts: [q, k, v], out, lse } = *saved;
     let wide = p.tape.shape_of(out);
     let compute = p.compute();
     let d_wide = p.tape.value(format_args!("d_{h}.attn.out padded"), &wide, compute);
     p.tape.run("slice_backward", &[d_out], &[d_wide]);
     let gradients = ["q", "k", "v"]
         .map(|part| p.tape.value(format_args!("d_{h}.attn.{part} padded"), &wide, compute));
-    p.tape.run(Kernel::Flash.backward(), &[d_wide, q, k, v, out, lse], &gradients);
+    p.tape.run(FusedKernel::Flash.backward(), &[d_wide, q, k, v, out, lse], &gradients);
     // Autograd runs the node that was made last first.
     let [d_q, d_k, d_v] = gradients;
     let [d_v, d_k, d_q] = [("v", d_v), ("k", d_k), ("q", d_q)].map(|(part, gradient)| {
@@ -152,7 +168,12 @@ fn padded_backward(p: &mut Pass<'_>, h: &str, saved: &Padded, d_out: TensorId) -
 }
 
 /// Scores, mask, softmax, product: each a tensor of (B, H, T, T).
-pub(super) fn plain(p: &mut Pass<'_>, layer: u32, again: &str, qkv: TensorId) -> Attention {
+pub(super) fn plain(
+    p: &mut ModelPass<'_>,
+    layer: u32,
+    again: &str,
+    qkv: TensorId,
+) -> AttentionOutput {
     let h = format!("h.{layer}");
     let compute = p.compute();
     let heads = u64::from(p.tape.model.heads);
@@ -164,7 +185,7 @@ pub(super) fn plain(p: &mut Pass<'_>, layer: u32, again: &str, qkv: TensorId) ->
     };
     // A batched product wants its heads side by side; with one sequence or one head they are.
     let is_copied = p.batch > 1 && heads > 1;
-    let gather = |p: &mut Pass<'_>, part: &'static str| {
+    let gather = |p: &mut ModelPass<'_>, part: &'static str| {
         if !is_copied {
             return qkv;
         }
@@ -189,7 +210,7 @@ pub(super) fn plain(p: &mut Pass<'_>, layer: u32, again: &str, qkv: TensorId) ->
     let softmax = p.tape.value(named("softmax"), &scores, softmax_dtype);
     p.tape.run("_softmax", &[wide], &[softmax]);
     p.tape.hold(&[masked]);
-    let Dropped { out: dropped, mask: dropout_mask } = p.drop(named("softmax"), softmax);
+    let DropoutOutput { out: dropped, mask: dropout_mask } = p.drop(named("softmax"), softmax);
     let probabilities = if is_wide { p.tape.cast(dropped, compute) } else { dropped };
     let v = gather(p, "v");
     let mut out = p.tape.value(named("weighted"), &rows, compute);
@@ -200,42 +221,47 @@ pub(super) fn plain(p: &mut Pass<'_>, layer: u32, again: &str, qkv: TensorId) ->
         p.tape.run("clone", &[out], &[together]);
         out = together;
     }
-    let saved = Plain { q, k, v, is_masked, softmax, dropout_mask, probabilities };
-    Attention { out, names: vec![dropped], saved: Saved::Plain(saved) }
+    let saved = ScoreTensors { q, k, v, is_masked, softmax, dropout_mask, probabilities };
+    AttentionOutput { out, names: vec![dropped], saved: SavedForBackward::ScoreTensors(saved) }
 }
 
 /// Whether autocast runs a softmax in float32, which only CUDA's does, and the softmax's type.
-fn softmax_type(p: &Pass<'_>) -> (bool, DType) {
+fn softmax_type(p: &ModelPass<'_>) -> (bool, DType) {
     let is_wide = p.is_autocast() && p.options.rules == Rules::Cuda;
     (is_wide, if is_wide { DType::F32 } else { p.compute() })
 }
 
 /// The gradient of `qkv`.
 pub(super) fn backward(
-    p: &mut Pass<'_>,
+    p: &mut ModelPass<'_>,
     h: &str,
-    attention: &Attention,
+    attention: &AttentionOutput,
     d_out: TensorId,
 ) -> TensorId {
     let columns = p.channels();
     let parts = match &attention.saved {
-        Saved::Fused { qkv, lse } => {
+        SavedForBackward::Fused { qkv, lse } => {
             let parts =
                 ["q", "k", "v"].map(|part| p.value(format_args!("d_{h}.attn.{part}"), columns));
             let lse = lse.expect("a pass that is recorded has it");
-            let name = Kernel::of(p).backward();
+            let name = FusedKernel::of(p).backward();
             p.tape.run(name, &[d_out, *qkv, attention.out, lse], &parts);
             parts
         }
-        Saved::Padded(saved) => padded_backward(p, h, saved, d_out),
-        Saved::Plain(saved) => plain_backward(p, h, saved, d_out),
+        SavedForBackward::PaddedHeads(saved) => padded_backward(p, h, saved, d_out),
+        SavedForBackward::ScoreTensors(saved) => plain_backward(p, h, saved, d_out),
     };
     let d_qkv = p.value(format_args!("d_{h}.attn.qkv"), 3 * columns);
     p.tape.run("cat", &parts, &[d_qkv]);
     d_qkv
 }
 
-fn plain_backward(p: &mut Pass<'_>, h: &str, saved: &Plain, d_out: TensorId) -> [TensorId; 3] {
+fn plain_backward(
+    p: &mut ModelPass<'_>,
+    h: &str,
+    saved: &ScoreTensors,
+    d_out: TensorId,
+) -> [TensorId; 3] {
     let compute = p.compute();
     let heads = u64::from(p.tape.model.heads);
     let shape = [p.batch, heads, p.seq, p.seq];
@@ -255,7 +281,7 @@ fn plain_backward(p: &mut Pass<'_>, h: &str, saved: &Plain, d_out: TensorId) -> 
     if is_wide {
         d = p.tape.cast(d, DType::F32);
     }
-    d = p.undrop(named("softmax"), d, saved.dropout_mask);
+    d = p.gradient_before_dropout(named("softmax"), d, saved.dropout_mask);
     let mut d_scores = p.tape.value(named("scores masked"), &shape, softmax_dtype);
     p.tape.run("_softmax_backward_data", &[d, saved.softmax], &[d_scores]);
     if is_wide {

@@ -5,16 +5,21 @@ use std::fmt;
 
 use super::{
     attention,
-    eager::{Block, Embedded, Factors, Norm},
-    pass::Pass,
+    eager::{EagerBlock, EagerEmbedding, EagerNorm, LinearFactors},
+    pass::ModelPass,
 };
 use crate::{
-    program::{Class, Life},
+    program::{Life, TensorClass},
     units::{DType, TensorId},
 };
 
-impl Pass<'_> {
-    pub(super) fn norm_backward(&mut self, name: &str, norm: Norm, d_out: TensorId) -> TensorId {
+impl ModelPass<'_> {
+    pub(super) fn norm_backward(
+        &mut self,
+        name: &str,
+        norm: EagerNorm,
+        d_out: TensorId,
+    ) -> TensorId {
         let d_x = self.residual(format_args!("d_{name}, of its input"));
         let weight = format!("{name}.weight");
         let d_weight = self.tape.new_gradient(&weight);
@@ -35,11 +40,11 @@ impl Pass<'_> {
     fn linear_backward(
         &mut self,
         owner: &str,
-        factors: &Factors,
+        factors: &LinearFactors,
         d_out: TensorId,
         d_x: impl fmt::Display,
     ) -> TensorId {
-        let Factors { input, weight, bias, .. } = *factors;
+        let LinearFactors { input, weight, bias, .. } = *factors;
         let parameter = format!("{owner}.weight");
         let d_weight = self.product_gradient(&parameter);
         let shape = self.tape.shape_of(input);
@@ -83,7 +88,7 @@ impl Pass<'_> {
         }
         let shape = self.tape.shape_of(self.tape.state(parameter));
         let name = format_args!("half d_{parameter}");
-        self.tape.tensor(name, &shape, self.compute(), (Class::Gradient, Life::Inner))
+        self.tape.tensor(name, &shape, self.compute(), (TensorClass::Gradient, Life::Inner))
     }
 
     /// The gradient of a branch: that of the residual stream in the branch's type.
@@ -97,7 +102,7 @@ impl Pass<'_> {
     }
 
     /// The gradient before a dropout; `d_out` itself where there is none.
-    pub(super) fn undrop(
+    pub(super) fn gradient_before_dropout(
         &mut self,
         name: impl fmt::Display,
         d_out: TensorId,
@@ -115,7 +120,7 @@ impl Pass<'_> {
         &mut self,
         layer: u32,
         x: TensorId,
-        kept: Option<Block>,
+        kept: Option<EagerBlock>,
         d_x: TensorId,
     ) -> TensorId {
         let h = format!("h.{layer}");
@@ -125,7 +130,7 @@ impl Pass<'_> {
         let mlp = fmt::from_fn(|f| write!(f, "{h}.mlp"));
         let d_branch = self.branch_gradient(&mlp, d_x);
         let block = kept.unwrap_or_else(|| self.block_again(layer, x));
-        let d_branch = self.undrop(&mlp, d_branch, block.mlp_mask);
+        let d_branch = self.gradient_before_dropout(&mlp, d_branch, block.mlp_mask);
         let name = format_args!("d_{h}.mlp.activated");
         let d = self.linear_backward(&format!("{h}.mlp.c_proj"), &block.mlp, d_branch, name);
         let d_fc = self.value(format_args!("d_{h}.mlp.fc"), 4 * channels);
@@ -139,7 +144,7 @@ impl Pass<'_> {
         // The attention.
         let attn = fmt::from_fn(|f| write!(f, "{h}.attn"));
         let d_branch = self.branch_gradient(&attn, d_middle);
-        let d_branch = self.undrop(&attn, d_branch, block.attention_mask);
+        let d_branch = self.gradient_before_dropout(&attn, d_branch, block.attention_mask);
         let name = format_args!("d_{h}.attn.out");
         let d = self.linear_backward(&format!("{h}.attn.c_proj"), &block.c_proj, d_branch, name);
         let d_qkv = attention::backward(self, &h, &block.attention, d);
@@ -154,18 +159,18 @@ impl Pass<'_> {
     pub(super) fn embed_backward(
         &mut self,
         tokens: TensorId,
-        embedded: &Embedded,
+        embedded: &EagerEmbedding,
         d_x: TensorId,
         d_head: TensorId,
     ) {
-        let d_x = self.undrop("embedded", d_x, embedded.mask);
+        let d_x = self.gradient_before_dropout("embedded", d_x, embedded.mask);
         let sum = self.tape.value("d_positions", &[self.seq, self.channels()], DType::F32);
         self.tape.run("sum", &[d_x], &[sum]);
         let d_wpe = self.tape.new_gradient("wpe.weight");
         self.tape.run("embedding_dense_backward", &[sum, embedded.position], &[d_wpe]);
         self.tape.accumulate("wpe.weight", d_wpe);
         let shape = self.tape.shape_of(d_head);
-        let gradient = (Class::Gradient, Life::Inner);
+        let gradient = (TensorClass::Gradient, Life::Inner);
         let d_tokens = self.tape.tensor("d_wte.weight of the tokens", &shape, DType::F32, gradient);
         self.tape.run("embedding_dense_backward", &[d_x, tokens], &[d_tokens]);
         // `wte` is also the head: its two gradients meet here, in a third tensor.

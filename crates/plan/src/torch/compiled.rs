@@ -11,28 +11,28 @@
 
 use std::fmt;
 
-use super::{Phase, Sheet, pass::Pass, tape::Held};
+use super::{ProgramSpec, TorchPhase, pass::ModelPass, tape::HeldState};
 use crate::{
-    program::{Class, Life, Program},
+    program::{Life, Program, TensorClass},
     units::{DType, TensorId},
 };
 
 /// A norm as the partitioner keeps it.
 #[derive(Clone, Copy)]
-struct Norm {
+struct CompiledNorm {
     normalised: TensorId,
     rstd: TensorId,
     out: TensorId,
 }
 
 /// What the forward of a block keeps for its backward.
-struct Block {
-    norm_1: Norm,
+struct CompiledBlock {
+    norm_1: CompiledNorm,
     qkv: TensorId,
     attended: TensorId,
     lse: TensorId,
     attention_mask: Option<TensorId>,
-    norm_2: Norm,
+    norm_2: CompiledNorm,
     fc: TensorId,
     activated: TensorId,
     mlp_mask: Option<TensorId>,
@@ -42,11 +42,11 @@ struct Block {
 const LAYERS: [&str; 4] = ["attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"];
 
 /// One micro-batch, the last of a step.
-pub(super) fn train(sheet: &Sheet<'_>) -> Program {
-    let Sheet { model, options, .. } = *sheet;
-    let held = Held { gradients: options.accumulation > 1, ..Held::later(options) };
+pub(super) fn train(sheet: &ProgramSpec<'_>) -> Program {
+    let ProgramSpec { model, options, .. } = *sheet;
+    let held = HeldState { gradients: options.accumulation > 1, ..HeldState::later(options) };
     let shape = (options.batch, options.seq);
-    let mut p = Pass::new(Phase::Train, sheet, held, shape);
+    let mut p = ModelPass::new(TorchPhase::Train, sheet, held, shape);
     p.dropout = options.dropout;
     let (tokens, targets) = p.inputs("", Life::Input);
     let stale = p.stale("micro-batch");
@@ -86,10 +86,10 @@ pub(super) fn train(sheet: &Sheet<'_>) -> Program {
 }
 
 /// One batch of `estimate_loss`, not the first.
-pub(super) fn evaluate(phase: Phase, sheet: &Sheet<'_>, held: Held) -> Program {
-    let Sheet { model, options, .. } = *sheet;
+pub(super) fn evaluate(phase: TorchPhase, sheet: &ProgramSpec<'_>, held: HeldState) -> Program {
+    let ProgramSpec { model, options, .. } = *sheet;
     let shape = (options.eval_batch, options.eval_seq);
-    let mut p = Pass::new(phase, sheet, held, shape);
+    let mut p = ModelPass::new(phase, sheet, held, shape);
     p.names_of_training(phase);
     let (tokens, targets) = p.inputs("", Life::Input);
     let stale = p.stale("batch");
@@ -133,7 +133,7 @@ pub(super) fn evaluate(phase: Phase, sheet: &Sheet<'_>, held: Held) -> Program {
 }
 
 /// What the backward knows when it has left the loss.
-struct Gradients {
+struct BackwardGradients {
     /// Of the residual stream, changed in place from layer to layer.
     residual: TensorId,
     /// Of the parameters, in the order in which they come.
@@ -141,28 +141,28 @@ struct Gradients {
 }
 
 /// The embedding as the backward needs it.
-struct Embedded {
+struct CompiledEmbedding {
     position: TensorId,
     mask: Option<TensorId>,
 }
 
-impl Embedded {
+impl CompiledEmbedding {
     fn held(&self) -> Vec<TensorId> {
         std::iter::once(self.position).chain(self.mask).collect()
     }
 }
 
-impl Pass<'_> {
-    fn fused_embedding(&mut self, tokens: TensorId) -> (TensorId, Embedded) {
+impl ModelPass<'_> {
+    fn fused_embedding(&mut self, tokens: TensorId) -> (TensorId, CompiledEmbedding) {
         let x = self.residual("embedded");
-        let index = (Class::Input, Life::Inner);
+        let index = (TensorClass::Input, Life::Inner);
         let position = self.tape.tensor("position", &[self.seq], DType::I64, index);
         let mask = self.fused_mask("embedded mask");
         let (wte, wpe) = (self.tape.state("wte.weight"), self.tape.state("wpe.weight"));
         let mut into = vec![x, position];
         into.extend(mask);
         self.tape.run("fused_embedding", &[tokens, wte, wpe], &into);
-        (x, Embedded { position, mask })
+        (x, CompiledEmbedding { position, mask })
     }
 
     /// Which elements a dropout keeps, where there is one.
@@ -183,7 +183,7 @@ impl Pass<'_> {
             .map(|owner| self.fused_cast(&format!("h.{layer}.{owner}.weight")))
     }
 
-    fn fused_norm(&mut self, name: &str, x: TensorId, again: &str) -> Norm {
+    fn fused_norm(&mut self, name: &str, x: TensorId, again: &str) -> CompiledNorm {
         let channels = self.channels();
         let normalised = self.residual(format_args!("{name} normalised{again}"));
         let rows = [self.batch, self.seq, 1];
@@ -191,11 +191,11 @@ impl Pass<'_> {
         let out = self.value(format_args!("{name}{again}"), channels);
         let weight = self.tape.state(&format!("{name}.weight"));
         self.tape.run("fused_layer_norm", &[x, weight], &[normalised, rstd, out]);
-        Norm { normalised, rstd, out }
+        CompiledNorm { normalised, rstd, out }
     }
 
     /// Adds the block to the residual stream `x`.
-    fn fused_block(&mut self, layer: u32, x: TensorId, again: &str) -> Block {
+    fn fused_block(&mut self, layer: u32, x: TensorId, again: &str) -> CompiledBlock {
         let channels = self.channels();
         let h = format!("h.{layer}");
         let named = |part: &'static str| {
@@ -224,7 +224,7 @@ impl Pass<'_> {
         let projected = self.value(named("mlp.projected"), channels);
         self.tape.run("mm", &[activated, mlp], &[projected]);
         let mlp_mask = self.fused_add(named("mlp mask"), projected, x);
-        Block {
+        CompiledBlock {
             norm_1,
             qkv,
             attended,
@@ -257,7 +257,7 @@ impl Pass<'_> {
     fn fused_logits(&mut self, rows: u64) -> TensorId {
         let shape = [rows, self.tape.model.vocab.into()];
         let life = if self.options.names_logits() { Life::Output } else { Life::Inner };
-        self.tape.tensor("logits", &shape, self.compute(), (Class::Logits, life))
+        self.tape.tensor("logits", &shape, self.compute(), (TensorClass::Logits, life))
     }
 
     /// The loss and its backward: the gradients of the head's input and of its weights.
@@ -266,7 +266,7 @@ impl Pass<'_> {
     /// exists, in their own type.
     fn fused_loss(
         &mut self,
-        norm: Norm,
+        norm: CompiledNorm,
         targets: TensorId,
         names: &[TensorId],
     ) -> (TensorId, TensorId) {
@@ -278,7 +278,7 @@ impl Pass<'_> {
         let row = [all, 1];
         let largest = self.tape.value("largest logit", &row, DType::F32);
         let log_sum = self.tape.value("log of the sum", &row, DType::F32);
-        let loss = self.tape.tensor("loss", &[], DType::F32, (Class::Scratch, Life::Output));
+        let loss = self.tape.tensor("loss", &[], DType::F32, (TensorClass::Scratch, Life::Output));
         let into = [largest, log_sum, loss];
         self.tape.run("fused_cross_entropy", &[logits, targets], &into);
         self.tape.hold(names);
@@ -289,7 +289,7 @@ impl Pass<'_> {
         let from = [logits, targets, largest, log_sum];
         self.tape.run("fused_cross_entropy_backward", &from, &[d_logits]);
         let shape = self.tape.shape_of(head);
-        let gradient = (Class::Gradient, Life::Inner);
+        let gradient = (TensorClass::Gradient, Life::Inner);
         let d_head = self.tape.tensor("d_lm_head.weight", &shape, self.compute(), gradient);
         self.tape.run("mm", &[d_logits, norm.out], &[d_head]);
         let d_x = self.value("d_ln_f", self.channels());
@@ -297,19 +297,24 @@ impl Pass<'_> {
         (d_x, d_head)
     }
 
-    fn fused_norm_backward(&mut self, name: &str, norm: Norm, d_out: TensorId) -> Gradients {
+    fn fused_norm_backward(
+        &mut self,
+        name: &str,
+        norm: CompiledNorm,
+        d_out: TensorId,
+    ) -> BackwardGradients {
         let residual = self.residual("d_x");
         let mut list = Vec::new();
         self.norm_gradients(name, norm, d_out, &mut list);
         self.tape.run("fused_layer_norm_backward", &[d_out, norm.normalised], &[residual]);
-        Gradients { residual, list }
+        BackwardGradients { residual, list }
     }
 
     /// The gradients of a norm's parameters.
     fn norm_gradients(
         &mut self,
         name: &str,
-        norm: Norm,
+        norm: CompiledNorm,
         d_out: TensorId,
         list: &mut Vec<(String, TensorId)>,
     ) {
@@ -340,8 +345,12 @@ impl Pass<'_> {
         if self.is_autocast() {
             let shape = self.tape.shape_of(weight);
             let name = format_args!("half d_{parameter}");
-            let half =
-                self.tape.tensor(name, &shape, self.compute(), (Class::Gradient, Life::Inner));
+            let half = self.tape.tensor(
+                name,
+                &shape,
+                self.compute(),
+                (TensorClass::Gradient, Life::Inner),
+            );
             self.tape.run("mm", &[d_out, input], &[half]);
             self.tape.run("mm", &[d_out, weight], &[d_x]);
             self.tape.run("fused_to_copy", &[half], &[gradient]);
@@ -362,7 +371,7 @@ impl Pass<'_> {
     fn fused_block_backward(
         &mut self,
         layer: u32,
-        block: &Block,
+        block: &CompiledBlock,
         d_x: TensorId,
         list: &mut Vec<(String, TensorId)>,
     ) {
@@ -407,14 +416,14 @@ impl Pass<'_> {
     fn fused_embedding_backward(
         &mut self,
         tokens: TensorId,
-        embedded: &Embedded,
+        embedded: &CompiledEmbedding,
         d_x: TensorId,
         d_head: TensorId,
         list: &mut Vec<(String, TensorId)>,
     ) {
         let d_wpe = self.tape.new_gradient("wpe.weight");
         let shape = self.tape.shape_of(d_head);
-        let gradient = (Class::Gradient, Life::Inner);
+        let gradient = (TensorClass::Gradient, Life::Inner);
         let d_tokens = self.tape.tensor("d_wte.weight of the tokens", &shape, DType::F32, gradient);
         let d_wte = self.tape.new_gradient("wte.weight");
         let mut from = embedded.held();

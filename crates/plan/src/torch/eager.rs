@@ -6,26 +6,26 @@
 use std::fmt;
 
 use super::{
-    Phase, Rules, Sheet,
-    attention::{self, Attention},
-    pass::Pass,
-    tape::Held,
+    ProgramSpec, Rules, TorchPhase,
+    attention::{self, AttentionOutput},
+    pass::ModelPass,
+    tape::HeldState,
 };
 use crate::{
-    program::{Class, Life, Program},
+    program::{Life, Program, TensorClass},
     units::{DType, TensorId},
 };
 
 /// What a linear layer multiplies, and what its backward needs.
 #[derive(Clone, Copy)]
-pub(super) struct Factors {
+pub(super) struct LinearFactors {
     pub(super) x: TensorId,
     pub(super) input: TensorId, // as multiplied: a half copy of `x` under autocast
     pub(super) weight: TensorId, // likewise
     pub(super) bias: Option<TensorId>,
 }
 
-impl Factors {
+impl LinearFactors {
     pub(super) fn input_was_cast(&self) -> bool {
         self.input != self.x
     }
@@ -33,7 +33,7 @@ impl Factors {
 
 /// A normalised value and what its backward needs.
 #[derive(Clone, Copy)]
-pub(super) struct Norm {
+pub(super) struct EagerNorm {
     pub(super) x: TensorId,
     pub(super) out: TensorId,
     pub(super) mean: TensorId,
@@ -42,28 +42,28 @@ pub(super) struct Norm {
 
 /// A dropout's result and its mask.
 #[derive(Clone, Copy)]
-pub(super) struct Dropped {
+pub(super) struct DropoutOutput {
     pub(super) out: TensorId,
     pub(super) mask: Option<TensorId>,
 }
 
 /// All that a block's backward needs.
-pub(super) struct Block {
-    pub(super) norm_1: Norm,
-    pub(super) c_attn: Factors,
-    pub(super) attention: Attention,
-    pub(super) c_proj: Factors,
+pub(super) struct EagerBlock {
+    pub(super) norm_1: EagerNorm,
+    pub(super) c_attn: LinearFactors,
+    pub(super) attention: AttentionOutput,
+    pub(super) c_proj: LinearFactors,
     pub(super) attention_mask: Option<TensorId>,
     pub(super) middle: TensorId,
-    pub(super) norm_2: Norm,
-    pub(super) c_fc: Factors,
+    pub(super) norm_2: EagerNorm,
+    pub(super) c_fc: LinearFactors,
     pub(super) fc: TensorId,
-    pub(super) mlp: Factors,
+    pub(super) mlp: LinearFactors,
     pub(super) mlp_mask: Option<TensorId>,
 }
 
 /// The names that a pass through the model leaves behind.
-pub(super) struct Embedded {
+pub(super) struct EagerEmbedding {
     pub(super) x: TensorId,
     pub(super) mask: Option<TensorId>,
     pub(super) position: TensorId,
@@ -72,11 +72,11 @@ pub(super) struct Embedded {
 }
 
 /// One micro-batch, the last of a step: what earlier ones left is there.
-pub(super) fn train(sheet: &Sheet<'_>) -> Program {
-    let Sheet { model, options, .. } = *sheet;
-    let held = Held { gradients: options.accumulation > 1, ..Held::later(options) };
+pub(super) fn train(sheet: &ProgramSpec<'_>) -> Program {
+    let ProgramSpec { model, options, .. } = *sheet;
+    let held = HeldState { gradients: options.accumulation > 1, ..HeldState::later(options) };
     let shape = (options.batch, options.seq);
-    let mut p = Pass::new(Phase::Train, sheet, held, shape);
+    let mut p = ModelPass::new(TorchPhase::Train, sheet, held, shape);
     p.dropout = options.dropout;
     let inputs = p.inputs("", Life::Input);
     let stale = p.stale("micro-batch");
@@ -109,10 +109,10 @@ pub(super) fn train(sheet: &Sheet<'_>) -> Program {
 }
 
 /// One batch of `estimate_loss`, not the first: the names of the one before are still held.
-pub(super) fn evaluate(phase: Phase, sheet: &Sheet<'_>, held: Held) -> Program {
-    let Sheet { model, options, .. } = *sheet;
+pub(super) fn evaluate(phase: TorchPhase, sheet: &ProgramSpec<'_>, held: HeldState) -> Program {
+    let ProgramSpec { model, options, .. } = *sheet;
     let shape = (options.eval_batch, options.eval_seq);
-    let mut p = Pass::new(phase, sheet, held, shape);
+    let mut p = ModelPass::new(phase, sheet, held, shape);
     p.names_of_training(phase);
     let inputs = p.inputs("", Life::Input);
     let stale = p.stale("batch");
@@ -131,11 +131,11 @@ pub(super) fn evaluate(phase: Phase, sheet: &Sheet<'_>, held: Held) -> Program {
 }
 
 /// One token of `sample.py` at the end of a block: no cache, the whole prefix again.
-pub(super) fn sample(sheet: &Sheet<'_>) -> Program {
-    let Sheet { model, options, .. } = *sheet;
-    let held = Held { masks: !options.fused_attention, ..Held::default() };
+pub(super) fn sample(sheet: &ProgramSpec<'_>) -> Program {
+    let ProgramSpec { model, options, .. } = *sheet;
+    let held = HeldState { masks: !options.fused_attention, ..HeldState::default() };
     let shape = (1, u64::from(model.block));
-    let mut p = Pass::new(Phase::Sample, sheet, held, shape);
+    let mut p = ModelPass::new(TorchPhase::Sample, sheet, held, shape);
     let (tokens, _) = p.inputs("", Life::Input);
     let embedded = p.embed(tokens);
     let mut x = embedded.x;
@@ -157,17 +157,17 @@ pub(super) fn sample(sheet: &Sheet<'_>) -> Program {
     p.tape.finish()
 }
 
-impl Pass<'_> {
+impl ModelPass<'_> {
     /// Autocast's copies of the weights go when the op just written is done.
     pub(super) fn leave_autocast(&mut self) {
         let copies = std::mem::take(&mut self.cast_weights);
         self.tape.hold(&copies);
     }
 
-    fn embed(&mut self, tokens: TensorId) -> Embedded {
+    fn embed(&mut self, tokens: TensorId) -> EagerEmbedding {
         let (seq, channels) = (self.seq, self.channels());
         let tape = &mut self.tape;
-        let index = (Class::Input, Life::Inner);
+        let index = (TensorClass::Input, Life::Inner);
         let position = tape.tensor("position", &[seq], DType::I64, index);
         tape.run("arange", &[], &[position]);
         let (wte, wpe) = (tape.state("wte.weight"), tape.state("wpe.weight"));
@@ -177,13 +177,13 @@ impl Pass<'_> {
         self.tape.run("embedding", &[position, wpe], &[positions_out]);
         let sum = self.residual("embedded");
         self.tape.run("add", &[tokens_out, positions_out], &[sum]);
-        let Dropped { out: x, mask } = self.drop("embedded", sum);
-        Embedded { x, mask, position, tokens_out, positions_out }
+        let DropoutOutput { out: x, mask } = self.drop("embedded", sum);
+        EagerEmbedding { x, mask, position, tokens_out, positions_out }
     }
 
-    pub(super) fn drop(&mut self, name: impl fmt::Display, x: TensorId) -> Dropped {
+    pub(super) fn drop(&mut self, name: impl fmt::Display, x: TensorId) -> DropoutOutput {
         if !self.dropout {
-            return Dropped { out: x, mask: None };
+            return DropoutOutput { out: x, mask: None };
         }
         let (shape, dtype) = (self.tape.shape_of(x), self.tape.dtype_of(x));
         let out = self.tape.value(format_args!("{name} dropped"), &shape, dtype);
@@ -201,17 +201,17 @@ impl Pass<'_> {
                 self.tape.run("mul", &[x, mask], &[out]);
             }
         }
-        Dropped { out, mask: Some(mask) }
+        DropoutOutput { out, mask: Some(mask) }
     }
 
-    pub(super) fn norm(&mut self, name: &str, x: TensorId, again: &str) -> Norm {
+    pub(super) fn norm(&mut self, name: &str, x: TensorId, again: &str) -> EagerNorm {
         let out = self.residual(format_args!("{name}{again}"));
         let rows = [self.batch, self.seq, 1];
         let mean = self.tape.value(format_args!("{name}.mean{again}"), &rows, DType::F32);
         let rstd = self.tape.value(format_args!("{name}.rstd{again}"), &rows, DType::F32);
         let weight = self.tape.state(&format!("{name}.weight"));
         self.tape.run("native_layer_norm", &[x, weight], &[out, mean, rstd]);
-        Norm { x, out, mean, rstd }
+        EagerNorm { x, out, mean, rstd }
     }
 
     /// A weight as matrix products take it: under autocast a copy, made once a forward.
@@ -225,17 +225,17 @@ impl Pass<'_> {
     }
 
     /// Casts what a linear layer multiplies, its arguments from the last to the first.
-    pub(super) fn factors(&mut self, owner: &str, x: TensorId) -> Factors {
+    pub(super) fn factors(&mut self, owner: &str, x: TensorId) -> LinearFactors {
         let bias = self.tape.bias(owner).map(|b| self.operand(b));
         let weight = self.tape.state(&format!("{owner}.weight"));
         let weight = self.operand(weight);
         let is_cast = self.tape.dtype_of(x) != self.compute();
         let input = if is_cast { self.tape.cast(x, self.compute()) } else { x };
-        Factors { x, input, weight, bias }
+        LinearFactors { x, input, weight, bias }
     }
 
-    fn multiply(&mut self, factors: &Factors, out: TensorId) {
-        let Factors { input, weight, bias, .. } = *factors;
+    fn multiply(&mut self, factors: &LinearFactors, out: TensorId) {
+        let LinearFactors { input, weight, bias, .. } = *factors;
         match bias {
             Some(bias) => self.tape.run("addmm", &[bias, input, weight], &[out]),
             None => self.tape.run("mm", &[input, weight], &[out]),
@@ -243,7 +243,7 @@ impl Pass<'_> {
     }
 
     /// One transformer block, pre-norm.
-    fn block(&mut self, layer: u32, x: TensorId) -> (TensorId, Block) {
+    fn block(&mut self, layer: u32, x: TensorId) -> (TensorId, EagerBlock) {
         let mut block = self.block_before_its_last_product(layer, x, "");
         let projected = self.last_product(layer, &mut block, "");
         let out = self.residual(format_args!("h.{layer}"));
@@ -254,7 +254,7 @@ impl Pass<'_> {
 
     /// A checkpointed block run again. It stops where the last value was saved: in a dropout, or
     /// before a product.
-    pub(super) fn block_again(&mut self, layer: u32, x: TensorId) -> Block {
+    pub(super) fn block_again(&mut self, layer: u32, x: TensorId) -> EagerBlock {
         let mut block = self.block_before_its_last_product(layer, x, " again");
         if self.dropout {
             self.last_product(layer, &mut block, " again");
@@ -263,7 +263,12 @@ impl Pass<'_> {
         block
     }
 
-    fn block_before_its_last_product(&mut self, layer: u32, x: TensorId, again: &str) -> Block {
+    fn block_before_its_last_product(
+        &mut self,
+        layer: u32,
+        x: TensorId,
+        again: &str,
+    ) -> EagerBlock {
         let channels = self.channels();
         let h = format!("h.{layer}");
 
@@ -296,7 +301,7 @@ impl Pass<'_> {
         let mlp = self.factors(&format!("{h}.mlp.c_proj"), activated);
         self.tape.hold(&[norm_2.out, x]);
         let attention_mask = dropped.mask;
-        Block {
+        EagerBlock {
             norm_1,
             c_attn,
             attention,
@@ -311,7 +316,7 @@ impl Pass<'_> {
         }
     }
 
-    fn last_product(&mut self, layer: u32, block: &mut Block, again: &str) -> TensorId {
+    fn last_product(&mut self, layer: u32, block: &mut EagerBlock, again: &str) -> TensorId {
         let name = fmt::from_fn(|f| write!(f, "h.{layer}.mlp.projected{again}"));
         let projected = self.value(&name, self.channels());
         self.multiply(&block.mlp, projected);

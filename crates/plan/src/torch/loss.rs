@@ -7,15 +7,15 @@
 
 use std::fmt;
 
-use super::{Loss, eager::Factors, pass::Pass};
+use super::{LossForm, eager::LinearFactors, pass::ModelPass};
 use crate::{
-    program::{Class, Life},
+    program::{Life, TensorClass},
     units::{DType, TensorId},
 };
 
 /// What the loss leaves for its backward.
-struct Scores {
-    head: Factors,
+struct LossTensors {
+    head: LinearFactors,
     /// The float32 copy that enters the softmax, or leaves it.
     wide: Option<TensorId>,
     log_softmax: TensorId,
@@ -23,27 +23,32 @@ struct Scores {
     total_weight: TensorId,
 }
 
-impl Pass<'_> {
+impl ModelPass<'_> {
     /// (rows, V).
     pub(super) fn scores(&mut self, name: impl fmt::Display, rows: u64, dtype: DType) -> TensorId {
         let shape = [rows, self.tape.model.vocab.into()];
-        self.tape.tensor(name, &shape, dtype, (Class::Logits, Life::Inner))
+        self.tape.tensor(name, &shape, dtype, (TensorClass::Logits, Life::Inner))
     }
 
     /// Scores over the vocabulary for `rows` rows.
-    pub(super) fn head(&mut self, x: TensorId, rows: u64, suffix: &str) -> (Factors, TensorId) {
+    pub(super) fn head(
+        &mut self,
+        x: TensorId,
+        rows: u64,
+        suffix: &str,
+    ) -> (LinearFactors, TensorId) {
         let weight = self.tape.state("wte.weight");
         let weight = self.operand(weight);
         let input = if self.is_autocast() { self.tape.cast(x, self.compute()) } else { x };
         let shape = [rows, self.tape.model.vocab.into()];
         let life = if self.options.names_logits() { Life::Output } else { Life::Inner };
         let name = format_args!("logits{suffix}");
-        let logits = self.tape.tensor(name, &shape, self.compute(), (Class::Logits, life));
+        let logits = self.tape.tensor(name, &shape, self.compute(), (TensorClass::Logits, life));
         self.tape.run("mm", &[input, weight], &[logits]);
-        (Factors { x, input, weight, bias: None }, logits)
+        (LinearFactors { x, input, weight, bias: None }, logits)
     }
 
-    fn loss(&mut self, x: TensorId, targets: TensorId, rows: u64, suffix: &str) -> Scores {
+    fn loss(&mut self, x: TensorId, targets: TensorId, rows: u64, suffix: &str) -> LossTensors {
         let (head, logits) = self.head(x, rows, suffix);
         let name = format_args!("log_softmax{suffix}");
         let (wide, log_softmax) = match (self.is_autocast(), self.options.loss) {
@@ -52,13 +57,13 @@ impl Pass<'_> {
                 self.tape.run("_log_softmax", &[logits], &[log_softmax]);
                 (None, log_softmax)
             }
-            (true, Loss::Float32) => {
+            (true, LossForm::Float32) => {
                 let wide = self.tape.cast(logits, DType::F32);
                 let log_softmax = self.scores(name, rows, DType::F32);
                 self.tape.run("_log_softmax", &[wide], &[log_softmax]);
                 (Some(wide), log_softmax)
             }
-            (true, Loss::HalfSoftmax) => {
+            (true, LossForm::HalfSoftmax) => {
                 let log_softmax = self.scores(name, rows, self.compute());
                 self.tape.run("_log_softmax", &[logits], &[log_softmax]);
                 (Some(self.tape.cast(log_softmax, DType::F32)), log_softmax)
@@ -69,7 +74,7 @@ impl Pass<'_> {
         let from = [log_softmax, targets, logits];
         self.tape.run("nll_loss_forward", &from, &[loss, total_weight]);
         self.tape.hold(wide.as_slice());
-        Scores { head, wide, log_softmax, loss, total_weight }
+        LossTensors { head, wide, log_softmax, loss, total_weight }
     }
 
     /// The loss without a backward; `names` are held until it is there.
@@ -135,7 +140,7 @@ impl Pass<'_> {
                 Some(before) => {
                     let shape = self.tape.shape_of(d_weight);
                     let name = format_args!("d_lm_head.weight up to chunk {index}");
-                    let gradient = (Class::Gradient, Life::Inner);
+                    let gradient = (TensorClass::Gradient, Life::Inner);
                     let sum = self.tape.tensor(name, &shape, DType::F32, gradient);
                     self.tape.run("add", &[before, d_weight], &[sum]);
                     sum
@@ -154,7 +159,7 @@ impl Pass<'_> {
 
     /// Divides by the number of micro-batches, the last op under autocast; then the next batch.
     fn end_forward(&mut self, loss: TensorId) {
-        let scalar = (Class::Scratch, Life::Output);
+        let scalar = (TensorClass::Scratch, Life::Output);
         let divided = self.tape.tensor("loss / accumulation", &[], DType::F32, scalar);
         self.tape.run("div", &[loss], &[divided]);
         self.leave_autocast();
@@ -164,7 +169,7 @@ impl Pass<'_> {
 
     /// The gradient of the loss itself, which `backward` holds until it returns.
     fn begin_backward(&mut self) {
-        let scalar = (Class::Scratch, Life::Output);
+        let scalar = (TensorClass::Scratch, Life::Output);
         let one = self.tape.tensor("d_loss / accumulation", &[], DType::F32, scalar);
         self.tape.run("ones_like", &[], &[one]);
     }
@@ -172,7 +177,7 @@ impl Pass<'_> {
     /// The gradients of the head's input and weights, in the type of its product.
     fn loss_backward(
         &mut self,
-        scores: &Scores,
+        scores: &LossTensors,
         targets: TensorId,
         rows: u64,
         suffix: &str,
@@ -195,10 +200,10 @@ impl Pass<'_> {
         let is_cast = self.tape.dtype_of(d_logits) != self.compute();
         let d_logits = if is_cast { self.tape.cast(d_logits, self.compute()) } else { d_logits };
 
-        let Factors { input, weight, .. } = scores.head;
+        let LinearFactors { input, weight, .. } = scores.head;
         let shape = self.tape.shape_of(weight);
         let name = format_args!("d_lm_head.weight{suffix}");
-        let gradient = (Class::Gradient, Life::Inner);
+        let gradient = (TensorClass::Gradient, Life::Inner);
         let d_weight = self.tape.tensor(name, &shape, self.compute(), gradient);
         self.tape.run("mm", &[d_logits, input], &[d_weight]);
         let shape = [rows, self.channels()];

@@ -20,8 +20,8 @@ mod tape;
 mod tests;
 mod update;
 
-pub use self::report::{overhead, overhead_of, torch_courses, torch_report};
-use self::tape::Held;
+pub use self::report::{overhead, overhead_of, torch_report, torch_timelines};
+use self::tape::HeldState;
 use crate::{
     config::{self, Config, GradCheckpoint, InitFrom},
     memory::{Limits, Target},
@@ -32,7 +32,7 @@ use crate::{
 
 /// How the run computes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Precision {
+pub enum TorchPrecision {
     /// Everything in float32.
     F32,
     /// Autocast: float32 weights, bfloat16 products.
@@ -42,7 +42,7 @@ pub enum Precision {
     F16,
 }
 
-impl Precision {
+impl TorchPrecision {
     /// The type of matrix products and of logits.
     pub const fn dtype(self) -> DType {
         match self {
@@ -53,7 +53,7 @@ impl Precision {
     }
 }
 
-impl From<config::Precision> for Precision {
+impl From<config::Precision> for TorchPrecision {
     fn from(precision: config::Precision) -> Self {
         match precision {
             config::Precision::Float32 => Self::F32,
@@ -75,7 +75,7 @@ pub enum Rules {
 
 /// What autocast does with half logits on their way into `cross_entropy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Loss {
+pub enum LossForm {
     /// A float32 copy of the logits and a float32 softmax: the CPU, and CUDA before PyTorch 1.10.
     Float32,
     /// A half softmax and a float32 copy of its result. `cross_entropy` passes the logits' own
@@ -98,7 +98,7 @@ pub struct TorchOptions {
     /// Tokens of an evaluation's sequence.
     pub eval_seq: u64,
     /// How it computes.
-    pub precision: Precision,
+    pub precision: TorchPrecision,
     /// Whether `torch.compile` runs the model.
     pub compile: bool,
     /// Whether the model drops anything out; the rate does not matter.
@@ -114,7 +114,7 @@ pub struct TorchOptions {
     /// Whose kernels run.
     pub rules: Rules,
     /// How the loss is computed under autocast.
-    pub loss: Loss,
+    pub loss: LossForm,
     /// Whether the run began from a checkpoint: it is loaded onto the device, and the global
     /// `state_dict` holds its weights to the end of the run.
     pub resumed: bool,
@@ -130,8 +130,8 @@ impl TorchOptions {
     #[must_use]
     pub fn on(rules: Rules) -> Self {
         let loss = match rules {
-            Rules::Cuda => Loss::HalfSoftmax,
-            Rules::Cpu => Loss::Float32,
+            Rules::Cuda => LossForm::HalfSoftmax,
+            Rules::Cpu => LossForm::Float32,
         };
         Self { rules, loss, ..Self::default() }
     }
@@ -167,15 +167,15 @@ impl TorchOptions {
     /// The same for every run whose `phase` is the same program: what it does not read is set
     /// to one value.
     #[must_use]
-    pub fn read_by(self, phase: Phase) -> Self {
+    pub fn read_by(self, phase: TorchPhase) -> Self {
         let plain = Self::default();
         let mut read = self;
-        if phase != Phase::Train {
+        if phase != TorchPhase::Train {
             read.accumulation = plain.accumulation;
             read.dropout = plain.dropout;
             read.checkpoint_blocks = plain.checkpoint_blocks;
         }
-        if !matches!(phase, Phase::EvaluateFirst | Phase::Evaluate) {
+        if !matches!(phase, TorchPhase::EvaluateFirst | TorchPhase::Evaluate) {
             read.eval_batch = plain.eval_batch;
             read.eval_seq = plain.eval_seq;
         }
@@ -204,7 +204,7 @@ impl Default for TorchOptions {
             accumulation: 40,
             eval_batch: 12,
             eval_seq: 1024,
-            precision: Precision::Bf16,
+            precision: TorchPrecision::Bf16,
             compile: true,
             dropout: false,
             checkpoint_blocks: false,
@@ -212,7 +212,7 @@ impl Default for TorchOptions {
             ddp_world: 1,
             fused_adam: true,
             rules: Rules::Cuda,
-            loss: Loss::HalfSoftmax,
+            loss: LossForm::HalfSoftmax,
             resumed: false,
             drop_stale_logits: false,
             chunked_loss_rows: None,
@@ -222,7 +222,7 @@ impl Default for TorchOptions {
 
 /// A part of a run with a peak of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Phase {
+pub enum TorchPhase {
     /// The checkpoint is loaded; only in a resumed run.
     Resume,
     /// `estimate_loss` at iteration 0.
@@ -237,7 +237,7 @@ pub enum Phase {
     Sample,
 }
 
-impl Phase {
+impl TorchPhase {
     /// The phases of a run, in the order in which they happen.
     pub fn of_run(options: &TorchOptions) -> Vec<Self> {
         let resume = options.resumed.then_some(Self::Resume);
@@ -259,41 +259,41 @@ impl Phase {
 }
 
 /// The programs of a run, in the order in which they happen.
-pub fn phases(model: &Model, options: &TorchOptions) -> Vec<(Phase, Program)> {
-    let phases = Phase::of_run(options).into_iter();
+pub fn phases(model: &Model, options: &TorchOptions) -> Vec<(TorchPhase, Program)> {
+    let phases = TorchPhase::of_run(options).into_iter();
     phases.map(|phase| (phase, program(phase, model, options))).collect()
 }
 
 /// The program of one phase.
-pub fn program(phase: Phase, model: &Model, options: &TorchOptions) -> Program {
-    write(phase, &Sheet { model, options, names: Names::Kept })
+pub fn program(phase: TorchPhase, model: &Model, options: &TorchOptions) -> Program {
+    write(phase, &ProgramSpec { model, options, names: Names::Kept })
 }
 
 /// The same to be counted and forgotten: its tensors have no names.
-pub(crate) fn unnamed_program(phase: Phase, model: &Model, options: &TorchOptions) -> Program {
-    write(phase, &Sheet { model, options, names: Names::Left })
+pub(crate) fn unnamed_program(phase: TorchPhase, model: &Model, options: &TorchOptions) -> Program {
+    write(phase, &ProgramSpec { model, options, names: Names::Left })
 }
 
 /// What a program is written from.
 #[derive(Clone, Copy)]
-struct Sheet<'a> {
+struct ProgramSpec<'a> {
     model: &'a Model,
     options: &'a TorchOptions,
     names: Names,
 }
 
-fn write(phase: Phase, sheet: &Sheet<'_>) -> Program {
+fn write(phase: TorchPhase, sheet: &ProgramSpec<'_>) -> Program {
     let options = sheet.options;
     let evaluate = if options.compile { compiled::evaluate } else { eager::evaluate };
     match phase {
-        Phase::Resume => resume::resume(sheet),
-        Phase::EvaluateFirst => evaluate(phase, sheet, Held::first(options)),
-        Phase::Train if options.compile => compiled::train(sheet),
-        Phase::Train => eager::train(sheet),
-        Phase::Update => update::update(sheet),
-        Phase::Evaluate => evaluate(phase, sheet, Held::later(options)),
+        TorchPhase::Resume => resume::resume(sheet),
+        TorchPhase::EvaluateFirst => evaluate(phase, sheet, HeldState::first(options)),
+        TorchPhase::Train if options.compile => compiled::train(sheet),
+        TorchPhase::Train => eager::train(sheet),
+        TorchPhase::Update => update::update(sheet),
+        TorchPhase::Evaluate => evaluate(phase, sheet, HeldState::later(options)),
         // `sample.py` is compiled only on demand.
-        Phase::Sample => eager::sample(sheet),
+        TorchPhase::Sample => eager::sample(sheet),
     }
 }
 

@@ -3,16 +3,16 @@
 use std::fmt;
 
 use super::{
-    Phase, Sheet, TorchOptions,
-    tape::{Held, Tape},
+    ProgramSpec, TorchOptions, TorchPhase,
+    tape::{HeldState, Tape},
 };
 use crate::{
-    program::{Class, Life},
+    program::{Life, TensorClass},
     units::{DType, TensorId},
 };
 
 /// A pass as it is written down.
-pub(super) struct Pass<'a> {
+pub(super) struct ModelPass<'a> {
     pub(super) tape: Tape<'a>,
     pub(super) options: &'a TorchOptions,
     pub(super) batch: u64,
@@ -24,16 +24,16 @@ pub(super) struct Pass<'a> {
     pub(super) cast_weights: Vec<TensorId>,
 }
 
-impl<'a> Pass<'a> {
+impl<'a> ModelPass<'a> {
     pub(super) fn new(
-        phase: Phase,
-        sheet: &Sheet<'a>,
-        held: Held,
+        phase: TorchPhase,
+        sheet: &ProgramSpec<'a>,
+        held: HeldState,
         (batch, seq): (u64, u64),
     ) -> Self {
         let tape = Tape::new(phase.name(), sheet, held);
         let options = sheet.options;
-        let is_recorded = phase == Phase::Train;
+        let is_recorded = phase == TorchPhase::Train;
         let cast_weights = Vec::new();
         Self { tape, options, batch, seq, dropout: false, is_recorded, cast_weights }
     }
@@ -69,7 +69,7 @@ impl<'a> Pass<'a> {
         let shape = [self.batch, self.seq];
         let mut input = |name: &str| {
             let name = format_args!("{prefix}{name}");
-            self.tape.tensor(name, &shape, DType::I64, (Class::Input, life))
+            self.tape.tensor(name, &shape, DType::I64, (TensorClass::Input, life))
         };
         (input("tokens"), input("targets"))
     }
@@ -77,7 +77,7 @@ impl<'a> Pass<'a> {
     /// What the pass before left: its loss and, where a name holds them, its logits.
     pub(super) fn stale(&mut self, pass: &str) -> Vec<TensorId> {
         let mut stale = Vec::new();
-        let loss = (Class::Scratch, Life::Input);
+        let loss = (TensorClass::Scratch, Life::Input);
         stale.push(self.tape.tensor(
             format_args!("loss of the last {pass}"),
             &[],
@@ -86,7 +86,7 @@ impl<'a> Pass<'a> {
         ));
         if self.options.names_logits() {
             let shape = [self.batch * self.seq, self.tape.model.vocab.into()];
-            let logits = (Class::Logits, Life::Input);
+            let logits = (TensorClass::Logits, Life::Input);
             let name = format_args!("logits of the last {pass}");
             stale.push(self.tape.tensor(name, &shape, self.compute(), logits));
         }
@@ -94,19 +94,19 @@ impl<'a> Pass<'a> {
     }
 
     /// What the training loop's globals hold while something else runs.
-    pub(super) fn names_of_training(&mut self, phase: Phase) {
+    pub(super) fn names_of_training(&mut self, phase: TorchPhase) {
         let (batch, seq) = (self.options.batch, self.options.seq);
         let mut names = Vec::new();
         for name in ["training tokens", "training targets"] {
-            let input = (Class::Input, Life::Output);
+            let input = (TensorClass::Input, Life::Output);
             names.push(self.tape.tensor(name, &[batch, seq], DType::I64, input));
         }
-        if phase != Phase::EvaluateFirst {
-            let loss = (Class::Scratch, Life::Output);
+        if phase != TorchPhase::EvaluateFirst {
+            let loss = (TensorClass::Scratch, Life::Output);
             names.push(self.tape.tensor("training loss", &[], DType::F32, loss));
             if self.options.names_logits() {
                 let shape = [batch * seq, self.tape.model.vocab.into()];
-                let logits = (Class::Logits, Life::Output);
+                let logits = (TensorClass::Logits, Life::Output);
                 let name = "logits of the last micro-batch";
                 names.push(self.tape.tensor(name, &shape, self.compute(), logits));
             }

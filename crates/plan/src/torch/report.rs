@@ -1,11 +1,11 @@
 //! What `plan` reports for nanoGPT under PyTorch.
 
-use super::{CachingAllocator, Phase as Part, Rules, TorchOptions, phases};
+use super::{CachingAllocator, Rules, TorchOptions, TorchPhase, phases};
 use crate::{
     config::Config,
     device::{COMPILE_BYTES, CUDA_CONTEXT_BYTES, WORKSPACE_BYTES},
     model::Model,
-    report::{Course, Device, Overhead, Phase, PlanReport},
+    report::{DeviceMemory, Overhead, PhaseReport, PhaseTimeline, PlanReport},
     units::Bytes,
 };
 
@@ -38,12 +38,15 @@ pub fn overhead_of(rules: Rules, config: &Config) -> Overhead {
 
 /// The live bytes of a step and an evaluation, op by op, and of the resume before them if there
 /// is one. The evaluation at iteration 0 is a later one without Adam's state.
-pub fn torch_courses(config: &Config, vocab: u32, options: &TorchOptions) -> Vec<Course> {
-    let drawn = |(phase, _): &(Part, _)| !matches!(phase, Part::EvaluateFirst | Part::Sample);
+pub fn torch_timelines(config: &Config, vocab: u32, options: &TorchOptions) -> Vec<PhaseTimeline> {
+    let drawn = |(phase, _): &(TorchPhase, _)| {
+        !matches!(phase, TorchPhase::EvaluateFirst | TorchPhase::Sample)
+    };
     let programs = phases(&Model::new(config, vocab), options).into_iter().filter(drawn);
-    let course =
-        |(phase, program): (Part, _)| Course::of(phase.name(), &program, &CachingAllocator);
-    programs.map(course).collect()
+    let timeline = |(phase, program): (TorchPhase, _)| {
+        PhaseTimeline::of(phase.name(), &program, &CachingAllocator)
+    };
+    programs.map(timeline).collect()
 }
 
 /// The memory of every phase of nanoGPT, as PyTorch runs it with `options`.
@@ -51,13 +54,13 @@ pub fn torch_report(
     config: &Config,
     vocab: u32,
     options: &TorchOptions,
-    device: Device,
+    device: DeviceMemory,
     overhead: Overhead,
 ) -> PlanReport {
     let model = Model::new(config, vocab);
     let counted = phases(&model, options)
         .iter()
-        .map(|(phase, program)| Phase::of(phase.name(), [program], &CachingAllocator))
+        .map(|(phase, program)| PhaseReport::of(phase.name(), [program], &CachingAllocator))
         .collect();
     PlanReport::new("torch", device, overhead, config, counted, None)
 }

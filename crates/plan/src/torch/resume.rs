@@ -1,17 +1,18 @@
 //! Beginning from a checkpoint.
 
 use super::{
-    Phase, Sheet,
-    tape::{Held, Tape},
+    ProgramSpec, TorchPhase,
+    tape::{HeldState, Tape},
 };
 use crate::program::Program;
 
 /// `torch.load` puts weights and moments onto the device, then the model follows; the optimizer
 /// takes the loaded moments as they are (since PyTorch 2.1), and the weights stay as `state_dict`.
-pub(super) fn resume(sheet: &Sheet<'_>) -> Program {
-    let held = Held { moments: true, steps: true, loaded_weights: true, ..Held::default() };
+pub(super) fn resume(sheet: &ProgramSpec<'_>) -> Program {
+    let held =
+        HeldState { moments: true, steps: true, loaded_weights: true, ..HeldState::default() };
     // Everything but the model itself comes from the file.
-    let mut tape = Tape::new(Phase::Resume.name(), sheet, held);
+    let mut tape = Tape::new(TorchPhase::Resume.name(), sheet, held);
     let mut loaded = Vec::new();
     for parameter in sheet.model.parameters() {
         for prefix in ["state_dict.", "exp_avg.", "exp_avg_sq.", "step."] {

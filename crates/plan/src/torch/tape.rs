@@ -6,18 +6,18 @@
 
 use std::{collections::HashMap, fmt};
 
-use super::{Sheet, TorchOptions};
+use super::{ProgramSpec, TorchOptions};
 use crate::{
     model::{Model, Parameter},
     program::{
-        Class, Life, Names, Op, Operand, Program, ProgramKind, Tensor, reads, updates, writes,
+        Life, Names, Op, Operand, Program, ProgramKind, Tensor, TensorClass, reads, updates, writes,
     },
     units::{DType, TensorId},
 };
 
 /// Which state stands in device memory when a phase begins.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Held {
+pub(super) struct HeldState {
     /// Gradients of earlier micro-batches.
     pub(super) gradients: bool,
     /// Adam's moments.
@@ -32,7 +32,7 @@ pub(super) struct Held {
     pub(super) masks: bool,
 }
 
-impl Held {
+impl HeldState {
     /// Before the first step.
     pub(super) fn first(options: &TorchOptions) -> Self {
         Self {
@@ -58,12 +58,12 @@ pub(super) struct Tape<'a> {
     program: Program, // its tensors; the ops follow when all is held
     ops: Vec<(&'static str, Vec<Operand>)>,
     names: Names,
-    table: Table,
+    table: StateTable,
     has_gradients: bool,
 }
 
 /// Where the state stands.
-struct Table {
+struct StateTable {
     /// A parameter or a mask by its name.
     ids: HashMap<String, u32>,
     /// How far what belongs to a parameter stands behind it, by the prefix of its name.
@@ -71,8 +71,8 @@ struct Table {
 }
 
 impl<'a> Tape<'a> {
-    pub(super) fn new(name: &'static str, sheet: &Sheet<'a>, held: Held) -> Self {
-        let Sheet { model, names, .. } = *sheet;
+    pub(super) fn new(name: &'static str, sheet: &ProgramSpec<'a>, held: HeldState) -> Self {
+        let ProgramSpec { model, names, .. } = *sheet;
         let (state, table) = state(model, held, names);
         let program = Program::new(ProgramKind::Other(name), state);
         Self { model, program, ops: Vec::new(), names, table, has_gradients: held.gradients }
@@ -86,7 +86,7 @@ impl<'a> Tape<'a> {
     }
 
     pub(super) fn state(&self, name: &str) -> TensorId {
-        let Table { ids, offsets } = &self.table;
+        let StateTable { ids, offsets } = &self.table;
         let of = offsets.iter().find_map(|(prefix, offset)| {
             let parameter = name.strip_prefix(prefix)?;
             Some(ids[parameter] + offset)
@@ -107,7 +107,7 @@ impl<'a> Tape<'a> {
         name: impl fmt::Display,
         shape: &[u64],
         dtype: DType,
-        (class, life): (Class, Life),
+        (class, life): (TensorClass, Life),
     ) -> TensorId {
         let (name, shape) = (self.names.of(name), shape.to_vec());
         self.program.tensor(Tensor { name, shape, dtype, class, life })
@@ -120,12 +120,12 @@ impl<'a> Tape<'a> {
         shape: &[u64],
         dtype: DType,
     ) -> TensorId {
-        self.tensor(name, shape, dtype, (Class::Activation, Life::Inner))
+        self.tensor(name, shape, dtype, (TensorClass::Activation, Life::Inner))
     }
 
     /// One element, such as a loss or a norm. It, too, takes 512 bytes.
     pub(super) fn scalar(&mut self, name: impl fmt::Display) -> TensorId {
-        self.tensor(name, &[], DType::F32, (Class::Scratch, Life::Inner))
+        self.tensor(name, &[], DType::F32, (TensorClass::Scratch, Life::Inner))
     }
 
     /// One op that makes something new.
@@ -163,7 +163,7 @@ impl<'a> Tape<'a> {
         let name = self.names.of(format_args!("{} ({dtype})", source.name));
         let (shape, class) = (source.shape.clone(), source.class);
         // A half copy of a weight is not a weight: it comes and goes with the forward.
-        let class = if class == Class::Parameter { Class::Activation } else { class };
+        let class = if class == TensorClass::Parameter { TensorClass::Activation } else { class };
         let copy = self.program.tensor(Tensor { name, shape, dtype, class, life: Life::Inner });
         self.run("_to_copy", &[tensor], &[copy]);
         copy
@@ -175,7 +175,7 @@ impl<'a> Tape<'a> {
         let (new, life) =
             if self.has_gradients { ("new ", Life::Inner) } else { ("", Life::Output) };
         let name = format_args!("{new}d_{parameter}");
-        self.tensor(name, &shape, DType::F32, (Class::Gradient, life))
+        self.tensor(name, &shape, DType::F32, (TensorClass::Gradient, life))
     }
 
     /// Adds to the gradient of earlier micro-batches. Where there is none, autograd takes the
@@ -198,18 +198,18 @@ pub(super) fn mask_name(layer: u32) -> String {
     format!("h.{layer}.attn.bias, the causal mask")
 }
 
-fn state(model: &Model, held: Held, names: Names) -> (Vec<Tensor>, Table) {
+fn state(model: &Model, held: HeldState, names: Names) -> (Vec<Tensor>, StateTable) {
     let parameters = model.parameters();
-    let mut groups = vec![("", Class::Parameter)];
+    let mut groups = vec![("", TensorClass::Parameter)];
     if held.gradients {
-        groups.push(("d_", Class::Gradient));
+        groups.push(("d_", TensorClass::Gradient));
     }
     if held.moments {
-        groups.push(("exp_avg.", Class::Optimizer));
-        groups.push(("exp_avg_sq.", Class::Optimizer));
+        groups.push(("exp_avg.", TensorClass::Optimizer));
+        groups.push(("exp_avg_sq.", TensorClass::Optimizer));
     }
     if held.loaded_weights {
-        groups.push(("state_dict.", Class::Parameter));
+        groups.push(("state_dict.", TensorClass::Parameter));
     }
     let always = |name: String, shape: Vec<u64>, class| Tensor {
         name,
@@ -233,7 +233,7 @@ fn state(model: &Model, held: Held, names: Names) -> (Vec<Tensor>, Table) {
         // Adam counts the steps of each parameter in a tensor of its own.
         offsets.push(("step.", state.len() as u32));
         let step = |p: &Parameter| {
-            always(names.of(format_args!("step.{}", p.name)), vec![], Class::Optimizer)
+            always(names.of(format_args!("step.{}", p.name)), vec![], TensorClass::Optimizer)
         };
         state.extend(parameters.iter().map(step));
     }
@@ -243,15 +243,16 @@ fn state(model: &Model, held: Held, names: Names) -> (Vec<Tensor>, Table) {
         for layer in 0..model.layers {
             ids.insert(mask_name(layer), state.len() as u32);
             let name = names.of(mask_name(layer));
-            state.push(always(name, vec![block, block], Class::Parameter));
+            state.push(always(name, vec![block, block], TensorClass::Parameter));
         }
     }
     if held.buckets {
-        let bucket =
-            |(i, count)| always(names.of(format_args!("bucket {i}")), vec![count], Class::Gradient);
+        let bucket = |(i, count)| {
+            always(names.of(format_args!("bucket {i}")), vec![count], TensorClass::Gradient)
+        };
         state.extend(buckets(&parameters).into_iter().enumerate().map(bucket));
     }
-    (state, Table { ids, offsets })
+    (state, StateTable { ids, offsets })
 }
 
 /// Elements of the flat pieces in which data-parallel workers sum their gradients: parameters

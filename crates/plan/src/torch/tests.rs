@@ -5,7 +5,7 @@ use crate::{
     config::Gelu,
     family::gpt2::Sizes,
     memory::{place, profile, verify},
-    program::Class,
+    program::TensorClass,
 };
 
 fn sizes() -> Sizes {
@@ -35,7 +35,7 @@ fn options() -> TorchOptions {
     }
 }
 
-fn peak(phase: Phase, options: &TorchOptions) -> u64 {
+fn peak(phase: TorchPhase, options: &TorchOptions) -> u64 {
     let programs = phases(&model(), options);
     let (_, program) = programs.iter().find(|(p, _)| *p == phase).unwrap();
     profile(program, &CachingAllocator).peak().unwrap().bytes.get()
@@ -51,12 +51,17 @@ fn every_program_can_be_placed_and_passes_the_checker() {
         plain,
         TorchOptions { compile: true, dropout: true, ..plain },
         TorchOptions { compile: true, checkpoint_blocks: true, accumulation: 1, ..plain },
-        TorchOptions { precision: Precision::F32, fused_attention: false, ..plain },
+        TorchOptions { precision: TorchPrecision::F32, fused_attention: false, ..plain },
         TorchOptions { fused_attention: false, dropout: true, accumulation: 1, ..plain },
         TorchOptions { checkpoint_blocks: true, dropout: true, fused_adam: false, ..plain },
         TorchOptions { chunked_loss_rows: Some(48), resumed: true, ddp_world: 2, ..plain },
-        TorchOptions { precision: Precision::F16, rules: Rules::Cpu, loss: Loss::Float32, ..plain },
-        TorchOptions { rules: Rules::Cpu, loss: Loss::Float32, dropout: true, ..plain },
+        TorchOptions {
+            precision: TorchPrecision::F16,
+            rules: Rules::Cpu,
+            loss: LossForm::Float32,
+            ..plain
+        },
+        TorchOptions { rules: Rules::Cpu, loss: LossForm::Float32, dropout: true, ..plain },
     ];
     for options in cases {
         for (phase, program) in phases(&model(), &options) {
@@ -85,16 +90,16 @@ fn names_are_unique_in_a_program() {
 fn logits_that_nobody_names_are_gone_from_every_phase() {
     let (plain, patched) = (options(), TorchOptions { drop_stale_logits: true, ..options() });
     let saved = |phase| peak(phase, &plain) - peak(phase, &patched);
-    assert_eq!(saved(Phase::EvaluateFirst), LOGITS);
-    assert_eq!(saved(Phase::Evaluate), 2 * LOGITS); // the evaluation's own, and the training's
-    assert_eq!(saved(Phase::Update), LOGITS);
-    assert_eq!(saved(Phase::Train), LOGITS);
+    assert_eq!(saved(TorchPhase::EvaluateFirst), LOGITS);
+    assert_eq!(saved(TorchPhase::Evaluate), 2 * LOGITS); // the evaluation's own, and the training's
+    assert_eq!(saved(TorchPhase::Update), LOGITS);
+    assert_eq!(saved(TorchPhase::Train), LOGITS);
 }
 
 #[test]
 fn a_half_softmax_saves_the_difference_of_one_float32_tensor() {
-    let wide = TorchOptions { loss: Loss::Float32, ..options() };
-    for phase in [Phase::EvaluateFirst, Phase::Train, Phase::Evaluate] {
+    let wide = TorchOptions { loss: LossForm::Float32, ..options() };
+    for phase in [TorchPhase::EvaluateFirst, TorchPhase::Train, TorchPhase::Evaluate] {
         let saved = peak(phase, &wide) - peak(phase, &options());
         assert!(saved.abs_diff(LOGITS) < LOGITS / 50, "{} saves {saved}", phase.name());
     }
@@ -104,7 +109,7 @@ fn a_half_softmax_saves_the_difference_of_one_float32_tensor() {
 fn flash_attention_keeps_wider_copies_of_heads_that_are_no_multiple_of_eight() {
     let wide = |heads, channels| {
         let model = Sizes { heads, channels, ..sizes() }.model();
-        let program = program(Phase::Train, &model, &options());
+        let program = program(TorchPhase::Train, &model, &options());
         program.tensors().iter().filter(|t| t.name.ends_with("v padded")).count()
     };
     assert_eq!((wide(4, 64), wide(4, 80)), (0, 4)); // heads of 16 and of 20; values and gradients
@@ -116,7 +121,7 @@ fn a_chunked_loss_never_holds_a_whole_batch_of_logits() {
         let plain = TorchOptions { compile, ..options() };
         let chunked = TorchOptions { chunked_loss_rows: Some(16), ..plain };
         for (phase, program) in phases(&model(), &chunked) {
-            let mut logits = program.tensors().iter().filter(|t| t.class == Class::Logits);
+            let mut logits = program.tensors().iter().filter(|t| t.class == TensorClass::Logits);
             assert!(logits.all(|t| t.rows() <= 16), "{}", phase.name());
             assert!(peak(phase, &chunked) <= peak(phase, &plain), "{}", phase.name());
         }
@@ -128,19 +133,19 @@ fn a_resumed_run_keeps_a_second_copy_of_the_weights() {
     let resumed = TorchOptions { resumed: true, ..options() };
     let weights: u64 =
         model().parameters().iter().map(|p| (4 * p.count()).next_multiple_of(512)).sum();
-    for phase in [Phase::Train, Phase::Update, Phase::Evaluate] {
+    for phase in [TorchPhase::Train, TorchPhase::Update, TorchPhase::Evaluate] {
         assert_eq!(peak(phase, &resumed) - peak(phase, &options()), weights);
     }
     let steps = 512 * model().parameters().len() as u64;
-    assert_eq!(peak(Phase::Resume, &resumed), 4 * weights + steps);
-    assert!(phases(&model(), &options()).iter().all(|(phase, _)| *phase != Phase::Resume));
+    assert_eq!(peak(TorchPhase::Resume, &resumed), 4 * weights + steps);
+    assert!(phases(&model(), &options()).iter().all(|(phase, _)| *phase != TorchPhase::Resume));
 }
 
 #[test]
 fn several_workers_keep_their_gradients_twice() {
     let two = TorchOptions { ddp_world: 2, ..options() };
     let gradients = 4 * model().parameter_count();
-    let added = peak(Phase::Train, &two) - peak(Phase::Train, &options());
+    let added = peak(TorchPhase::Train, &two) - peak(TorchPhase::Train, &options());
     assert!(added.abs_diff(gradients) <= 512, "{added} of {gradients}");
 }
 
@@ -151,14 +156,14 @@ fn adam_in_lists_holds_a_square_root_of_every_matrix() {
         model().parameters().iter().filter(|p| p.decays()).map(|p| 4 * p.count()).sum();
     // Steps are counted in host memory then.
     let steps = 512 * model().parameters().len() as u64;
-    let added = peak(Phase::Update, &foreach) + steps - peak(Phase::Update, &options());
+    let added = peak(TorchPhase::Update, &foreach) + steps - peak(TorchPhase::Update, &options());
     assert!(added.abs_diff(matrices) < matrices / 50, "{added} of {matrices}");
 }
 
 #[test]
 fn one_micro_batch_a_step_has_no_gradients_at_the_loss() {
     let one = TorchOptions { accumulation: 1, ..options() };
-    let saved = peak(Phase::Train, &options()) - peak(Phase::Train, &one);
+    let saved = peak(TorchPhase::Train, &options()) - peak(TorchPhase::Train, &one);
     let gradients: u64 =
         model().parameters().iter().map(|p| (4 * p.count()).next_multiple_of(512)).sum();
     assert_eq!(saved, gradients);

@@ -1,23 +1,23 @@
 //! Clipping and AdamW.
 
 use super::{
-    Phase, Sheet,
-    pass::Pass,
-    tape::{Held, Tape},
+    ProgramSpec, TorchPhase,
+    pass::ModelPass,
+    tape::{HeldState, Tape},
 };
 use crate::{
-    program::{Class, Life, Program},
+    program::{Life, Program, TensorClass},
     units::{DType, TensorId},
 };
 
 /// After the last micro-batch: gradients and moments are there, and `logits` still names the
 /// last micro-batch's.
-pub(super) fn update(sheet: &Sheet<'_>) -> Program {
+pub(super) fn update(sheet: &ProgramSpec<'_>) -> Program {
     let options = sheet.options;
-    let held = Held { gradients: true, ..Held::later(options) };
+    let held = HeldState { gradients: true, ..HeldState::later(options) };
     let shape = (options.batch, options.seq);
-    let mut pass = Pass::new(Phase::Update, sheet, held, shape);
-    pass.names_of_training(Phase::Update);
+    let mut pass = ModelPass::new(TorchPhase::Update, sheet, held, shape);
+    pass.names_of_training(TorchPhase::Update);
     let mut tape = pass.tape;
     clip(&mut tape);
     if options.fused_adam {
@@ -42,7 +42,7 @@ fn clip(tape: &mut Tape<'_>) {
         tape.run("linalg_vector_norm", &[gradient], &[norm]);
         norms.push(norm);
     }
-    let scratch = (Class::Scratch, Life::Inner);
+    let scratch = (TensorClass::Scratch, Life::Inner);
     let stack = tape.tensor("norms", &[norms.len() as u64], DType::F32, scratch);
     tape.run("stack", &norms, &[stack]);
     let total = tape.scalar("norm");
@@ -82,7 +82,7 @@ fn foreach(tape: &mut Tape<'_>, has_steps: bool, decays: bool) {
     let mut moments = Vec::new();
     for parameter in tape.model.parameters().iter().filter(|p| p.decays() == decays) {
         let name = format_args!("square root of exp_avg_sq.{}", parameter.name);
-        let optimizer = (Class::Optimizer, Life::Inner);
+        let optimizer = (TensorClass::Optimizer, Life::Inner);
         roots.push(tape.tensor(name, &parameter.shape, DType::F32, optimizer));
         moments.push(tape.state(&format!("exp_avg_sq.{}", parameter.name)));
     }

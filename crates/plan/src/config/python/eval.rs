@@ -3,23 +3,26 @@
 use std::cmp::Ordering;
 
 use super::{
-    Construct, Facts, Given, Reason, Refusal, TEXT_LIMIT,
+    Construct, GivenArguments, MachineFacts, PythonError, Reason, TEXT_LIMIT,
     syntax::{Expr, Function, Link, Node},
 };
-use crate::config::value::{Value, float_repr};
+use crate::config::value::{ConfigValue, float_repr};
 
 /// What an expression can see.
 pub(in crate::config) struct Scope<'a> {
     /// The value of a name.
-    pub(in crate::config) names: &'a dyn Fn(&str) -> Option<Value>,
+    pub(in crate::config) names: &'a dyn Fn(&str) -> Option<ConfigValue>,
     /// What the machine says; overrides of the command line see none.
-    pub(in crate::config) facts: Option<&'a Facts>,
+    pub(in crate::config) facts: Option<&'a MachineFacts>,
 }
 
 impl Expr {
     /// The value, or why there is none.
-    pub(in crate::config) fn evaluate(&self, scope: &Scope<'_>) -> Result<Value, Refusal> {
-        let refuse = |reason| Refusal { spot: self.spot, reason };
+    pub(in crate::config) fn evaluate(
+        &self,
+        scope: &Scope<'_>,
+    ) -> Result<ConfigValue, PythonError> {
+        let refuse = |reason| PythonError { spot: self.spot, reason };
         match &self.node {
             Node::Value(value) => Ok(value.clone()),
             Node::Name(name) => (scope.names)(name)
@@ -31,7 +34,7 @@ impl Expr {
                 for Link { spot, op, right } in rest {
                     let right = right.evaluate(scope)?;
                     value = binary(op, &value, &right)
-                        .map_err(|reason| Refusal { spot: *spot, reason })?;
+                        .map_err(|reason| PythonError { spot: *spot, reason })?;
                 }
                 Ok(value)
             }
@@ -43,7 +46,7 @@ impl Expr {
                 for Link { spot, op, right } in rest {
                     let right = right.evaluate(scope)?;
                     let holds = compare(op, &left, &right)
-                        .map_err(|reason| Refusal { spot: *spot, reason })?;
+                        .map_err(|reason| PythonError { spot: *spot, reason })?;
                     if !holds {
                         return Ok(false.into());
                     }
@@ -58,7 +61,7 @@ impl Expr {
                 branch.evaluate(scope)
             }
             Node::Call { function, arguments } => {
-                let values: Vec<Value> =
+                let values: Vec<ConfigValue> =
                     arguments.iter().map(|a| a.evaluate(scope)).collect::<Result<_, _>>()?;
                 call(*function, &values, scope.facts).map_err(refuse)
             }
@@ -70,9 +73,9 @@ impl Expr {
 fn first_that(
     parts: &[Expr],
     scope: &Scope<'_>,
-    decides: impl Fn(&Value) -> bool,
-) -> Result<Value, Refusal> {
-    let mut value = Value::None;
+    decides: impl Fn(&ConfigValue) -> bool,
+) -> Result<ConfigValue, PythonError> {
+    let mut value = ConfigValue::None;
     for part in parts {
         value = part.evaluate(scope)?;
         if decides(&value) {
@@ -82,13 +85,13 @@ fn first_that(
     Ok(value)
 }
 
-fn is_true(value: &Value) -> bool {
+fn is_true(value: &ConfigValue) -> bool {
     match value {
-        Value::None => false,
-        Value::Bool(value) => *value,
-        Value::Int(value) => *value != 0,
-        Value::Float(value) => *value != 0.0,
-        Value::Str(value) => !value.is_empty(),
+        ConfigValue::None => false,
+        ConfigValue::Bool(value) => *value,
+        ConfigValue::Int(value) => *value != 0,
+        ConfigValue::Float(value) => *value != 0.0,
+        ConfigValue::Str(value) => !value.is_empty(),
     }
 }
 
@@ -98,40 +101,48 @@ enum Pair {
     Floats(f64, f64),
 }
 
-fn pair(left: &Value, right: &Value) -> Option<Pair> {
+fn pair(left: &ConfigValue, right: &ConfigValue) -> Option<Pair> {
     match (whole(left), whole(right)) {
         (Some(left), Some(right)) => Some(Pair::Ints(left, right)),
         _ => Some(Pair::Floats(real(left)?, real(right)?)),
     }
 }
 
-fn whole(value: &Value) -> Option<i64> {
+fn whole(value: &ConfigValue) -> Option<i64> {
     match value {
-        Value::Bool(value) => Some((*value).into()),
-        Value::Int(value) => Some(*value),
+        ConfigValue::Bool(value) => Some((*value).into()),
+        ConfigValue::Int(value) => Some(*value),
         _ => None,
     }
 }
 
-fn real(value: &Value) -> Option<f64> {
+fn real(value: &ConfigValue) -> Option<f64> {
     match value {
-        Value::Float(value) => Some(*value),
+        ConfigValue::Float(value) => Some(*value),
         other => whole(other).map(|value| value as f64),
     }
 }
 
-fn signed(sign: &'static str, value: &Value) -> Result<Value, Reason> {
+fn signed(sign: &'static str, value: &ConfigValue) -> Result<ConfigValue, Reason> {
     let is_minus = sign == "-";
     match (whole(value), value) {
-        (Some(value), _) if is_minus => value.checked_neg().map(Value::Int).ok_or(Reason::Overflow),
+        (Some(value), _) if is_minus => {
+            value.checked_neg().map(ConfigValue::Int).ok_or(Reason::Overflow)
+        }
         (Some(value), _) => Ok(value.into()),
-        (None, Value::Float(value)) => Ok(if is_minus { -value } else { *value }.into()),
-        (None, other) => Err(Reason::Argument { function: sign, given: Given::One(other.noun()) }),
+        (None, ConfigValue::Float(value)) => Ok(if is_minus { -value } else { *value }.into()),
+        (None, other) => {
+            Err(Reason::Argument { function: sign, given: GivenArguments::One(other.noun()) })
+        }
     }
 }
 
-fn binary(op: &'static str, left: &Value, right: &Value) -> Result<Value, Reason> {
-    if let ("+", Value::Str(left), Value::Str(right)) = (op, left, right) {
+fn binary(
+    op: &'static str,
+    left: &ConfigValue,
+    right: &ConfigValue,
+) -> Result<ConfigValue, Reason> {
+    if let ("+", ConfigValue::Str(left), ConfigValue::Str(right)) = (op, left, right) {
         if left.len() + right.len() > TEXT_LIMIT {
             return Err(Reason::TextTooLong { limit: TEXT_LIMIT });
         }
@@ -156,7 +167,7 @@ fn binary(op: &'static str, left: &Value, right: &Value) -> Result<Value, Reason
             "%" => floor_div(left, right).map(|q| left.wrapping_sub(q.wrapping_mul(right))),
             _ => return Err(operands()),
         }
-        .map(Value::Int)
+        .map(ConfigValue::Int)
         .ok_or(Reason::Overflow),
         (_, Pair::Floats(left, right)) => Ok(match op {
             "+" => left + right,
@@ -188,7 +199,7 @@ fn floor_rem(left: f64, right: f64) -> f64 {
     }
 }
 
-fn power(base: &Value, exponent: &Value) -> Result<Value, Reason> {
+fn power(base: &ConfigValue, exponent: &ConfigValue) -> Result<ConfigValue, Reason> {
     let operands =
         || Reason::Operands { operator: "**", left: base.noun(), right: exponent.noun() };
     let (base, exponent) = match pair(base, exponent).ok_or_else(operands)? {
@@ -200,7 +211,7 @@ fn power(base: &Value, exponent: &Value) -> Result<Value, Reason> {
                 _ => exponent,
             };
             let exponent = u32::try_from(exponent).map_err(|_| Reason::Overflow)?;
-            return base.checked_pow(exponent).map(Value::Int).ok_or(Reason::Overflow);
+            return base.checked_pow(exponent).map(ConfigValue::Int).ok_or(Reason::Overflow);
         }
         Pair::Ints(base, exponent) => (base as f64, exponent as f64),
         Pair::Floats(base, exponent) => (base, exponent),
@@ -209,7 +220,7 @@ fn power(base: &Value, exponent: &Value) -> Result<Value, Reason> {
         return Err(Reason::DivisionByZero);
     }
     if base < 0.0 && base.is_finite() && exponent.is_finite() && exponent.fract() != 0.0 {
-        let given = Given::NegativeBase;
+        let given = GivenArguments::NegativeBase;
         return Err(Reason::Argument { function: "**", given });
     }
     let result = base.powf(exponent);
@@ -219,15 +230,15 @@ fn power(base: &Value, exponent: &Value) -> Result<Value, Reason> {
     Ok(result.into())
 }
 
-fn compare(op: &'static str, left: &Value, right: &Value) -> Result<bool, Reason> {
+fn compare(op: &'static str, left: &ConfigValue, right: &ConfigValue) -> Result<bool, Reason> {
     let order = match (left, right) {
-        (Value::Str(left), Value::Str(right)) => Some(left.cmp(right)),
+        (ConfigValue::Str(left), ConfigValue::Str(right)) => Some(left.cmp(right)),
         _ => match pair(left, right) {
             Some(Pair::Ints(left, right)) => Some(left.cmp(&right)),
             Some(Pair::Floats(left, right)) => left.partial_cmp(&right),
             None => {
                 // Unlike kinds are unequal, and have no order.
-                let is_equal = *left == Value::None && *right == Value::None;
+                let is_equal = *left == ConfigValue::None && *right == ConfigValue::None;
                 return match op {
                     "==" => Ok(is_equal),
                     "!=" => Ok(!is_equal),
@@ -249,25 +260,29 @@ fn compare(op: &'static str, left: &Value, right: &Value) -> Result<bool, Reason
     })
 }
 
-fn call(function: Function, values: &[Value], facts: Option<&Facts>) -> Result<Value, Reason> {
+fn call(
+    function: Function,
+    values: &[ConfigValue],
+    facts: Option<&MachineFacts>,
+) -> Result<ConfigValue, Reason> {
     let given = || Reason::Argument {
         function: function.path(),
         given: match values {
-            [] => Given::Nothing,
-            [only] => Given::One(only.noun()),
-            several => Given::Several(several.len()),
+            [] => GivenArguments::Nothing,
+            [only] => GivenArguments::One(only.noun()),
+            several => GivenArguments::Several(several.len()),
         },
     };
     match (function, values) {
-        (Function::Int, [value]) => to_int(value)?.ok_or_else(given).map(Value::Int),
-        (Function::Float, [value]) => to_float(value).ok_or_else(given).map(Value::Float),
+        (Function::Int, [value]) => to_int(value)?.ok_or_else(given).map(ConfigValue::Int),
+        (Function::Float, [value]) => to_float(value).ok_or_else(given).map(ConfigValue::Float),
         (Function::Str, [value]) => Ok(match value {
-            Value::Str(_) => value.clone(),
-            Value::Float(value) => float_repr(*value).into(),
+            ConfigValue::Str(_) => value.clone(),
+            ConfigValue::Float(value) => float_repr(*value).into(),
             other => other.to_string().into(),
         }),
         (Function::Abs, [value]) => match (whole(value), real(value)) {
-            (Some(value), _) => value.checked_abs().map(Value::Int).ok_or(Reason::Overflow),
+            (Some(value), _) => value.checked_abs().map(ConfigValue::Int).ok_or(Reason::Overflow),
             (None, Some(value)) => Ok(value.abs().into()),
             (None, None) => Err(given()),
         },
@@ -275,17 +290,17 @@ fn call(function: Function, values: &[Value], facts: Option<&Facts>) -> Result<V
         (Function::Max, [first, rest @ ..]) if !rest.is_empty() => extreme(">", first, rest),
         (Function::Round, [value]) => match (whole(value), real(value)) {
             (Some(value), _) => Ok(value.into()),
-            (None, Some(value)) => float_to_int(value.round_ties_even()).map(Value::Int),
+            (None, Some(value)) => float_to_int(value.round_ties_even()).map(ConfigValue::Int),
             (None, None) => Err(given()),
         },
-        (Function::Round, [value, Value::Int(digits)]) => {
+        (Function::Round, [value, ConfigValue::Int(digits)]) => {
             // Rust prints the exact decimal value rounded to even, which is Python's rule.
             let digits = usize::try_from(*digits).ok().filter(|d| *d <= 400).ok_or_else(given)?;
             match (whole(value), real(value)) {
                 (Some(value), _) => Ok(value.into()),
                 (None, Some(value)) => {
                     let rounded = format!("{value:.digits$}").parse();
-                    rounded.map(Value::Float).map_err(|_| given())
+                    rounded.map(ConfigValue::Float).map_err(|_| given())
                 }
                 (None, None) => Err(given()),
             }
@@ -305,7 +320,11 @@ fn on_command_line() -> Reason {
     Reason::Unsupported { what: Construct::Machine }
 }
 
-fn extreme(op: &'static str, first: &Value, rest: &[Value]) -> Result<Value, Reason> {
+fn extreme(
+    op: &'static str,
+    first: &ConfigValue,
+    rest: &[ConfigValue],
+) -> Result<ConfigValue, Reason> {
     let mut best = first;
     for value in rest {
         if compare(op, value, best)? {
@@ -316,17 +335,17 @@ fn extreme(op: &'static str, first: &Value, rest: &[Value]) -> Result<Value, Rea
 }
 
 /// `None` where Python raises for the value; an error where it leaves 64 bits.
-fn to_int(value: &Value) -> Result<Option<i64>, Reason> {
+fn to_int(value: &ConfigValue) -> Result<Option<i64>, Reason> {
     match value {
-        Value::Float(value) if value.is_finite() => float_to_int(value.trunc()).map(Some),
-        Value::Str(text) => Ok(without_underscores(text).and_then(|text| text.parse().ok())),
+        ConfigValue::Float(value) if value.is_finite() => float_to_int(value.trunc()).map(Some),
+        ConfigValue::Str(text) => Ok(without_underscores(text).and_then(|text| text.parse().ok())),
         other => Ok(whole(other)),
     }
 }
 
-fn to_float(value: &Value) -> Option<f64> {
+fn to_float(value: &ConfigValue) -> Option<f64> {
     match value {
-        Value::Str(text) => without_underscores(text)?.parse().ok(),
+        ConfigValue::Str(text) => without_underscores(text)?.parse().ok(),
         other => real(other),
     }
 }

@@ -1,20 +1,20 @@
 //! Text to tokens: Python's rules for lines, numbers and strings.
 
-use super::{Found, Reason, Refusal, Spot, Wanted, string};
+use super::{ExpectedToken, FoundToken, Position, PythonError, Reason, string};
 use crate::config::error::excerpt;
 
 /// One token and where it starts.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token {
-    pub(super) spot: Spot,
+    pub(super) spot: Position,
     /// One past its last byte, counted from the end of the text.
     pub(super) bytes_behind: usize,
-    pub(super) what: What,
+    pub(super) what: TokenKind,
 }
 
 /// What a token is.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum What {
+pub(super) enum TokenKind {
     Name(String),
     Int(i64),
     Float(f64),
@@ -25,17 +25,17 @@ pub(super) enum What {
     End,
 }
 
-impl What {
+impl TokenKind {
     /// The token as an error quotes it.
-    pub(super) fn shown(&self) -> Found {
-        Found::Text(match self {
+    pub(super) fn shown(&self) -> FoundToken {
+        FoundToken::Text(match self {
             Self::Name(name) => excerpt(name),
             Self::Int(value) => value.to_string(),
             Self::Float(value) => value.to_string(),
             Self::Str(text) => excerpt(&format!("'{text}'")),
             Self::Op(op) => (*op).to_owned(),
-            Self::Newline => return Found::EndOfLine,
-            Self::End => return Found::EndOfFile,
+            Self::Newline => return FoundToken::EndOfLine,
+            Self::End => return FoundToken::EndOfFile,
         })
     }
 }
@@ -50,12 +50,12 @@ const OPERATORS: [&str; 45] = [
 
 /// The tokens of `text` up to its end or the first fault, and the fault. What the parser
 /// refuses before the fault comes first: the body of an `if` is indented because of the `if`.
-pub(super) fn tokens(text: &str) -> (Vec<Token>, Option<Refusal>) {
+pub(super) fn tokens(text: &str) -> (Vec<Token>, Option<PythonError>) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lexer = Lexer { cursor: Cursor::new(text), tokens: Vec::new(), brackets: 0 };
     let fault = lexer.run().err();
-    if let Some(Refusal { spot, .. }) = fault {
-        lexer.tokens.push(Token { spot, bytes_behind: 0, what: What::End });
+    if let Some(PythonError { spot, .. }) = fault {
+        lexer.tokens.push(Token { spot, bytes_behind: 0, what: TokenKind::End });
     }
     (lexer.tokens, fault)
 }
@@ -64,19 +64,19 @@ pub(super) fn tokens(text: &str) -> (Vec<Token>, Option<Refusal>) {
 #[derive(Clone, Copy)]
 pub(super) struct Cursor<'a> {
     rest: &'a str,
-    spot: Spot,
+    spot: Position,
 }
 
 impl<'a> Cursor<'a> {
     fn new(text: &'a str) -> Self {
-        Self { rest: text, spot: Spot { line: 1, column: 1 } }
+        Self { rest: text, spot: Position { line: 1, column: 1 } }
     }
 
     pub(super) fn rest(&self) -> &'a str {
         self.rest
     }
 
-    pub(super) fn spot(&self) -> Spot {
+    pub(super) fn spot(&self) -> Position {
         self.spot
     }
 
@@ -116,7 +116,7 @@ struct Lexer<'a> {
 }
 
 impl Lexer<'_> {
-    fn run(&mut self) -> Result<(), Refusal> {
+    fn run(&mut self) -> Result<(), PythonError> {
         while let Some(c) = self.cursor.peek() {
             let spot = self.cursor.spot();
             match c {
@@ -148,49 +148,57 @@ impl Lexer<'_> {
         }
         let spot = self.cursor.spot();
         self.end_line(spot);
-        self.push(spot, What::End)
+        self.push(spot, TokenKind::End)
     }
 
     /// Empty lines leave no token.
-    fn end_line(&mut self, spot: Spot) {
-        if self.tokens.last().is_some_and(|token| token.what != What::Newline) {
+    fn end_line(&mut self, spot: Position) {
+        if self.tokens.last().is_some_and(|token| token.what != TokenKind::Newline) {
             let bytes_behind = self.cursor.rest().len();
-            self.tokens.push(Token { spot, bytes_behind, what: What::Newline });
+            self.tokens.push(Token { spot, bytes_behind, what: TokenKind::Newline });
         }
     }
 
-    fn push(&mut self, spot: Spot, what: What) -> Result<(), Refusal> {
+    fn push(&mut self, spot: Position, what: TokenKind) -> Result<(), PythonError> {
         let starts_line = self.tokens.last().is_none_or(|token| token.spot.line != spot.line);
-        let in_statement = self.tokens.last().is_some_and(|token| token.what != What::Newline);
-        if starts_line && !in_statement && spot.column > 1 && what != What::End {
-            return Err(Refusal { spot, reason: Reason::Indented });
+        let in_statement = self.tokens.last().is_some_and(|token| token.what != TokenKind::Newline);
+        if starts_line && !in_statement && spot.column > 1 && what != TokenKind::End {
+            return Err(PythonError { spot, reason: Reason::Indented });
         }
         let bytes_behind = self.cursor.rest().len();
         self.tokens.push(Token { spot, bytes_behind, what });
         Ok(())
     }
 
-    fn continue_line(&mut self, spot: Spot) -> Result<(), Refusal> {
+    fn continue_line(&mut self, spot: Position) -> Result<(), PythonError> {
         self.cursor.next();
         match self.cursor.next() {
             Some('\n') => Ok(()),
-            Some(c) => Err(expected(Wanted::EndAfterBackslash, Found::Text(c.to_string()), spot)),
-            None => Err(expected(Wanted::LineAfterBackslash, Found::EndOfFile, spot)),
+            Some(c) => Err(expected(
+                ExpectedToken::EndAfterBackslash,
+                FoundToken::Text(c.to_string()),
+                spot,
+            )),
+            None => Err(expected(ExpectedToken::LineAfterBackslash, FoundToken::EndOfFile, spot)),
         }
     }
 
-    fn name(&mut self, spot: Spot) -> Result<(), Refusal> {
+    fn name(&mut self, spot: Position) -> Result<(), PythonError> {
         let name = self.cursor.take_while(|c| c.is_alphanumeric() || c == '_');
         let is_prefix = name.len() <= 2 && matches!(self.cursor.peek(), Some('\'' | '"'));
-        if is_prefix { self.string(name, spot) } else { self.push(spot, What::Name(name.into())) }
+        if is_prefix {
+            self.string(name, spot)
+        } else {
+            self.push(spot, TokenKind::Name(name.into()))
+        }
     }
 
-    fn string(&mut self, prefix: &str, spot: Spot) -> Result<(), Refusal> {
+    fn string(&mut self, prefix: &str, spot: Position) -> Result<(), PythonError> {
         let text = string::read(&mut self.cursor, prefix, spot)?;
-        self.push(spot, What::Str(text))
+        self.push(spot, TokenKind::Str(text))
     }
 
-    fn number(&mut self, spot: Spot) -> Result<(), Refusal> {
+    fn number(&mut self, spot: Position) -> Result<(), PythonError> {
         // Everything that could belong to a number, then one decision: `12abc` and `1__0`
         // are refused whole. A sign belongs to it only after an exponent's `e`.
         let start = self.cursor.rest();
@@ -205,15 +213,15 @@ impl Lexer<'_> {
             self.cursor.next();
         }
         let literal = &start[..start.len() - self.cursor.rest().len()];
-        let what = number(literal).map_err(|reason| Refusal { spot, reason })?;
+        let what = number(literal).map_err(|reason| PythonError { spot, reason })?;
         self.push(spot, what)
     }
 
-    fn operator(&mut self, spot: Spot) -> Result<(), Refusal> {
+    fn operator(&mut self, spot: Position) -> Result<(), PythonError> {
         let rest = self.cursor.rest();
         let Some(op) = OPERATORS.into_iter().find(|op| rest.starts_with(op)) else {
-            let found = Found::Text(rest.chars().take(1).collect());
-            return Err(expected(Wanted::Expression, found, spot));
+            let found = FoundToken::Text(rest.chars().take(1).collect());
+            return Err(expected(ExpectedToken::Expression, found, spot));
         };
         for _ in 0..op.len() {
             self.cursor.next();
@@ -223,16 +231,16 @@ impl Lexer<'_> {
             ")" | "]" | "}" => self.brackets = self.brackets.saturating_sub(1),
             _ => {}
         }
-        self.push(spot, What::Op(op))
+        self.push(spot, TokenKind::Op(op))
     }
 }
 
-fn expected(expected: Wanted, found: Found, spot: Spot) -> Refusal {
-    Refusal { spot, reason: Reason::Expected { expected, found } }
+fn expected(expected: ExpectedToken, found: FoundToken, spot: Position) -> PythonError {
+    PythonError { spot, reason: Reason::Expected { expected, found } }
 }
 
 /// A number's literal, whole.
-fn number(literal: &str) -> Result<What, Reason> {
+fn number(literal: &str) -> Result<TokenKind, Reason> {
     let bad = || Reason::BadNumber { literal: excerpt(literal) };
     let bytes = literal.as_bytes();
     // An underscore stands between two digits (or after `0x`).
@@ -249,7 +257,9 @@ fn number(literal: &str) -> Result<What, Reason> {
             if digits.is_empty() || !digits.chars().all(|c| c.is_digit(radix)) {
                 return Err(bad());
             }
-            return i64::from_str_radix(digits, radix).map(What::Int).map_err(|_| Reason::Overflow);
+            return i64::from_str_radix(digits, radix)
+                .map(TokenKind::Int)
+                .map_err(|_| Reason::Overflow);
         }
     }
     if plain.bytes().all(|b| b.is_ascii_digit()) {
@@ -257,11 +267,11 @@ fn number(literal: &str) -> Result<What, Reason> {
         if is_octal_of_old {
             return Err(bad());
         }
-        return plain.parse().map(What::Int).map_err(|_| Reason::Overflow);
+        return plain.parse().map(TokenKind::Int).map_err(|_| Reason::Overflow);
     }
     // Rust's floats are Python's but for the words `inf` and `nan`, which are names there.
     if !plain.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'+' | b'-')) {
         return Err(bad());
     }
-    plain.parse().map(What::Float).map_err(|_| bad())
+    plain.parse().map(TokenKind::Float).map_err(|_| bad())
 }

@@ -15,7 +15,7 @@ mod reason;
 mod string;
 mod syntax;
 
-pub use self::reason::{Construct, Found, Given, Noun, Reason, Wanted};
+pub use self::reason::{Construct, ExpectedToken, FoundToken, GivenArguments, Reason, ValueNoun};
 pub(super) use self::{
     eval::Scope,
     parser::{parse_expression, parse_file},
@@ -30,7 +30,7 @@ const TEXT_LIMIT: usize = 1 << 16;
 
 /// What a config file may ask of the machine. The caller knows; this room does no I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Facts {
+pub struct MachineFacts {
     /// `time.time()`.
     pub now_seconds: f64,
     /// `torch.cuda.is_available()`.
@@ -41,15 +41,15 @@ pub struct Facts {
 
 /// Line and column of a token, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Spot {
+pub(super) struct Position {
     pub(super) line: u32,
     pub(super) column: u32,
 }
 
 /// A reason and where it arose. The caller knows the file's name.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Refusal {
-    pub(super) spot: Spot,
+pub(super) struct PythonError {
+    pub(super) spot: Position,
     pub(super) reason: Reason,
 }
 

@@ -1,11 +1,11 @@
 //! Tokens to assignments and expressions, by recursive descent of bounded depth.
 
 use super::{
-    Construct, DEPTH_LIMIT, Reason, Refusal, Spot, TEXT_LIMIT, Wanted,
-    lexer::{Token, What, tokens},
+    Construct, DEPTH_LIMIT, ExpectedToken, Position, PythonError, Reason, TEXT_LIMIT,
+    lexer::{Token, TokenKind, tokens},
     syntax::{Assignment, Expr, Function, Link, Node},
 };
-use crate::config::value::Value;
+use crate::config::value::ConfigValue;
 
 /// Words that cannot be names. `True`, `False` and `None` are values.
 const KEYWORDS: [&str; 35] = [
@@ -19,10 +19,10 @@ const KEYWORDS: [&str; 35] = [
 const WORDS_OF_EXPRESSIONS: [&str; 5] = ["True", "False", "None", "not", "lambda"];
 
 /// Every assignment of a file, in order. Imports and bare strings are read over.
-pub(in crate::config) fn parse_file(text: &str) -> Result<Vec<Assignment>, Refusal> {
+pub(in crate::config) fn parse_file(text: &str) -> Result<Vec<Assignment>, PythonError> {
     parse(text, |parser| {
         let mut assignments = Vec::new();
-        while *parser.peek() != What::End {
+        while *parser.peek() != TokenKind::End {
             assignments.extend(parser.statement()?);
         }
         Ok(assignments)
@@ -30,13 +30,13 @@ pub(in crate::config) fn parse_file(text: &str) -> Result<Vec<Assignment>, Refus
 }
 
 /// A text that is one expression.
-pub(in crate::config) fn parse_expression(text: &str) -> Result<Expr, Refusal> {
+pub(in crate::config) fn parse_expression(text: &str) -> Result<Expr, PythonError> {
     parse(text, |parser| {
         let value = parser.expression()?;
         parser.end_of_line()?;
         match parser.peek() {
-            What::End => Ok(value),
-            _ => Err(parser.expected(Wanted::OneExpression)),
+            TokenKind::End => Ok(value),
+            _ => Err(parser.expected(ExpectedToken::OneExpression)),
         }
     })
 }
@@ -44,8 +44,8 @@ pub(in crate::config) fn parse_expression(text: &str) -> Result<Expr, Refusal> {
 /// The first thing that is wrong, be it with a token or with their order.
 fn parse<T>(
     text: &str,
-    read: impl FnOnce(&mut Parser) -> Result<T, Refusal>,
-) -> Result<T, Refusal> {
+    read: impl FnOnce(&mut Parser) -> Result<T, PythonError>,
+) -> Result<T, PythonError> {
     let (tokens, fault) = tokens(text);
     let parsed = read(&mut Parser::new(tokens));
     match (parsed, fault) {
@@ -58,7 +58,7 @@ fn parse<T>(
 struct Parser {
     tokens: std::vec::IntoIter<Token>,
     depth: u32,
-    last: Spot,
+    last: Position,
     bytes_behind: usize, // of the last token taken
 }
 
@@ -67,37 +67,37 @@ impl Parser {
         Self {
             tokens: tokens.into_iter(),
             depth: 0,
-            last: Spot { line: 1, column: 1 },
+            last: Position { line: 1, column: 1 },
             bytes_behind: 0,
         }
     }
 
-    fn peek(&self) -> &What {
-        self.tokens.as_slice().first().map_or(&What::End, |token| &token.what)
+    fn peek(&self) -> &TokenKind {
+        self.tokens.as_slice().first().map_or(&TokenKind::End, |token| &token.what)
     }
 
-    fn peek_second(&self) -> &What {
-        self.tokens.as_slice().get(1).map_or(&What::End, |token| &token.what)
+    fn peek_second(&self) -> &TokenKind {
+        self.tokens.as_slice().get(1).map_or(&TokenKind::End, |token| &token.what)
     }
 
-    fn spot(&self) -> Spot {
+    fn spot(&self) -> Position {
         self.tokens.as_slice().first().map_or(self.last, |token| token.spot)
     }
 
-    fn next(&mut self) -> What {
+    fn next(&mut self) -> TokenKind {
         match self.tokens.next() {
             Some(token) => {
                 self.last = token.spot;
                 self.bytes_behind = token.bytes_behind;
                 token.what
             }
-            None => What::End,
+            None => TokenKind::End,
         }
     }
 
     /// Takes the operator if it is one of `wanted`.
-    fn take_op(&mut self, wanted: &[&'static str]) -> Option<(&'static str, Spot)> {
-        let What::Op(op) = *self.peek() else { return None };
+    fn take_op(&mut self, wanted: &[&'static str]) -> Option<(&'static str, Position)> {
+        let TokenKind::Op(op) = *self.peek() else { return None };
         let spot = self.spot();
         wanted.contains(&op).then(|| {
             self.next();
@@ -106,30 +106,30 @@ impl Parser {
     }
 
     fn take_word(&mut self, word: &str) -> bool {
-        let is_there = matches!(self.peek(), What::Name(name) if name == word);
+        let is_there = matches!(self.peek(), TokenKind::Name(name) if name == word);
         if is_there {
             self.next();
         }
         is_there
     }
 
-    fn expected(&self, expected: Wanted) -> Refusal {
+    fn expected(&self, expected: ExpectedToken) -> PythonError {
         let found = self.peek().shown();
-        Refusal { spot: self.spot(), reason: Reason::Expected { expected, found } }
+        PythonError { spot: self.spot(), reason: Reason::Expected { expected, found } }
     }
 
-    fn unsupported(&self, what: Construct) -> Refusal {
-        Refusal { spot: self.spot(), reason: Reason::Unsupported { what } }
+    fn unsupported(&self, what: Construct) -> PythonError {
+        PythonError { spot: self.spot(), reason: Reason::Unsupported { what } }
     }
 
     /// One level deeper, if the limit allows.
     fn nested<T>(
         &mut self,
-        parse: impl FnOnce(&mut Self) -> Result<T, Refusal>,
-    ) -> Result<T, Refusal> {
+        parse: impl FnOnce(&mut Self) -> Result<T, PythonError>,
+    ) -> Result<T, PythonError> {
         if self.depth == DEPTH_LIMIT {
             let reason = Reason::TooDeep { limit: DEPTH_LIMIT };
-            return Err(Refusal { spot: self.spot(), reason });
+            return Err(PythonError { spot: self.spot(), reason });
         }
         self.depth += 1;
         let parsed = parse(self);
@@ -137,12 +137,12 @@ impl Parser {
         parsed
     }
 
-    fn statement(&mut self) -> Result<Option<Assignment>, Refusal> {
+    fn statement(&mut self) -> Result<Option<Assignment>, PythonError> {
         let spot = self.spot();
-        if let What::Name(name) = self.peek() {
+        if let TokenKind::Name(name) = self.peek() {
             match name.as_str() {
                 "import" | "from" => {
-                    while !matches!(self.peek(), What::Newline | What::End) {
+                    while !matches!(self.peek(), TokenKind::Newline | TokenKind::End) {
                         self.next();
                     }
                     self.end_of_line()?;
@@ -153,29 +153,29 @@ impl Parser {
                     return Err(self.unsupported(Construct::Statement(word.to_owned())));
                 }
                 _ => match self.peek_second() {
-                    What::Op("=") => return self.assignment().map(Some),
-                    What::Op(op) if augmented(op).is_some() => {
+                    TokenKind::Op("=") => return self.assignment().map(Some),
+                    TokenKind::Op(op) if augmented(op).is_some() => {
                         return self.augmented_assignment().map(Some);
                     }
-                    What::Op(":") => return Err(self.unsupported(Construct::Annotation)),
-                    What::Op(",") => return Err(self.unsupported(Construct::TupleAssignment)),
+                    TokenKind::Op(":") => return Err(self.unsupported(Construct::Annotation)),
+                    TokenKind::Op(",") => return Err(self.unsupported(Construct::TupleAssignment)),
                     _ => {}
                 },
             }
         }
         let value = self.expression()?;
         self.end_of_line()?;
-        if let Node::Value(Value::Str(_)) = value.node {
+        if let Node::Value(ConfigValue::Str(_)) = value.node {
             return Ok(None); // a docstring
         }
-        Err(Refusal { spot, reason: Reason::Unsupported { what: Construct::Unassigned } })
+        Err(PythonError { spot, reason: Reason::Unsupported { what: Construct::Unassigned } })
     }
 
-    fn assignment(&mut self) -> Result<Assignment, Refusal> {
+    fn assignment(&mut self) -> Result<Assignment, PythonError> {
         let mut targets = Vec::new();
-        while let (What::Name(name), What::Op("=")) = (self.peek(), self.peek_second()) {
+        while let (TokenKind::Name(name), TokenKind::Op("=")) = (self.peek(), self.peek_second()) {
             if KEYWORDS.contains(&name.as_str()) {
-                return Err(self.expected(Wanted::NameBeforeEquals));
+                return Err(self.expected(ExpectedToken::NameBeforeEquals));
             }
             targets.push((name.clone(), self.spot()));
             self.next();
@@ -188,12 +188,12 @@ impl Parser {
         Ok(Assignment { targets, value, bytes_behind })
     }
 
-    fn augmented_assignment(&mut self) -> Result<Assignment, Refusal> {
+    fn augmented_assignment(&mut self) -> Result<Assignment, PythonError> {
         let spot = self.spot();
-        let (What::Name(name), What::Op(op)) = (self.next(), self.next()) else {
-            return Err(self.expected(Wanted::NameAndOperator));
+        let (TokenKind::Name(name), TokenKind::Op(op)) = (self.next(), self.next()) else {
+            return Err(self.expected(ExpectedToken::NameAndOperator));
         };
-        let Some(op) = augmented(op) else { return Err(self.expected(Wanted::Operator)) };
+        let Some(op) = augmented(op) else { return Err(self.expected(ExpectedToken::Operator)) };
         let first = Box::new(Expr { spot, node: Node::Name(name.clone()) });
         let bytes_before_value = self.bytes_behind;
         let right = self.expression()?;
@@ -208,30 +208,32 @@ impl Parser {
     }
 
     /// What an expression's end looks like, and a good reason where it does not.
-    fn end_of_line(&mut self) -> Result<(), Refusal> {
+    fn end_of_line(&mut self) -> Result<(), PythonError> {
         match self.peek() {
-            What::Newline => {
+            TokenKind::Newline => {
                 self.next();
                 Ok(())
             }
-            What::End => Ok(()),
-            What::Op(",") => Err(self.unsupported(Construct::Tuple)),
-            What::Op(".") => Err(self.unsupported(Construct::Attribute)),
-            What::Op("[") => Err(self.unsupported(Construct::Index)),
-            What::Op("(") => Err(self.unsupported(Construct::Call)),
-            What::Op(op @ ("&" | "|" | "^" | ">>" | "<<")) => {
+            TokenKind::End => Ok(()),
+            TokenKind::Op(",") => Err(self.unsupported(Construct::Tuple)),
+            TokenKind::Op(".") => Err(self.unsupported(Construct::Attribute)),
+            TokenKind::Op("[") => Err(self.unsupported(Construct::Index)),
+            TokenKind::Op("(") => Err(self.unsupported(Construct::Call)),
+            TokenKind::Op(op @ ("&" | "|" | "^" | ">>" | "<<")) => {
                 Err(self.unsupported(Construct::Operator((*op).to_owned())))
             }
-            What::Name(word) if word == "in" || word == "is" => {
+            TokenKind::Name(word) if word == "in" || word == "is" => {
                 Err(self.unsupported(Construct::Operator(word.clone())))
             }
-            What::Name(word) if word == "for" => Err(self.unsupported(Construct::Comprehension)),
-            _ => Err(self.expected(Wanted::EndOfLine)),
+            TokenKind::Name(word) if word == "for" => {
+                Err(self.unsupported(Construct::Comprehension))
+            }
+            _ => Err(self.expected(ExpectedToken::EndOfLine)),
         }
     }
 
     /// `a if c else b`, the loosest of all.
-    fn expression(&mut self) -> Result<Expr, Refusal> {
+    fn expression(&mut self) -> Result<Expr, PythonError> {
         self.nested(|p| {
             let then = p.any()?;
             let spot = p.spot();
@@ -240,14 +242,14 @@ impl Parser {
             }
             let condition = Box::new(p.any()?);
             if !p.take_word("else") {
-                return Err(p.expected(Wanted::Text("else")));
+                return Err(p.expected(ExpectedToken::Text("else")));
             }
             let otherwise = Box::new(p.expression()?);
             Ok(Expr { spot, node: Node::If { then: Box::new(then), condition, otherwise } })
         })
     }
 
-    fn any(&mut self) -> Result<Expr, Refusal> {
+    fn any(&mut self) -> Result<Expr, PythonError> {
         let first = self.all()?;
         let spot = first.spot;
         let mut parts = vec![first];
@@ -257,7 +259,7 @@ impl Parser {
         Ok(one_or(parts, spot, Node::Any))
     }
 
-    fn all(&mut self) -> Result<Expr, Refusal> {
+    fn all(&mut self) -> Result<Expr, PythonError> {
         let first = self.negation()?;
         let spot = first.spot;
         let mut parts = vec![first];
@@ -267,7 +269,7 @@ impl Parser {
         Ok(one_or(parts, spot, Node::All))
     }
 
-    fn negation(&mut self) -> Result<Expr, Refusal> {
+    fn negation(&mut self) -> Result<Expr, PythonError> {
         let spot = self.spot();
         if self.take_word("not") {
             let of = Box::new(self.nested(Self::negation)?);
@@ -281,19 +283,19 @@ impl Parser {
         Ok(Expr { spot, node: Node::Compare { first: Box::new(first), rest } })
     }
 
-    fn sum(&mut self) -> Result<Expr, Refusal> {
+    fn sum(&mut self) -> Result<Expr, PythonError> {
         self.chain(&["+", "-"], Self::product)
     }
 
-    fn product(&mut self) -> Result<Expr, Refusal> {
+    fn product(&mut self) -> Result<Expr, PythonError> {
         self.chain(&["*", "/", "//", "%"], Self::signed)
     }
 
     fn chain(
         &mut self,
         ops: &[&'static str],
-        part: fn(&mut Self) -> Result<Expr, Refusal>,
-    ) -> Result<Expr, Refusal> {
+        part: fn(&mut Self) -> Result<Expr, PythonError>,
+    ) -> Result<Expr, PythonError> {
         let spot = self.spot();
         let first = part(self)?;
         let rest = self.links(ops, part)?;
@@ -306,8 +308,8 @@ impl Parser {
     fn links(
         &mut self,
         ops: &[&'static str],
-        part: fn(&mut Self) -> Result<Expr, Refusal>,
-    ) -> Result<Vec<Link>, Refusal> {
+        part: fn(&mut Self) -> Result<Expr, PythonError>,
+    ) -> Result<Vec<Link>, PythonError> {
         let mut links = Vec::new();
         while let Some((op, spot)) = self.take_op(ops) {
             links.push(Link { spot, op, right: part(self)? });
@@ -316,7 +318,7 @@ impl Parser {
     }
 
     /// A sign binds looser than `**` on its right: `-2 ** 2` is -4.
-    fn signed(&mut self) -> Result<Expr, Refusal> {
+    fn signed(&mut self) -> Result<Expr, PythonError> {
         if let Some((sign, spot)) = self.take_op(&["-", "+"]) {
             let of = Box::new(self.nested(Self::signed)?);
             return Ok(Expr { spot, node: Node::Sign { sign, of } });
@@ -327,33 +329,33 @@ impl Parser {
         Ok(Expr { spot, node: Node::Power { base: Box::new(base), exponent } })
     }
 
-    fn atom(&mut self) -> Result<Expr, Refusal> {
+    fn atom(&mut self) -> Result<Expr, PythonError> {
         let spot = self.spot();
         let node = match self.peek() {
-            What::Int(value) => Node::Value(Value::Int(*value)),
-            What::Float(value) => Node::Value(Value::Float(*value)),
-            What::Str(_) => return self.strings(spot),
-            What::Name(name) => match name.as_str() {
-                "True" => Node::Value(Value::Bool(true)),
-                "False" => Node::Value(Value::Bool(false)),
-                "None" => Node::Value(Value::None),
+            TokenKind::Int(value) => Node::Value(ConfigValue::Int(*value)),
+            TokenKind::Float(value) => Node::Value(ConfigValue::Float(*value)),
+            TokenKind::Str(_) => return self.strings(spot),
+            TokenKind::Name(name) => match name.as_str() {
+                "True" => Node::Value(ConfigValue::Bool(true)),
+                "False" => Node::Value(ConfigValue::Bool(false)),
+                "None" => Node::Value(ConfigValue::None),
                 "lambda" => return Err(self.unsupported(Construct::Lambda)),
-                word if KEYWORDS.contains(&word) => return Err(self.expected(Wanted::Value)),
+                word if KEYWORDS.contains(&word) => return Err(self.expected(ExpectedToken::Value)),
                 _ => return self.name_or_call(spot),
             },
-            What::Op("(") => return self.parenthesised(),
-            What::Op("[") => return Err(self.unsupported(Construct::List)),
-            What::Op("{") => return Err(self.unsupported(Construct::DictOrSet)),
-            What::Op(op @ ("~" | "...")) => return Err(self.unsupported(Construct::Sign(op))),
-            _ => return Err(self.expected(Wanted::Value)),
+            TokenKind::Op("(") => return self.parenthesised(),
+            TokenKind::Op("[") => return Err(self.unsupported(Construct::List)),
+            TokenKind::Op("{") => return Err(self.unsupported(Construct::DictOrSet)),
+            TokenKind::Op(op @ ("~" | "...")) => return Err(self.unsupported(Construct::Sign(op))),
+            _ => return Err(self.expected(ExpectedToken::Value)),
         };
         self.next();
         Ok(Expr { spot, node })
     }
 
-    fn parenthesised(&mut self) -> Result<Expr, Refusal> {
+    fn parenthesised(&mut self) -> Result<Expr, PythonError> {
         self.next();
-        if *self.peek() == What::Op(")") {
+        if *self.peek() == TokenKind::Op(")") {
             return Err(self.unsupported(Construct::Tuple));
         }
         let inner = self.expression()?;
@@ -361,38 +363,43 @@ impl Parser {
             // A line's end inside parentheses never reaches here: what `end_of_line` names
             // (a tuple, a comprehension) is what can stand here too.
             self.end_of_line()?;
-            return Err(self.expected(Wanted::Text(")")));
+            return Err(self.expected(ExpectedToken::Text(")")));
         }
         Ok(inner)
     }
 
     /// Strings side by side are one string.
-    fn strings(&mut self, spot: Spot) -> Result<Expr, Refusal> {
+    fn strings(&mut self, spot: Position) -> Result<Expr, PythonError> {
         let mut text = String::new();
-        while let What::Str(part) = self.peek() {
+        while let TokenKind::Str(part) = self.peek() {
             text.push_str(part);
             self.next();
             if text.len() > TEXT_LIMIT {
-                return Err(Refusal { spot, reason: Reason::TextTooLong { limit: TEXT_LIMIT } });
+                return Err(PythonError {
+                    spot,
+                    reason: Reason::TextTooLong { limit: TEXT_LIMIT },
+                });
             }
         }
         Ok(Expr { spot, node: Node::Value(text.into()) })
     }
 
-    fn name_or_call(&mut self, spot: Spot) -> Result<Expr, Refusal> {
+    fn name_or_call(&mut self, spot: Position) -> Result<Expr, PythonError> {
         let mut path = String::new();
         loop {
-            let What::Name(name) = self.next() else { return Err(self.expected(Wanted::Name)) };
+            let TokenKind::Name(name) = self.next() else {
+                return Err(self.expected(ExpectedToken::Name));
+            };
             path.push_str(&name);
             if self.take_op(&["."]).is_none() {
                 break;
             }
             path.push('.');
-            if !matches!(self.peek(), What::Name(_)) {
-                return Err(self.expected(Wanted::NameAfterDot));
+            if !matches!(self.peek(), TokenKind::Name(_)) {
+                return Err(self.expected(ExpectedToken::NameAfterDot));
             }
         }
-        let refuse = |what| Err(Refusal { spot, reason: Reason::Unsupported { what } });
+        let refuse = |what| Err(PythonError { spot, reason: Reason::Unsupported { what } });
         if self.take_op(&["("]).is_none() {
             return if path.contains('.') {
                 refuse(Construct::AttributePath(path))
@@ -407,16 +414,16 @@ impl Parser {
         Ok(Expr { spot, node: Node::Call { function, arguments } })
     }
 
-    fn arguments(&mut self) -> Result<Vec<Expr>, Refusal> {
+    fn arguments(&mut self) -> Result<Vec<Expr>, PythonError> {
         let mut arguments = Vec::new();
         while self.take_op(&[")"]).is_none() {
             arguments.push(self.expression()?);
-            if *self.peek() == What::Op("=") {
+            if *self.peek() == TokenKind::Op("=") {
                 return Err(self.unsupported(Construct::ArgumentByName));
             }
-            if self.take_op(&[","]).is_none() && *self.peek() != What::Op(")") {
+            if self.take_op(&[","]).is_none() && *self.peek() != TokenKind::Op(")") {
                 self.end_of_line()?;
-                return Err(self.expected(Wanted::Text(")")));
+                return Err(self.expected(ExpectedToken::Text(")")));
             }
         }
         Ok(arguments)
@@ -430,7 +437,7 @@ fn augmented(op: &str) -> Option<&'static str> {
         .find(|plain| op.strip_suffix('=') == Some(plain))
 }
 
-fn one_or(mut parts: Vec<Expr>, spot: Spot, join: fn(Vec<Expr>) -> Node) -> Expr {
+fn one_or(mut parts: Vec<Expr>, spot: Position, join: fn(Vec<Expr>) -> Node) -> Expr {
     match parts.pop() {
         Some(only) if parts.is_empty() => only,
         last => {

@@ -11,9 +11,9 @@ pub enum Reason {
     #[error("expected {expected}, found `{found}`")]
     Expected {
         /// What could have stood here.
-        expected: Wanted,
+        expected: ExpectedToken,
         /// What stands here.
-        found: Found,
+        found: FoundToken,
     },
     /// Python, and more of it than is read here.
     #[error("{what} is not read here: a config holds assignments of simple expressions")]
@@ -66,9 +66,9 @@ pub enum Reason {
         /// The operator.
         operator: &'static str,
         /// Kind of the left value.
-        left: Noun,
+        left: ValueNoun,
         /// Kind of the right value.
-        right: Noun,
+        right: ValueNoun,
     },
     /// A function or a sign that does not take what it was given.
     #[error("`{function}` does not take {given}")]
@@ -76,7 +76,7 @@ pub enum Reason {
         /// The function, or a sign.
         function: &'static str,
         /// What it was given.
-        given: Given,
+        given: GivenArguments,
     },
 }
 
@@ -100,7 +100,7 @@ impl Reason {
 
 /// What could have stood at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum ExpectedToken {
     /// A literal, a name, a call.
     Value,
     /// Anything that has a value.
@@ -127,7 +127,7 @@ pub enum Wanted {
     Text(&'static str),
 }
 
-impl fmt::Display for Wanted {
+impl fmt::Display for ExpectedToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Value => "a value",
@@ -148,7 +148,7 @@ impl fmt::Display for Wanted {
 
 /// What stands at a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum FoundToken {
     /// A token, as written.
     Text(String),
     /// The line ends.
@@ -157,7 +157,7 @@ pub enum Found {
     EndOfFile,
 }
 
-impl fmt::Display for Found {
+impl fmt::Display for FoundToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Text(text) => text,
@@ -247,7 +247,7 @@ impl fmt::Display for Construct {
 
 /// A kind of value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Noun {
+pub enum ValueNoun {
     /// `None`.
     None,
     /// `True` or `False`.
@@ -260,7 +260,7 @@ pub enum Noun {
     Str,
 }
 
-impl fmt::Display for Noun {
+impl fmt::Display for ValueNoun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::None => "None",
@@ -274,18 +274,18 @@ impl fmt::Display for Noun {
 
 /// What a function was given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Given {
+pub enum GivenArguments {
     /// No value.
     Nothing,
     /// One.
-    One(Noun),
+    One(ValueNoun),
     /// So many.
     Several(usize),
     /// `(-2) ** 0.5`, which no real number is.
     NegativeBase,
 }
 
-impl fmt::Display for Given {
+impl fmt::Display for GivenArguments {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nothing => f.write_str("nothing"),

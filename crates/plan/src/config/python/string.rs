@@ -1,10 +1,14 @@
 //! String literals: quotes, prefixes and escapes.
 
-use super::{Construct, Reason, Refusal, Spot, TEXT_LIMIT, lexer::Cursor};
+use super::{Construct, Position, PythonError, Reason, TEXT_LIMIT, lexer::Cursor};
 
 /// Reads the literal whose first quote stands at `cursor`; `prefix` came before it.
-pub(super) fn read(cursor: &mut Cursor<'_>, prefix: &str, spot: Spot) -> Result<String, Refusal> {
-    let refuse = |reason| Refusal { spot, reason };
+pub(super) fn read(
+    cursor: &mut Cursor<'_>,
+    prefix: &str,
+    spot: Position,
+) -> Result<String, PythonError> {
+    let refuse = |reason| PythonError { spot, reason };
     let unsupported = |what| refuse(Reason::Unsupported { what });
     let lower = prefix.to_ascii_lowercase();
     let (is_raw, is_format) = match lower.as_str() {
@@ -47,7 +51,9 @@ pub(super) fn read(cursor: &mut Cursor<'_>, prefix: &str, spot: Spot) -> Result<
                 text.push('\\');
                 text.extend(cursor.next());
             }
-            '\\' => escape(cursor, &mut text).map_err(|reason| Refusal { spot: here, reason })?,
+            '\\' => {
+                escape(cursor, &mut text).map_err(|reason| PythonError { spot: here, reason })?
+            }
             '{' | '}' if is_format => {
                 if cursor.peek() != Some(c) {
                     return Err(unsupported(Construct::FString));

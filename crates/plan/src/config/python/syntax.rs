@@ -3,14 +3,14 @@
 //! Operators of one level form one flat chain, so a tree is only as deep as the text's
 //! nesting, which is bounded: evaluating and dropping it cannot exhaust the stack.
 
-use super::Spot;
-use crate::config::value::Value;
+use super::Position;
+use crate::config::value::ConfigValue;
 
 /// One `name = expression`, or `first = second = expression`.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::config) struct Assignment {
     /// In the order of the text.
-    pub(in crate::config) targets: Vec<(String, Spot)>,
+    pub(in crate::config) targets: Vec<(String, Position)>,
     /// For `name += expression`, this holds `name + expression`.
     pub(in crate::config) value: Expr,
     /// Where the text of the expression begins, white space before it included, and where it
@@ -21,13 +21,13 @@ pub(in crate::config) struct Assignment {
 /// An expression and where its operator or first token stands.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::config) struct Expr {
-    pub(super) spot: Spot,
+    pub(super) spot: Position,
     pub(super) node: Node,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Node {
-    Value(Value),
+    Value(ConfigValue),
     Name(String),
     Sign {
         sign: &'static str,
@@ -64,7 +64,7 @@ pub(super) enum Node {
 /// An operator and what stands on its right.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Link {
-    pub(super) spot: Spot,
+    pub(super) spot: Position,
     pub(super) op: &'static str,
     pub(super) right: Expr,
 }

@@ -3,13 +3,16 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::config::value::Value;
+use crate::config::value::ConfigValue;
 
-const FACTS: Facts =
-    Facts { now_seconds: 1_700_000_000.5, cuda_is_available: true, bf16_is_supported: false };
+const FACTS: MachineFacts = MachineFacts {
+    now_seconds: 1_700_000_000.5,
+    cuda_is_available: true,
+    bf16_is_supported: false,
+};
 
-fn evaluate(text: &str) -> Result<Value, Refusal> {
-    let names = |name: &str| (name == "batch_size").then_some(Value::Int(12));
+fn evaluate(text: &str) -> Result<ConfigValue, PythonError> {
+    let names = |name: &str| (name == "batch_size").then_some(ConfigValue::Int(12));
     parse_expression(text)?.evaluate(&Scope { names: &names, facts: Some(&FACTS) })
 }
 
@@ -176,7 +179,7 @@ fn a_refusal_names_the_line_and_the_column() {
         ("x = 1\r\ny = 012\r\n", 2, 5),
     ];
     for (text, line, column) in table {
-        assert_eq!(parse_file(text).unwrap_err().spot, Spot { line, column }, "{text}");
+        assert_eq!(parse_file(text).unwrap_err().spot, Position { line, column }, "{text}");
     }
 }
 
@@ -203,9 +206,9 @@ fn deep_and_long_texts_end_in_an_error_or_a_value() {
     assert_eq!(reason(&"1 if 1 else ".repeat(n)), deep);
     assert_eq!(reason(&"abs(".repeat(n)), deep);
     let sum = format!("1{}", "+1".repeat(n));
-    assert_eq!(evaluate(&sum), Ok(Value::Int(n as i64 + 1)));
+    assert_eq!(evaluate(&sum), Ok(ConfigValue::Int(n as i64 + 1)));
     let ordered = format!("1{}", "<=1".repeat(n));
-    assert_eq!(evaluate(&ordered), Ok(Value::Bool(true)));
+    assert_eq!(evaluate(&ordered), Ok(ConfigValue::Bool(true)));
     let too_long = Reason::TextTooLong { limit: TEXT_LIMIT };
     assert_eq!(reason(&"'x'".repeat(n)), too_long);
     assert_eq!(reason(&format!("'{}'", "x".repeat(n))), too_long);
@@ -285,11 +288,11 @@ proptest! {
     #[test]
     fn every_value_reads_back_as_it_prints(
         value in prop_oneof![
-            any::<bool>().prop_map(Value::Bool),
-            (i64::MIN + 1..).prop_map(Value::Int),
-            (-1e308..1e308).prop_map(Value::Float),
-            any::<f64>().prop_filter("Python has no literal", |f| f.is_finite()).prop_map(Value::Float),
-            any::<String>().prop_map(Value::from),
+            any::<bool>().prop_map(ConfigValue::Bool),
+            (i64::MIN + 1..).prop_map(ConfigValue::Int),
+            (-1e308..1e308).prop_map(ConfigValue::Float),
+            any::<f64>().prop_filter("Python has no literal", |f| f.is_finite()).prop_map(ConfigValue::Float),
+            any::<String>().prop_map(ConfigValue::from),
         ]
     ) {
         prop_assert_eq!(evaluate(&value.to_string()), Ok(value));
@@ -300,7 +303,7 @@ proptest! {
         prop_assume!(right != 0);
         // Python's law: the remainder has the divisor's sign, and both give the number back.
         let value = |op: &str| match evaluate(&format!("({left}) {op} ({right})")) {
-            Ok(Value::Int(value)) => value,
+            Ok(ConfigValue::Int(value)) => value,
             other => panic!("{other:?}"),
         };
         let (quotient, remainder) = (value("//"), value("%"));

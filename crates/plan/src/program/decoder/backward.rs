@@ -1,13 +1,13 @@
 //! Writes the backward of a block, op by op.
 
-use super::builder::{Block, Builder, Inner, Level, Norm};
+use super::builder::{BlockActivations, DecoderBuilder, KeptLevel, MlpActivations, NormOutput};
 use crate::{
     model::{BlockWeights, LinearWeights, MlpKind, MlpWeights, NormWeights, QkvWeights},
     program::{Op, Qkv, Site, Turn},
     units::TensorId,
 };
 
-impl Builder<'_> {
+impl DecoderBuilder<'_> {
     /// Turns `d_x` from the gradient of the block's output into that of its input.
     ///
     /// Weight gradients come first: they are the last to read the kept input, whose bytes
@@ -15,9 +15,9 @@ impl Builder<'_> {
     pub(super) fn block_backward(
         &mut self,
         layer: u32,
-        block: &Block,
+        block: &BlockActivations,
         d_x: TensorId,
-        level: Level,
+        level: KeptLevel,
     ) {
         let weights = self.block_weights(layer);
         let name = self.block_name(layer);
@@ -56,13 +56,13 @@ impl Builder<'_> {
         name: &str,
         weights: MlpWeights,
         norm: NormWeights,
-        block: &Block,
+        block: &BlockActivations,
         d_branch: TensorId,
-        level: Level,
+        level: KeptLevel,
     ) -> TensorId {
         let columns = u64::from(self.model.mlp_channels);
         let (down, activated, layers, d_parts) = match (weights, block.inner) {
-            (MlpWeights::Gelu { up, down }, Inner::Gelu { pre }) => {
+            (MlpWeights::Gelu { up, down }, MlpActivations::Gelu { pre }) => {
                 let MlpKind::Gelu(gelu) = self.model.mlp else {
                     unreachable!("the weights of an MLP are of its kind");
                 };
@@ -77,7 +77,10 @@ impl Builder<'_> {
                 });
                 (down, pre, vec![up], vec![d_pre])
             }
-            (MlpWeights::SwiGlu { gate, up, down }, Inner::SwiGlu { gate: gated, up: kept }) => {
+            (
+                MlpWeights::SwiGlu { gate, up, down },
+                MlpActivations::SwiGlu { gate: gated, up: kept },
+            ) => {
                 let out = self.activation(format_args!("{name}.mlp.activated again"), columns);
                 let weight = self.weight(down.weight);
                 self.program.op(Op::LinearBackwardSwiGlu {
@@ -104,7 +107,7 @@ impl Builder<'_> {
         &mut self,
         name: &str,
         layer: u32,
-        block: &Block,
+        block: &BlockActivations,
         d_out: TensorId,
     ) -> Qkv {
         let (queries, keys) = (self.model.query_channels(), self.model.kv_channels());
@@ -117,7 +120,7 @@ impl Builder<'_> {
         };
         let heads = self.heads();
         let dropout = self.dropout_at(layer, Site::Attention);
-        let Block { qkv, attended: out, lse, .. } = *block;
+        let BlockActivations { qkv, attended: out, lse, .. } = *block;
         self.program.op(Op::AttentionBackward { qkv, out, lse, d_out, d_qkv, heads, dropout });
         d_qkv
     }
@@ -126,7 +129,7 @@ impl Builder<'_> {
     fn qk_norm_backward(
         &mut self,
         weights: &BlockWeights,
-        block: &Block,
+        block: &BlockActivations,
         d_parts: [TensorId; 2],
     ) -> [TensorId; 2] {
         for d_part in d_parts {
@@ -168,15 +171,21 @@ impl Builder<'_> {
     }
 
     /// The normalised value, made again if it was not kept.
-    fn normed(&mut self, weights: NormWeights, x: TensorId, norm: Norm, level: Level) -> TensorId {
-        if level == Level::Keep {
+    fn normed(
+        &mut self,
+        weights: NormWeights,
+        x: TensorId,
+        norm: NormOutput,
+        level: KeptLevel,
+    ) -> TensorId {
+        if level == KeptLevel::Keep {
             return norm.out;
         }
         let name = format!("{} again", self.norm_name(weights));
         let out = self.activation(name, self.model.channels.into());
         let weight = self.weight(weights.weight);
         let bias = weights.bias.map(|bias| self.weight(bias));
-        let Norm { mean, rstd, .. } = norm;
+        let NormOutput { mean, rstd, .. } = norm;
         self.program.op(Op::NormAgain { x, weight, bias, mean, rstd, out });
         out
     }
@@ -215,7 +224,7 @@ impl Builder<'_> {
         &mut self,
         weights: NormWeights,
         x: TensorId,
-        norm: Norm,
+        norm: NormOutput,
         d_out: TensorId,
         d_x: TensorId,
     ) {

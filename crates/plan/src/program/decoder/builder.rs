@@ -9,15 +9,15 @@ use crate::{
         ParameterId, QkvWeights, Weights,
     },
     program::{
-        Class, Dropout, Heads, Life, Names, Op, ParameterState, Program, ProgramKind, Qkv,
-        SamplingState, Site, Tensor, TrainingState, Turn,
+        Dropout, Heads, Life, Names, Op, ParameterState, Program, ProgramKind, Qkv, SamplingState,
+        Site, Tensor, TensorClass, TrainingState, Turn,
     },
     units::{DType, TensorId},
 };
 
 /// A normalised value with what its backward needs.
 #[derive(Clone, Copy)]
-pub(super) struct Norm {
+pub(super) struct NormOutput {
     pub(super) out: TensorId,
     pub(super) mean: Option<TensorId>, // none for RMS norm
     pub(super) rstd: TensorId,
@@ -27,63 +27,63 @@ pub(super) struct Norm {
 #[derive(Clone, Copy)]
 pub(super) struct QkNorm {
     pub(super) before: [TensorId; 2],
-    pub(super) norms: [Norm; 2],
+    pub(super) norms: [NormOutput; 2],
 }
 
 /// What an MLP keeps before its activation.
 #[derive(Clone, Copy)]
-pub(super) enum Inner {
+pub(super) enum MlpActivations {
     Gelu { pre: TensorId },
     SwiGlu { gate: TensorId, up: TensorId },
 }
 
 /// Everything a block computed before its last projection.
 #[derive(Clone, Copy)]
-pub(super) struct Block {
+pub(super) struct BlockActivations {
     pub(super) x: TensorId,
-    pub(super) norm_1: Norm,
+    pub(super) norm_1: NormOutput,
     pub(super) qk_norm: Option<QkNorm>,
     pub(super) qkv: Qkv,
     pub(super) attended: TensorId,
     pub(super) lse: TensorId,
     pub(super) middle: TensorId,
-    pub(super) norm_2: Norm,
-    pub(super) inner: Inner,
+    pub(super) norm_2: NormOutput,
+    pub(super) inner: MlpActivations,
 }
 
 /// How much of a block's forward is still there when its backward begins.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Level {
+pub(super) enum KeptLevel {
     Keep,
     Cheap,
 }
 
 /// What mixes the tokens of a forward-only block.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mixer {
+pub(super) enum TokenMixer {
     Attention,
     AttentionThatFillsTheCache,
     Cache,
 }
 
 /// The tensors that outlive a program.
-enum State {
+enum StateTensors {
     Training(TrainingState),
     Sampling(SamplingState),
 }
 
-pub(super) struct Builder<'a> {
+pub(super) struct DecoderBuilder<'a> {
     pub(super) program: Program,
     pub(super) model: &'a Model,
     pub(super) weights: Weights,
     pub(super) shape: (u64, u64), // sequences, tokens of each
     pub(super) dropout: f32,
-    state: State,
+    state: StateTensors,
     activations: DType,
     names: Names,
 }
 
-impl<'a> Builder<'a> {
+impl<'a> DecoderBuilder<'a> {
     pub(super) fn of_training(
         kind: ProgramKind,
         model: &'a Model,
@@ -93,7 +93,7 @@ impl<'a> Builder<'a> {
         let weights = Weights::of(model);
         let mut state = TrainingState::of(model, &weights, &training.optimizer, names);
         let program = Program::new(kind, std::mem::take(&mut state.tensors));
-        let state = State::Training(state);
+        let state = StateTensors::Training(state);
         Self::new(program, model, weights, state, training.activations, names)
     }
 
@@ -106,7 +106,7 @@ impl<'a> Builder<'a> {
         let weights = Weights::of(model);
         let mut state = SamplingState::of(model, &weights, batch, activations);
         let program = Program::new(kind, std::mem::take(&mut state.tensors));
-        let state = State::Sampling(state);
+        let state = StateTensors::Sampling(state);
         Self::new(program, model, weights, state, activations, Names::Kept)
     }
 
@@ -114,7 +114,7 @@ impl<'a> Builder<'a> {
         program: Program,
         model: &'a Model,
         weights: Weights,
-        state: State,
+        state: StateTensors,
         activations: DType,
         names: Names,
     ) -> Self {
@@ -125,16 +125,16 @@ impl<'a> Builder<'a> {
     /// The tensors of every parameter, in training.
     pub(super) fn parameters(&self) -> &[ParameterState] {
         match &self.state {
-            State::Training(state) => &state.parameters,
-            State::Sampling(_) => unreachable!("sampling has no gradients"),
+            StateTensors::Training(state) => &state.parameters,
+            StateTensors::Sampling(_) => unreachable!("sampling has no gradients"),
         }
     }
 
     /// A parameter's weights.
     pub(super) fn weight(&self, id: ParameterId) -> TensorId {
         match &self.state {
-            State::Training(state) => state.parameters[id.index()].weight,
-            State::Sampling(state) => state.weights[id.index()],
+            StateTensors::Training(state) => state.parameters[id.index()].weight,
+            StateTensors::Sampling(state) => state.weights[id.index()],
         }
     }
 
@@ -146,15 +146,15 @@ impl<'a> Builder<'a> {
     /// The step's loss.
     pub(super) fn loss(&self) -> TensorId {
         match &self.state {
-            State::Training(state) => state.loss,
-            State::Sampling(_) => unreachable!("sampling has no loss"),
+            StateTensors::Training(state) => state.loss,
+            StateTensors::Sampling(_) => unreachable!("sampling has no loss"),
         }
     }
 
     fn rotary_table(&self) -> Option<TensorId> {
         match &self.state {
-            State::Training(state) => state.rotary,
-            State::Sampling(state) => state.rotary,
+            StateTensors::Training(state) => state.rotary,
+            StateTensors::Sampling(state) => state.rotary,
         }
     }
 
@@ -187,7 +187,7 @@ impl<'a> Builder<'a> {
     }
 
     fn inner(&mut self, name: impl fmt::Display, shape: Vec<u64>, dtype: DType) -> TensorId {
-        let (name, class) = (self.names.of(name), Class::Activation);
+        let (name, class) = (self.names.of(name), TensorClass::Activation);
         self.program.tensor(Tensor { name, shape, dtype, class, life: Life::Inner })
     }
 
@@ -203,7 +203,7 @@ impl<'a> Builder<'a> {
             name: name.into(),
             shape: vec![batch, seq],
             dtype: DType::U32,
-            class: Class::Input,
+            class: TensorClass::Input,
             life: Life::Input,
         })
     }
@@ -214,7 +214,7 @@ impl<'a> Builder<'a> {
             name: "logits".into(),
             shape: vec![rows, self.model.vocab.into()],
             dtype: DType::F32,
-            class: Class::Logits,
+            class: TensorClass::Logits,
             life: Life::Inner,
         })
     }
@@ -229,7 +229,7 @@ impl<'a> Builder<'a> {
     }
 
     /// Normalises rows as wide as the residual stream.
-    pub(super) fn norm(&mut self, weights: NormWeights, x: TensorId, suffix: &str) -> Norm {
+    pub(super) fn norm(&mut self, weights: NormWeights, x: TensorId, suffix: &str) -> NormOutput {
         let (batch, seq) = self.shape;
         self.norm_rows(weights, x, vec![batch, seq], suffix)
     }
@@ -241,7 +241,7 @@ impl<'a> Builder<'a> {
         x: TensorId,
         rows: Vec<u64>,
         suffix: &str,
-    ) -> Norm {
+    ) -> NormOutput {
         let name = self.norm_name(weights).to_owned();
         let columns = self.program.get(x).columns();
         let out = self.activation(format_args!("{name}{suffix}"), columns);
@@ -252,12 +252,17 @@ impl<'a> Builder<'a> {
         let bias = weights.bias.map(|bias| self.weight(bias));
         let epsilon = self.model.norm_epsilon.get() as f32;
         self.program.op(Op::Norm { x, weight, bias, out, mean, rstd, epsilon });
-        Norm { out, mean, rstd }
+        NormOutput { out, mean, rstd }
     }
 
     /// One transformer block, pre-norm, up to the activation of its MLP. Without a tensor for the
     /// activation it is made again for a backward, which makes the activation itself.
-    pub(super) fn block(&mut self, layer: u32, x: TensorId, activated: Option<TensorId>) -> Block {
+    pub(super) fn block(
+        &mut self,
+        layer: u32,
+        x: TensorId,
+        activated: Option<TensorId>,
+    ) -> BlockActivations {
         let suffix = if activated.is_some() { "" } else { " again" };
         let weights = self.block_weights(layer);
         let name = self.block_name(layer);
@@ -271,7 +276,7 @@ impl<'a> Builder<'a> {
 
         let norm_2 = self.norm(weights.norm_2, middle, suffix); //   (B, T, C)
         let inner = self.mlp_inner(&name, weights.mlp, norm_2.out, activated, suffix);
-        Block { x, norm_1, qk_norm, qkv, attended, lse, middle, norm_2, inner }
+        BlockActivations { x, norm_1, qk_norm, qkv, attended, lse, middle, norm_2, inner }
     }
 
     /// Queries, keys and values, normalised and turned if the model does that.
@@ -365,7 +370,7 @@ impl<'a> Builder<'a> {
         x: TensorId,
         activated: Option<TensorId>,
         suffix: &str,
-    ) -> Inner {
+    ) -> MlpActivations {
         let columns = u64::from(self.model.mlp_channels);
         match weights {
             MlpWeights::Gelu { up, .. } => {
@@ -374,7 +379,7 @@ impl<'a> Builder<'a> {
                     Some(out) => self.gelu(up, x, Some(pre), out),
                     None => self.linear_into(up, x, pre),
                 }
-                Inner::Gelu { pre }
+                MlpActivations::Gelu { pre }
             }
             MlpWeights::SwiGlu { gate, up, .. } => {
                 let gated = self.linear(gate, x, "", suffix);
@@ -384,7 +389,7 @@ impl<'a> Builder<'a> {
                     Some(out) => self.swiglu(up, x, gated, Some(kept), out),
                     None => self.linear_into(up, x, kept),
                 }
-                Inner::SwiGlu { gate: gated, up: kept }
+                MlpActivations::SwiGlu { gate: gated, up: kept }
             }
         }
     }
@@ -432,21 +437,29 @@ impl<'a> Builder<'a> {
         self.program.op(Op::LinearResidual { x, weight, bias, residual, out, dropout });
     }
 
-    pub(super) fn block_forward_only(&mut self, layer: u32, x: TensorId, mixer: Mixer) -> TensorId {
+    pub(super) fn block_forward_only(
+        &mut self,
+        layer: u32,
+        x: TensorId,
+        mixer: TokenMixer,
+    ) -> TensorId {
         let weights = self.block_weights(layer);
         let name = self.block_name(layer);
         let heads = self.heads();
         let norm_1 = self.norm(weights.norm_1, x, "");
         let (qkv, _) = self.qkv(&weights, norm_1.out, "");
         let attended = self.attended(&name, "");
-        if let (State::Sampling(state), true) = (&self.state, mixer != Mixer::Attention) {
+        if let (StateTensors::Sampling(state), true) = (&self.state, mixer != TokenMixer::Attention)
+        {
             let [keys, values] = state.caches[layer as usize];
             self.program.op(match mixer {
-                Mixer::Cache => Op::CachedAttention { qkv, keys, values, out: attended, heads },
+                TokenMixer::Cache => {
+                    Op::CachedAttention { qkv, keys, values, out: attended, heads }
+                }
                 _ => Op::StoreCache { qkv, keys, values, heads },
             });
         }
-        if mixer != Mixer::Cache {
+        if mixer != TokenMixer::Cache {
             self.attention(&name, qkv, attended, None, "");
         }
         let middle = self.attention_out(layer, attended, x, "");
@@ -475,7 +488,7 @@ impl<'a> Builder<'a> {
             name: "logits".into(),
             shape: vec![batch, 1, self.model.vocab.into()],
             dtype: DType::F32,
-            class: Class::Logits,
+            class: TensorClass::Logits,
             life: Life::Output,
         });
         let weight = self.weight(self.weights.head);

@@ -8,8 +8,8 @@
 mod backward;
 mod builder;
 
-use self::builder::{Builder, Level, Mixer};
-use super::{Class, Life, Names, Op, Program, ProgramKind, Site, Tensor};
+use self::builder::{DecoderBuilder, KeptLevel, TokenMixer};
+use super::{Life, Names, Op, Program, ProgramKind, Site, Tensor, TensorClass};
 use crate::{
     model::{MlpKind, Model},
     optimizer::Optimizer,
@@ -73,7 +73,7 @@ pub(crate) fn unnamed_train(model: &Model, training: &Training) -> Program {
 }
 
 fn write_train(model: &Model, training: &Training, names: Names) -> Program {
-    let mut b = Builder::of_training(ProgramKind::Train, model, training, names);
+    let mut b = DecoderBuilder::of_training(ProgramKind::Train, model, training, names);
     b.shape = (training.batch, training.seq);
     b.dropout = training.dropout;
     let tokens = b.input("tokens");
@@ -121,11 +121,11 @@ fn write_train(model: &Model, training: &Training, names: Names) -> Program {
     let Recompute { blocks, cheap } = training.recompute;
     for layer in (0..model.layers).rev() {
         let mut forward = kept.pop().expect("as many blocks back as forth");
-        let mut level = Level::Keep;
+        let mut level = KeptLevel::Keep;
         if layer < blocks {
             forward = b.block(layer, forward.x, None);
         } else if layer < blocks + cheap {
-            level = Level::Cheap;
+            level = KeptLevel::Cheap;
         }
         b.block_backward(layer, &forward, d_x, level);
     }
@@ -138,12 +138,12 @@ fn write_train(model: &Model, training: &Training, names: Names) -> Program {
 
 /// The optimizer's step, after the last micro-batch.
 pub fn update(model: &Model, training: &Training) -> Program {
-    let mut b = Builder::of_training(ProgramKind::Update, model, training, Names::Kept);
+    let mut b = DecoderBuilder::of_training(ProgramKind::Update, model, training, Names::Kept);
     let norm = b.program.tensor(Tensor {
         name: "norm".into(),
         shape: vec![1],
         dtype: DType::F32,
-        class: Class::Scratch,
+        class: TensorClass::Scratch,
         life: Life::Output,
     });
     let state = b.parameters();
@@ -185,13 +185,13 @@ pub(crate) fn unnamed_evaluate(model: &Model, training: &Training) -> Program {
 }
 
 fn write_evaluate(model: &Model, training: &Training, names: Names) -> Program {
-    let mut b = Builder::of_training(ProgramKind::Evaluate, model, training, names);
+    let mut b = DecoderBuilder::of_training(ProgramKind::Evaluate, model, training, names);
     b.shape = (training.eval_batch, training.eval_seq);
     let tokens = b.input("tokens");
     let targets = b.input("targets");
     let mut x = b.embed(tokens);
     for layer in 0..model.layers {
-        x = b.block_forward_only(layer, x, Mixer::Attention);
+        x = b.block_forward_only(layer, x, TokenMixer::Attention);
     }
     let norm = b.norm(b.weights.norm, x, "");
     let rows = training.eval_batch * training.eval_seq;
@@ -200,7 +200,7 @@ fn write_evaluate(model: &Model, training: &Training, names: Names) -> Program {
         name: "losses".into(),
         shape: vec![training.eval_batch],
         dtype: DType::F32,
-        class: Class::Scratch,
+        class: TensorClass::Scratch,
         life: Life::Output,
     });
     let weight = b.weight(b.weights.head);
@@ -210,12 +210,12 @@ fn write_evaluate(model: &Model, training: &Training, names: Names) -> Program {
 
 /// A prompt of one sequence, up to a whole block: fills its cache, gives the last row's logits.
 pub fn prefill(model: &Model, batch: u64, activations: DType) -> Program {
-    let mut b = Builder::of_sampling(ProgramKind::Prefill, model, batch, activations);
+    let mut b = DecoderBuilder::of_sampling(ProgramKind::Prefill, model, batch, activations);
     b.shape = (1, model.block.into());
     let tokens = b.input("tokens");
     let mut x = b.embed(tokens);
     for layer in 0..model.layers {
-        x = b.block_forward_only(layer, x, Mixer::AttentionThatFillsTheCache);
+        x = b.block_forward_only(layer, x, TokenMixer::AttentionThatFillsTheCache);
     }
     b.shape = (1, 1);
     let last = b.activation("last", model.channels.into());
@@ -226,12 +226,12 @@ pub fn prefill(model: &Model, batch: u64, activations: DType) -> Program {
 
 /// One token more of every sequence.
 pub fn decode(model: &Model, batch: u64, activations: DType) -> Program {
-    let mut b = Builder::of_sampling(ProgramKind::Decode, model, batch, activations);
+    let mut b = DecoderBuilder::of_sampling(ProgramKind::Decode, model, batch, activations);
     b.shape = (batch, 1);
     let tokens = b.input("tokens");
     let mut x = b.embed(tokens);
     for layer in 0..model.layers {
-        x = b.block_forward_only(layer, x, Mixer::Cache);
+        x = b.block_forward_only(layer, x, TokenMixer::Cache);
     }
     b.next_logits(x);
     b.program

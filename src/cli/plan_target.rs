@@ -6,7 +6,7 @@ use fitgpt_plan::{
     config::{Config, DeviceChoice, OptimizerChoice, Precision, parse_size},
     device,
     family::Family,
-    report::{Device, Overhead},
+    report::{DeviceMemory, Overhead},
     torch::{self, Rules, TorchOptions},
     units::Bytes,
 };
@@ -16,12 +16,12 @@ use crate::{budget::A_CARD, cards, os, run::device::Runner, words::plan as said}
 
 /// Who runs the config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Engine {
+pub(super) enum EngineChoice {
     Fitgpt,
     Torch,
 }
 
-impl Engine {
+impl EngineChoice {
     /// The engines that `--engine` names, PyTorch's first if it names both.
     pub(super) fn of(matches: &ArgMatches) -> &'static [Self] {
         match matches.get_one::<String>("engine").map(String::as_str) {
@@ -34,11 +34,11 @@ impl Engine {
 
 /// The device that a plan is judged by.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
-    pub(super) engine: Engine,
+pub(super) struct PlanTarget {
+    pub(super) engine: EngineChoice,
     /// Whose kernels PyTorch runs.
     pub(super) rules: Rules,
-    pub(super) device: Device,
+    pub(super) device: DeviceMemory,
     pub(super) overhead: Overhead,
     /// The config's `dtype`, or what suits the device.
     pub(super) precision: Precision,
@@ -50,54 +50,56 @@ pub(super) struct Place {
     pub(super) runner: Runner,
 }
 
-impl Place {
+impl PlanTarget {
     /// Where the one engine of a command line runs `config`.
     pub(super) fn of(matches: &ArgMatches, config: &Config) -> Result<Self, Failure> {
-        let [engine, ..] = Engine::of(matches) else { unreachable!("there is always an engine") };
+        let [engine, ..] = EngineChoice::of(matches) else {
+            unreachable!("there is always an engine")
+        };
         Self::of_engine(*engine, matches, config)
     }
 
     /// Where `engine` runs `config`.
     pub(super) fn of_engine(
-        engine: Engine,
+        engine: EngineChoice,
         matches: &ArgMatches,
         config: &Config,
     ) -> Result<Self, Failure> {
-        if engine == Engine::Torch && config.family() != Family::Gpt2 {
+        if engine == EngineChoice::Torch && config.family() != Family::Gpt2 {
             let failure = Failure::new("family", said::torch_family(config.family()));
             return Err(failure.hint(said::torch_pretend()));
         }
         let optimizer = config.optimizer();
-        if engine == Engine::Torch && optimizer != OptimizerChoice::AdamW {
+        if engine == EngineChoice::Torch && optimizer != OptimizerChoice::AdamW {
             let message = said::nanogpt_has_adamw(optimizer.name());
             return Err(Failure::new("optimizer", message));
         }
-        let is_compared = Engine::of(matches).len() > 1;
-        let mut place = match (matches.get_one::<String>("gpu"), engine) {
+        let is_compared = EngineChoice::of(matches).len() > 1;
+        let mut target = match (matches.get_one::<String>("gpu"), engine) {
             (Some(name), _) => Self::of_card(engine, name, config)?,
-            (None, Engine::Fitgpt) => Self::here(config)?,
+            (None, EngineChoice::Fitgpt) => Self::here(config)?,
             // Next to our own engine on the host, PyTorch is compared on the host as well.
-            (None, Engine::Torch) if is_compared && runs_on_host(config)? => {
+            (None, EngineChoice::Torch) if is_compared && runs_on_host(config)? => {
                 Self::of_torch(Rules::Cpu, config)?
             }
-            (None, Engine::Torch) => Self::of_torch(rules(config), config)?,
+            (None, EngineChoice::Torch) => Self::of_torch(rules(config), config)?,
         };
         if let Some(reserve) = reserve(matches)? {
-            place.device.usable_bytes = place.device.usable_bytes.saturating_sub(reserve);
+            target.device.usable_bytes = target.device.usable_bytes.saturating_sub(reserve);
         }
-        Ok(place)
+        Ok(target)
     }
 
     /// A card of the catalogue.
-    fn of_card(engine: Engine, name: &str, config: &Config) -> Result<Self, Failure> {
+    fn of_card(engine: EngineChoice, name: &str, config: &Config) -> Result<Self, Failure> {
         let gpu = device::find(name)?;
         let total_bytes = gpu.total_bytes();
         let usable_bytes = budget(config).map_or(total_bytes, |budget| budget.min(total_bytes));
-        let device = Device { name: gpu.name.to_owned(), total_bytes, usable_bytes };
+        let device = DeviceMemory { name: gpu.name.to_owned(), total_bytes, usable_bytes };
         let overhead = match engine {
-            Engine::Torch => torch::overhead(config),
+            EngineChoice::Torch => torch::overhead(config),
             // A card's context and libraries are there whoever runs on it; nothing compiles.
-            Engine::Fitgpt => {
+            EngineChoice::Fitgpt => {
                 Overhead { compile_bytes: [Bytes::ZERO; 2], ..torch::overhead(config) }
             }
         };
@@ -122,7 +124,7 @@ impl Place {
     /// The device that `runner` has opened.
     pub(super) fn of_runner(config: &Config, runner: Runner) -> Result<Self, Failure> {
         Ok(Self {
-            engine: Engine::Fitgpt,
+            engine: EngineChoice::Fitgpt,
             rules: Rules::Cuda,
             device: runner.device(config)?,
             overhead: runner.overhead(),
@@ -143,18 +145,18 @@ impl Place {
                 (Some((device, has_bf16)), _) => {
                     let usable_bytes = budget.unwrap_or(device.usable_bytes);
                     let half = if has_bf16 { Precision::Bfloat16 } else { Precision::Float16 };
-                    (Device { usable_bytes, ..device }, has_bf16, half)
+                    (DeviceMemory { usable_bytes, ..device }, has_bf16, half)
                 }
                 (None, Some(budget)) => {
                     let name = A_CARD.to_owned();
-                    let device = Device { name, total_bytes: budget, usable_bytes: budget };
+                    let device = DeviceMemory { name, total_bytes: budget, usable_bytes: budget };
                     (device, true, Precision::Bfloat16)
                 }
                 (None, None) => return Err(no_card()),
             },
         };
         Ok(Self {
-            engine: Engine::Torch,
+            engine: EngineChoice::Torch,
             rules,
             device,
             overhead: torch::overhead_of(rules, config),
@@ -200,14 +202,14 @@ fn reserve(matches: &ArgMatches) -> Result<Option<Bytes>, Failure> {
 }
 
 /// NVIDIA's card that `choice` names, with the memory that is free right now.
-fn card_here(choice: DeviceChoice) -> Option<(Device, bool)> {
+fn card_here(choice: DeviceChoice) -> Option<(DeviceMemory, bool)> {
     let index = match choice {
         DeviceChoice::Cuda(index) | DeviceChoice::Gpu(index) => index.unwrap_or(0),
         _ => 0,
     };
     let card = cards::Driver::open().ok()?.cards().into_iter().find(|card| card.index == index)?;
     let memory = card.memory?;
-    let device = Device {
+    let device = DeviceMemory {
         name: card.name,
         total_bytes: memory.total_bytes,
         usable_bytes: memory.free_bytes,

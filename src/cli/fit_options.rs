@@ -6,8 +6,8 @@
 use std::fmt::Write as _;
 
 use fitgpt_plan::{
-    config::{Config, GradCheckpoint, Value},
-    fit::{self, Case, Effect, Fit, FitOption},
+    config::{Config, ConfigValue, GradCheckpoint},
+    fit::{self, Effect, Fit, FitOption, FitRequest},
     report::{PlanReport, Verdict},
     units::Bytes,
 };
@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::{
     Failure,
-    place::{Engine, Place},
+    plan_target::{EngineChoice, PlanTarget},
 };
 use crate::{
     run::setup::Setup,
@@ -25,31 +25,33 @@ use crate::{
 /// Hints of one kind that are printed at most.
 const HINTS: usize = 3;
 
-/// Every way that makes `config` fit `place`.
-pub(super) fn all(config: &Config, vocab: u32, place: &Place) -> Fit {
-    let target = place.runner.target();
-    let engine = match place.engine {
-        Engine::Fitgpt => fit::Engine::Fitgpt { target: &target, precision: place.precision },
-        Engine::Torch => fit::Engine::torch_on(place.rules, place.precision),
+/// Every way that makes `config` fit `target`.
+pub(super) fn all(config: &Config, vocab: u32, target: &PlanTarget) -> Fit {
+    let backend = target.runner.target();
+    let engine = match target.engine {
+        EngineChoice::Fitgpt => {
+            fit::Engine::Fitgpt { target: &backend, precision: target.precision }
+        }
+        EngineChoice::Torch => fit::Engine::torch_on(target.rules, target.precision),
     };
-    fit::fit(&Case {
+    fit::fit(&FitRequest {
         config,
         vocab,
         engine,
-        device: &place.device,
-        overhead: place.overhead,
-        has_bf16: place.has_bf16,
+        device: &target.device,
+        overhead: target.overhead,
+        has_bf16: target.has_bf16,
     })
 }
 
 /// The best of the ways as text to print below a refusal.
-pub(super) fn hints(found: &Fit, engine: Engine) -> String {
+pub(super) fn hints(found: &Fit, engine: EngineChoice) -> String {
     let line = |line: String| format!("{}{line}\n", names::hint());
     format!("\n{}", advice(found, engine).into_iter().map(line).collect::<String>())
 }
 
 /// The best of the ways, one a line.
-pub(super) fn advice(found: &Fit, engine: Engine) -> Vec<String> {
+pub(super) fn advice(found: &Fit, engine: EngineChoice) -> Vec<String> {
     let mut lines = Vec::new();
     let keeping = |o: &&FitOption| o.keeps_training && o.verdict != Verdict::No;
     // One of each reach: two splits of a batch are one piece of advice.
@@ -68,7 +70,7 @@ pub(super) fn advice(found: &Fit, engine: Engine) -> Vec<String> {
         lines.extend(others.take(HINTS).map(hint));
     }
     lines.push(match engine {
-        Engine::Fitgpt if fits => hints::train_does_it(),
+        EngineChoice::Fitgpt if fits => hints::train_does_it(),
         _ => hints::fit_lists_all(),
     });
     lines
@@ -107,7 +109,7 @@ pub(super) struct Adapted {
     /// The config that fits.
     pub(super) config: Config,
     /// Key, old value, new value.
-    changes: Vec<(&'static str, Value, Value)>,
+    changes: Vec<(&'static str, ConfigValue, ConfigValue)>,
     before: PlanReport,
     peak: Bytes,
     /// Work that is added, as a share of a step.
@@ -119,10 +121,10 @@ pub(super) struct Adapted {
 pub(super) fn adapt(
     config: &Config,
     vocab: u32,
-    place: &Place,
+    target: &PlanTarget,
     before: &PlanReport,
 ) -> Result<Option<Adapted>, Failure> {
-    let found = all(config, vocab, place);
+    let found = all(config, vocab, target);
     let Some(option) = found.recommended.map(|index| &found.options[index]) else {
         return Ok(None);
     };
@@ -141,14 +143,14 @@ pub(super) fn adapt(
 pub(super) fn adapt_resumed(
     config: &Config,
     vocab: u32,
-    place: &Place,
+    target: &PlanTarget,
     before: &PlanReport,
 ) -> Result<Option<Adapted>, Failure> {
     if config.grad_checkpoint() != GradCheckpoint::Off {
         return Ok(None);
     }
     let adapted = config.with("--fit", [("grad_checkpoint", "auto".into())])?;
-    let Place { device, overhead, precision, runner, .. } = place.clone();
+    let PlanTarget { device, overhead, precision, runner, .. } = target.clone();
     let planned = Setup::new(&adapted, vocab, precision, &runner, device, overhead)?;
     Ok(planned.report.fits.then(|| Adapted {
         changes: changed(config, &adapted),
@@ -161,7 +163,7 @@ pub(super) fn adapt_resumed(
 }
 
 /// The keys in which two configs differ.
-fn changed(old: &Config, new: &Config) -> Vec<(&'static str, Value, Value)> {
+fn changed(old: &Config, new: &Config) -> Vec<(&'static str, ConfigValue, ConfigValue)> {
     let both = old.pairs().into_iter().zip(new.pairs());
     both.filter(|(old, new)| old != new).map(|((key, old), (_, new))| (key, old, new)).collect()
 }

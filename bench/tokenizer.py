@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""GPT-2's tokens: FitGPT, Python's tiktoken and gigatoken side by side, on one core.
+
+    bench/tokenizer.py --ranks r50k_base.tiktoken [--rounds 5] [--megabytes 16] [--write FILE.md]
+                       [--encoder target/release/examples/encode_gpt2] [--corpus NAME=FILE ...]
+
+Needs `tiktoken` and `numpy` from PyPI, and `gigatoken` if it should be in the table. The ranks are
+OpenAI's file; the sources of the crate `tiktoken-rs` have it under `assets`. Without `--corpus` the
+texts are Debian's packages of manuals (English, Chinese, Japanese; fetched by `apt-get download`)
+and Python's standard library (code), repeated to the size asked for: a thousand of them make the
+run of 1 GB.
+
+The tokens must be equal to the last one. Times are CPU time of one thread, the least of some
+rounds in which the three take turns, so that a busy machine disturbs the ratio little. Ends with
+exit code 1 if tokens differ or FitGPT is below its target: 8 times tiktoken on English and code,
+3 times on Chinese and Japanese.
+"""
+
+import argparse
+import base64
+import gzip
+import pathlib
+import re
+import resource
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+
+import numpy
+import tiktoken
+
+try:
+    import gigatoken
+except ImportError:
+    gigatoken = None
+
+PATTERN = r"""'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"""
+TARGETS = {"English": 8, "code": 8, "Chinese": 3, "Japanese": 3}
+PACKAGES = {
+    "English": (["debian-reference-en", "manpages"], "en"),
+    "Chinese": (["debian-reference-zh-cn", "manpages-zh"], "zh-cn"),
+    "Japanese": (["debian-reference-ja", "manpages-ja"], "ja"),
+}
+
+
+def manual(folder, packages, language):
+    """The prose of some packages of manuals, without their markup."""
+    subprocess.run(["apt-get", "download", "-qq", *packages], cwd=folder, check=True,
+                   stderr=subprocess.DEVNULL)
+    for package in folder.glob("*.deb"):
+        subprocess.run(["dpkg-deb", "-x", package.name, "."], cwd=folder, check=True)
+        package.unlink()
+    texts = []
+    books = [folder / f"usr/share/debian-reference/debian-reference.{language}.txt.gz"]
+    pages = sorted((folder / "usr/share/man").glob("**/man*/*.gz"))
+    for path in books + [page for page in pages if page.is_file()]:
+        if language == "zh-cn" and "zh_CN" not in str(path) and path not in books:
+            continue
+        text = gzip.decompress(path.read_bytes()).decode("utf-8", "replace")
+        if path not in books:
+            text = "\n".join(line for line in text.split("\n") if not line.startswith((".", "'")))
+            text = re.sub(r"\\f.|\\&", "", text).replace("\\-", "-")
+        texts.append(text)
+    return "\n".join(texts)
+
+
+def corpora(folder):
+    for name, (packages, language) in PACKAGES.items():
+        own = folder / name
+        own.mkdir()
+        yield name, manual(own, packages, language)
+    library = pathlib.Path(sysconfig.get_paths()["stdlib"])
+    sources = sorted(library.glob("*.py")) + sorted(library.glob("*/*.py"))
+    sources = [path for path in sources if "site-packages" not in str(path)]
+    yield "code", "\n".join(path.read_text(encoding="utf-8", errors="replace") for path in sources)
+
+
+def cpu_of_child(command):
+    """The CPU seconds of a command."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(list(map(str, command)), check=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def cpu(call):
+    start = time.process_time()
+    result = call()
+    return time.process_time() - start, result
+
+
+def measure(text, arguments, encoding, folder):
+    """The least CPU seconds of each tokenizer, after a check that their tokens are equal."""
+    file, tokens = folder / "text.txt", folder / "tokens.bin"
+    file.write_text(text, encoding="utf-8", newline="")
+    # Documents of 64 KiB or so, as a dataset has them; a cut at an empty line changes no token
+    # of either side, since all of them encode the same documents.
+    documents = re.findall(r"(?s).{1,65536}(?:\n|$)|.{1,65536}", text)
+    giga = gigatoken and gigatoken.Tokenizer.from_tiktoken(arguments.ranks, pretokenizer="gpt2")
+    least = {}
+
+    def take(name, seconds):
+        least[name] = min(seconds, least.get(name, seconds))
+
+    for _ in range(arguments.rounds):
+        seconds, ids = cpu(lambda: [encoding.encode_ordinary(text) for text in documents])
+        take("tiktoken", seconds)
+        del ids
+        idle = cpu_of_child([arguments.encoder, file, tokens, 0])
+        take("FitGPT", (cpu_of_child([arguments.encoder, file, tokens, 4]) - idle) / 4)
+        if giga:
+            seconds, ids = cpu(lambda: [giga.encode(text) for text in documents])
+            take("gigatoken", seconds)
+    expected = numpy.array(encoding.encode_ordinary(text), dtype=numpy.uint16)
+    if not numpy.array_equal(numpy.fromfile(tokens, dtype=numpy.uint16), expected):
+        sys.exit("the tokens differ from tiktoken's")
+    return least, len(expected)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--ranks", required=True, type=pathlib.Path)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--megabytes", type=float, default=16)
+    parser.add_argument("--encoder", type=pathlib.Path,
+                        default=pathlib.Path("target/release/examples/encode_gpt2"))
+    parser.add_argument("--corpus", action="append", default=[], metavar="NAME=FILE")
+    parser.add_argument("--write", type=pathlib.Path, metavar="FILE.md")
+    arguments = parser.parse_args()
+    lines = (line.split() for line in arguments.ranks.read_bytes().splitlines())
+    ranks = {base64.b64decode(token): int(rank) for token, rank in lines}
+    encoding = tiktoken.Encoding("gpt2", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens={})
+    header = "| text | distinct MB | tokens | tiktoken | FitGPT | ratio | gigatoken |"
+    table = [header, "|---|---|---|---|---|---|---|"]
+    is_good = True
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        given = [corpus.split("=", 1) for corpus in arguments.corpus]
+        texts = ([(name, pathlib.Path(path).read_text(encoding="utf-8")) for name, path in given]
+                 or corpora(folder))
+        for name, text in texts:
+            distinct = len(text.encode())
+            text *= max(1, round(arguments.megabytes * 1e6 / distinct))
+            size = len(text.encode())
+            least, n_tokens = measure(text, arguments, encoding, folder)
+            rate = {key: size / seconds / 1e6 for key, seconds in least.items()}
+            ratio = rate["FitGPT"] / rate["tiktoken"]
+            is_good &= ratio >= TARGETS.get(name, 1)
+            giga = f"{rate['gigatoken']:.0f} MB/s" if "gigatoken" in rate else "not installed"
+            table.append(f"| {name} | {distinct / 1e6:.1f} | {n_tokens:,} | {rate['tiktoken']:.1f} MB/s | "
+                         f"{rate['FitGPT']:.0f} MB/s | {ratio:.1f} × | {giga} |")
+            print(table[-1], flush=True)
+    if arguments.write:
+        arguments.write.write_text("\n".join(table) + "\n")
+    sys.exit(0 if is_good else 1)
+
+
+if __name__ == "__main__":
+    main()
