@@ -1,6 +1,8 @@
 //! `fitgpt`: trains GPT-2-class models in a memory budget that it knows before the first step.
 //!
-//! This is the map of the program's rooms; `main.rs` only opens the door.
+//! A map of the program's modules; `main.rs` only calls [`cli::run`].
+
+#![forbid(unsafe_code)]
 
 pub mod cli;
 
@@ -8,10 +10,12 @@ pub mod attempt;
 pub mod budget;
 mod cards;
 pub mod data;
+pub mod formats;
 pub mod prepare;
 pub mod tokenizer;
 
 pub mod checkpoint;
+mod disk;
 pub mod run;
 mod watch;
 

@@ -1,5 +1,7 @@
 //! The door of `fitgpt`: everything else is behind [`fitgpt::cli::run`].
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

@@ -1,12 +1,12 @@
 //! A tokenizer's files, which a folder keeps from the one that its run began with.
 
-use std::{fs, io, path::Path};
+use std::path::Path;
 
-use super::{Result, disk::failed};
-use crate::attempt::Attempt;
+use super::Result;
+use crate::disk::Disk;
 
 /// What `transformers` reads of a tokenizer, and what it needs to know to generate.
-const FILES: [&str; 9] = [
+pub(super) const TOKENIZER_FILES: [&str; 9] = [
     "tokenizer.json",
     "tokenizer_config.json",
     "special_tokens_map.json",
@@ -18,21 +18,38 @@ const FILES: [&str; 9] = [
     "generation_config.json",
 ];
 
+/// Bytes copied at a time.
+const CHUNK_BYTES: usize = 256 << 10;
+
 /// Copies the files of a tokenizer that are in `from` to `to`, each whole or not at all.
 pub fn carry_tokenizer(from: &Path, to: &Path) -> Result<()> {
     let is_same = from.canonicalize().ok().is_some_and(|path| to.canonicalize().ok() == Some(path));
-    if is_same {
-        return Ok(());
-    }
-    fs::create_dir_all(to).map_err(failed(Attempt::Create, to))?;
-    for name in FILES {
-        let (source, target) = (from.join(name), to.join(name));
+    if is_same { Ok(()) } else { carry_on(&Disk::real(), from, to) }
+}
+
+/// [`carry_tokenizer`] between two folders of `disk`.
+pub(super) fn carry_on(disk: &Disk, from: &Path, to: &Path) -> Result<()> {
+    disk.create_dirs(to)?;
+    let mut chunk = vec![0; CHUNK_BYTES];
+    for name in TOKENIZER_FILES {
+        let source = match disk.open(&from.join(name)) {
+            Err(error) if error.is_not_found() => continue,
+            other => other?,
+        };
         let draft = to.join(format!(".{name}.part"));
-        match fs::copy(&source, &draft) {
-            Ok(_) => fs::rename(&draft, &target).map_err(failed(Attempt::Rename, &target))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(failed(Attempt::Write, &target)(error)),
+        disk.remove_file(&draft)?; // of a copy that was interrupted
+        let mut copy = disk.create(&draft)?;
+        let mut position = 0;
+        loop {
+            let count = source.read_at(&mut chunk, position)?;
+            if count == 0 {
+                break;
+            }
+            copy.write_all_at(&chunk[..count], position)?;
+            position += count as u64;
         }
+        copy.sync()?;
+        disk.rename(&draft, &to.join(name))?;
     }
-    Ok(())
+    Ok(disk.sync_dir(to)?)
 }

@@ -1,46 +1,57 @@
-//! One save is one commit.
+//! One save is one commit, and the checkpoints before it are kept.
 //!
 //! ```text
-//! .saving-<id>/   the new files, written and synced beside the old ones
-//! .saved-<id>/    the same folder, renamed: from here on the save has happened
-//! model.safetensors, config.json, state.safetensors
-//!                 the files, renamed one after the other onto their names
+//! .saving-<id>/         the new files, written and synced next to the old ones
+//! .saved-<id>/          the same folder, renamed: from here on the save has happened
+//! checkpoints/step-…/   the old checkpoint, moved out of the way if it is kept
+//! .placing-<id>/        the new folder, renamed again
+//! model.safetensors, …  the new files, moved to their names one after the other
 //! ```
 //!
-//! The one rename of the folder decides. What comes after it is rolled forward, now or by
+//! The rename to `.saved-<id>` decides. What comes after it is completed at once, or by
 //! [`recover`] after a crash. The checkpoint of a folder is therefore, file by file, what the
-//! newest `.saved-<id>/` still holds, and else what lies in the folder itself. Readers look at
-//! it this way ([`locate`]) and change nothing, so that one may sample beside a run.
+//! newest `.saved-<id>` or `.placing-<id>` holds, and otherwise what is in the folder itself.
+//! Readers look at it like this ([`locate`]) and change nothing, so that one may sample from a
+//! folder while a run saves into it.
+//!
+//! Only real folders and files with our names are moved or removed, never links.
 
-use std::{
-    fs, io,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use super::{
-    CONFIG_FILE, MODEL_FILE, Result, STATE_FILE,
+    CONFIG_FILE, FILES, MANIFEST_FILE, MODEL_FILE, Result, carry,
     config::Architecture,
-    disk::{Disk, failed},
     id::SaveId,
+    load::MAX_CONFIG_BYTES,
+    manifest::{Keep, Manifest},
 };
-use crate::attempt::Attempt;
+use crate::disk::Disk;
 
 /// A save that has not happened, and never will once its run has ended.
 const SAVING: &str = ".saving-";
-/// A save that has happened and is not yet in place.
+/// A save that has happened; the old files may still be in the folder.
 const SAVED: &str = ".saved-";
+/// A save that has happened; the old files are out of the way.
+const PLACING: &str = ".placing-";
+/// Earlier checkpoints, in `out_dir`.
+const KEPT: &str = "checkpoints";
+/// A checkpoint that is being moved into [`KEPT`].
+const KEEPING: &str = ".keeping-";
+/// An earlier checkpoint.
+const STEP: &str = "step-";
 
-/// Everything that a save may write.
-const FILES: [&str; 3] = [MODEL_FILE, CONFIG_FILE, STATE_FILE];
-
-/// Finishes what a crash interrupted, in `dir` and its `best/`: a save that was committed is put
-/// in place, one that was not is removed. For the holder of the folder's [`super::Lock`] only:
+/// Completes what a crash interrupted, in `dir` and its `best/`: a save that was committed is put
+/// in place, one that was not is removed. Only for the holder of the folder's [`super::Lock`]:
 /// it would remove what another run is writing.
 pub fn recover(dir: &Path) -> Result<()> {
-    let disk = Disk::default();
+    recover_on(&Disk::real(), dir)
+}
+
+/// [`recover`] on `disk`.
+pub(super) fn recover_on(disk: &Disk, dir: &Path) -> Result<()> {
     for dir in [dir.to_owned(), super::best_dir(dir)] {
-        if dir.is_dir() {
-            recover_one(&disk, &dir)?;
+        if disk.is_folder(&dir)? {
+            recover_one(disk, &dir)?;
         }
     }
     Ok(())
@@ -53,8 +64,18 @@ pub fn exists(dir: &Path) -> bool {
 
 /// Where the file called `name` of the checkpoint in `dir` is, or would be.
 pub fn locate(dir: &Path, name: &str) -> Result<PathBuf> {
-    let newest = folders(dir, SAVED)?.pop().map(|(_, folder)| folder.join(name));
-    Ok(newest.filter(|path| path.exists()).unwrap_or_else(|| dir.join(name)))
+    locate_on(&Disk::real(), dir, name)
+}
+
+/// [`locate`] on `disk`.
+pub(super) fn locate_on(disk: &Disk, dir: &Path, name: &str) -> Result<PathBuf> {
+    if let Some((_, folder, _)) = committed(disk, dir)?.pop() {
+        let path = folder.join(name);
+        if disk.is_file(&path)? {
+            return Ok(path);
+        }
+    }
+    Ok(dir.join(name))
 }
 
 /// Writes files with `fill`, which gets a folder and the save's id, and makes them the checkpoint
@@ -66,71 +87,204 @@ pub(super) fn commit(
 ) -> Result<SaveId> {
     disk.create_dirs(dir)?;
     recover_one(disk, dir)?;
-    let id = SaveId::after(present_id(dir));
+    let id = SaveId::after(present_id(disk, dir));
     let saving = dir.join(format!("{SAVING}{id}"));
     let saved = dir.join(format!("{SAVED}{id}"));
     disk.create_dir(&saving)?;
     let committed = fill(&saving, id)
-        .and_then(|()| disk.sync_dir(&saving))
-        .and_then(|()| disk.rename(&saving, &saved));
+        .and_then(|()| Ok(disk.sync_dir(&saving)?))
+        .and_then(|()| Ok(disk.rename(&saving, &saved)?));
     if let Err(error) = committed {
-        // What went wrong is worth more than that it could not be cleaned up; the next save or
-        // resume tries again.
-        let _ = disk.remove_dir(&saving);
+        // Report the first error; the next save or resume cleans up if this cannot.
+        let _ = disk.remove_files_in(&saving, &FILES);
         return Err(error);
     }
     disk.sync_dir(dir)?;
-    roll_forward(disk, dir, &saved)?;
+    complete(disk, dir, &saved, Phase::Saved)?;
     Ok(id)
 }
 
 /// [`recover`] for one folder.
 pub(super) fn recover_one(disk: &Disk, dir: &Path) -> Result<()> {
-    let mut saved = folders(dir, SAVED)?;
-    if let Some((_, newest)) = saved.pop() {
-        // The older ones first: left alone they would look like the newest after a crash, and
-        // their remains would be rolled over this one's files.
-        for (_, older) in saved {
-            disk.remove_dir(&older)?;
+    let mut all = committed(disk, dir)?;
+    if let Some((_, newest, phase)) = all.pop() {
+        // The older ones first: after a crash in between they would look like the newest, and
+        // what is left of them would replace this one's files.
+        for (_, older, _) in all {
+            disk.remove_files_in(&older, &FILES)?;
         }
-        roll_forward(disk, dir, &newest)?;
+        complete(disk, dir, &newest, phase)?;
     }
-    for (_, abandoned) in folders(dir, SAVING)? {
-        disk.remove_dir(&abandoned)?;
+    for (_, abandoned) in folders(disk, dir, SAVING)? {
+        disk.remove_files_in(&abandoned, &FILES)?;
     }
     Ok(())
 }
 
-/// Puts the files of the folder `saved` in their places in `dir`.
-fn roll_forward(disk: &Disk, dir: &Path, saved: &Path) -> Result<()> {
+/// How far a committed save has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    Saved,
+    Placing,
+}
+
+/// Puts the files of `folder`, a committed save, in their places in `dir`.
+fn complete(disk: &Disk, dir: &Path, folder: &Path, phase: Phase) -> Result<()> {
+    let mut placing = folder.to_owned();
+    // An earlier version moved files out of `.saved-<id>` directly. If the model is gone from
+    // there, what is in the folder belongs to this save already.
+    if phase == Phase::Saved && disk.is_file(&folder.join(MODEL_FILE))? {
+        let manifest = Manifest::read(disk, &folder.join(MANIFEST_FILE))?;
+        make_way(disk, dir, manifest.as_ref())?;
+        let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        placing = dir.join(name.replacen(SAVED, PLACING, 1));
+        disk.rename(folder, &placing)?;
+    }
     for name in FILES {
-        let from = saved.join(name);
-        if from.exists() {
-            disk.rename(&from, &dir.join(name))?;
+        if disk.is_file(&placing.join(name))? {
+            disk.rename(&placing.join(name), &dir.join(name))?;
         }
     }
     disk.sync_dir(dir)?;
-    disk.remove_dir(saved)
+    disk.remove_files_in(&placing, &FILES)?;
+    prune(disk, dir)
 }
 
-/// The save whose files lie in `dir`. After [`recover_one`] `config.json` is as good as any.
-fn present_id(dir: &Path) -> Option<SaveId> {
-    Architecture::save_id(&fs::read(dir.join(CONFIG_FILE)).ok()?)
+/// Moves the checkpoint in `dir` to its folder of kept ones if the new one's manifest says so,
+/// and otherwise removes its manifest, which would describe the new files wrongly.
+fn make_way(disk: &Disk, dir: &Path, new: Option<&Manifest>) -> Result<()> {
+    let kept = dir.join(KEPT);
+    let manifest_path = dir.join(MANIFEST_FILE);
+    // A manifest that cannot be read must not stop a save that has happened.
+    let old = Manifest::read(disk, &manifest_path).ok().flatten();
+    if let (Some(old), Some(new)) = (old, new)
+        && stays(&old, new.keep, 1)
+        && old.run_id == new.run_id
+    {
+        disk.ensure_dir(&kept)?;
+        let keeping = kept.join(format!("{KEEPING}{}", old.step));
+        disk.ensure_dir(&keeping)?;
+        // Before the first file moves into it.
+        disk.sync_dir(&kept)?;
+        disk.sync_dir(dir)?;
+        // The manifest is the last of `FILES`: as long as it is here, there is more to move.
+        for name in FILES {
+            if disk.is_file(&dir.join(name))? {
+                disk.rename(&dir.join(name), &keeping.join(name))?;
+            }
+        }
+        disk.sync_dir(&keeping)?;
+        disk.sync_dir(dir)?;
+    } else {
+        disk.remove_file(&manifest_path)?;
+    }
+    finish_keeping(disk, &kept)
+}
+
+/// Gives checkpoints that were moved completely their names.
+fn finish_keeping(disk: &Disk, kept: &Path) -> Result<()> {
+    if !disk.is_folder(kept)? {
+        return Ok(());
+    }
+    for name in disk.list(kept)? {
+        let Some(step) = name.to_str().and_then(|name| name.strip_prefix(KEEPING)) else {
+            continue;
+        };
+        let keeping = kept.join(&name);
+        let (Ok(step), true) = (step.parse::<u64>(), disk.is_folder(&keeping)?) else { continue };
+        let Ok(Some(manifest)) = Manifest::read(disk, &keeping.join(MANIFEST_FILE)) else {
+            continue;
+        };
+        // The same step again, after a resume from an earlier one: the newer one stays.
+        let named = kept.join(format!("{STEP}{step:08}"));
+        let there = Manifest::read(disk, &named.join(MANIFEST_FILE)).ok().flatten();
+        let target = match there {
+            Some(there) if there.run_id == manifest.run_id => {
+                remove_checkpoint(disk, &named)?;
+                named
+            }
+            _ if disk.kind(&named)?.is_none() => named,
+            _ => kept.join(format!("{STEP}{step:08}-{}", manifest.save_id)),
+        };
+        disk.rename(&keeping, &target)?;
+        disk.sync_dir(kept)?;
+    }
+    Ok(())
+}
+
+/// Removes the kept checkpoints of the run in `dir` that its last save does not keep.
+fn prune(disk: &Disk, dir: &Path) -> Result<()> {
+    let Ok(Some(last)) = Manifest::read(disk, &dir.join(MANIFEST_FILE)) else { return Ok(()) };
+    let mut all: Vec<_> =
+        kept_on(disk, dir)?.into_iter().filter(|(kept, _)| kept.run_id == last.run_id).collect();
+    all.sort_by(|(a, _), (b, _)| b.save_id.cmp(&a.save_id));
+    for (later, (kept, folder)) in (1..).zip(all) {
+        if !stays(&kept, last.keep, later) {
+            remove_checkpoint(disk, &folder)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a checkpoint with `later` later ones stays.
+fn stays(kept: &Manifest, keep: Keep, later: u64) -> bool {
+    later < keep.last || keep.best_step == Some(kept.step)
+}
+
+/// The kept checkpoints of `dir`, with their folders.
+pub(super) fn kept_on(disk: &Disk, dir: &Path) -> Result<Vec<(Manifest, PathBuf)>> {
+    let kept = dir.join(KEPT);
+    let mut found = Vec::new();
+    if !disk.is_folder(&kept)? {
+        return Ok(found);
+    }
+    for name in disk.list(&kept)? {
+        let folder = kept.join(&name);
+        if name.to_str().is_some_and(|name| name.starts_with(STEP))
+            && disk.is_folder(&folder)?
+            && let Ok(Some(manifest)) = Manifest::read(disk, &folder.join(MANIFEST_FILE))
+        {
+            found.push((manifest, folder));
+        }
+    }
+    Ok(found)
+}
+
+/// Removes a checkpoint of ours, and its folder if nothing else is in it. The manifest goes
+/// first: what is left after a crash is not taken for a checkpoint.
+pub(super) fn remove_checkpoint(disk: &Disk, folder: &Path) -> Result<()> {
+    disk.remove_file(&folder.join(MANIFEST_FILE))?;
+    for name in FILES.iter().chain(&carry::TOKENIZER_FILES) {
+        disk.remove_file(&folder.join(name))?;
+    }
+    Ok(disk.remove_empty_dir(folder)?)
+}
+
+/// The save whose files are in `dir`. After [`recover_one`] `config.json` is as good as any.
+fn present_id(disk: &Disk, dir: &Path) -> Option<SaveId> {
+    Architecture::save_id(&disk.read(&dir.join(CONFIG_FILE), MAX_CONFIG_BYTES).ok()?)
+}
+
+/// The saves in `dir` that have happened and are not in place, oldest first.
+fn committed(disk: &Disk, dir: &Path) -> Result<Vec<(SaveId, PathBuf, Phase)>> {
+    let mut all = Vec::new();
+    for (prefix, phase) in [(SAVED, Phase::Saved), (PLACING, Phase::Placing)] {
+        let found = folders(disk, dir, prefix)?;
+        all.extend(found.into_iter().map(|(id, folder)| (id, folder, phase)));
+    }
+    all.sort_by_key(|(id, _, phase)| (*id, *phase));
+    Ok(all)
 }
 
 /// The folders in `dir` that are named `prefix` and a save id, oldest first.
-fn folders(dir: &Path, prefix: &str) -> Result<Vec<(SaveId, PathBuf)>> {
-    let entries = match fs::read_dir(dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other.map_err(failed(Attempt::List, dir))?,
-    };
+fn folders(disk: &Disk, dir: &Path, prefix: &str) -> Result<Vec<(SaveId, PathBuf)>> {
     let mut found = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(failed(Attempt::List, dir))?;
-        let name = entry.file_name();
+    for name in disk.list(dir)? {
         let id = name.to_str().and_then(|name| name.strip_prefix(prefix)?.parse().ok());
-        if let Some(id) = id {
-            found.push((id, entry.path()));
+        if let Some(id) = id
+            && disk.is_folder(&dir.join(&name))?
+        {
+            found.push((id, dir.join(&name)));
         }
     }
     found.sort();

@@ -5,19 +5,19 @@ use std::{io, path::PathBuf};
 use fitgpt_plan::{config::ConfigError, family::FamilyError};
 
 use super::store::StoreError;
-use crate::attempt::Attempt;
+use crate::{attempt::Attempt, disk::DiskError};
 
 /// Why a checkpoint was not written or not read.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckpointError {
-    /// The operating system said no.
+    /// The operating system reported an error.
     #[error("cannot {action} `{}`: {source}", path.display())]
     Io {
         /// A verb: `write`, `rename`.
         action: Attempt,
         /// What it was done to.
         path: PathBuf,
-        /// What the operating system said.
+        /// What the operating system reported.
         source: io::Error,
     },
     /// Another process holds the folder's lock.
@@ -28,7 +28,7 @@ pub enum CheckpointError {
     InUse {
         /// The folder.
         dir: PathBuf,
-        /// Who holds it, where that could be read.
+        /// Which process, if that could be read.
         pid: Option<u32>,
     },
     /// The file is not there.
@@ -55,7 +55,7 @@ pub enum CheckpointError {
         path: PathBuf,
         /// What the first eight bytes say.
         found_bytes: u64,
-        /// What the file leaves room for.
+        /// What fits into the file.
         most_bytes: u64,
     },
     /// Truncated, or something was appended.
@@ -68,19 +68,37 @@ pub enum CheckpointError {
         /// What the file has.
         found_bytes: u64,
     },
-    /// Our own sum over the file does not agree.
-    #[error("`{}` is damaged: its sum should be {expected:016x}, found {found:016x}", path.display())]
+    /// Our own checksum over the file does not agree.
+    #[error("`{}` is damaged: its checksum should be {expected:016x}, found {found:016x}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// The sum that the file states.
+        /// The checksum that the file states.
         expected: u64,
-        /// The sum of what was read.
+        /// The checksum of what was read.
         found: u64,
     },
-    /// A file of ours without a sum that can be read.
-    #[error("`{}` is damaged: it states no sum", path.display())]
-    NoSum {
+    /// A file is not the one that its manifest lists.
+    #[error("`{}` is not the file that was saved: its length or checksum is not the one in `manifest.json`", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A weight or an optimizer state is infinite or not a number.
+    #[error("`{tensor}` is not finite: the checkpoint was not saved")]
+    NotFinite {
+        /// Our name for the tensor.
+        tensor: String,
+    },
+    /// A file of a checkpoint that another program wrote would be replaced.
+    #[error("`{}` was not written by fitgpt and is not replaced", path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file of ours without a checksum that can be read.
+    #[error("`{}` is damaged: it has no checksum", path.display())]
+    NoChecksum {
         /// The file.
         path: PathBuf,
     },
@@ -239,6 +257,13 @@ pub enum CheckpointError {
         /// What the backend said.
         source: StoreError,
     },
+}
+
+impl From<DiskError> for CheckpointError {
+    fn from(error: DiskError) -> Self {
+        let DiskError { action, path, source } = error;
+        Self::Io { action, path, source }
+    }
 }
 
 /// An id in backticks, or the word for its absence.

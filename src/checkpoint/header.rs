@@ -1,4 +1,4 @@
-//! The header of a safetensors file, and our sum over the whole.
+//! The header of a safetensors file, and our checksum over the whole file.
 //!
 //! ```text
 //! 8 bytes: length of the header · header: JSON, padded with spaces · values
@@ -6,26 +6,26 @@
 //!
 //! The format has no checksum. Ours is text of a fixed length in the header's `__metadata__`, so
 //! that it can be filled in after the values were streamed. It covers the header, with sixteen
-//! zeros in the place of the sum itself, and every value with its place. Adding up makes it
+//! zeros in place of the checksum itself, and every value with its position. It is a sum, and so
 //! independent of the order in which a transposed tensor is written and read.
 
-use std::{collections::BTreeMap, fs::File, io::Read, path::Path};
+use std::{collections::BTreeMap, fmt, path::Path};
 
 use fitgpt_plan::units::DType;
 use safetensors::tensor::{Dtype, Metadata};
 use serde_json::{Map, Value, json};
 
-use super::{CheckpointError, Result, disk::failed, layout::Part};
-use crate::attempt::Attempt;
+use super::{CheckpointError, Result, layout::Part};
+use crate::disk::DiskFile;
 
 /// What the format allows, and the `safetensors` crate reads.
 const MAX_BYTES: u64 = 100_000_000;
 /// The length in front of the header.
 const LENGTH_BYTES: u64 = 8;
-/// The key of our sum, as it stands in the JSON text. Inside a value its quotes would be escaped.
-const SUM_KEY: &str = "\"sum\":\"";
-/// The place of the sum, before it is known.
-const NO_SUM: &str = "0000000000000000";
+/// The key of our checksum in the JSON text. Inside a value its quotes would be escaped.
+const CHECKSUM_KEY: &str = "\"sum\":\"";
+/// The checksum before it is known.
+const NO_CHECKSUM: &str = "0000000000000000";
 
 /// How the format calls a type.
 pub(super) const fn stored_dtype(dtype: DType) -> Dtype {
@@ -41,14 +41,14 @@ pub(super) const fn stored_dtype(dtype: DType) -> Dtype {
 
 /// The header of a file that is being written.
 pub(super) struct Draft {
-    /// Length and JSON, with [`NO_SUM`].
+    /// Length and JSON, with [`NO_CHECKSUM`].
     bytes: Vec<u8>,
 }
 
 impl Draft {
     /// A header for `parts`, one after the other. Metadata must not have a key `sum`.
     pub(super) fn new(parts: &[Part<'_>], mut metadata: BTreeMap<&str, String>) -> Self {
-        let taken = metadata.insert("sum", NO_SUM.to_owned());
+        let taken = metadata.insert("sum", NO_CHECKSUM.to_owned());
         assert!(taken.is_none(), "the metadata leaves `sum` to the header");
         let mut document = Map::new();
         document.insert("__metadata__".to_owned(), json!(metadata));
@@ -74,15 +74,15 @@ impl Draft {
         self.bytes.len() as u64
     }
 
-    /// The sum before any value.
-    pub(super) fn sum(&self) -> Sum {
-        Sum::of_header(&self.bytes)
+    /// The checksum before any value.
+    pub(super) fn sum(&self) -> Checksum {
+        Checksum::of_bytes(&self.bytes)
     }
 
-    /// The header, with its sum.
-    pub(super) fn finish(mut self, sum: &Sum) -> Vec<u8> {
-        let place = sum_place(&self.bytes).expect("a draft has a place for its sum");
-        self.bytes[place].copy_from_slice(format!("{:016x}", sum.0).as_bytes());
+    /// The header, with its checksum.
+    pub(super) fn finish(mut self, sum: &Checksum) -> Vec<u8> {
+        let place = checksum_place(&self.bytes).expect("a draft has a place for its checksum");
+        self.bytes[place].copy_from_slice(sum.to_string().as_bytes());
         self.bytes
     }
 }
@@ -94,15 +94,15 @@ pub(super) struct Header {
     pub(super) metadata: Metadata,
     /// Where the values begin.
     pub(super) data_start: u64,
-    /// The sum before any value, and what it should be after all of them.
-    pub(super) sum: Option<(Sum, u64)>,
+    /// The checksum before any value, and what it should be after all of them.
+    pub(super) sum: Option<(Checksum, u64)>,
 }
 
 impl Header {
-    /// Reads the header of `file`, which is `path`, and checks that its tensors fill the file.
-    pub(super) fn read(file: &mut File, path: &Path) -> Result<Self> {
-        let path_buf = || path.to_owned();
-        let found_bytes = file.metadata().map_err(failed(Attempt::Read, path))?.len();
+    /// Reads the header of `file` and checks that its tensors fill the file.
+    pub(super) fn read(file: &DiskFile) -> Result<Self> {
+        let path_buf = || Path::to_owned(file.path());
+        let found_bytes = file.len()?;
         if found_bytes < LENGTH_BYTES {
             return Err(CheckpointError::Length {
                 path: path_buf(),
@@ -111,7 +111,7 @@ impl Header {
             });
         }
         let mut bytes = vec![0; LENGTH_BYTES as usize];
-        file.read_exact(&mut bytes).map_err(failed(Attempt::Read, path))?;
+        file.read_exact_at(&mut bytes, 0)?;
         let length = bytes.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte));
         let most_bytes = MAX_BYTES.min(found_bytes - LENGTH_BYTES);
         if length > most_bytes {
@@ -123,8 +123,7 @@ impl Header {
             });
         }
         bytes.resize((LENGTH_BYTES + length) as usize, 0);
-        file.read_exact(&mut bytes[LENGTH_BYTES as usize..])
-            .map_err(failed(Attempt::Read, path))?;
+        file.read_exact_at(&mut bytes[LENGTH_BYTES as usize..], LENGTH_BYTES)?;
         let metadata: Metadata = serde_json::from_slice(&bytes[LENGTH_BYTES as usize..])
             .map_err(|source| CheckpointError::Header { path: path_buf(), source })?;
 
@@ -140,11 +139,11 @@ impl Header {
             // Only as we write it: a flipped bit must not make another form of the same number.
             let stated = u64::from_str_radix(text, 16).ok();
             let stated = stated.filter(|stated| format!("{stated:016x}") == text);
-            let (Some(stated), Some(place)) = (stated, sum_place(&bytes)) else {
-                return Err(CheckpointError::NoSum { path: path_buf() });
+            let (Some(stated), Some(place)) = (stated, checksum_place(&bytes)) else {
+                return Err(CheckpointError::NoChecksum { path: path_buf() });
             };
-            bytes[place].copy_from_slice(NO_SUM.as_bytes());
-            header.sum = Some((Sum::of_header(&bytes), stated));
+            bytes[place].copy_from_slice(NO_CHECKSUM.as_bytes());
+            header.sum = Some((Checksum::of_bytes(&bytes), stated));
         }
         Ok(header)
     }
@@ -155,21 +154,27 @@ impl Header {
     }
 }
 
-/// Which bytes of a header hold its sum.
-fn sum_place(bytes: &[u8]) -> Option<std::ops::Range<usize>> {
-    let key = SUM_KEY.as_bytes();
+/// Which bytes of a header hold its checksum.
+fn checksum_place(bytes: &[u8]) -> Option<std::ops::Range<usize>> {
+    let key = CHECKSUM_KEY.as_bytes();
     let start = bytes.windows(key.len()).position(|window| window == key)? + key.len();
-    let place = start..start + NO_SUM.len();
+    let place = start..start + NO_CHECKSUM.len();
     (bytes.get(place.end) == Some(&b'"')).then_some(place)
 }
 
-/// A sum over a file: any one value that changes, changes it.
+/// A checksum over a file: a change of any one value changes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Sum(pub(super) u64);
+pub(super) struct Checksum(pub(super) u64);
 
-impl Sum {
+impl fmt::Display for Checksum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl Checksum {
     /// FNV-1a.
-    fn of_header(bytes: &[u8]) -> Self {
+    pub(super) fn of_bytes(bytes: &[u8]) -> Self {
         Self(bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, &byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3)
         }))

@@ -1,7 +1,6 @@
 //! Reading a checkpoint.
 
 use std::{
-    io::Read,
     path::{Path, PathBuf},
     thread,
     time::Duration,
@@ -11,21 +10,24 @@ use fitgpt_plan::family::Description;
 use serde::de::DeserializeOwned;
 
 use super::{
-    CONFIG_FILE, CheckpointError, Result, STATE_FILE, commit,
+    CONFIG_FILE, CheckpointError, MANIFEST_FILE, MODEL_FILE, Result, STATE_FILE, commit,
     config::{Architecture, Described},
-    disk::failed,
     layout,
-    read::{self, TensorFile},
+    manifest::Manifest,
+    read::TensorFile,
     shards::Shards,
     store::{Sink, Tensors},
 };
-use crate::attempt::Attempt;
+use crate::disk::Disk;
 
-/// A run beside us may be putting a save in place: three renames.
+/// Another process may be putting a save in place: a few renames.
 const ATTEMPTS: usize = 4;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What to do where the file has more positions than the model.
+/// A vocabulary of 65,536 symbols takes about 1 MB in our own `config.json`.
+pub(super) const MAX_CONFIG_BYTES: u64 = 16 << 20;
+
+/// What to do if the file has more positions than the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Positions {
     /// Refuse.
@@ -34,7 +36,7 @@ pub enum Positions {
     Crop,
 }
 
-/// The folder that `sample` reads: the best weights where they were kept, else the last ones.
+/// The folder that `sample` reads: the best weights if they were kept, else the last ones.
 pub fn weights_dir(out_dir: &Path) -> PathBuf {
     let best = super::best_dir(out_dir);
     if commit::exists(&best) { best } else { out_dir.to_owned() }
@@ -49,18 +51,28 @@ pub struct Weights {
     config_path: PathBuf,
     id: Option<String>,
     files: Shards,
+    /// `None` if an earlier version or another program wrote the files.
+    manifest: Option<Manifest>,
 }
 
 impl Weights {
     /// Opens the weights in `dir`: ours, or a folder of `transformers`.
     pub fn open(dir: &Path) -> Result<Self> {
-        patiently(|| Self::open_once(dir))
+        patiently(|| Self::open_once(&Disk::real(), dir))
     }
 
-    pub(super) fn open_once(dir: &Path) -> Result<Self> {
-        let config_path = commit::locate(dir, CONFIG_FILE)?;
-        let Described { architecture, description, save_id: id } = read_config(&config_path)?;
-        let files = Shards::open(dir)?;
+    pub(super) fn open_once(disk: &Disk, dir: &Path) -> Result<Self> {
+        let manifest = Manifest::of_dir(disk, dir)?;
+        let config_path = commit::locate_on(disk, dir, CONFIG_FILE)?;
+        let text = config_text(disk, &config_path)?;
+        let described = Architecture::from_json(&config_path, &text);
+        let files = Shards::open(disk, dir)?;
+        // A manifest says nothing about weights that another program has put in the folder.
+        let manifest = manifest.filter(|_| files.text("save_id").is_some());
+        if let Some(manifest) = &manifest {
+            check_listed(manifest, dir, &files, &config_path, &text)?;
+        }
+        let Described { architecture, description, save_id: id } = described?;
         // `transformers` keeps our words in a config that it writes again, but not in the
         // weights: a file without an id is somebody else's and as good as its shapes.
         if let Some(file_id) = files.text("save_id")
@@ -73,7 +85,7 @@ impl Weights {
                 second_id: id,
             });
         }
-        Ok(Self { architecture, description, config_path, id, files })
+        Ok(Self { architecture, description, config_path, id, files, manifest })
     }
 
     /// What the weights are weights of.
@@ -104,15 +116,51 @@ impl Weights {
 }
 
 /// Reads the `config.json` at `path`.
-fn read_config(path: &Path) -> Result<Described> {
-    let mut text = Vec::new();
-    read::open(path)?.read_to_end(&mut text).map_err(failed(Attempt::Read, path))?;
-    Architecture::from_json(path, &text)
+fn read_config(disk: &Disk, path: &Path) -> Result<Described> {
+    Architecture::from_json(path, &config_text(disk, path)?)
+}
+
+fn config_text(disk: &Disk, path: &Path) -> Result<Vec<u8>> {
+    disk.read(path, MAX_CONFIG_BYTES).map_err(|error| {
+        if error.is_not_found() {
+            CheckpointError::Missing { path: path.to_owned() }
+        } else {
+            error.into()
+        }
+    })
+}
+
+/// Checks the weights and the text of `config.json` against the manifest of their folder.
+fn check_listed(
+    manifest: &Manifest,
+    dir: &Path,
+    weights: &Shards,
+    config_path: &Path,
+    config: &[u8],
+) -> Result<()> {
+    let mixed = |path: &Path, id: Option<String>| CheckpointError::Mixed {
+        first: path.to_owned(),
+        first_id: id,
+        second: dir.join(MANIFEST_FILE),
+        second_id: Some(manifest.save_id.clone()),
+    };
+    let weights_id = weights.text("save_id");
+    if weights_id != Some(&manifest.save_id) {
+        return Err(mixed(weights.path(), weights_id.map(str::to_owned)));
+    }
+    // A config of another save may be on its way; a changed one of this save is damaged.
+    let config_id = Architecture::save_id(config).map(|id| id.to_string());
+    if config_id.is_some() && config_id.as_ref() != Some(&manifest.save_id) {
+        return Err(mixed(config_path, config_id));
+    }
+    manifest.check_text(CONFIG_FILE, config_path, config)?;
+    weights.check_listed(manifest, MODEL_FILE)
 }
 
 /// What the `config.json` of a folder says; the weights need not be there.
 pub fn describe(dir: &Path) -> Result<Description> {
-    Ok(read_config(&commit::locate(dir, CONFIG_FILE)?)?.description)
+    let disk = Disk::real();
+    Ok(read_config(&disk, &commit::locate_on(&disk, dir, CONFIG_FILE)?)?.description)
 }
 
 /// A checkpoint to resume from: weights, optimizer states and the training loop's document.
@@ -123,14 +171,20 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Opens the checkpoint in `dir` and checks that its three files are of one save.
+    /// Opens the checkpoint in `dir` and checks that its files are of one save.
     pub fn open(dir: &Path) -> Result<Self> {
-        patiently(|| Self::open_once(dir))
+        patiently(|| Self::open_once(&Disk::real(), dir))
     }
 
-    pub(super) fn open_once(dir: &Path) -> Result<Self> {
-        let weights = Weights::open_once(dir)?;
-        let state = Shards::of(TensorFile::open(commit::locate(dir, STATE_FILE)?)?);
+    pub(super) fn open_once(disk: &Disk, dir: &Path) -> Result<Self> {
+        let weights = Weights::open_once(disk, dir)?;
+        let state_path = commit::locate_on(disk, dir, STATE_FILE)?;
+        let state = Shards::of(TensorFile::open(disk, state_path)?);
+        if let Some(manifest) = &weights.manifest
+            && state.text("save_id") == Some(&manifest.save_id)
+        {
+            state.check_listed(manifest, STATE_FILE)?;
+        }
         let state_id = state.text("save_id").map(str::to_owned);
         let files = [
             (&weights.config_path, weights.id.clone()),
@@ -154,9 +208,14 @@ impl Checkpoint {
         self.weights.architecture()
     }
 
-    /// The save that the three files belong to.
+    /// The save that the files belong to.
     pub fn save_id(&self) -> &str {
         self.weights.save_id().expect("a checkpoint opens only with an id")
+    }
+
+    /// The run that saved it; `None` for a checkpoint of an earlier version.
+    pub fn run_id(&self) -> Option<&str> {
+        self.weights.manifest.as_ref().map(|manifest| manifest.run_id.as_str())
     }
 
     /// The document that was saved.
@@ -167,15 +226,15 @@ impl Checkpoint {
     }
 
     /// Gives the values of every parameter and its states to `sink`. Names, shapes and types of
-    /// a file are all checked before its first value is given; its sum can only be checked after
-    /// the last, so on an error what `sink` holds is worth nothing.
+    /// a file are all checked before its first value is given. Its checksum can only be checked
+    /// after the last, so on an error discard what `sink` holds.
     pub fn read(&mut self, tensors: &Tensors, sink: &mut dyn Sink) -> Result<()> {
         self.weights.read(tensors, Positions::Exact, sink)?;
         self.state.read(tensors.naming, &layout::states(tensors), Positions::Exact, sink)
     }
 }
 
-/// Tries again where another process may have been in the middle of putting files in place.
+/// Tries again if another process may have been in the middle of putting files in place.
 fn patiently<T>(mut open: impl FnMut() -> Result<T>) -> Result<T> {
     let mut attempt = 1;
     loop {

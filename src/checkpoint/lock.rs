@@ -1,77 +1,41 @@
-//! One run a folder.
+//! One run at a time in a folder.
 
-use std::{
-    fs::{self, File, OpenOptions, TryLockError},
-    io::{self, Read, Seek, Write},
-    path::Path,
-    process,
-};
+use std::path::Path;
 
-use super::{CheckpointError, Result, disk::failed};
-use crate::attempt::Attempt;
+use super::{CheckpointError, Result};
+use crate::disk::{self, Disk, LockError};
 
-/// Two runs in one `out_dir` would save over each other. Held for a run's life; the operating
-/// system lets go of it however the run ends. The file stays: removing it would let a third run
-/// lock another file of the same name.
+/// Two runs in one `out_dir` would save over each other. Held as long as a run lives.
 #[derive(Debug)]
-pub struct Lock {
-    file: File,
-    is_exclusive: bool,
-}
+pub struct Lock(disk::Lock);
 
 impl Lock {
-    /// Locks `out_dir`, making it where it is not there.
+    /// Locks `out_dir`, creating it if it is missing.
     pub fn take(out_dir: &Path) -> Result<Self> {
-        fs::create_dir_all(out_dir).map_err(failed(Attempt::Create, out_dir))?;
-        let path = out_dir.join(".lock");
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false) // it may hold the other run's process
-            .open(&path)
-            .map_err(failed(Attempt::Open, &path))?;
-        let is_exclusive = match file.try_lock() {
-            Ok(()) => true,
-            Err(TryLockError::WouldBlock) => {
-                let mut text = String::new();
-                // Where it cannot be read the folder is in use all the same.
-                let _ = file.read_to_string(&mut text);
-                let pid = text.trim().parse().ok();
-                return Err(CheckpointError::InUse { dir: out_dir.to_owned(), pid });
+        Disk::real().create_dirs(out_dir)?;
+        match disk::Lock::take(out_dir) {
+            Ok(lock) => Ok(Self(lock)),
+            Err(LockError::InUse { pid }) => {
+                Err(CheckpointError::InUse { dir: out_dir.to_owned(), pid })
             }
-            // Some network file systems have no locks. A cluster without them should train too.
-            Err(TryLockError::Error(error)) if error.kind() == io::ErrorKind::Unsupported => false,
-            Err(TryLockError::Error(error)) => return Err(failed(Attempt::Lock, &path)(error)),
-        };
-        let note = |file: &mut File| {
-            file.set_len(0)?;
-            file.rewind()?;
-            file.write_all(format!("{}\n", process::id()).as_bytes())
-        };
-        note(&mut file).map_err(failed(Attempt::Write, &path))?;
-        Ok(Self { file, is_exclusive })
+            Err(LockError::Disk(error)) => Err(error.into()),
+        }
     }
 
     /// Whether the file system keeps other runs out; some cannot.
     pub fn is_exclusive(&self) -> bool {
-        self.is_exclusive
-    }
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        // Closing would do; but a child process may have inherited the handle.
-        let _ = self.file.unlock();
+        self.0.is_exclusive()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::process;
+
     use super::*;
 
     #[test]
-    fn a_second_run_is_told_who_uses_the_folder() {
+    fn a_second_run_learns_which_process_uses_the_folder() {
         let dir = tempfile::tempdir().unwrap();
         let out_dir = dir.path().join("out");
         let first = Lock::take(&out_dir).unwrap();
@@ -85,5 +49,16 @@ mod tests {
         assert!(text.contains("out") && text.contains(&process::id().to_string()), "{text}");
         drop(first);
         Lock::take(&out_dir).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_lock_that_is_a_link_is_refused_and_its_target_is_untouched() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("target");
+        std::fs::write(&target, "precious").unwrap();
+        std::os::unix::fs::symlink(&target, dir.path().join(".lock")).unwrap();
+        assert!(Lock::take(dir.path()).is_err());
+        assert_eq!(std::fs::read(&target).unwrap(), b"precious");
     }
 }

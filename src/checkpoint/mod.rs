@@ -1,36 +1,37 @@
 //! Checkpoints: the weights in Hugging Face's layout, the rest of the state next to them.
 //!
-//! A folder holds `model.safetensors` and `config.json`, which `transformers` loads as they are,
-//! and `state.safetensors`: the optimizer's states by state and parameter name, each with its
-//! own type, and one JSON document of the training loop's choosing (position, counters, loss
-//! scale, plan choices, resolved config).
+//! A folder holds `model.safetensors` and `config.json`, which `transformers` loads as they are;
+//! `state.safetensors`: the optimizer's states by state and parameter name, each with its own
+//! type, and one JSON document that the training loop defines (position, counters, loss scale,
+//! plan choices, resolved config); and `manifest.json` with a checksum of each. Earlier
+//! checkpoints are kept in `checkpoints/step-…/`, the same four files each.
 //!
 //! This module moves bytes and never holds a model: a [`Source`] or a [`Sink`] reads and writes
-//! pieces of tensors, and at most 16 MiB are under way at a time. It does not know what the
+//! pieces of tensors, and at most 16 MiB are in flight at a time. It does not know what the
 //! document means, when to save, or which backend the values live on.
 //!
 //! Promises:
 //! - One save is one commit ([`save`]): a crash at any instant leaves the old or the new
 //!   checkpoint, never a mix, and never nothing once a first save has been committed.
-//! - A file that is not what it should be is an error that names it; nothing here panics on what
-//!   a disk holds. Files written here carry a sum over header and values, so that a flipped bit
-//!   is an error too, and not a worse model.
+//! - Only finite values are committed.
+//! - A damaged file is an error that names it; nothing here panics on what a disk holds. A
+//!   flipped bit in any file of a checkpoint is found when it is loaded.
 //!
-//! The `safetensors` crate reads and checks headers here. Its writers want every tensor as one
-//! slice of bytes, and its readers want the whole file as one: a second copy of the model either
-//! way, or a mapped file, whose pages count and whose truncation is a signal. So the values are
+//! The `safetensors` crate reads and checks headers. Its writers take every tensor as one slice
+//! of bytes, and its readers the whole file: a second copy of the model either way, or a mapped
+//! file, whose pages count as memory and whose truncation raises a signal. So the values are
 //! streamed with plain reads and writes, around a header of the same form.
 
 mod carry;
 mod commit;
 mod config;
-mod disk;
 mod error;
 mod header;
 mod id;
 mod layout;
 mod load;
 mod lock;
+mod manifest;
 mod read;
 mod save;
 mod shards;
@@ -48,8 +49,10 @@ pub use self::{
     id::SaveId,
     load::{Checkpoint, Positions, Weights, describe, weights_dir},
     lock::Lock,
+    manifest::Keep,
     save::{
-        Contents, best_dir, bytes_needed, forget_best, save, save_weights, weights_bytes_needed,
+        Contents, Label, best_dir, bytes_needed, bytes_present, check_replaceable, remove, save,
+        save_weights, weights_bytes_needed,
     },
     shards::INDEX_FILE,
     store::{Entry, Piece, Sink, Source, StoreError, Tensors},
@@ -61,6 +64,11 @@ pub const MODEL_FILE: &str = "model.safetensors";
 pub const CONFIG_FILE: &str = "config.json";
 /// Everything else that a resume needs.
 pub const STATE_FILE: &str = "state.safetensors";
+/// Checksums over the other three.
+pub const MANIFEST_FILE: &str = "manifest.json";
+
+/// Everything that a save may write; the manifest last.
+const FILES: [&str; 4] = [MODEL_FILE, CONFIG_FILE, STATE_FILE, MANIFEST_FILE];
 
 /// What this module returns.
 type Result<T> = std::result::Result<T, CheckpointError>;

@@ -1,31 +1,26 @@
 //! Streams tensors out of a file.
 
-use std::{
-    fs::File,
-    io::{Read, Seek, SeekFrom},
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, TensorInfo};
 
 use super::{
     CheckpointError, Result,
-    disk::failed,
-    header::{Header, Sum, stored_dtype},
+    header::{Checksum, Header, stored_dtype},
     layout::{Part, Values},
     load::Positions,
     store::{Entry, Piece, Sink},
     write::{MAX_BYTES, Window, band_and_group, little_endian},
 };
-use crate::attempt::Attempt;
+use crate::disk::{Disk, DiskFile};
 
 /// A safetensors file whose header has been read and checked.
 #[derive(Debug)]
 pub(super) struct TensorFile {
     pub(super) path: PathBuf,
     pub(super) header: Header,
-    file: File,
+    file: DiskFile,
 }
 
 /// One of a file's tensors, found to be what the model expects.
@@ -70,11 +65,11 @@ impl<'a, 'b> Found<'a, 'b> {
 
 impl TensorFile {
     /// Reads the header of the file at `path`.
-    pub(super) fn open(path: PathBuf) -> Result<Self> {
-        let mut file = open(&path)?;
-        let header = Header::read(&mut file, &path)?;
+    pub(super) fn open(disk: &Disk, path: PathBuf) -> Result<Self> {
+        let file = open(disk, &path)?;
+        let header = Header::read(&file)?;
         if header.text("save_id").is_some() && header.sum.is_none() {
-            return Err(CheckpointError::NoSum { path });
+            return Err(CheckpointError::NoChecksum { path });
         }
         Ok(Self { path, header, file })
     }
@@ -88,7 +83,7 @@ impl TensorFile {
         found.sort_by_key(|tensor| tensor.start);
         let sum = self.header.sum.clone();
         let mut reader = Reader {
-            file: &mut self.file,
+            file: &self.file,
             path: &self.path,
             data_start: self.header.data_start,
             sum: sum.as_ref().map(|(sum, _)| sum.clone()),
@@ -105,7 +100,7 @@ impl TensorFile {
                 Values::Transposed(entry) => reader.transposed(tensor, entry, sink)?,
             }
         }
-        if let (Some((_, expected)), Some(Sum(found))) = (sum, reader.sum)
+        if let (Some((_, expected)), Some(Checksum(found))) = (sum, reader.sum)
             && expected != found
         {
             return Err(CheckpointError::Damaged { path: self.path.clone(), expected, found });
@@ -115,12 +110,12 @@ impl TensorFile {
 }
 
 /// Opens a file of a checkpoint.
-pub(super) fn open(path: &Path) -> Result<File> {
-    File::open(path).map_err(|source| {
-        if source.kind() == std::io::ErrorKind::NotFound {
+pub(super) fn open(disk: &Disk, path: &Path) -> Result<DiskFile> {
+    disk.open(path).map_err(|error| {
+        if error.is_not_found() {
             CheckpointError::Missing { path: path.to_owned() }
         } else {
-            failed(Attempt::Open, path)(source)
+            error.into()
         }
     })
 }
@@ -139,11 +134,11 @@ fn shape_fits(info: &TensorInfo, part: &Part<'_>, positions: Positions) -> bool 
 
 /// A file under way.
 struct Reader<'a> {
-    file: &'a mut File,
+    file: &'a DiskFile,
     path: &'a Path,
     data_start: u64,
     /// `None` in files that state no sum.
-    sum: Option<Sum>,
+    sum: Option<Checksum>,
     values: Vec<f32>,
     bytes: Vec<u8>,
 }
@@ -243,9 +238,7 @@ impl Reader<'_> {
     fn fetch(&mut self, tensor: &Found<'_, '_>, start: usize, count: usize) -> Result<()> {
         self.bytes.resize(count, 0);
         let start = tensor.start + start as u64;
-        let position = SeekFrom::Start(self.data_start + start);
-        self.file.seek(position).map_err(failed(Attempt::Read, self.path))?;
-        self.file.read_exact(&mut self.bytes).map_err(failed(Attempt::Read, self.path))?;
+        self.file.read_exact_at(&mut self.bytes, self.data_start + start)?;
         if let Some(sum) = &mut self.sum {
             sum.add_bytes(tensor.dtype, start, &self.bytes);
         }

@@ -1,8 +1,7 @@
-//! Writing a checkpoint.
+//! Writing a checkpoint, and removing one.
 
 use std::{
     collections::BTreeMap,
-    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -10,17 +9,19 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
 use super::{
-    CONFIG_FILE, CheckpointError, MODEL_FILE, Result, STATE_FILE, commit,
+    CONFIG_FILE, CheckpointError, FILES, MANIFEST_FILE, MODEL_FILE, Result, STATE_FILE, commit,
     config::Architecture,
-    disk::{Disk, failed},
+    header::Checksum,
     id::SaveId,
     layout,
+    load::MAX_CONFIG_BYTES,
+    manifest::{Keep, ListedFile, Manifest},
     store::{Source, Tensors},
     write,
 };
-use crate::attempt::Attempt;
+use crate::disk::{Disk, FileKind};
 
-/// Room for `config.json`, the state's document and the folder, in [`bytes_needed`].
+/// Space for `config.json`, the manifest, the state's document and the folder.
 const DOCUMENTS_BYTES: u64 = 1 << 20;
 
 /// What is saved.
@@ -30,10 +31,23 @@ pub struct Contents<'a> {
     pub architecture: &'a Architecture,
     /// The tensors.
     pub tensors: &'a Tensors,
+    /// What goes into `manifest.json`.
+    pub label: Label<'a>,
 }
 
-/// Saves weights, optimizer states and `document` as the checkpoint of `dir`, in place of the one that is
-/// there. For the holder of the folder's [`super::Lock`].
+/// Which checkpoint of which run it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Label<'a> {
+    /// The run; its log has the same id.
+    pub run_id: &'a str,
+    /// The step that comes next.
+    pub step: u64,
+    /// Which checkpoints of the run stay.
+    pub keep: Keep,
+}
+
+/// Saves weights, optimizer states and `document` as the checkpoint of `dir`, and keeps earlier
+/// ones as the label says. Only for the holder of the folder's [`super::Lock`].
 ///
 /// The document must come back from JSON as it went in; JSON has no NaN and no infinity.
 pub fn save<T: Serialize + DeserializeOwned>(
@@ -42,16 +56,19 @@ pub fn save<T: Serialize + DeserializeOwned>(
     document: &T,
     source: &mut dyn Source,
 ) -> Result<SaveId> {
-    save_on(&Disk::default(), dir, contents, document, source)
+    save_on(&Disk::real(), dir, contents, document, source)
 }
 
 /// Saves weights alone, in a folder that holds nothing else: [`best_dir`].
 pub fn save_weights(dir: &Path, contents: Contents<'_>, source: &mut dyn Source) -> Result<SaveId> {
-    let disk = Disk::default();
-    commit::commit(&disk, dir, |folder, id| write_weights(&disk, folder, id, contents, source))
+    let disk = Disk::real();
+    commit::commit(&disk, dir, |folder, id| {
+        let files = write_weights(&disk, folder, id, contents, source)?;
+        write_manifest(&disk, folder, id, contents.label, files)
+    })
 }
 
-/// [`save`], on a disk that may fail.
+/// [`save`] on `disk`.
 pub(super) fn save_on<T: Serialize + DeserializeOwned>(
     disk: &Disk,
     dir: &Path,
@@ -61,37 +78,87 @@ pub(super) fn save_on<T: Serialize + DeserializeOwned>(
 ) -> Result<SaveId> {
     let document = text_that_reads_back(document)?;
     commit::commit(disk, dir, |folder, id| {
-        write_weights(disk, folder, id, contents, source)?;
+        let mut files = write_weights(disk, folder, id, contents, source)?;
         let metadata = BTreeMap::from([("save_id", id.to_string()), ("fitgpt", document)]);
         let parts = layout::states(contents.tensors);
-        write::write(disk, &folder.join(STATE_FILE), &parts, metadata, source)
+        let state = write::write(disk, &folder.join(STATE_FILE), &parts, metadata, source)?;
+        files.insert(STATE_FILE.to_owned(), state);
+        write_manifest(disk, folder, id, contents.label, files)
     })
 }
 
-/// The folder of the best weights, beside the last ones in `out_dir`.
+/// The folder of the best weights, in `out_dir`.
 pub fn best_dir(out_dir: &Path) -> PathBuf {
     out_dir.join("best")
 }
 
-/// Removes the best weights of an earlier run, which a new one in the same folder would
-/// otherwise be sampled by. For a run that starts from nothing.
-pub fn forget_best(out_dir: &Path) -> Result<()> {
-    let dir = best_dir(out_dir);
-    match fs::remove_dir_all(&dir) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        other => other.map_err(failed(Attempt::Remove, &dir)),
+/// Refuses an `out_dir` whose checkpoint, or whose best weights, another program wrote: a save
+/// would replace them.
+pub fn check_replaceable(out_dir: &Path) -> Result<()> {
+    let disk = Disk::real();
+    for dir in [out_dir.to_owned(), best_dir(out_dir)] {
+        let path = dir.join(MODEL_FILE);
+        let has_weights = disk.kind(&path)?.is_some();
+        if has_weights && !is_ours(&disk, &dir) {
+            return Err(CheckpointError::Foreign { path });
+        }
     }
+    Ok(())
 }
 
-/// The bytes that a [`save`] needs on the disk beside the files that are there, rounded up by
-/// less than two MiB.
+/// Whether the checkpoint in `dir` is one of ours.
+fn is_ours(disk: &Disk, dir: &Path) -> bool {
+    let config = disk.read(&dir.join(CONFIG_FILE), MAX_CONFIG_BYTES);
+    config.is_ok_and(|text| Architecture::save_id(&text).is_some())
+}
+
+/// Removes the checkpoints that runs of ours have saved in `out_dir`: the last one, those that
+/// were kept, and the best weights. Other files stay. For a run that replaces an earlier one.
+pub fn remove(out_dir: &Path) -> Result<()> {
+    remove_on(&Disk::real(), out_dir)
+}
+
+/// [`remove`] on `disk`.
+pub(super) fn remove_on(disk: &Disk, out_dir: &Path) -> Result<()> {
+    for (_, folder) in commit::kept_on(disk, out_dir)? {
+        commit::remove_checkpoint(disk, &folder)?;
+    }
+    let best = best_dir(out_dir);
+    if disk.is_folder(&best)? && is_ours(disk, &best) {
+        commit::remove_checkpoint(disk, &best)?;
+    }
+    if is_ours(disk, out_dir) {
+        // `config.json` last: it says that the others are ours.
+        for name in FILES.iter().filter(|name| **name != CONFIG_FILE).chain([&CONFIG_FILE]) {
+            disk.remove_file(&out_dir.join(name))?;
+        }
+    }
+    Ok(disk.sync_dir(out_dir)?)
+}
+
+/// The bytes of one checkpoint on the disk, rounded up by less than two MiB.
 pub fn bytes_needed(tensors: &Tensors) -> u64 {
     weights_bytes_needed(tensors) + write::file_bytes(&layout::states(tensors), DOCUMENTS_BYTES)
 }
 
-/// The bytes that a [`save_weights`] needs on the disk beside the files that are there.
+/// The bytes that weights alone need on the disk.
 pub fn weights_bytes_needed(tensors: &Tensors) -> u64 {
     write::file_bytes(&layout::weights(tensors), DOCUMENTS_BYTES)
+}
+
+/// The bytes of the checkpoints that are in `out_dir` now.
+pub fn bytes_present(out_dir: &Path) -> Result<u64> {
+    let disk = Disk::real();
+    let kept = commit::kept_on(&disk, out_dir)?.into_iter().map(|(_, folder)| folder);
+    let mut sum = 0;
+    for folder in kept.chain([out_dir.to_owned(), best_dir(out_dir)]) {
+        for name in FILES {
+            if let Some(FileKind::File { bytes }) = disk.kind(&folder.join(name))? {
+                sum += bytes;
+            }
+        }
+    }
+    Ok(sum)
 }
 
 /// Writes `model.safetensors` and `config.json` into `folder`.
@@ -101,26 +168,45 @@ fn write_weights(
     id: SaveId,
     contents: Contents<'_>,
     source: &mut dyn Source,
-) -> Result<()> {
+) -> Result<BTreeMap<String, ListedFile>> {
     // `transformers` asks for the format.
     let metadata = BTreeMap::from([("format", "pt".to_owned()), ("save_id", id.to_string())]);
     let parts = layout::weights(contents.tensors);
-    write::write(disk, &folder.join(MODEL_FILE), &parts, metadata, source)?;
-
-    let path = folder.join(CONFIG_FILE);
-    let mut file = disk.create(&path)?;
-    disk.write(&mut file, &path, 0, contents.architecture.to_json(id).as_bytes())?;
-    disk.sync(&file, &path)
+    let model = write::write(disk, &folder.join(MODEL_FILE), &parts, metadata, source)?;
+    let config = write_text(disk, &folder.join(CONFIG_FILE), &contents.architecture.to_json(id))?;
+    Ok([(MODEL_FILE, model), (CONFIG_FILE, config)].map(|(name, f)| (name.to_owned(), f)).into())
 }
 
-/// `document` as JSON. A state that can be written and not read is found out now, while the run
-/// that holds it is alive.
+/// Writes `manifest.json` into `folder`.
+fn write_manifest(
+    disk: &Disk,
+    folder: &Path,
+    id: SaveId,
+    label: Label<'_>,
+    files: BTreeMap<String, ListedFile>,
+) -> Result<()> {
+    let manifest = Manifest::new(id, label.run_id, label.step, label.keep, files);
+    write_text(disk, &folder.join(MANIFEST_FILE), &manifest.to_json())?;
+    Ok(())
+}
+
+/// Writes a new file of text, and syncs it.
+fn write_text(disk: &Disk, path: &Path, text: &str) -> Result<ListedFile> {
+    let mut file = disk.create(path)?;
+    file.write_all_at(text.as_bytes(), 0)?;
+    file.sync()?;
+    let checksum = Checksum::of_bytes(text.as_bytes()).to_string();
+    Ok(ListedFile { bytes: text.len() as u64, checksum })
+}
+
+/// `document` as JSON. A state that cannot be read back is found out now, while the run that
+/// holds it is alive.
 fn text_that_reads_back<T: Serialize + DeserializeOwned>(document: &T) -> Result<String> {
     let failed = |source| CheckpointError::Document { source };
     let written = serde_json::to_string(document).map_err(failed)?;
     let back: T = serde_json::from_str(&written).map_err(failed)?;
     let back = serde_json::to_value(&back).map_err(failed)?;
-    // As values: the keys of a hash map come in another order every time.
+    // As values: the order of a hash map's keys differs from one serialisation to the next.
     let sent = serde_json::from_str(&written).map_err(failed)?;
     match difference(&sent, &back) {
         None => Ok(written),
@@ -132,7 +218,7 @@ fn text_that_reads_back<T: Serialize + DeserializeOwned>(document: &T) -> Result
     }
 }
 
-/// Where two documents first differ, as a JSON pointer, and what stands there.
+/// Where two documents first differ, as a JSON pointer, and the two values.
 fn difference<'a>(a: &'a Value, b: &'a Value) -> Option<(String, &'a Value, &'a Value)> {
     let below = |key: &str, a, b| {
         let (place, a, b) = difference(a, b)?;

@@ -6,7 +6,6 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    io::Read,
     path::{Component, Path, PathBuf},
 };
 
@@ -15,16 +14,19 @@ use serde::Deserialize;
 
 use super::{
     CheckpointError, MODEL_FILE, Result, commit,
-    disk::failed,
     layout::{self, Part, Values},
     load::Positions,
-    read::{self, Found, TensorFile},
+    manifest::Manifest,
+    read::{Found, TensorFile},
     store::Sink,
 };
-use crate::attempt::Attempt;
+use crate::disk::Disk;
 
 /// Which file of several holds which tensor.
 pub const INDEX_FILE: &str = "model.safetensors.index.json";
+
+/// A model of 10,000 layers has an index of about 10 MB.
+const MAX_INDEX_BYTES: u64 = 64 << 20;
 
 /// What is read of an index.
 #[derive(Deserialize)]
@@ -40,14 +42,13 @@ pub(super) struct Shards {
 
 impl Shards {
     /// Opens `model.safetensors` of `dir`, else the files that the folder's index lists.
-    pub(super) fn open(dir: &Path) -> Result<Self> {
-        let whole = commit::locate(dir, MODEL_FILE)?;
+    pub(super) fn open(disk: &Disk, dir: &Path) -> Result<Self> {
+        let whole = commit::locate_on(disk, dir, MODEL_FILE)?;
         let index = dir.join(INDEX_FILE);
-        if whole.exists() || !index.exists() {
-            return Ok(Self::of(TensorFile::open(whole)?));
+        if disk.kind(&whole)?.is_some() || disk.kind(&index)?.is_none() {
+            return Ok(Self::of(TensorFile::open(disk, whole)?));
         }
-        let mut text = Vec::new();
-        read::open(&index)?.read_to_end(&mut text).map_err(failed(Attempt::Read, &index))?;
+        let text = disk.read(&index, MAX_INDEX_BYTES)?;
         let Index { weight_map } = serde_json::from_slice(&text)
             .map_err(|source| CheckpointError::Json { path: index.clone(), source })?;
         let names: BTreeSet<_> = weight_map.values().collect();
@@ -59,7 +60,7 @@ impl Shards {
             if !is_file_name(name) {
                 return Err(CheckpointError::ShardName { path: index, name: name.clone() });
             }
-            files.push(TensorFile::open(dir.join(name))?);
+            files.push(TensorFile::open(disk, dir.join(name))?);
         }
         for (tensor, name) in &weight_map {
             let file = files.iter().find(|file| file.path.ends_with(name));
@@ -81,14 +82,22 @@ impl Shards {
         &self.files[0]
     }
 
-    /// The path that stands for all in errors.
+    /// The path that errors name.
     pub(super) fn path(&self) -> &PathBuf {
         &self.first().path
     }
 
-    /// A text of the metadata. Only files that nobody cut in pieces have ours.
+    /// A text of the metadata. Only our own files, which are never sharded, have any.
     pub(super) fn text(&self, key: &str) -> Option<&str> {
         self.first().header.text(key)
+    }
+
+    /// Checks the length and the stated checksum of the one file against `manifest`. Whether the
+    /// values have that checksum is checked when they are read.
+    pub(super) fn check_listed(&self, manifest: &Manifest, name: &str) -> Result<()> {
+        let TensorFile { path, header, .. } = self.first();
+        let bytes = header.data_start + header.metadata.data_len() as u64;
+        manifest.check(name, path, bytes, header.text("sum").unwrap_or_default())
     }
 
     /// Gives the values of `parts` to `sink` after every name, shape and type was checked.

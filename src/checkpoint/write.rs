@@ -1,16 +1,17 @@
 //! Streams tensors into a file.
 
-use std::{collections::BTreeMap, fs::File, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 use fitgpt_plan::units::DType;
 
 use super::{
     CheckpointError, Result,
-    disk::Disk,
-    header::{Draft, Sum, stored_dtype},
+    header::{Checksum, Draft, stored_dtype},
     layout::{Part, Values},
+    manifest::ListedFile,
     store::{Entry, Piece, Source},
 };
+use crate::disk::{Disk, DiskFile};
 
 /// Values that are on their way, at most: 12 MiB, all of GPT-2's largest matrix that has to be
 /// turned. A row may be longer, but no model has one.
@@ -24,19 +25,18 @@ pub(super) fn file_bytes(parts: &[Part<'_>], metadata_bytes: u64) -> u64 {
     Draft::new(parts, BTreeMap::new()).data_start() + metadata_bytes + values
 }
 
-/// Writes `parts` into a new file at `path`, values from `source`, and syncs it.
+/// Writes `parts` into a new file at `path`, values from `source`, and syncs it. A value that is
+/// not finite is an error.
 pub(super) fn write(
     disk: &Disk,
     path: &Path,
     parts: &[Part<'_>],
     metadata: BTreeMap<&str, String>,
     source: &mut dyn Source,
-) -> Result<()> {
+) -> Result<ListedFile> {
     let draft = Draft::new(parts, metadata);
     let mut writer = Writer {
-        disk,
         file: disk.create(path)?,
-        path,
         data_start: draft.data_start(),
         sum: draft.sum(),
         values: Vec::new(),
@@ -52,24 +52,24 @@ pub(super) fn write(
         start += part.bytes();
     }
     let header = draft.finish(&writer.sum);
-    disk.write(&mut writer.file, path, 0, &header)?;
-    disk.sync(&writer.file, path)
+    writer.file.write_all_at(&header, 0)?;
+    writer.file.sync()?;
+    let bytes = writer.data_start + start as u64;
+    Ok(ListedFile { bytes, checksum: writer.sum.to_string() })
 }
 
 /// A file under way.
-struct Writer<'a> {
-    disk: &'a Disk,
-    file: File,
-    path: &'a Path,
+struct Writer {
+    file: DiskFile,
     data_start: u64,
-    sum: Sum,
-    /// Of a matrix that is turned.
+    sum: Checksum,
+    /// Of a matrix that is transposed.
     values: Vec<f32>,
     /// As they go into the file.
     bytes: Vec<u8>,
 }
 
-impl Writer<'_> {
+impl Writer {
     fn zero(&mut self, start: usize, bytes: usize) -> Result<()> {
         for first in (0..bytes).step_by(MAX_BYTES) {
             self.bytes.clear();
@@ -84,6 +84,7 @@ impl Writer<'_> {
         for first in (0..bytes).step_by(MAX_BYTES) {
             self.bytes.resize((bytes - first).min(MAX_BYTES), 0);
             take(Piece { entry, start: first }, &mut self.bytes, source)?;
+            check_finite(entry, &self.bytes)?;
             little_endian(&mut self.bytes, entry.width());
             self.put(entry.dtype, start + first)?;
         }
@@ -104,6 +105,7 @@ impl Writer<'_> {
             self.values.resize(band * columns, 0.0);
             let piece = Piece { entry, start: 4 * row * columns };
             take(piece, bytemuck::cast_slice_mut(&mut self.values), source)?;
+            check_finite(entry, bytemuck::cast_slice(&self.values))?;
             for column in (0..columns).step_by(group) {
                 let group = group.min(columns - column);
                 let window =
@@ -131,7 +133,7 @@ impl Writer<'_> {
     fn put(&mut self, dtype: DType, start: usize) -> Result<()> {
         self.sum.add_bytes(stored_dtype(dtype), start as u64, &self.bytes);
         let position = self.data_start + start as u64;
-        self.disk.write(&mut self.file, self.path, position, &self.bytes)
+        Ok(self.file.write_all_at(&self.bytes, position)?)
     }
 }
 
@@ -140,6 +142,27 @@ fn take(piece: Piece<'_>, out: &mut [u8], source: &mut dyn Source) -> Result<()>
     source
         .read(piece, out)
         .map_err(|source| CheckpointError::Store { tensor: piece.entry.name(), source })
+}
+
+/// Refuses bytes of `entry`, as they are in memory, that hold an infinity or NaN.
+fn check_finite(entry: &Entry, bytes: &[u8]) -> Result<()> {
+    // An exponent of all ones. The largest exponent of all, so that the loop is vectorised.
+    let wide = || {
+        let words = bytes.chunks_exact(4);
+        let exponents = words.map(|b| u32::from_ne_bytes([b[0], b[1], b[2], b[3]]) & 0x7F80_0000);
+        exponents.fold(0, u32::max)
+    };
+    let narrow = |mask: u16| {
+        let words = bytes.chunks_exact(2);
+        words.map(|b| u16::from_ne_bytes([b[0], b[1]]) & mask).fold(0, u16::max)
+    };
+    let is_wild = match entry.dtype {
+        DType::F32 => wide() == 0x7F80_0000,
+        DType::Bf16 => narrow(0x7F80) == 0x7F80,
+        DType::F16 => narrow(0x7C00) == 0x7C00,
+        DType::U32 | DType::I64 | DType::U8 => false,
+    };
+    if is_wild { Err(CheckpointError::NotFinite { tensor: entry.name() }) } else { Ok(()) }
 }
 
 /// Turns elements between this machine's order of bytes and the file's.

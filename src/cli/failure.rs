@@ -107,7 +107,8 @@ impl From<DeviceError> for Failure {
 
 impl From<DataError> for Failure {
     fn from(error: DataError) -> Self {
-        Self::of("data", &error)
+        let hints = errors::data::hints(&error);
+        Self { hints, ..Self::of("data", &error) }
     }
 }
 
@@ -193,7 +194,7 @@ impl From<RunError> for Failure {
             RunError::Checkpoint(error) => error.into(),
             RunError::Event(error) => error.into(),
             RunError::Backend(error) => error.into(),
-            RunError::Diverged { .. } => {
+            RunError::Diverged { .. } | RunError::NotFinite { .. } => {
                 Self::of("diverged", &error).hint(errors::run::keep_finite())
             }
             RunError::Folder { .. } => Self::of("file", &error),

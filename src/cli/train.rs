@@ -32,12 +32,12 @@ use crate::{
     picture::{curve, curve_svg},
     run::{
         device::{Runner, unused_card},
-        events::{Event, EventLog},
+        events::{self, Event, EventLog},
         progress::Progress,
         scaler::Scaler,
         setup::{self, Setup},
         stop::Stop,
-        train::{Ended, History, Run},
+        train::{Ended, History, Run, new_run_id},
         trainer::Trainer,
     },
     terminal,
@@ -52,13 +52,19 @@ pub(super) fn command() -> Command {
             Arg::new("fit")
                 .long("fit")
                 .action(ArgAction::SetTrue)
-                .help("Where it does not fit, adapt what does not change the training, and say so"),
+                .help("If it does not fit, change what does not affect the training, and list it"),
+        )
+        .arg(
+            Arg::new("overwrite")
+                .long("overwrite")
+                .action(ArgAction::SetTrue)
+                .help("Replace the run in `out_dir`: its checkpoints and its log are removed"),
         )
         .arg(
             Arg::new("svg")
                 .long("svg")
                 .value_name("FILE")
-                .help("Write the curve of the loss as a picture at the end"),
+                .help("Write the loss curve as a picture at the end"),
         )
         .after_help(
             "Without a config file it trains the built-in `stories` preset.\n\n\
@@ -76,6 +82,8 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let split = if wants_fit { Split::AsBefore } else { Split::AsWritten };
     let mut beginning = Beginning::of(matches, &written, split)?;
     let folder = setup::out_dir(&beginning.config);
+    let existing = if matches.get_flag("overwrite") { Existing::Remove } else { Existing::Refuse };
+    check_new(&beginning.start, &folder, existing)?;
 
     let data = Dataset::open(beginning.config.dataset(), Path::new("."))?;
     let vocab = vocab(&beginning.config, &data)?;
@@ -107,8 +115,8 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         terminal::out(&introduction(&config, &planned.job.model));
         terminal::out(&begin::introduction(&start, &config));
         if wants_fit && planned.report.fits {
-            let said = adapted.as_ref().map_or_else(|| words::fits_already() + "\n", Adapted::text);
-            terminal::out(&said);
+            let text = adapted.as_ref().map_or_else(|| words::fits_already() + "\n", Adapted::text);
+            terminal::out(&text);
         }
         terminal::out(&plan::text(&planned.report));
     }
@@ -134,6 +142,8 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
 
     let lock = Lock::take(&folder)?;
     checkpoint::recover(&folder)?;
+    // Again, because another run may have saved while this one was planned.
+    check_new(&start, &folder, existing)?;
     check_disk(&folder, &planned.job, &config)?;
 
     let scaler = match precision {
@@ -148,23 +158,33 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     }
     let mut trainer = Trainer::new(backend, config.clone(), planned.job, data, scaler)?;
     let log = folder.join("events.jsonl");
-    let (events, saved) = load(start, &mut trainer, &folder, &log)?;
+    let Loaded { events, saved, run_id } = load(start, &mut trainer, &folder, &log)?;
 
     let progress =
         Progress::new(&config, &planned.job.model, planned.report.arena_bytes, reader.into());
     progress.foretell(trainer.position.step, setup::threads(&config));
-    let mut run =
-        Run { trainer, folder: folder.clone(), architecture, events, progress, stop: &stop, saved };
+    let (folder_of_run, stop_run) = (folder.clone(), &stop);
+    let mut run = Run {
+        trainer,
+        folder: folder_of_run,
+        architecture,
+        events,
+        progress,
+        stop: stop_run,
+        saved,
+        run_id: run_id.clone(),
+    };
     let mut report = serde_json::to_value(&planned.report).expect("a report is plain data");
     if let Some(adapted) = &adapted {
         report["fit"] = adapted.to_json();
     }
-    run.events.write(&Event::Plan { step: run.trainer.position.step, plan: report })?;
+    let step = run.trainer.position.step;
+    run.events.write(&Event::Plan { step, run_id: Some(run_id), plan: report })?;
     let trained = run.train();
 
     // The arena goes before sampling plans its own.
     drop(run);
-    // Also of a run that went wrong: there the curve is wanted most.
+    // Also of a run that failed: its curve helps most.
     if let Some(path) = svg {
         draw(path, &log, reader)?;
     }
@@ -190,7 +210,7 @@ fn plan_here(config: &Config, vocab: u32, runner: &Runner) -> Result<Setup, Fail
     Ok(Setup::new(config, vocab, precision, runner, device, runner.overhead())?)
 }
 
-/// Why there is no arena; where a device has less memory than the plan, with what fits it.
+/// Why there is no arena; if the device has less memory than the plan, with what fits it.
 fn without_arena(error: BackendError, config: &Config, vocab: u32, runner: &Runner) -> Failure {
     let free = match &error {
         BackendError::Memory(refused) => refused.free,
@@ -208,8 +228,8 @@ fn place(config: &Config, runner: &Runner) -> Result<PlanTarget, Failure> {
     PlanTarget::of_runner(config, runner.clone())
 }
 
-/// What `--fit` changes; `None` where it fits already, and where nothing that may be changed
-/// makes it fit.
+/// What `--fit` changes; `None` if it fits already, and if nothing that may be changed makes it
+/// fit.
 fn adapt(
     beginning: &Beginning,
     vocab: u32,
@@ -225,7 +245,7 @@ fn adapt(
     let config = &beginning.config;
     let mut place = place(config, runner)?;
     if runner.is_host() {
-        // A budget that is not there helps nobody.
+        // The budget may be more than the memory there is.
         place.device.usable_bytes = place.device.usable_bytes.min(memory.usable());
     }
     if beginning.is_resumed() {
@@ -235,21 +255,58 @@ fn adapt(
     }
 }
 
-/// Puts the first weights in place, and begins the log or goes on with it. The step is the one
-/// of the checkpoint in the folder.
-fn load(
-    start: Start,
-    trainer: &mut Trainer,
-    folder: &Path,
-    log: &Path,
-) -> Result<(EventLog, Option<u64>), Failure> {
+/// What to do with a run that is in the folder already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Existing {
+    Refuse,
+    Remove,
+}
+
+/// Refuses to begin a new run in a folder that holds a checkpoint, unless it may be removed.
+fn check_new(start: &Start, folder: &Path, existing: Existing) -> Result<(), Failure> {
+    if matches!(start, Start::Resume(..)) {
+        return Ok(());
+    }
+    if existing == Existing::Refuse && checkpoint::exists(folder) {
+        let failure = Failure::new("checkpoint", words::holds_a_checkpoint(folder.display()));
+        return Err(failure.hint(words::resume_or_move(folder.display())));
+    }
+    Ok(checkpoint::check_replaceable(folder)?)
+}
+
+/// A run that is about to begin or to continue.
+struct Loaded {
+    events: EventLog,
+    /// The step of the checkpoint in the folder.
+    saved: Option<u64>,
+    run_id: String,
+}
+
+/// Puts the first weights in place, and begins the log or continues it.
+fn load(start: Start, trainer: &mut Trainer, folder: &Path, log: &Path) -> Result<Loaded, Failure> {
     match start {
         Start::Resume(mut checkpoint, document) => {
+            let log_id = events::run_id(log)?;
+            if let (Some(in_log), Some(saved)) = (&log_id, checkpoint.run_id())
+                && in_log != saved
+            {
+                let message = words::strangers(log.display(), in_log, folder.display(), saved);
+                return Err(Failure::new("checkpoint", message)
+                    .hint(words::part_strangers(log.display(), folder.display())));
+            }
+            let run_id = checkpoint.run_id().map(str::to_owned).or(log_id);
             let tensors = trainer.tensors().clone();
             checkpoint.read(&tensors, trainer)?;
+            if document.data.as_ref().is_some_and(|data| *data != trainer.fingerprint()) {
+                terminal::note(&words::data_changed());
+            }
             trainer.position = document.position;
             let step = trainer.position.step;
-            return Ok((EventLog::resume(log, step)?.0, Some(step)));
+            return Ok(Loaded {
+                events: EventLog::resume(log, step)?.0,
+                saved: Some(step),
+                run_id: run_id.unwrap_or_else(new_run_id),
+            });
         }
         Start::Pretrained(mut weights, _) => {
             let tensors = trainer.tensors().clone();
@@ -257,11 +314,11 @@ fn load(
         }
         Start::Scratch => trainer.initialise()?,
     }
-    checkpoint::forget_best(folder)?;
-    Ok((EventLog::create(log)?, None))
+    checkpoint::remove(folder)?;
+    Ok(Loaded { events: EventLog::create(log)?, saved: None, run_id: new_run_id() })
 }
 
-/// The config with every choice that touches rounding written out, as checkpoints keep it.
+/// The config with every choice that affects rounding written out, as checkpoints keep it.
 fn with_choices(
     config: &Config,
     planned: &Setup,
@@ -289,24 +346,20 @@ fn vocab(config: &Config, data: &Dataset) -> Result<u32, Failure> {
     }
 }
 
-/// Compares what checkpoints need with what the disk has, before hours are spent.
+/// Checks the disk for all checkpoints that will be kept, before hours are spent.
 fn check_disk(folder: &Path, job: &Job, config: &Config) -> Result<(), Failure> {
     if config.eval_only() {
         return Ok(());
     }
     let tensors = Tensors::of(&job.model, &job.training.optimizer);
-    // The first save finds nothing to replace; the second is there next to it for a moment.
-    let mut needed = 2 * checkpoint::bytes_needed(&tensors);
+    // Those that are kept, the best one, and the next one while it is written.
+    let count = u64::from(config.keep_checkpoints()).saturating_add(2);
+    let mut needed = count.saturating_mul(checkpoint::bytes_needed(&tensors));
     if !config.always_save_checkpoint() {
         needed += 2 * checkpoint::weights_bytes_needed(&tensors);
     }
-    let here = ["model.safetensors", "state.safetensors"];
-    let replaced: u64 = here
-        .iter()
-        .filter_map(|name| std::fs::metadata(folder.join(name)).ok())
-        .map(|m| m.len())
-        .sum();
-    let needed = Bytes::new(needed.saturating_sub(replaced));
+    let present = checkpoint::bytes_present(folder)?;
+    let needed = Bytes::new(needed.saturating_sub(present));
     match os::disk_free(folder) {
         Some(free) if free < needed => {
             let message = words::disk_too_small(folder.display(), needed, free);
@@ -335,7 +388,7 @@ fn introduction(config: &Config, model: &Model) -> String {
     )
 }
 
-/// Says no before anything is allocated, and what would make it a yes.
+/// Explains why it does not fit, before anything is allocated, and what would make it fit.
 fn refuse(
     config: &Config,
     vocab: u32,
@@ -358,7 +411,7 @@ fn refuse(
     Ok(())
 }
 
-/// A file that cannot be written should be known before the hours, not after.
+/// Finds out before the run, not after it, that a file cannot be written.
 fn check_writable(path: &Path) -> Result<(), Failure> {
     let opened = OpenOptions::new().append(true).create(true).open(path);
     opened.map(|_| ()).map_err(|error| cannot_write(path, &error))
@@ -368,7 +421,7 @@ fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
     Failure::new("file", io::failed(Attempt::Write, path, error))
 }
 
-/// Draws what the log holds: of a resumed run all of it.
+/// Draws what the log holds; of a resumed run all of it.
 fn draw(path: &Path, log: &Path, reader: Reader) -> Result<(), Failure> {
     let history = History::of_log(log)?;
     let evaluations = |of: fn(&crate::run::trainer::Evaluated) -> f64| {

@@ -1,15 +1,16 @@
 //! Datasets: token files, their vocabulary, and which sequences of them a step sees.
 //!
-//! A dataset is a folder as nanoGPT lays it out: `train.bin`, `val.bin` and, where the
-//! vocabulary is not GPT-2's, `meta.pkl`. A vocabulary of more than 65,536 tokens needs wider
-//! ones: `train.u32.bin` and `val.u32.bin`, plain little-endian 32-bit tokens, under names that
-//! nanoGPT does not open. A `tokenizer.json` in the folder goes to the folder of a run. Everything here meets files that somebody else
-//! wrote: whatever they hold, the answer is tokens or an error, and reading allocates nothing.
+//! A dataset is a folder as nanoGPT lays it out: `train.bin`, `val.bin` and, if the vocabulary
+//! is not GPT-2's, `meta.pkl`. A vocabulary of more than 65,536 tokens needs wider ones:
+//! `train.u32.bin` and `val.u32.bin`, plain little-endian 32-bit tokens, under names that nanoGPT
+//! does not open. A `tokenizer.json` in the folder is copied to the folder of a run. Any file may
+//! hold anything: the result is tokens or an error, and reading allocates nothing.
 
 pub mod counter;
 
 mod batches;
 mod error;
+mod fingerprint;
 mod meta;
 pub mod stories;
 mod tokens;
@@ -19,6 +20,7 @@ use std::path::{Path, PathBuf};
 pub use self::{
     batches::{Batches, Purpose},
     error::DataError,
+    fingerprint::{FileFingerprint, Fingerprint},
     meta::{Meta, MetaError},
     tokens::{Tokens, WIDE_EXTENSION},
 };
@@ -27,15 +29,15 @@ use crate::tokenizer::Tokenizer;
 /// GPT-2's 50,257 tokens, rounded up to a multiple of 64 as nanoGPT does.
 pub const GPT2_VOCAB_SIZE: u32 = fitgpt_plan::family::gpt2::PADDED_VOCAB;
 
-/// The dataset that the program writes itself where it is not there.
+/// The built-in dataset, written on first use.
 pub const STORIES: &str = "stories";
 
 /// Which of a dataset's two files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
-    /// What is learned from.
+    /// Training data.
     Train,
-    /// What is kept aside to measure on.
+    /// Validation data.
     Val,
 }
 
@@ -51,7 +53,7 @@ pub struct Dataset {
 impl Dataset {
     /// Opens the dataset that a config names: a folder under `base/data`, or a path.
     ///
-    /// `stories` is written to `base/data/stories` first where it is not there.
+    /// `stories` is written to `base/data/stories` first if it is missing.
     pub fn open(dataset: &str, base: &Path) -> Result<Self, DataError> {
         let folder = find(dataset, base)?;
         if dataset == STORIES && !folder.join("train.bin").exists() {
@@ -75,7 +77,7 @@ impl Dataset {
         Ok(meta.map_or(GPT2_VOCAB_SIZE, |meta| meta.vocab_size))
     }
 
-    /// Where the dataset is.
+    /// Its folder.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -88,18 +90,26 @@ impl Dataset {
         }
     }
 
-    /// The number of tokens a model needs: what `meta.pkl` says, else GPT-2's.
+    /// What its files look like, to notice if they change.
+    pub fn fingerprint(&self) -> Result<Fingerprint, DataError> {
+        Ok(Fingerprint {
+            train: FileFingerprint::of(&self.train)?,
+            val: FileFingerprint::of(&self.val)?,
+        })
+    }
+
+    /// The vocabulary of `meta.pkl`, else GPT-2's.
     pub fn vocab_size(&self) -> u32 {
         self.meta.as_ref().map_or(GPT2_VOCAB_SIZE, |meta| meta.vocab_size)
     }
 
-    /// Whether it says itself what its tokens mean.
+    /// Whether it has a `meta.pkl`, which says what its tokens mean.
     pub fn has_table(&self) -> bool {
         self.meta.is_some()
     }
 
-    /// How its tokens and text turn into each other: as nanoGPT assumes, symbols where
-    /// `meta.pkl` has them and GPT-2's where there is no `meta.pkl`.
+    /// How its tokens and text turn into each other: as in nanoGPT, symbols if `meta.pkl` has
+    /// them, and GPT-2's tokens if there is no `meta.pkl`.
     pub fn tokenizer(&self) -> Tokenizer {
         match &self.meta {
             None => Tokenizer::Gpt2,
@@ -115,11 +125,24 @@ fn file_of(folder: &Path, split: &str) -> PathBuf {
     if wide.exists() { wide } else { folder.join(format!("{split}.bin")) }
 }
 
-/// The folder that a name or a path means.
+/// The `fitgpt prepare` command that makes `dataset`, with its input named after it.
+pub(crate) fn prepare_line(dataset: &str) -> String {
+    let is_path = dataset.contains(['/', std::path::MAIN_SEPARATOR]);
+    let folder = if is_path { dataset.to_owned() } else { format!("data/{dataset}") };
+    let input = match dataset {
+        "openwebtext" => "openwebtext.jsonl",
+        "fineweb" => "fineweb.jsonl --eot before --val_fraction 0.01",
+        name if name.ends_with("_char") => "input.txt --chars",
+        _ => "input.txt",
+    };
+    format!("fitgpt prepare {input} --out {folder}")
+}
+
+/// The folder of a dataset, by name or path.
 fn find(dataset: &str, base: &Path) -> Result<PathBuf, DataError> {
     let named = base.join("data").join(dataset);
     if dataset == STORIES {
-        return Ok(named); // made if it is not there
+        return Ok(named); // created if it is missing
     }
     let path = base.join(dataset);
     // `data/mine` and `./mine` are paths; `mine` is a name first, as in nanoGPT.
@@ -175,15 +198,20 @@ mod tests {
     }
 
     #[test]
-    fn a_dataset_that_is_not_there_is_told_with_every_folder_looked_at() {
+    fn a_missing_dataset_is_named_with_every_folder_and_the_command_that_makes_it() {
         let base = Path::new("here");
         let text = Dataset::open("openwebtext", base).unwrap_err().to_string();
         assert_eq!(
             text,
             "there is no dataset `openwebtext`: no folder `here/data/openwebtext`, no folder \
-             `here/openwebtext`; a dataset is a folder with `train.bin` and `val.bin`, and \
-             `fitgpt prepare` makes one"
+             `here/openwebtext`; make it with \
+             `fitgpt prepare openwebtext.jsonl --out data/openwebtext`"
         );
+        assert_eq!(
+            prepare_line("shakespeare_char"),
+            "fitgpt prepare input.txt --chars --out data/shakespeare_char"
+        );
+        assert_eq!(prepare_line("some/where"), "fitgpt prepare input.txt --out some/where");
         assert!(matches!(Dataset::open("", base), Err(DataError::NoDataset { .. })));
     }
 
@@ -196,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn stories_are_written_where_they_are_not_and_left_where_they_are() {
+    fn stories_are_written_once_and_left_alone_afterwards() {
         let base = tempfile::tempdir().unwrap();
         let found = Dataset::open(STORIES, base.path()).unwrap();
         assert!(found.vocab_size() <= 64);

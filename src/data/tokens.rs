@@ -44,15 +44,17 @@ impl Tokens {
     /// Opens a file and checks that it is whole.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, DataError> {
         let path = path.into();
-        let file = match File::open(&path) {
+        let file = match os::open_regular(&path) {
             Ok(file) => file,
             Err(source) if source.kind() == io::ErrorKind::NotFound => {
                 return Err(DataError::Missing { path });
             }
+            Err(source) if source.kind() == io::ErrorKind::InvalidInput => {
+                return Err(DataError::NotAFile { path });
+            }
             Err(source) => return Err(DataError::Io { action: Attempt::Open, path, source }),
         };
         let bytes = match file.metadata() {
-            Ok(facts) if !facts.is_file() => return Err(DataError::NotAFile { path }),
             Ok(facts) => facts.len(),
             Err(source) => return Err(DataError::Io { action: Attempt::Read, path, source }),
         };
@@ -75,7 +77,7 @@ impl Tokens {
         Ok(Self { path, file, header_bytes, width, len })
     }
 
-    /// Where the file is.
+    /// Its path.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -86,11 +88,22 @@ impl Tokens {
         self.len
     }
 
+    /// The length of the file.
+    pub(super) fn bytes(&self) -> u64 {
+        self.header_bytes + self.len * self.width
+    }
+
+    /// Fills `bytes` from byte `start` of the file on.
+    pub(super) fn read_bytes(&self, start: u64, bytes: &mut [u8]) -> Result<(), DataError> {
+        let end = (start + bytes.len() as u64) / self.width;
+        os::read_exact_at(&self.file, bytes, start).map_err(|source| self.failed(source, end))
+    }
+
     /// Fills `tokens` from position `start` on. Allocates nothing.
     ///
     /// # Panics
     ///
-    /// Where the range leaves the file as it was opened: the caller knows [`Self::len`].
+    /// If the range leaves the file as it was opened: the caller knows [`Self::len`].
     pub fn read(&self, start: u64, tokens: &mut [u32]) -> Result<(), DataError> {
         let end = start.checked_add(tokens.len() as u64);
         assert!(
@@ -127,7 +140,7 @@ impl Tokens {
     }
 }
 
-/// The size of the file's header, zero where it has none.
+/// The size of the file's header, zero if it has none.
 ///
 /// A file of nanoGPT's could begin with the two tokens that spell a magic number, but only
 /// with a vocabulary larger than 55,960: GPT-2's cannot.

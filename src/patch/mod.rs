@@ -1,19 +1,19 @@
 //! Patches of nanoGPT for people who stay with PyTorch: their own files in, a diff out.
 //!
-//! A patch finds its places in the text by their structure (`pattern`), so that it holds on
-//! files that have been edited elsewhere, and it is all or nothing: where one of its places is
-//! missing it changes nothing and says what it looked for. A place that would have to be guessed
-//! counts as missing. Patched files are recognised, so patching twice is patching once.
+//! A patch finds the sites that it changes by their structure (`pattern`), so it works on files
+//! that were edited elsewhere. It is all or nothing: if one of its sites is missing, it changes
+//! nothing and reports what it looked for. A site that would have to be guessed counts as missing.
+//! Patched files are recognised, so patching twice equals patching once.
 //!
-//! The room is text in, text out; only `folder` touches files.
+//! Text in, text out; only `folder` touches files.
 
+mod anchor;
 mod changes;
 mod diff;
 mod edit;
 pub mod folder;
 mod pattern;
 mod python;
-mod sought;
 #[cfg(test)]
 mod tests;
 
@@ -22,12 +22,12 @@ use std::fmt;
 pub use fitgpt_plan::fit::Patch;
 
 pub use self::{
+    anchor::{Anchor, SyntaxSlip},
     diff::unified_diff,
-    sought::{Slip, Sought},
 };
 use self::{
-    edit::{Place, edited},
-    python::Source,
+    edit::{Site, edited},
+    python::PythonFile,
 };
 use crate::attempt::Attempt;
 
@@ -68,20 +68,20 @@ pub fn named(name: &str) -> Result<Patch, PatchError> {
     Patch::find(name).ok_or_else(|| PatchError::NoSuchPatch { name: name.to_owned() })
 }
 
-/// What `patch` finds at each of its places.
-fn places(patch: Patch, train: &Source<'_>, model: &Source<'_>) -> Vec<Place> {
+/// What `patch` finds at each of its sites.
+fn sites(patch: Patch, train: &PythonFile<'_>, model: &PythonFile<'_>) -> Vec<Site> {
     match patch {
-        Patch::EvalBatchSize => changes::evaluation::places(train),
-        Patch::DropStaleLogits => changes::logits::places(train),
-        Patch::ChunkedLoss => changes::loss::places(train, model),
-        Patch::CheckpointBlocks => changes::blocks::places(train, model),
-        Patch::CheckpointToCpu => changes::resume::places(train),
-        Patch::SaveBeforeEval => changes::save::places(train),
-        Patch::GradScaler => changes::scaler::places(train),
+        Patch::EvalBatchSize => changes::evaluation::sites(train),
+        Patch::DropStaleLogits => changes::logits::sites(train),
+        Patch::ChunkedLoss => changes::loss::sites(train, model),
+        Patch::CheckpointBlocks => changes::blocks::sites(train, model),
+        Patch::CheckpointToCpu => changes::resume::sites(train),
+        Patch::SaveBeforeEval => changes::save::sites(train),
+        Patch::GradScaler => changes::scaler::sites(train),
     }
 }
 
-/// A place that a patch needs and that is not in the file.
+/// A site that a patch needs and did not find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotFound {
     /// The patch, which changed nothing.
@@ -89,10 +89,10 @@ pub struct NotFound {
     /// Where it looked.
     pub file: File,
     /// What it looked for.
-    pub looked_for: Sought,
+    pub looked_for: Anchor,
 }
 
-/// Both files after patching, and what became of every patch.
+/// Both files after patching, and the outcome of every patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patched {
     /// The text of `train.py`.
@@ -118,7 +118,7 @@ pub enum PatchError {
         /// Where, counted from 1.
         line: usize,
         /// What is wrong there.
-        what: Slip,
+        what: SyntaxSlip,
     },
     /// No patch has this name.
     #[error("there is no patch `{name}`")]
@@ -142,8 +142,8 @@ pub enum PatchError {
 ///
 /// # Errors
 ///
-/// A text that does not split into Python's statements. A patch whose place is missing is no
-/// error: it is told in [`Patched::not_found`].
+/// A text that does not split into Python statements. A patch whose site is missing is not an
+/// error: it is listed in [`Patched::not_found`].
 pub fn apply(train: &str, model: &str, only: Option<&[Patch]>) -> Result<Patched, PatchError> {
     let mut patched = Patched {
         train: train.to_owned(),
@@ -169,15 +169,15 @@ impl Patched {
     }
 
     fn add(&mut self, patch: Patch) -> Result<(), PatchError> {
-        let train = Source::read(File::Train, &self.train)?;
-        let model = Source::read(File::Model, &self.model)?;
+        let train = PythonFile::read(File::Train, &self.train)?;
+        let model = PythonFile::read(File::Model, &self.model)?;
         let (mut train_edits, mut model_edits, mut missing) = (Vec::new(), Vec::new(), Vec::new());
-        for place in places(patch, &train, &model) {
+        for place in sites(patch, &train, &model) {
             match place {
-                Place::Change(File::Train, edits) => train_edits.extend(edits),
-                Place::Change(File::Model, edits) => model_edits.extend(edits),
-                Place::Already => {}
-                Place::Missing(file, looked_for) => {
+                Site::Change(File::Train, edits) => train_edits.extend(edits),
+                Site::Change(File::Model, edits) => model_edits.extend(edits),
+                Site::Already => {}
+                Site::Missing(file, looked_for) => {
                     missing.push(NotFound { patch, file, looked_for });
                 }
             }

@@ -1,14 +1,14 @@
 //! Patterns: Python with gaps, matched token by token.
 //!
-//! `$name` stands for one name, `$$name` for any run of tokens with its brackets closed, also
-//! none. `model($$args)` finds `model( X,Y )  # note` and `model(X, Y)` alike; a string matches
+//! `$name` matches one name, `$$name` any run of tokens with balanced brackets, also an empty
+//! one. `model($$args)` finds `model( X,Y )  # note` and `model(X, Y)` alike; a string matches
 //! whatever quotes it is written in.
 
 use std::ops::Range;
 
-use super::python::{Kind, SIGNS, Source};
+use super::python::{PythonFile, SIGNS, TokenKind};
 
-/// Where a pattern was found, and what stands in its gaps.
+/// Where a pattern matched, and the tokens in its gaps.
 #[derive(Debug, Default)]
 pub(super) struct Found<'p> {
     pub(super) tokens: Range<usize>,
@@ -30,7 +30,7 @@ enum Part<'p> {
     Run(&'p str),
 }
 
-impl Source<'_> {
+impl PythonFile<'_> {
     /// Matches a whole statement.
     pub(super) fn matches<'p>(&self, statement: usize, pattern: &'p str) -> Option<Found<'p>> {
         let tokens = self.statements[statement].tokens.clone();
@@ -49,7 +49,7 @@ impl Source<'_> {
         Some(found)
     }
 
-    /// The first place in a statement where a pattern begins.
+    /// The first match of a pattern in a statement.
     pub(super) fn find<'p>(&self, statement: usize, pattern: &'p str) -> Option<Found<'p>> {
         let Range { start, end } = self.statements[statement].tokens;
         let parts = parts(pattern);
@@ -79,7 +79,7 @@ impl Source<'_> {
                 same.then(|| self.follow(others, start + 1..end, until, gaps))?
             }
             Part::Name(name) => {
-                if start == end || self.tokens[start].kind != Kind::Name {
+                if start == end || self.tokens[start].kind != TokenKind::Name {
                     return None;
                 }
                 gaps.push((name, start..start + 1));
@@ -142,7 +142,7 @@ enum Until {
     Anywhere,
 }
 
-/// Splits a pattern; its words and signs are Python's.
+/// Splits a pattern into Python's tokens and gaps.
 fn parts(pattern: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let mut rest = pattern.trim_start();
@@ -176,9 +176,9 @@ fn unquoted(text: &str) -> &str {
 mod tests {
     use super::{super::File, *};
 
-    /// What stands in the gap `a`, where the first statement of `text` matches.
+    /// The text in gap `a` if the first statement of `text` matches.
     fn gap(text: &str, pattern: &str) -> Option<String> {
-        let source = Source::read(File::Train, text).unwrap();
+        let source = PythonFile::read(File::Train, text).unwrap();
         let found = source.matches(0, pattern)?;
         Some(source.text_of(found.gap("a")).to_owned())
     }
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_pattern_is_found_inside_a_statement() {
-        let source = Source::read(File::Train, "x = f(g(1, h), 2)").unwrap();
+        let source = PythonFile::read(File::Train, "x = f(g(1, h), 2)").unwrap();
         let found = source.find(0, "g($$a)").unwrap();
         assert_eq!(source.text_of(found.tokens.clone()), "g(1, h)");
         let arguments = source.arguments(found.gap("a"));
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn arguments_are_split_at_their_own_commas_only() {
-        let source = Source::read(File::Train, "f(a, (b, c), d=[1, 2],)").unwrap();
+        let source = PythonFile::read(File::Train, "f(a, (b, c), d=[1, 2],)").unwrap();
         let found = source.matches(0, "f($$a)").unwrap();
         assert_eq!(source.arguments(found.gap("a")).len(), 3);
     }

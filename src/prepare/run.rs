@@ -13,20 +13,30 @@ use super::{
     DiskNeed, EndOfText, Format, Options, Pass, PrepareError, Progress, Summary, Vocabulary,
     default_val_fraction,
     draft::{Draft, Folder},
-    encode::{Encoder, Outputs, WORKERS_LIMIT},
-    error::file_name,
-    source::{Source, total_bytes},
+    encode::{Encoder, Outputs, TokenWidth, WORKERS_LIMIT},
+    error::{file_name, wide_file_name},
+    source::{FoundSources, TextSource, total_bytes},
     split::Rule,
     symbols::Symbols,
-    walk::{LastLine, Part, Tally, Walk},
+    walk::{DocumentPart, LastLine, Tally, Walk},
 };
 use crate::{
     attempt::Attempt,
     data::{Meta, Split},
-    tokenizer::{END_OF_TEXT, Tokenizer},
+    tokenizer::{END_OF_TEXT, Json, TOKENIZER_FILE, Tokenizer, TokenizerError},
 };
 
 const META: &str = "meta.pkl";
+
+/// Every file that a dataset may have, the tokens for training first.
+const NAMES: [&str; 6] = [
+    file_name(Split::Train),
+    wide_file_name(Split::Train),
+    file_name(Split::Val),
+    wide_file_name(Split::Val),
+    META,
+    TOKENIZER_FILE,
+];
 
 /// [`super::prepare`], with a standard input of its own.
 pub(super) fn prepare_from(
@@ -36,7 +46,8 @@ pub(super) fn prepare_from(
     stop: &dyn Fn() -> bool,
 ) -> Result<Summary, PrepareError> {
     let start = Instant::now();
-    let mut sources = Source::find(&options.inputs, options.format)?;
+    let FoundSources { mut sources, skipped } =
+        FoundSources::find(&options.inputs, options.format)?;
     let n_texts = sources.iter().filter(|source| source.format == Format::Text).count();
     let is_one_text = n_texts == 1 && sources.len() == 1;
     let val_fraction = options.val_fraction.unwrap_or_else(|| {
@@ -48,9 +59,18 @@ pub(super) fn prepare_from(
     let folder = new_dataset(&options.folder, options.overwrite)?;
 
     let is_scanned = is_one_text || options.vocabulary == Vocabulary::Chars;
+    let shard = sources.iter().find(|source| source.format == Format::Shard);
+    if let (Some(shard), Vocabulary::Chars) = (shard, options.vocabulary) {
+        return Err(PrepareError::ShardInChars { path: shard.name.clone() });
+    }
+    let json = match &options.tokenizer {
+        Some(path) if options.vocabulary == Vocabulary::Json => Some(JsonFile::open(path)?),
+        _ => None,
+    };
     let mut kept = Vec::new(); // removed at the end
-    if is_scanned {
-        for source in sources.iter_mut().filter(|source| source.bytes.is_none()) {
+    for source in sources.iter_mut().filter(|source| source.bytes.is_none()) {
+        // Parquet is not read in order.
+        if is_scanned || source.format == Format::Parquet {
             let name = format!("input.{}", kept.len());
             let draft = keep(source, folder.path(), &name, stdin, progress, stop)?;
             source.read_from(&draft);
@@ -62,7 +82,7 @@ pub(super) fn prepare_from(
     let end_of_text = options.end_of_text.unwrap_or(usual);
     let is_line_ended =
         options.vocabulary == Vocabulary::Chars && !is_one_text && end_of_text != EndOfText::None;
-    let mut run = Run {
+    let mut preparation = Preparation {
         walk: Walk {
             sources: &sources,
             field: &options.field,
@@ -74,18 +94,31 @@ pub(super) fn prepare_from(
         stdin,
         progress,
     };
-    let scan = if is_scanned { Some(run.scan()?) } else { None };
+    let scan = if is_scanned { Some(preparation.scan()?) } else { None };
 
-    let (tokenizer, meta) = match (options.vocabulary, &scan) {
-        (Vocabulary::Chars, Some(scan)) => {
+    let (tokenizer, vocab_size, meta) = match (options.vocabulary, &scan, &json) {
+        (Vocabulary::Chars, Some(scan), _) => {
             let symbols = scan.symbols.sorted()?;
             let meta = Meta::pickled(&symbols);
-            (Tokenizer::from_symbols(symbols.iter().map(char::to_string).collect()), Some(meta))
+            let n = symbols.len() as u32; // at most 2^16
+            let symbols = symbols.iter().map(char::to_string).collect();
+            (Tokenizer::from_symbols(symbols), n, Some(meta))
         }
-        _ => (Tokenizer::Gpt2, None),
+        (Vocabulary::Json, _, Some(file)) => {
+            let n = file.json.vocab_size();
+            (Tokenizer::Json(file.json.clone()), n, Some(Meta::pickled_size(n)))
+        }
+        _ => (Tokenizer::Gpt2, END_OF_TEXT + 1, None),
     };
-    let need = match (&meta, &scan, run.total_bytes) {
-        (Some(meta), Some(scan), _) => {
+    let end_of_text_id = match (&json, end_of_text) {
+        (_, EndOfText::None) => None,
+        (Some(file), _) => Some(file.end_of_text(options.end_of_text_token.as_deref())?),
+        (None, _) if options.vocabulary == Vocabulary::Gpt2 => Some(END_OF_TEXT),
+        (None, _) => None,
+    };
+    let width = TokenWidth::of(vocab_size);
+    let need = match (&meta, &scan, preparation.total_bytes) {
+        (Some(meta), Some(scan), _) if json.is_none() => {
             Some(DiskNeed::of_characters(scan.characters, meta.len() as u64))
         }
         (_, _, bytes) => bytes.map(DiskNeed::of_gpt2),
@@ -101,28 +134,27 @@ pub(super) fn prepare_from(
         _ => Rule::documents(options.seed, val_fraction, n_documents),
     };
     let mut outputs = Outputs {
-        train: Draft::create(folder.path(), file_name(Split::Train))?,
-        val: Draft::create(folder.path(), file_name(Split::Val))?,
+        width,
+        train: Draft::create(folder.path(), width.file_name(Split::Train))?,
+        val: Draft::create(folder.path(), width.file_name(Split::Val))?,
     };
     let workers = match options.threads {
         Some(threads) => threads.get(),
         None => thread::available_parallelism().map_or(1, NonZeroUsize::get),
     };
-    let written = run.encode(
-        &Encoding { tokenizer: &tokenizer, vocabulary: options.vocabulary, end_of_text, workers },
+    let written = preparation.encode(
+        &Encoding { tokenizer: &tokenizer, end_of_text_id, end_of_text, workers },
         &mut rule,
         &mut outputs,
     )?;
     written.check(&rule, scan.as_ref(), val_fraction)?;
 
-    let (train_tokens, val_tokens) = (outputs.train.bytes() / 2, outputs.val.bytes() / 2);
+    let [train_tokens, val_tokens] =
+        [&outputs.train, &outputs.val].map(|draft| draft.bytes() / width.bytes());
     let path = |name: &str| folder.path().join(name);
     let summary = Summary {
         vocabulary: options.vocabulary,
-        vocab_size: match &tokenizer {
-            Tokenizer::Chars(chars) => chars.symbols().len() as u32,
-            _ => END_OF_TEXT + 1,
-        },
+        vocab_size,
         documents: written.tally.documents,
         val_documents: (!is_one_text).then_some(written.val_documents),
         val_fraction,
@@ -134,19 +166,23 @@ pub(super) fn prepare_from(
         forced_cuts: match options.vocabulary {
             Vocabulary::Chars => 0, // a character is a token wherever it is cut
             Vocabulary::Gpt2 => written.tally.forced_cuts,
+            Vocabulary::Json => written.tally.cuts,
         },
+        skipped,
         seconds: 0.0,
-        train_path: path(file_name(Split::Train)),
-        val_path: path(file_name(Split::Val)),
+        train_path: path(width.file_name(Split::Train)),
+        val_path: path(width.file_name(Split::Val)),
         meta_path: meta.as_ref().map(|_| path(META)),
     };
-    publish(folder.path(), outputs, meta.as_deref(), stop)?;
+    let tables =
+        Tables { meta: meta.as_deref(), tokenizer: json.as_ref().map(|file| &*file.bytes) };
+    publish(folder.path(), outputs, &tables, stop)?;
     Ok(Summary { seconds: start.elapsed().as_secs_f64(), ..summary })
 }
 
 /// The folder of a dataset, in which there is none or one that may go.
 fn new_dataset(folder: &Path, overwrite: bool) -> Result<Folder, PrepareError> {
-    for name in [file_name(Split::Train), file_name(Split::Val), META] {
+    for name in NAMES {
         let path = folder.join(name);
         if !overwrite && path.exists() {
             return Err(PrepareError::Exists { path });
@@ -157,7 +193,7 @@ fn new_dataset(folder: &Path, overwrite: bool) -> Result<Folder, PrepareError> {
 
 /// Copies what can be read once to where it can be read twice.
 fn keep(
-    source: &Source,
+    source: &TextSource,
     folder: &Path,
     name: &str,
     stdin: &mut dyn Read,
@@ -184,33 +220,74 @@ fn keep(
     Ok(draft)
 }
 
-/// Gives the files their names, `train.bin` last: where it is, the others are and belong to
-/// it. An old one goes first.
+/// What a dataset has next to its tokens.
+struct Tables<'a> {
+    meta: Option<&'a [u8]>,
+    tokenizer: Option<&'a [u8]>,
+}
+
+/// Gives the files their names, the training tokens last: if they are there, the others are and
+/// belong to them. Old files are removed first.
 fn publish(
     folder: &Path,
     outputs: Outputs,
-    meta: Option<&[u8]>,
+    tables: &Tables<'_>,
     stop: &dyn Fn() -> bool,
 ) -> Result<(), PrepareError> {
+    let names = [Split::Train, Split::Val].map(|split| outputs.width.file_name(split));
     let (train, val) = (outputs.train.finish()?, outputs.val.finish()?);
-    let meta = match meta {
-        Some(bytes) => {
-            let mut draft = Draft::create(folder, META)?;
+    let mut finished = Vec::new();
+    for (name, bytes) in [(META, tables.meta), (TOKENIZER_FILE, tables.tokenizer)] {
+        if let Some(bytes) = bytes {
+            let mut draft = Draft::create(folder, name)?;
             draft.write(bytes)?;
-            Some(draft.finish()?)
+            finished.push((name, draft.finish()?));
         }
-        None => None,
-    };
+    }
     if stop() {
         return Err(PrepareError::Stopped);
     }
-    remove(&folder.join(file_name(Split::Train)))?;
-    match meta {
-        Some(meta) => meta.publish()?,
-        None => remove(&folder.join(META))?,
+    let is_replaced =
+        |name: &str| name == names[1] || finished.iter().any(|(finished, _)| *finished == name);
+    for name in NAMES.into_iter().filter(|name| !is_replaced(name)) {
+        remove(&folder.join(name))?;
+    }
+    for (_, file) in finished {
+        file.publish()?;
     }
     val.publish()?;
     train.publish()
+}
+
+/// A `tokenizer.json`.
+struct JsonFile<'a> {
+    path: &'a Path,
+    bytes: Vec<u8>,
+    json: Json,
+}
+
+impl<'a> JsonFile<'a> {
+    fn open(path: &'a Path) -> Result<Self, PrepareError> {
+        let bytes = fs::read(path).map_err(|source| PrepareError::reading(path, source))?;
+        let json = Json::open(path).map_err(|source| PrepareError::Encode { source })?;
+        Ok(Self { path, bytes, json })
+    }
+
+    /// The id of the end of a text: of the token that is named, or else of the usual one.
+    fn end_of_text(&self, named: Option<&str>) -> Result<u32, PrepareError> {
+        let found = match named {
+            Some(token) => self.json.id_of(token),
+            None => self.json.end_of_text(self.path.parent().unwrap_or(Path::new(""))),
+        };
+        match (found, named) {
+            (Some(id), _) => Ok(id),
+            (None, Some(token)) => {
+                let (path, token) = (self.path.to_owned(), token.to_owned());
+                Err(PrepareError::Encode { source: TokenizerError::NoToken { path, token } })
+            }
+            (None, None) => Err(PrepareError::NoEndOfText { path: self.path.to_owned() }),
+        }
+    }
 }
 
 fn remove(path: &Path) -> Result<(), PrepareError> {
@@ -223,7 +300,7 @@ fn remove(path: &Path) -> Result<(), PrepareError> {
 }
 
 /// What both readings share.
-struct Run<'a> {
+struct Preparation<'a> {
     walk: Walk<'a>,
     total_bytes: Option<u64>,
     stdin: &'a mut dyn Read,
@@ -240,18 +317,18 @@ struct Scan {
 /// How text is encoded.
 struct Encoding<'a> {
     tokenizer: &'a Tokenizer,
-    vocabulary: Vocabulary,
+    end_of_text_id: Option<u32>,
     end_of_text: EndOfText,
     workers: usize,
 }
 
-impl Run<'_> {
+impl Preparation<'_> {
     fn scan(&mut self) -> Result<Scan, PrepareError> {
         let mut scan = Scan { symbols: Symbols::new(), characters: 0 };
         let total_bytes = self.total_bytes;
         let progress = &mut *self.progress;
         self.walk.run(self.stdin, &mut |part, &Tally { bytes, documents, .. }| {
-            if let Part::Text(text) = part {
+            if let DocumentPart::Text(text) = part {
                 scan.symbols.add(text);
                 scan.characters += text.chars().count() as u64;
                 progress(Progress { pass: Pass::Scan, bytes, total_bytes, documents, tokens: 0 });
@@ -270,22 +347,22 @@ impl Run<'_> {
         let mut written = Written::default();
         let (total_bytes, progress) = (self.total_bytes, &mut *self.progress);
         let workers = encoding.workers.min(WORKERS_LIMIT);
-        let marks = |at| encoding.vocabulary == Vocabulary::Gpt2 && encoding.end_of_text == at;
+        let mark = |at| encoding.end_of_text_id.filter(|_| encoding.end_of_text == at);
         written.tally = thread::scope(|scope| {
             let mut encoder = Encoder::start(scope, encoding.tokenizer, workers, outputs);
             let mut split = Split::Train;
             let tally = self.walk.run(self.stdin, &mut |part, tally| {
                 match part {
-                    Part::Begin => {
+                    DocumentPart::Begin => {
                         if let Rule::Documents(documents) = rule {
                             split = documents.next();
                             written.val_documents += u64::from(split == Split::Val);
                         }
-                        if marks(EndOfText::Before) {
-                            encoder.end_of_text(split)?;
+                        if let Some(id) = mark(EndOfText::Before) {
+                            encoder.ids(&[id], split)?;
                         }
                     }
-                    Part::Text(text) => {
+                    DocumentPart::Text(text) => {
                         let (head, tail) = match rule {
                             Rule::Position { train_characters } if split == Split::Train => {
                                 split_at(text, *train_characters - written.train_characters)
@@ -306,10 +383,23 @@ impl Run<'_> {
                         let pass = Pass::Encode;
                         progress(Progress { pass, bytes, total_bytes, documents, tokens });
                     }
-                    Part::End => {
-                        if marks(EndOfText::After) {
-                            encoder.end_of_text(split)?;
+                    DocumentPart::End => {
+                        if let Some(id) = mark(EndOfText::After) {
+                            encoder.ids(&[id], split)?;
                         }
+                    }
+                    DocumentPart::Tokens { ids, is_first, split: named } => {
+                        if let (true, Rule::Documents(documents)) = (is_first, &mut *rule) {
+                            let drawn = documents.next();
+                            split = named.unwrap_or(drawn);
+                            written.val_documents += u64::from(split == Split::Val);
+                        }
+                        encoder.ids(ids, split)?;
+                        written.ids[usize::from(split == Split::Val)] += ids.len() as u64;
+                        let (bytes, documents, tokens) =
+                            (tally.bytes, tally.documents, encoder.tokens());
+                        let pass = Pass::Encode;
+                        progress(Progress { pass, bytes, total_bytes, documents, tokens });
                     }
                 }
                 Ok(())
@@ -337,6 +427,8 @@ struct Written {
     train_characters: u64,
     val_characters: u64,
     val_documents: u64,
+    /// Tokens of shards, in both splits.
+    ids: [u64; 2],
 }
 
 impl Written {
@@ -363,7 +455,7 @@ impl Written {
         if scan.is_some_and(|scan| scan.characters != self.characters()) {
             return Err(PrepareError::Changed);
         }
-        let split = match (self.train_characters, self.val_characters) {
+        let split = match (self.train_characters + self.ids[0], self.val_characters + self.ids[1]) {
             (0, 0) => return Err(PrepareError::Empty),
             (0, _) => Split::Train,
             (_, 0) => Split::Val,

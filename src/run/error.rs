@@ -21,7 +21,7 @@ pub enum RunError {
     /// The device.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// The loss or its gradient is no number any more.
+    /// The loss or its gradient is not finite any more.
     #[error("step {step} ended with a loss of {loss} and a gradient norm of {grad_norm}; the last checkpoint is of step {saved}", saved = saved.map_or("none".to_owned(), |s| s.to_string()))]
     Diverged {
         /// Which step.
@@ -30,15 +30,23 @@ pub enum RunError {
         loss: f64,
         /// The norm of its gradient.
         grad_norm: f64,
-        /// The next step of the last checkpoint, where there is one.
+        /// The next step of the last checkpoint, if there is one.
         saved: Option<u64>,
     },
-    /// The folder cannot be made.
+    /// A weight or an optimizer state is infinite or not a number.
+    #[error("`{tensor}` is not finite, so it is not saved; the last checkpoint is of step {saved}", saved = saved.map_or("none".to_owned(), |s| s.to_string()))]
+    NotFinite {
+        /// Our name for the tensor.
+        tensor: String,
+        /// The next step of the last checkpoint, if there is one.
+        saved: Option<u64>,
+    },
+    /// The folder cannot be created.
     #[error("cannot make the folder `{}`: {source}", path.display())]
     Folder {
         /// Which.
         path: PathBuf,
-        /// What the system said.
+        /// What the operating system reported.
         source: std::io::Error,
     },
 }

@@ -5,24 +5,29 @@
 //! NaN and no infinity: such a number is `null`, and reads back as NaN.
 
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{self, BufRead, BufReader, BufWriter, Write},
+    io::{self, BufWriter, Write},
     path::{Path, PathBuf},
 };
 
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{attempt::Attempt, os::sync_names};
+use crate::{
+    attempt::Attempt,
+    disk::{self, Disk, DiskError, DiskFile, DiskWriter, FileKind},
+};
 
 /// Something that happened in a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "lowercase")]
 pub enum Event {
-    /// The run was planned and begins, or goes on, at this step.
+    /// The run was planned and begins, or continues, at this step.
     Plan {
-        /// The first step of this run.
+        /// The first step.
         step: u64,
-        /// The plan, as `plan --json` says it.
+        /// The run, as its checkpoints state it; earlier versions wrote none.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        run_id: Option<String>,
+        /// The plan, as `plan --json` prints it.
         plan: serde_json::Value,
     },
     /// One optimizer update.
@@ -71,7 +76,7 @@ pub enum Event {
         step: u64,
         /// As its files state it.
         save_id: String,
-        /// The folder. Text, because JSON cannot say every path.
+        /// The folder. Text, because JSON cannot express every path.
         path: String,
     },
     /// The run ended in order.
@@ -85,7 +90,7 @@ pub enum Event {
     },
 }
 
-/// `null` is a number that JSON cannot say.
+/// `null` is a number that JSON cannot express.
 fn number<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(from)?.unwrap_or(f64::NAN))
 }
@@ -93,14 +98,14 @@ fn number<'de, D: Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
 /// Why the log was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum EventError {
-    /// The operating system said no.
+    /// The operating system reported an error.
     #[error("cannot {action} `{}`: {source}", path.display())]
     Io {
         /// A verb: `write`, `rename`.
         action: Attempt,
         /// What it was done to.
         path: PathBuf,
-        /// What the operating system said.
+        /// What the operating system reported.
         source: io::Error,
     },
     /// The event has no JSON form.
@@ -113,27 +118,51 @@ pub enum EventError {
     },
 }
 
+impl From<DiskError> for EventError {
+    fn from(error: DiskError) -> Self {
+        let DiskError { action, path, source } = error;
+        Self::Io { action, path, source }
+    }
+}
+
 /// Writes events, a line each.
 #[derive(Debug)]
 pub struct EventLog {
     path: PathBuf,
-    file: File,
+    file: DiskFile,
     line: Vec<u8>, // kept, so that a step allocates nothing
 }
 
 impl EventLog {
-    /// A log for a run that starts from nothing; what was there is gone.
+    /// A log for a run that starts from nothing; it replaces an earlier one.
     pub fn create(path: &Path) -> Result<Self, EventError> {
-        let file = File::create(path).map_err(failed(Attempt::Create, path))?;
+        Self::create_on(&Disk::real(), path)
+    }
+
+    /// The log of a run that continues at `next_step`, cut back to there.
+    pub fn resume(path: &Path, next_step: u64) -> Result<(Self, Cut), EventError> {
+        Self::resume_on(&Disk::real(), path, next_step)
+    }
+
+    /// [`Self::create`] on `disk`.
+    pub(crate) fn create_on(disk: &Disk, path: &Path) -> Result<Self, EventError> {
+        if disk.kind(path)?.is_some_and(|kind| !matches!(kind, FileKind::File { .. })) {
+            return Err(DiskError::of(Attempt::Create, path)(disk::not_a_file()).into());
+        }
+        disk.remove_file(path)?;
+        let file = disk.create(path)?;
+        disk.sync_dir(disk::parent_of(path))?;
         Ok(Self { path: path.to_owned(), file, line: Vec::new() })
     }
 
-    /// The log of a run that goes on at `next_step`, cut back to there.
-    pub fn resume(path: &Path, next_step: u64) -> Result<(Self, Cut), EventError> {
-        let cut = cut_back(path, next_step)?;
-        let mut options = OpenOptions::new();
-        let file =
-            options.append(true).create(true).open(path).map_err(failed(Attempt::Open, path))?;
+    /// [`Self::resume`] on `disk`.
+    pub(crate) fn resume_on(
+        disk: &Disk,
+        path: &Path,
+        next_step: u64,
+    ) -> Result<(Self, Cut), EventError> {
+        let cut = cut_back(disk, path, next_step)?;
+        let file = disk.append(path)?;
         Ok((Self { path: path.to_owned(), file, line: Vec::new() }, cut))
     }
 
@@ -143,7 +172,12 @@ impl EventLog {
         serde_json::to_writer(&mut self.line, event)
             .map_err(|source| EventError::Json { path: self.path.clone(), source })?;
         self.line.push(b'\n');
-        self.file.write_all(&self.line).map_err(failed(Attempt::Write, &self.path))
+        Ok(self.file.append_all(&self.line)?)
+    }
+
+    /// Waits until the lines are on the disk.
+    pub fn sync(&self) -> Result<(), EventError> {
+        Ok(self.file.sync()?)
     }
 }
 
@@ -160,13 +194,14 @@ pub struct Cut {
 
 /// As much of an event as says where it belongs.
 #[derive(Deserialize)]
-struct Place {
+struct EventHead {
     event: String,
     step: u64,
+    run_id: Option<String>,
 }
 
-impl Place {
-    /// Whether it happened before a checkpoint that goes on at `next_step`.
+impl EventHead {
+    /// Whether it happened before a checkpoint that continues at `next_step`.
     ///
     /// Steps and evaluations at `next_step` happen after it and will happen again: an evaluation
     /// follows the save of its step. Plans, checkpoints and ends carry the step that comes next.
@@ -178,71 +213,143 @@ impl Place {
     }
 }
 
-/// Drops from the log at `path` what happened after the checkpoint that goes on at `next_step`,
-/// and lines that a crash has torn. A log that is not there is left so.
+/// Drops from the log at `path` what happened after the checkpoint that continues at
+/// `next_step`, and lines that a crash has torn. A missing log stays missing.
 ///
-/// The new log is written beside the old one and renamed over it: a crash leaves one of them.
-pub fn cut_back(path: &Path, next_step: u64) -> Result<Cut, EventError> {
-    let file = match File::open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Cut::default()),
-        other => other.map_err(failed(Attempt::Open, path))?,
+/// The new log is written next to the old one and renamed over it: a crash leaves one of them.
+fn cut_back(disk: &Disk, path: &Path, next_step: u64) -> Result<Cut, EventError> {
+    let from = match disk.kind(path)? {
+        None => return Ok(Cut::default()),
+        Some(FileKind::File { .. }) => disk.open(path)?,
+        Some(_) => return Err(DiskError::of(Attempt::Open, path)(disk::not_a_file()).into()),
     };
-    let beside = path.with_extension("jsonl.cut");
-    let out = File::create(&beside).map_err(failed(Attempt::Create, &beside))?;
-    let cut = (|| {
-        let mut out = BufWriter::new(out);
-        let cut = copy_before(next_step, &mut BufReader::new(file), &mut out)?;
-        out.flush()?;
-        out.get_ref().sync_all()?;
-        fs::rename(&beside, path)?;
-        sync_names(path.parent().filter(|dir| *dir != "").unwrap_or(Path::new(".")))?;
+    let draft = path.with_extension("jsonl.cut");
+    disk.remove_file(&draft)?; // of a cut that was interrupted
+    let mut out = BufWriter::new(disk.create(&draft)?.into_writer());
+    let cut = copy_before(next_step, &from, &mut out).and_then(|cut| {
+        out.flush().map_err(DiskError::of(Attempt::Write, &draft))?;
+        out.get_ref().file().sync()?;
+        disk.rename(&draft, path)?;
+        disk.sync_dir(disk::parent_of(path))?;
         Ok(cut)
-    })();
-    cut.map_err(|source| {
-        // The error is worth more than the half of a copy.
-        let _ = fs::remove_file(&beside);
-        failed(Attempt::CutBack, path)(source)
+    });
+    cut.map_err(|error| {
+        // Report the first error; a draft that stays is removed by the next cut.
+        let _ = disk.remove_file(&draft);
+        EventError::Io { action: Attempt::CutBack, path: path.to_owned(), source: error.source }
     })
 }
 
-/// Hands every event of the log at `path` to `hear`, but torn lines.
-pub fn each(path: &Path, mut hear: impl FnMut(Event)) -> Result<(), EventError> {
-    let file = File::open(path).map_err(failed(Attempt::Open, path))?;
-    for line in BufReader::new(file).split(b'\n') {
-        let line = line.map_err(failed(Attempt::Read, path))?;
-        if let Ok(event) = serde_json::from_slice(&line) {
-            hear(event);
+/// Passes every event of the log at `path` to `visit`, except torn lines.
+pub fn each(path: &Path, mut visit: impl FnMut(Event)) -> Result<(), EventError> {
+    let file = Disk::real().open(path)?;
+    Ok(each_line(&file, |line, _| {
+        if let Ok(event) = serde_json::from_slice(line) {
+            visit(event);
         }
+        Ok(())
+    })?)
+}
+
+/// The run whose log is at `path`; `None` if there is no log, or one of an earlier version.
+pub fn run_id(path: &Path) -> Result<Option<String>, EventError> {
+    run_id_on(&Disk::real(), path)
+}
+
+/// [`run_id`] on `disk`.
+pub(crate) fn run_id_on(disk: &Disk, path: &Path) -> Result<Option<String>, EventError> {
+    if disk.kind(path)?.is_none() {
+        return Ok(None);
     }
-    Ok(())
+    let mut found = None;
+    each_line(&disk.open(path)?, |line, _| {
+        // Step lines are most of a log and have none.
+        if found.is_none() && line.windows(8).any(|window| window == b"\"run_id\"") {
+            found = serde_json::from_slice::<EventHead>(line).ok().and_then(|head| head.run_id);
+        }
+        Ok(())
+    })?;
+    Ok(found)
 }
 
 /// Copies the lines that stay.
-fn copy_before(next_step: u64, from: &mut impl BufRead, to: &mut impl Write) -> io::Result<Cut> {
+fn copy_before(
+    next_step: u64,
+    from: &DiskFile,
+    to: &mut BufWriter<DiskWriter>,
+) -> Result<Cut, DiskError> {
     let mut cut = Cut::default();
-    let mut line = Vec::new();
-    while from.read_until(b'\n', &mut line)? > 0 {
-        let place = serde_json::from_slice::<Place>(&line).ok();
-        match place.filter(|_| line.ends_with(b"\n")) {
+    each_line(from, |line, end| {
+        let head = serde_json::from_slice::<EventHead>(line).ok();
+        match head.filter(|_| end == LineEnd::Newline) {
             None => cut.n_unreadable += 1,
-            Some(place) if place.is_before(next_step) => {
-                to.write_all(&line)?;
+            Some(head) if head.is_before(next_step) => {
+                to.write_all(line)
+                    .and_then(|()| to.write_all(b"\n"))
+                    .map_err(DiskError::of(Attempt::Write, from.path()))?;
                 cut.n_kept += 1;
             }
             Some(_) => cut.n_dropped += 1,
         }
-        line.clear();
-    }
+        Ok(())
+    })?;
     Ok(cut)
 }
 
-/// Says what could not be done, to what.
-fn failed(action: Attempt, path: &Path) -> impl FnOnce(io::Error) -> EventError {
-    move |source| EventError::Io { action, path: path.to_owned(), source }
+/// How a line of a log ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LineEnd {
+    /// As every line that was written whole.
+    Newline,
+    /// With the file, or beyond [`MAX_LINE_BYTES`].
+    Torn,
+}
+
+/// A plan with its picture's data has less than 1 MiB.
+const MAX_LINE_BYTES: usize = 16 << 20;
+
+/// Passes every line of `file` to `visit`, without its newline. Of a line that is too long to be
+/// an event only the beginning is held.
+fn each_line(
+    file: &DiskFile,
+    mut visit: impl FnMut(&[u8], LineEnd) -> Result<(), DiskError>,
+) -> Result<(), DiskError> {
+    let mut chunk = vec![0; 64 << 10];
+    let mut line = Vec::new();
+    let mut is_too_long = false;
+    let mut position = 0;
+    loop {
+        let count = file.read_at(&mut chunk, position)?;
+        if count == 0 {
+            break;
+        }
+        position += count as u64;
+        for part in chunk[..count].split_inclusive(|byte| *byte == b'\n') {
+            let (text, is_ended) = match part.split_last() {
+                Some((b'\n', text)) => (text, true),
+                _ => (part, false),
+            };
+            is_too_long |= line.len() + text.len() > MAX_LINE_BYTES;
+            if !is_too_long {
+                line.extend_from_slice(text);
+            }
+            if is_ended {
+                visit(&line, if is_too_long { LineEnd::Torn } else { LineEnd::Newline })?;
+                line.clear();
+                is_too_long = false;
+            }
+        }
+    }
+    if !line.is_empty() {
+        visit(&line, LineEnd::Torn)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use serde_json::{Value, json};
 
     use super::*;
@@ -271,7 +378,8 @@ mod tests {
     }
 
     fn plan(step: u64) -> Event {
-        Event::Plan { step, plan: json!({ "fits": true }) }
+        let run_id = Some("0123456789abcdef".to_owned());
+        Event::Plan { step, run_id, plan: json!({ "fits": true }) }
     }
 
     fn end(step: u64) -> Event {
@@ -305,7 +413,11 @@ mod tests {
             line(&end(5)),
             json!({ "event": "end", "step": 5, "reason": "interrupted", "seconds": 1.5 })
         );
-        assert_eq!(line(&plan(0)), json!({ "event": "plan", "step": 0, "plan": { "fits": true } }));
+        assert_eq!(
+            line(&plan(0)),
+            json!({ "event": "plan", "step": 0, "run_id": "0123456789abcdef",
+                "plan": { "fits": true } })
+        );
     }
 
     #[test]
@@ -379,7 +491,7 @@ mod tests {
         let whole = fs::read(&path).unwrap();
         for torn in 1..whole.len() {
             fs::write(&path, [&whole[..], &whole[..torn]].concat()).unwrap();
-            let cut = cut_back(&path, 9).unwrap();
+            let cut = cut_back(&Disk::real(), &path, 9).unwrap();
             assert_eq!(cut, Cut { n_kept: 1, n_dropped: 0, n_unreadable: 1 }, "at {torn}");
             assert_eq!(fs::read(&path).unwrap(), whole);
         }
@@ -389,11 +501,50 @@ mod tests {
     fn a_log_that_is_not_there_begins_at_the_resume() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("events.jsonl");
-        assert_eq!(cut_back(&path, 3).unwrap(), Cut::default());
+        assert_eq!(cut_back(&Disk::real(), &path, 3).unwrap(), Cut::default());
         assert!(!path.exists());
         let (mut log, _) = EventLog::resume(&path, 3).unwrap();
         log.write(&step(3)).unwrap();
         assert_eq!(read(&path), [step(3)]);
+    }
+
+    #[test]
+    fn a_log_names_its_run_and_one_of_an_earlier_version_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        assert_eq!(run_id(&path).unwrap(), None);
+        let mut log = EventLog::create(&path).unwrap();
+        log.write(&step(0)).unwrap();
+        assert_eq!(run_id(&path).unwrap(), None);
+        log.write(&plan(1)).unwrap();
+        assert_eq!(run_id(&path).unwrap().as_deref(), Some("0123456789abcdef"));
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_not_held_in_memory() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("events.jsonl");
+        let mut log = EventLog::create(&path).unwrap();
+        log.write(&step(0)).unwrap();
+        let whole = fs::read(&path).unwrap();
+        fs::write(&path, [&whole[..], &vec![b'x'; 2 * MAX_LINE_BYTES], b"\n", &whole].concat())
+            .unwrap();
+        let mut seen = Vec::new();
+        each(&path, |event| seen.push(event)).unwrap();
+        assert_eq!(seen, [step(0), step(0)]);
+        let cut = cut_back(&Disk::real(), &path, 9).unwrap();
+        assert_eq!(cut, Cut { n_kept: 2, n_dropped: 0, n_unreadable: 1 });
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_log_that_is_a_link_is_refused_and_its_target_is_untouched() {
+        let dir = tempfile::tempdir().unwrap();
+        let (target, path) = (dir.path().join("target"), dir.path().join("events.jsonl"));
+        fs::write(&target, "precious").unwrap();
+        std::os::unix::fs::symlink(&target, &path).unwrap();
+        assert!(EventLog::create(&path).is_err() && EventLog::resume(&path, 3).is_err());
+        assert_eq!(fs::read(&target).unwrap(), b"precious");
     }
 
     #[test]

@@ -2,8 +2,9 @@
 
 use std::{
     collections::BTreeMap,
+    hash::{BuildHasher as _, Hasher as _, RandomState},
     path::{Path, PathBuf},
-    time::Instant,
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use fitgpt_plan::config::{Config, ConfigValue};
@@ -18,25 +19,39 @@ use super::{
     trainer::{Estimate, Evaluated, Position, Trainer},
 };
 use crate::{
-    checkpoint::{self, Architecture, Contents},
+    checkpoint::{self, Architecture, CheckpointError, Contents, Keep, Label},
+    data::Fingerprint,
     words::train as words,
 };
 
-/// What a checkpoint says beside its tensors.
+/// What a checkpoint holds in addition to its tensors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Document {
-    /// Where the run stands.
+    /// How far the run is.
     pub position: Position,
-    /// The config as resolved, with every choice that touches rounding written out.
+    /// The config as resolved, with every choice that affects rounding written out.
     pub config: BTreeMap<String, ConfigValue>,
+    /// The data that was trained on; checkpoints of earlier versions do not say.
+    #[serde(default)]
+    pub data: Option<Fingerprint>,
 }
 
 impl Document {
     /// The config's pairs as a map.
-    pub fn new(position: &Position, config: &Config) -> Self {
+    pub fn new(position: &Position, config: &Config, data: Option<Fingerprint>) -> Self {
         let pairs = config.pairs().into_iter().map(|(key, value)| (key.to_owned(), value));
-        Self { position: position.clone(), config: pairs.collect() }
+        Self { position: position.clone(), config: pairs.collect(), data }
     }
+}
+
+/// A new id for a run: 16 hexadecimal digits that no other run has.
+pub fn new_run_id() -> String {
+    // The hasher's keys are random for every process.
+    let mut hasher = RandomState::new().build_hasher();
+    hasher.write_u32(std::process::id());
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    hasher.write_u128(now.as_nanos());
+    format!("{:016x}", hasher.finish())
 }
 
 /// How a run ended.
@@ -90,6 +105,8 @@ pub struct Run<'a> {
     pub stop: &'a Stop,
     /// The step of the checkpoint in the folder.
     pub saved: Option<u64>,
+    /// Names the run in its log and its checkpoints.
+    pub run_id: String,
 }
 
 impl Run<'_> {
@@ -102,12 +119,12 @@ impl Run<'_> {
         let reason = match &ended {
             Ok(Ended::Done) => "done",
             Ok(Ended::Stopped) => "interrupted",
-            Err(RunError::Diverged { .. }) => "diverged",
+            Err(RunError::Diverged { .. } | RunError::NotFinite { .. }) => "diverged",
             Err(_) => "failed",
         };
         let (step, seconds) = (self.trainer.position.step, self.progress.seconds());
         let written = self.events.write(&Event::End { step, reason: reason.into(), seconds });
-        // Why the run failed is worth more than that its log could not say so.
+        // Report the run's error first; a failed log write is secondary.
         let ended = ended?;
         written?;
         Ok((ended, history))
@@ -166,14 +183,14 @@ impl Run<'_> {
         Ok(Ended::Done)
     }
 
-    /// Saves what there is and ends.
+    /// Saves the state and ends.
     fn stopped(&mut self) -> Result<Ended, RunError> {
         self.save()?;
         Ok(Ended::Stopped)
     }
 
-    /// Measures both losses, and keeps the weights where they are the best so far and the
-    /// config asks for that.
+    /// Measures both losses, and saves the weights if they are the best so far and the config
+    /// asks for that.
     fn evaluate(&mut self, config: &Config) -> Result<Option<Evaluated>, RunError> {
         let step = self.trainer.position.step;
         self.progress.working(&words::evaluating(step));
@@ -195,15 +212,28 @@ impl Run<'_> {
         let is_best = self.trainer.position.best_val_loss.is_none_or(|best| val.mean < best);
         if is_best && val.mean.is_finite() && !config.eval_only() {
             self.trainer.position.best_val_loss = Some(val.mean);
+            self.trainer.position.best_step = Some(step);
             if !config.always_save_checkpoint() && step > 0 {
                 let folder = checkpoint::best_dir(&self.folder);
                 let tensors = &self.trainer.tensors().clone();
-                let contents = Contents { architecture: &self.architecture, tensors };
-                checkpoint::save_weights(&folder, contents, &mut self.trainer)?;
+                let label = Label { run_id: &self.run_id, step, keep: Keep::ONE };
+                let contents = Contents { architecture: &self.architecture, tensors, label };
+                checkpoint::save_weights(&folder, contents, &mut self.trainer)
+                    .map_err(|error| self.of_save(error))?;
                 checkpoint::carry_tokenizer(&self.folder, &folder)?;
             }
         }
         Ok(Some(evaluated))
+    }
+
+    /// A state that is not finite is a run that has diverged.
+    fn of_save(&self, error: CheckpointError) -> RunError {
+        match error {
+            CheckpointError::NotFinite { tensor } => {
+                RunError::NotFinite { tensor, saved: self.saved }
+            }
+            other => other.into(),
+        }
     }
 
     /// Saves the state as the folder's checkpoint, unless it is there already.
@@ -213,10 +243,18 @@ impl Run<'_> {
             return Ok(());
         }
         self.progress.line(&format!("saving checkpoint to {}", self.folder.display()));
-        let document = Document::new(&self.trainer.position, self.trainer.config());
+        // A resume needs the log up to the checkpoint.
+        self.events.sync()?;
+        let config = self.trainer.config();
+        let data = self.trainer.fingerprint();
+        let document = Document::new(&self.trainer.position, config, Some(data));
+        let (last, best_step) = (config.keep_checkpoints(), self.trainer.position.best_step);
+        let keep = Keep { last: last.into(), best_step };
         let tensors = &self.trainer.tensors().clone();
-        let contents = Contents { architecture: &self.architecture, tensors };
-        let id = checkpoint::save(&self.folder, contents, &document, &mut self.trainer)?;
+        let label = Label { run_id: &self.run_id, step, keep };
+        let contents = Contents { architecture: &self.architecture, tensors, label };
+        let id = checkpoint::save(&self.folder, contents, &document, &mut self.trainer)
+            .map_err(|error| self.of_save(error))?;
         self.saved = Some(step);
         let (save_id, path) = (id.to_string(), self.folder.display().to_string());
         self.events.write(&Event::Checkpoint { step, save_id, path })?;

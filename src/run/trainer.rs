@@ -1,4 +1,4 @@
-//! A run in memory: the backend with its arena, the data, and where the run stands.
+//! A run in memory: the backend with its arena, the data, and how far the run is.
 
 use fitgpt_exec::{Arguments, Backend};
 use fitgpt_plan::{
@@ -13,18 +13,21 @@ use serde::{Deserialize, Serialize};
 use super::{error::RunError, init, scaler::Scaler, schedule, stop::Stop};
 use crate::{
     checkpoint::{self, Piece, StoreError, Tensors},
-    data::{Batches, Dataset, Purpose, Split},
+    data::{Batches, Dataset, Fingerprint, Purpose, Split},
 };
 
-/// Where a run stands: what a checkpoint holds beside the tensors.
+/// How far a run is: what a checkpoint holds in addition to the tensors.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Position {
     /// The step that comes next.
     pub step: u64,
-    /// Updates made; fewer than steps where float16 overflowed.
+    /// Updates made; fewer than steps if float16 overflowed.
     pub updates: u64,
     /// The least validation loss so far.
     pub best_val_loss: Option<f64>,
+    /// The step of that evaluation; checkpoints of earlier versions do not say.
+    #[serde(default)]
+    pub best_step: Option<u64>,
     /// The loss scale.
     pub scaler: Scaler,
 }
@@ -47,7 +50,7 @@ pub struct Stepped {
 pub struct Estimate {
     /// The mean over sequences.
     pub mean: f64,
-    /// Its standard error; NaN where one sequence cannot say.
+    /// Its standard error; NaN for a single sequence.
     pub standard_error: f64,
 }
 
@@ -66,13 +69,14 @@ pub struct Trainer {
     config: Config,
     job: Job,
     data: Dataset,
+    fingerprint: Fingerprint,
     parameters: Vec<Parameter>,
     state: TrainingState,
     tensors: Tensors,
     tokens: Vec<u32>,
     targets: Vec<u32>,
     losses: Vec<f32>,
-    /// Where the run stands.
+    /// How far the run is.
     pub position: Position,
 }
 
@@ -99,7 +103,9 @@ impl Trainer {
         let tensors = Tensors::of(&job.model, &job.training.optimizer);
         let state = TrainingState::new(&job.model, &job.training.optimizer);
         init::rotary(&mut *backend, TRAIN, state.rotary, &job.model)?;
-        let position = Position { step: 0, updates: 0, best_val_loss: None, scaler };
+        let fingerprint = data.fingerprint()?;
+        let position =
+            Position { step: 0, updates: 0, best_val_loss: None, best_step: None, scaler };
         Ok(Self {
             tokens: vec![0; most as usize],
             targets: vec![0; most as usize],
@@ -108,6 +114,7 @@ impl Trainer {
             config,
             job,
             data,
+            fingerprint,
             parameters,
             state,
             tensors,
@@ -130,13 +137,18 @@ impl Trainer {
         &self.config
     }
 
+    /// The data that is trained on.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint.clone()
+    }
+
     /// What a checkpoint of this run holds.
     pub fn tensors(&self) -> &Tensors {
         &self.tensors
     }
 
-    /// One optimizer step; `None` where it was stopped before its update, so that nothing but
-    /// the gradients has changed.
+    /// One optimizer step; `None` if it was stopped before its update, so that nothing but the
+    /// gradients has changed.
     pub fn step(&mut self, stop: &Stop) -> Result<Option<Stepped>, RunError> {
         let training = self.job.training;
         let step = self.position.step;
@@ -183,7 +195,7 @@ impl Trainer {
         Ok(Some(Stepped { loss, lr, grad_norm, is_skipped }))
     }
 
-    /// The losses of both splits; `None` where it was stopped.
+    /// The losses of both splits; `None` if it was stopped.
     pub fn evaluate(&mut self, stop: &Stop) -> Result<Option<Evaluated>, RunError> {
         let Some(train) = self.estimate(Split::Train, stop)? else { return Ok(None) };
         let Some(val) = self.estimate(Split::Val, stop)? else { return Ok(None) };

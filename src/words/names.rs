@@ -1,4 +1,4 @@
-//! Names of things that several commands speak of.
+//! Words that several commands use.
 
 use fitgpt_plan::{program::TensorClass, report::Verdict};
 
@@ -9,10 +9,14 @@ messages! {
     error() { en: "error: ", zh: "错误：", ja: "エラー: ", de: "Fehler: " }
     /// Before advice.
     hint() { en: "hint: ", zh: "提示：", ja: "ヒント: ", de: "Tipp: " }
-    /// Before what is said beside the answer.
+    /// Before something worth knowing that is not the answer.
     note() { en: "note: ", zh: "注意：", ja: "注: ", de: "Hinweis: " }
+    /// The last line of a command: what to run now.
+    next(command) {
+        en: "next: {command}", zh: "下一步：{command}", ja: "次に: {command}", de: "als Nächstes: {command}",
+    }
 
-    /// What went wrong, behind where.
+    /// A place and what went wrong there.
     placed(place, message) {
         en: "{place}: {message}", zh: "{place}：{message}", ja: "{place}: {message}", de: "{place}: {message}",
     }
@@ -34,7 +38,7 @@ messages! {
     sample() { en: "sample", zh: "采样", ja: "生成", de: "Sampling" }
 
     uniforms() {
-        en: "arguments of kernels", zh: "内核参数", ja: "カーネルの引数", de: "Argumente der Kernel",
+        en: "kernel arguments", zh: "内核参数", ja: "カーネルの引数", de: "Kernel-Argumente",
     }
     staging() {
         en: "copies to the host", zh: "拷回主机的缓冲", ja: "ホストへのコピー", de: "Kopien zum Host",
@@ -54,7 +58,7 @@ messages! {
     does_not_fit() { en: "does not fit", zh: "放不下", ja: "収まらない", de: "passt nicht" }
 }
 
-/// A device by the name that a report gives it; cards keep theirs.
+/// A device from its name in a report; a card keeps its name.
 pub(crate) fn device(name: &str) -> String {
     match name {
         THIS_MACHINE => this_machine(),
@@ -76,7 +80,7 @@ pub(crate) fn class(class: TensorClass) -> String {
     }
 }
 
-/// A phase by the name that a report gives it.
+/// A phase from its name in a report.
 pub(crate) fn phase(name: &str) -> String {
     match name {
         "train" => train(),
@@ -89,7 +93,7 @@ pub(crate) fn phase(name: &str) -> String {
     }
 }
 
-/// Memory of a device's runtime, by the name that a report gives it.
+/// Memory of a device's runtime, from its name in a report.
 pub(crate) fn pool(name: &str) -> String {
     match name {
         "uniforms" => uniforms(),

@@ -157,6 +157,39 @@ messages! {
         ja: "再開時のモデルの形とオプティマイザはチェックポイントから取られます。このキーは省いてください",
         de: "beim Fortsetzen kommen Form des Modells und Optimierer aus dem Checkpoint: den Schlüssel weglassen",
     }
+    /// A new run in the folder of another one.
+    holds_a_checkpoint(folder) {
+        en: "`{folder}` holds a checkpoint; a new run would replace it",
+        zh: "`{folder}` 中已有检查点；新的训练会替换它",
+        ja: "`{folder}` にはチェックポイントがあり、新しい学習で置き換えられてしまいます",
+        de: "`{folder}` enthält einen Checkpoint; ein neuer Lauf würde ihn ersetzen",
+    }
+    resume_or_move(folder) {
+        en: "`--init_from=resume --out_dir={folder}` continues that run, another `--out_dir` keeps both, and `--overwrite` replaces it",
+        zh: "`--init_from=resume --out_dir={folder}` 继续该训练，换一个 `--out_dir` 则两者都保留，`--overwrite` 替换它",
+        ja: "`--init_from=resume --out_dir={folder}` でその学習を続けます。別の `--out_dir` なら両方が残り、`--overwrite` なら置き換えます",
+        de: "`--init_from=resume --out_dir={folder}` setzt diesen Lauf fort, ein anderes `--out_dir` behält beide, und `--overwrite` ersetzt ihn",
+    }
+    /// The log of one run next to the checkpoint of another.
+    strangers(log, in_log, folder, saved) {
+        en: "`{log}` is the log of run {in_log}, the checkpoint in `{folder}` is of run {saved}",
+        zh: "`{log}` 是训练 {in_log} 的日志，而 `{folder}` 中的检查点属于训练 {saved}",
+        ja: "`{log}` は学習 {in_log} のログですが、`{folder}` のチェックポイントは学習 {saved} のものです",
+        de: "`{log}` ist das Protokoll von Lauf {in_log}, der Checkpoint in `{folder}` ist von Lauf {saved}",
+    }
+    part_strangers(log, folder) {
+        en: "move `{log}` away to continue from the checkpoint in `{folder}`",
+        zh: "把 `{log}` 移到别处，即可从 `{folder}` 中的检查点继续",
+        ja: "`{folder}` のチェックポイントから続けるには、`{log}` を別の場所に移してください",
+        de: "um vom Checkpoint in `{folder}` fortzusetzen, `{log}` an einen anderen Ort verschieben",
+    }
+    /// The dataset is not the one of the checkpoint.
+    data_changed() {
+        en: "the dataset is not the one that the checkpoint was trained on: its size or content has changed",
+        zh: "数据集与检查点训练时所用的不同：大小或内容已改变",
+        ja: "データセットがチェックポイントの学習時と異なります: 大きさか内容が変わっています",
+        de: "der Datensatz ist nicht der, mit dem der Checkpoint trainiert wurde: Größe oder Inhalt hat sich geändert",
+    }
     /// Not enough disk.
     disk_too_small(folder, needed, free) {
         en: "checkpoints in `{folder}` need {needed}, the disk has {free} free",

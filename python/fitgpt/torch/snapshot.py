@@ -79,7 +79,7 @@ def _block(address, size, state, frames):
 
 
 class _Space:
-    """Addresses: the lowest hole that is large enough."""
+    """Assigns addresses: the lowest free range that is large enough."""
 
     def __init__(self):
         self.holes = []

@@ -1,231 +1,246 @@
-//! The world ends after every single step of a save, and of the recovery after it.
+//! Crashes and errors at every single call of a save, and of the recovery after it.
 
-use std::{
-    cell::RefCell,
-    collections::BTreeSet,
-    fs::{self, File},
-    io,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeSet, path::Path};
 
 use super::{
     super::{
         best_dir,
-        commit::{exists, recover, recover_one},
-        disk::Disk,
+        commit::{recover_on, recover_one},
         load::weights_dir,
-        save::{save_on, save_weights},
+        save::save_weights,
     },
     *,
 };
-use crate::attempt::Attempt;
+use crate::{
+    attempt::Attempt,
+    disk::simulated::{Crash, Faults, SimulatedFiles},
+};
 
-/// What ends at the step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ends {
-    /// The process, or the machine: no later step happens either.
-    World,
-    /// That step alone: a full disk, say. Later steps work.
-    Step,
+const OUT: &str = "out";
+
+fn out() -> &'static Path {
+    Path::new(OUT)
 }
 
-/// Lets `at` steps happen and then fails.
-#[derive(Debug)]
-pub(in super::super) struct Crash {
-    ends: Ends,
-    at: usize,
-    steps: usize,
-    has_failed: bool,
-    /// What a machine that loses power forgets.
-    unsynced: BTreeSet<PathBuf>,
+/// Keeps the last two.
+const TWO: Keep = Keep { last: 2, best_step: None };
+
+/// A disk with version 1 saved, or an empty one.
+fn disk_with(version: Option<u32>, seed: u64) -> SimulatedFiles {
+    let files = SimulatedFiles::new(seed);
+    if let Some(version) = version {
+        save_version_on(&files.disk(), out(), &tiny(true), version, TWO).unwrap();
+    }
+    files
 }
 
-impl Crash {
-    fn disk(ends: Ends, at: usize) -> Disk {
-        let crash = Self { ends, at, steps: 0, has_failed: false, unsynced: BTreeSet::new() };
-        Disk { crash: Some(RefCell::new(crash)) }
-    }
-
-    pub(in super::super) fn before(&mut self, action: Attempt, path: &Path) -> io::Result<()> {
-        let step = self.steps;
-        self.steps += 1;
-        if step == self.at || (step > self.at && self.ends == Ends::World) {
-            self.has_failed = true;
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        match action {
-            Attempt::Write => _ = self.unsynced.insert(path.to_owned()),
-            Attempt::Sync => _ = self.unsynced.remove(path),
-            _ => {}
-        }
-        Ok(())
-    }
-
-    pub(in super::super) fn is_next(&mut self, path: &Path) -> bool {
-        let is_next = self.steps == self.at;
-        if is_next {
-            self.unsynced.insert(path.to_owned());
-        }
-        is_next
-    }
-
-    pub(in super::super) fn renamed(&mut self, from: &Path, to: &Path) {
-        let moved =
-            |path: PathBuf| path.strip_prefix(from).map_or(path.clone(), |rest| to.join(rest));
-        self.unsynced = std::mem::take(&mut self.unsynced).into_iter().map(moved).collect();
-    }
-
-    /// The power fails: whatever was written and not synced is gone.
-    fn lose_power(disk: &Disk) {
-        for path in &disk.crash.as_ref().unwrap().borrow().unsynced {
-            if path.exists() {
-                File::create(path).unwrap();
-            }
-        }
+fn version_on(files: &SimulatedFiles, dir: &Path) -> Option<u32> {
+    match read_version_on(&files.disk(), dir, &tiny(true)) {
+        Ok(version) => Some(version),
+        Err(CheckpointError::Missing { .. }) => None,
+        Err(error) => panic!("{error}"),
     }
 }
 
-fn has_failed(disk: &Disk) -> bool {
-    disk.crash.as_ref().unwrap().borrow().has_failed
-}
-
-/// Saves version `version`, on a disk that fails.
-fn save_on_version(disk: &Disk, dir: &Path, version: u32) -> Result<SaveId, CheckpointError> {
-    let architecture = tiny(true);
-    let tensors = &tensors_of(&architecture);
-    let mut memory = Memory::version(tensors, Which::All, version);
-    let contents = Contents { architecture: &architecture, tensors };
-    save_on(disk, dir, contents, &version, &mut memory)
-}
-
-fn names_in(dir: &Path) -> BTreeSet<String> {
-    let names = fs::read_dir(dir).unwrap();
-    names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+fn names_in(disk: &Disk, dir: &Path) -> BTreeSet<String> {
+    disk.list(dir).unwrap().into_iter().map(|name| name.into_string().unwrap()).collect()
 }
 
 fn whole() -> BTreeSet<String> {
-    ["model.safetensors", "config.json", "state.safetensors"].map(str::to_owned).into()
+    ["model.safetensors", "config.json", "state.safetensors", "manifest.json"]
+        .map(str::to_owned)
+        .into()
 }
 
-/// Runs `save` with a crash at every step until one run has none; `after` judges what is left.
-fn at_every_step(ends: Ends, has_old: bool, mut after: impl FnMut(&Disk, &Path)) {
+/// Saves version 2 with a crash before every call in turn; `after` judges what is left.
+fn at_every_call(old: Option<u32>, crash: Crash, mut after: impl FnMut(&SimulatedFiles)) {
     for at in 0.. {
-        let dir = tempfile::tempdir().unwrap();
-        let dir = dir.path();
-        if has_old {
-            save_version(dir, &tiny(true), 1);
-        }
-        let disk = Crash::disk(ends, at);
-        let saved = save_on_version(&disk, dir, 2);
-        assert_eq!(saved.is_err(), has_failed(&disk), "step {at}");
-        if !has_failed(&disk) {
-            assert!(at > 30, "a save has more steps than {at}");
-            assert_eq!(read_version(dir, &tiny(true)).unwrap(), 2);
-            assert_eq!(names_in(dir), whole());
+        let files = disk_with(old, at);
+        files.set_faults(Faults { crash_at: Some(at), ..Faults::default() });
+        let saved = save_version_on(&files.disk(), out(), &tiny(true), 2, TWO);
+        if !files.is_down() {
+            saved.unwrap();
+            files.restart(Crash::Process);
+            assert!(at > 40, "a save has more calls than {at}");
+            assert_eq!(version_on(&files, out()), Some(2));
             return;
         }
-        after(&disk, dir);
+        files.restart(crash);
+        after(&files);
     }
 }
 
 #[test]
-fn a_crash_at_any_step_leaves_the_old_or_the_new_checkpoint() {
-    let mut versions = Vec::new();
-    at_every_step(Ends::World, true, |disk, dir| {
-        Crash::lose_power(disk);
-        let before = read_version(dir, &tiny(true)).unwrap(); // as one who only reads sees it
-        recover(dir).unwrap();
-        let version = read_version(dir, &tiny(true)).unwrap();
-        assert_eq!(version, before);
-        assert_eq!(names_in(dir), whole());
-        versions.push(version);
-    });
-    assert!(versions.is_sorted(), "one step decides: {versions:?}");
-    assert!(versions.contains(&1) && versions.contains(&2), "{versions:?}");
+fn a_crash_at_any_call_leaves_the_old_or_the_new_checkpoint() {
+    for crash in [Crash::Process, Crash::Machine] {
+        let mut versions = BTreeSet::new();
+        at_every_call(Some(1), crash, |files| {
+            let before = version_on(files, out()); // as one who only reads sees it
+            recover_on(&files.disk(), out()).unwrap();
+            let version = version_on(files, out());
+            assert_eq!(version, before);
+            let names = names_in(&files.disk(), out());
+            assert!(names.is_superset(&whole()), "{names:?}");
+            assert!(names.iter().all(|name| !name.starts_with('.')), "{names:?}");
+            if version == Some(2) {
+                let kept = out().join("checkpoints/step-00000001");
+                let kept_names = names_in(&files.disk(), &out().join("checkpoints"));
+                assert_eq!(version_on(files, &kept), Some(1), "{crash:?} {names:?} {kept_names:?}");
+            }
+            versions.insert(version);
+        });
+        assert_eq!(versions, [Some(1), Some(2)].into());
+    }
 }
 
 #[test]
 fn a_crash_in_the_first_save_leaves_nothing_or_all_of_it() {
-    let mut versions = Vec::new();
-    at_every_step(Ends::World, false, |disk, dir| {
-        Crash::lose_power(disk);
-        recover(dir).unwrap();
-        versions.push(if exists(dir) { read_version(dir, &tiny(true)).unwrap() } else { 0 });
-        assert_eq!(names_in(dir).is_empty(), versions.last() == Some(&0));
-    });
-    assert!(versions.is_sorted(), "one step decides: {versions:?}");
-    assert!(versions.contains(&0) && versions.contains(&2), "{versions:?}");
-}
-
-#[test]
-fn a_crash_in_the_recovery_is_recovered_from() {
-    at_every_step(Ends::World, true, |disk, dir| {
-        Crash::lose_power(disk);
-        let version = read_version(dir, &tiny(true)).unwrap();
-        let mut at = 0;
-        loop {
-            // Each turn goes on from what the last one left, one step further at most.
-            let disk = Crash::disk(Ends::World, at);
-            let recovered = recover_one(&disk, dir);
-            assert_eq!(read_version(dir, &tiny(true)).unwrap(), version);
-            if recovered.is_ok() {
-                break;
-            }
-            at = if at == 2 { 1 } else { at + 1 };
-        }
-        assert_eq!(names_in(dir), whole());
-    });
-}
-
-#[test]
-fn a_step_that_fails_is_an_error_with_a_path_and_nothing_is_lost_or_left() {
-    at_every_step(Ends::Step, true, |_, dir| {
-        let version = read_version(dir, &tiny(true)).unwrap();
-        if version == 1 {
-            assert_eq!(names_in(dir), whole());
-        }
-        save_version(dir, &tiny(true), 3);
-        assert_eq!(read_version(dir, &tiny(true)).unwrap(), 3);
-        assert_eq!(names_in(dir), whole());
-    });
-    let dir = tempfile::tempdir().unwrap();
-    let error = save_on_version(&Crash::disk(Ends::Step, 5), dir.path(), 1).unwrap_err();
-    match error {
-        CheckpointError::Io { action, path, .. } => {
-            assert_eq!(action, Attempt::Write);
-            assert!(path.ends_with("model.safetensors"), "{}", path.display());
-        }
-        other => panic!("{other:?}"),
+    for crash in [Crash::Process, Crash::Machine] {
+        let mut versions = BTreeSet::new();
+        at_every_call(None, crash, |files| {
+            recover_on(&files.disk(), out()).unwrap();
+            let version = version_on(files, out());
+            let names = names_in(&files.disk(), out());
+            assert_eq!(names.is_empty(), version.is_none(), "{names:?}");
+            versions.insert(version);
+        });
+        assert_eq!(versions, [None, Some(2)].into());
     }
 }
 
 #[test]
+fn a_crash_in_the_recovery_is_recovered_from() {
+    at_every_call(Some(1), Crash::Machine, |files| {
+        let version = version_on(files, out());
+        for at in 0.. {
+            files.set_faults(Faults { crash_at: Some(at % 40), ..Faults::default() });
+            let recovered = recover_one(&files.disk(), out());
+            let crash = if at % 3 == 0 { Crash::Process } else { Crash::Machine };
+            files.restart(crash);
+            assert_eq!(version_on(files, out()), version);
+            if recovered.is_ok() {
+                break;
+            }
+        }
+        recover_one(&files.disk(), out()).unwrap();
+        assert!(names_in(&files.disk(), out()).iter().all(|name| !name.starts_with('.')));
+    });
+}
+
+#[test]
+fn a_call_that_fails_is_an_error_and_nothing_is_lost() {
+    for at in 0.. {
+        let files = disk_with(Some(1), at);
+        files.set_faults(Faults { fail_at: Some(at), disturbed: 30, ..Faults::default() });
+        let saved = save_version_on(&files.disk(), out(), &tiny(true), 2, TWO);
+        let is_over = files.calls() <= at;
+        files.restart(Crash::Process);
+        let version = version_on(&files, out());
+        if saved.is_ok() {
+            assert_eq!(version, Some(2), "call {at}");
+        }
+        assert!(matches!(version, Some(1 | 2)), "call {at}: {version:?}");
+        save_version_on(&files.disk(), out(), &tiny(true), 3, TWO).unwrap();
+        assert_eq!(version_on(&files, out()), Some(3), "call {at}");
+        files.restart(Crash::Machine);
+        assert_eq!(version_on(&files, out()), Some(3), "call {at}");
+        recover_on(&files.disk(), out()).unwrap();
+        let names = names_in(&files.disk(), out());
+        assert!(names.iter().all(|name| !name.starts_with('.')), "call {at}: {names:?}");
+        if is_over {
+            return;
+        }
+    }
+}
+
+#[test]
+fn an_error_names_what_was_tried_on_which_file() {
+    let files = disk_with(None, 1);
+    let error = (0..).find_map(|at| {
+        files.set_faults(Faults { fail_at: Some(at), ..Faults::default() });
+        match save_version_on(&files.disk(), out(), &tiny(true), 1, TWO) {
+            Err(CheckpointError::Io { action: Attempt::Write, path, .. }) => Some(path),
+            _ => None,
+        }
+    });
+    assert!(error.unwrap().ends_with("model.safetensors"));
+}
+
+/// The versions in `checkpoints/`.
+fn kept(disk: &Disk) -> Vec<u32> {
+    let folder = out().join("checkpoints");
+    let names = names_in(disk, &folder);
+    names
+        .iter()
+        .map(|name| read_version_on(disk, &folder.join(name), &tiny(true)).unwrap())
+        .collect()
+}
+
+#[test]
+fn the_last_ones_and_the_best_one_are_kept_whole() {
+    let files = SimulatedFiles::new(1);
+    let disk = files.disk();
+    for version in 1..=7 {
+        let keep = Keep { last: 3, best_step: (version > 2).then_some(2) };
+        save_version_on(&disk, out(), &tiny(true), version, keep).unwrap();
+    }
+    assert_eq!(version_on(&files, out()), Some(7));
+    assert_eq!(kept(&disk), [2, 5, 6]);
+    // A better one: the old best goes.
+    save_version_on(&disk, out(), &tiny(true), 8, Keep { last: 1, best_step: Some(7) }).unwrap();
+    assert_eq!((version_on(&files, out()), kept(&disk)), (Some(8), vec![7]));
+}
+
+#[test]
+fn checkpoints_of_another_run_and_files_of_others_stay() {
+    let files = SimulatedFiles::new(1);
+    let disk = files.disk();
+    let folder = out().join("checkpoints");
+    for version in 1..=3 {
+        save_version_on(&disk, out(), &tiny(true), version, TWO).unwrap();
+    }
+    disk.create_dirs(&folder.join("step-mine")).unwrap();
+    disk.create(&folder.join("step-00000002/README.md")).unwrap();
+    save_version_on(&disk, out(), &tiny(true), 4, TWO).unwrap();
+    assert!(disk.is_file(&folder.join("step-00000002/README.md")).unwrap());
+    assert!(!disk.is_file(&folder.join("step-00000002/model.safetensors")).unwrap());
+    assert!(disk.is_folder(&folder.join("step-mine")).unwrap());
+    assert_eq!(version_on(&files, &folder.join("step-00000003")), Some(3));
+}
+
+#[test]
 fn of_several_committed_saves_the_newest_wins_at_every_crash_of_the_recovery() {
-    // Two folders that a crash in an older recovery may have left: the first half in place.
-    let prepare = |dir: &Path| {
+    // Two folders that a crash in an earlier version's recovery may have left, the first of them
+    // half in place.
+    let prepare = |files: &SimulatedFiles| {
+        let disk = files.disk();
         for version in [1, 2, 3] {
-            save_version(&dir.join(version.to_string()), &tiny(true), version);
+            let dir = Path::new(OUT).join(version.to_string());
+            save_version_on(&disk, &dir, &tiny(true), version, TWO).unwrap();
         }
-        let ids = ["00000001-00000000000a", "00000002-00000000000b", "00000003-00000000000c"];
-        let out = dir.join("1");
-        for (version, id) in [("2", ids[1]), ("3", ids[2])] {
+        let ids = ["00000002-00000000000b", "00000003-00000000000c"];
+        let out = out().join("1");
+        for (version, id) in [("2", ids[0]), ("3", ids[1])] {
             let saved = out.join(format!(".saved-{id}"));
-            fs::rename(dir.join(version), &saved).unwrap();
+            disk.rename(&Path::new(OUT).join(version), &saved).unwrap();
         }
-        let half = out.join(format!(".saved-{}", ids[1]));
-        fs::rename(half.join("model.safetensors"), out.join("model.safetensors")).unwrap();
+        let half = out.join(format!(".saved-{}", ids[0]));
+        disk.rename(&half.join("model.safetensors"), &out.join("model.safetensors")).unwrap();
+        for folder in [Path::new(OUT), &out, &half] {
+            disk.sync_dir(folder).unwrap();
+        }
         out
     };
     for at in 0.. {
-        let dir = tempfile::tempdir().unwrap();
-        let out = prepare(dir.path());
-        assert_eq!(read_version(&out, &tiny(true)).unwrap(), 3);
-        let disk = Crash::disk(Ends::World, at);
-        let is_done = recover_one(&disk, &out).is_ok();
-        assert_eq!(read_version(&out, &tiny(true)).unwrap(), 3, "step {at}");
-        recover(&out).unwrap();
-        assert_eq!(read_version(&out, &tiny(true)).unwrap(), 3, "step {at}");
-        assert_eq!(names_in(&out), whole());
+        let files = SimulatedFiles::new(at);
+        let out = prepare(&files);
+        assert_eq!(version_on(&files, &out), Some(3));
+        files.set_faults(Faults { crash_at: Some(at), ..Faults::default() });
+        let is_done = recover_one(&files.disk(), &out).is_ok();
+        files.restart(Crash::Machine);
+        assert_eq!(version_on(&files, &out), Some(3), "call {at}");
+        recover_one(&files.disk(), &out).unwrap();
+        assert_eq!(version_on(&files, &out), Some(3), "call {at}");
         if is_done {
             assert!(at > 5);
             return;
@@ -239,7 +254,7 @@ fn best_weights_are_committed_in_their_own_folder_and_preferred() {
     let out_dir = dir.path();
     let architecture = tiny(true);
     let tensors = &tensors_of(&architecture);
-    let contents = Contents { architecture: &architecture, tensors };
+    let contents = contents(&architecture, tensors, 1);
     save_version(out_dir, &architecture, 2);
     assert_eq!(weights_dir(out_dir), out_dir);
 
@@ -251,22 +266,26 @@ fn best_weights_are_committed_in_their_own_folder_and_preferred() {
     let read = read_weights(&chosen, tensors, Positions::Exact).unwrap();
     assert_eq!(read.bytes, best.bytes);
     assert_eq!(read_version(out_dir, &architecture).unwrap(), 2);
+}
 
-    // A crash after the commit: found before and after the recovery.
-    let saved = best_dir(out_dir).join(format!(".saved-{id}"));
-    fs::create_dir(&saved).unwrap();
-    for name in ["model.safetensors", "config.json"] {
-        fs::rename(best_dir(out_dir).join(name), saved.join(name)).unwrap();
+#[test]
+fn values_that_are_not_finite_are_not_committed() {
+    for wild in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        for name in ["h.0.mlp.c_fc.weight", "wpe.weight", "exp_avg.wte.weight"] {
+            let files = disk_with(Some(1), 3);
+            let architecture = tiny(true);
+            let tensors = &tensors_of(&architecture);
+            let mut memory = Memory::version(tensors, Which::All, 2);
+            let bytes = memory.bytes.get_mut(name).unwrap();
+            bytes[8..12].copy_from_slice(&wild.to_ne_bytes());
+            let contents = contents(&architecture, tensors, 2);
+            let error = save_on(&files.disk(), out(), contents, &2, &mut memory).unwrap_err();
+            match error {
+                CheckpointError::NotFinite { tensor } => assert_eq!(tensor, name),
+                other => panic!("{other:?}"),
+            }
+            assert_eq!(version_on(&files, out()), Some(1));
+            assert_eq!(names_in(&files.disk(), out()), whole());
+        }
     }
-    for _ in 0..2 {
-        assert_eq!(weights_dir(out_dir), best_dir(out_dir));
-        let read = read_weights(&best_dir(out_dir), tensors, Positions::Exact).unwrap();
-        assert_eq!(read.bytes, best.bytes);
-        recover(out_dir).unwrap();
-    }
-    assert!(!saved.exists());
-
-    super::super::forget_best(out_dir).unwrap();
-    super::super::forget_best(out_dir).unwrap();
-    assert_eq!(weights_dir(out_dir), out_dir);
 }

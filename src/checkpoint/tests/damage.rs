@@ -1,12 +1,13 @@
-//! Files that are not what they should be.
+//! Damaged files.
 
 use std::{fs, sync::LazyLock};
 
 use proptest::prelude::*;
 
 use super::*;
+use crate::disk::simulated::SimulatedFiles;
 
-const FILES: [&str; 3] = ["model.safetensors", "config.json", "state.safetensors"];
+const FILES: [&str; 4] = ["model.safetensors", "config.json", "state.safetensors", "manifest.json"];
 
 #[test]
 fn a_mixed_set_names_both_saves() {
@@ -25,7 +26,7 @@ fn a_mixed_set_names_both_saves() {
 
 #[test]
 fn a_missing_file_is_named() {
-    for name in FILES {
+    for name in &FILES[..3] {
         let dir = tempfile::tempdir().unwrap();
         save_version(dir.path(), &tiny(true), 1);
         fs::remove_file(dir.path().join(name)).unwrap();
@@ -44,7 +45,7 @@ fn a_folder_that_cannot_be_written_is_an_error_with_path_and_reason() {
     let out_dir = file.join("out");
     let architecture = tiny(true);
     let tensors = &tensors_of(&architecture);
-    let contents = Contents { architecture: &architecture, tensors };
+    let contents = contents(&architecture, tensors, 1);
     let mut memory = Memory::version(tensors, Which::All, 1);
     let error = save(&out_dir, contents, &1, &mut memory).unwrap_err();
     match &error {
@@ -68,7 +69,7 @@ fn what_a_backend_says_is_passed_on_and_the_old_checkpoint_stays() {
     let architecture = tiny(true);
     save_version(dir.path(), &architecture, 1);
     let tensors = &tensors_of(&architecture);
-    let contents = Contents { architecture: &architecture, tensors };
+    let contents = contents(&architecture, tensors, 1);
     let error = save(dir.path(), contents, &2, &mut Lost).unwrap_err();
     assert_eq!(error.to_string(), "cannot move `wte.weight`: the device was lost");
     assert_eq!(read_version(dir.path(), &architecture).unwrap(), 1);
@@ -90,23 +91,28 @@ fn a_header_that_lies_about_its_length_allocates_nothing() {
 }
 
 /// The files of a whole checkpoint. Saved once: a save waits for the disk.
-static WHOLE: LazyLock<[Vec<u8>; 3]> = LazyLock::new(|| {
+static WHOLE: LazyLock<[Vec<u8>; 4]> = LazyLock::new(|| {
     let dir = tempfile::tempdir().unwrap();
     save_version(dir.path(), &tiny(true), 1);
     FILES.map(|name| fs::read(dir.path().join(name)).unwrap())
 });
 
 /// A folder with [`WHOLE`], in which the file called `name` was changed.
-fn with_changed(name: &str, change: impl FnOnce(&mut Vec<u8>)) -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
+fn with_changed(name: &str, change: impl FnOnce(&mut Vec<u8>)) -> Disk {
+    let disk = SimulatedFiles::new(0).disk();
+    disk.create_dirs(out()).unwrap();
     let mut change = Some(change);
     for (file, mut bytes) in FILES.into_iter().zip(WHOLE.clone()) {
         if file == name {
             change.take().expect("names differ")(&mut bytes);
         }
-        fs::write(dir.path().join(file), bytes).unwrap();
+        disk.create(&out().join(file)).unwrap().write_all_at(&bytes, 0).unwrap();
     }
-    dir
+    disk
+}
+
+fn out() -> &'static Path {
+    Path::new("out")
 }
 
 /// One change of a file.
@@ -142,9 +148,9 @@ impl Change {
     }
 }
 
-/// Reads everything in `dir`, and returns the version where nothing complains.
-fn read_anything(dir: &Path) -> Result<u32, CheckpointError> {
-    let mut checkpoint = Checkpoint::open_once(dir)?;
+/// Reads everything in `dir`, and returns the version if nothing is wrong.
+fn read_anything(disk: &Disk) -> Result<u32, CheckpointError> {
+    let mut checkpoint = Checkpoint::open_once(disk, out())?;
     let tensors = tensors_of(&tiny(true));
     let mut memory = Memory::empty(&tensors, Which::All);
     checkpoint.read(&tensors, &mut memory)?;
@@ -157,60 +163,85 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn any_change_of_a_tensor_file_is_an_error_and_never_a_panic(
+    fn any_change_of_any_file_is_an_error_and_never_a_panic(
         change in any_change(),
-        name in prop::sample::select(vec!["model.safetensors", "state.safetensors"]),
+        name in prop::sample::select(FILES.to_vec()),
     ) {
-        let dir = with_changed(name, |bytes| change.apply(bytes));
-        let result = read_anything(dir.path());
+        let disk = with_changed(name, |bytes| change.apply(bytes));
+        let result = read_anything(&disk);
         prop_assert!(result.is_err(), "{result:?}");
     }
 
+    /// As earlier versions saved: nothing covers `config.json`.
     #[test]
-    fn no_change_of_a_config_touches_the_values_or_panics(change in any_change()) {
-        let dir = with_changed("config.json", |bytes| change.apply(bytes));
-        if let Ok(version) = read_anything(dir.path()) {
+    fn without_a_manifest_no_change_of_a_config_touches_the_values_or_panics(
+        change in any_change(),
+    ) {
+        let disk = with_changed("config.json", |bytes| change.apply(bytes));
+        disk.remove_file(&out().join("manifest.json")).unwrap();
+        if let Ok(version) = read_anything(&disk) {
             prop_assert_eq!(version, 1);
         }
     }
 
-    /// Without a sum, as other programs write: anything may come out, but nothing may break.
+    /// Without a checksum, as other programs write: anything may come out, but nothing may panic.
     #[test]
-    fn no_change_of_a_file_without_sum_panics(
+    fn no_change_of_a_file_without_checksum_panics(
         changes in prop::collection::vec(any_change(), 1..4),
     ) {
-        let read = |dir: &Path| {
+        let read = |disk: &Disk| {
             let tensors = tensors_of(&tiny(true));
             let mut memory = Memory::empty(&tensors, Which::Weights);
-            Weights::open_once(dir)?.read(&tensors, Positions::Crop, &mut memory)
+            Weights::open_once(disk, out())?.read(&tensors, Positions::Crop, &mut memory)
         };
-        let without_sum = |bytes: &mut Vec<u8>| {
+        let without_checksum = |bytes: &mut Vec<u8>| {
             for key in [b"\"save_id\"".as_slice(), b"\"sum\""] {
                 let at = bytes.windows(key.len()).position(|window| window == key).unwrap();
                 bytes[at + 1] = b'x';
             }
         };
-        let dir = with_changed("model.safetensors", without_sum);
-        prop_assert!(read(dir.path()).is_ok(), "nobody asks for a sum");
-        let dir = with_changed("model.safetensors", |bytes| {
-            without_sum(bytes);
+        let disk = with_changed("model.safetensors", without_checksum);
+        prop_assert!(read(&disk).is_ok(), "a checksum is not required");
+        let disk = with_changed("model.safetensors", |bytes| {
+            without_checksum(bytes);
             for change in changes {
                 if !bytes.is_empty() {
                     change.apply(bytes);
                 }
             }
         });
-        let _ = read(dir.path());
+        let _ = read(&disk);
     }
 }
 
 #[test]
-fn no_bit_of_a_sum_can_flip_unseen() {
+fn a_checkpoint_of_an_earlier_version_has_no_manifest_and_loads() {
+    let disk = with_changed("", |_| {});
+    disk.remove_file(&out().join("manifest.json")).unwrap();
+    assert_eq!(read_anything(&disk).unwrap(), 1);
+    // A model card is nobody's business.
+    let disk = with_changed("", |_| {});
+    disk.create(&out().join("README.md")).unwrap();
+    assert_eq!(read_anything(&disk).unwrap(), 1);
+}
+
+#[test]
+fn no_bit_of_a_config_or_a_manifest_can_flip_unseen() {
+    for (index, name) in [(1, "config.json"), (3, "manifest.json")] {
+        for at in 0..WHOLE[index].len() {
+            let disk = with_changed(name, |bytes| bytes[at] ^= 1 << (at % 8));
+            assert!(read_anything(&disk).is_err(), "byte {at} of {name}");
+        }
+    }
+}
+
+#[test]
+fn no_bit_of_a_checksum_can_flip_unseen() {
     let whole = &WHOLE[0];
     let key = b"\"sum\":\"";
     let at = whole.windows(key.len()).position(|window| window == key).unwrap();
     for (at, bit) in (at..at + key.len() + 17).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
-        let dir = with_changed("model.safetensors", |bytes| bytes[at] ^= 1 << bit);
-        assert!(read_anything(dir.path()).is_err(), "bit {bit} of byte {at}");
+        let disk = with_changed("model.safetensors", |bytes| bytes[at] ^= 1 << bit);
+        assert!(read_anything(&disk).is_err(), "bit {bit} of byte {at}");
     }
 }

@@ -5,8 +5,6 @@ mod damage;
 mod foreign;
 mod round_trip;
 
-pub(super) use self::crash::Crash;
-
 use std::{collections::BTreeMap, path::Path};
 
 use fitgpt_plan::{
@@ -18,19 +16,20 @@ use fitgpt_plan::{
 use serde_json::{Map, json};
 
 use super::{
-    Architecture, Checkpoint, CheckpointError, Contents, Entry, Piece, Positions, SaveId, Sink,
-    Source, StoreError, Tensors, Weights, save,
+    Architecture, Checkpoint, CheckpointError, Contents, Entry, Keep, Label, Piece, Positions,
+    SaveId, Sink, Source, StoreError, Tensors, Weights, save, save::save_on,
 };
+use crate::disk::Disk;
 
 /// Bytes in memory, by name.
 #[derive(Debug, Default, PartialEq)]
 struct Memory {
     bytes: BTreeMap<String, Vec<u8>>,
-    /// The longest piece that was asked for.
+    /// The longest piece that was requested.
     max_piece: usize,
 }
 
-/// Which tensors are meant.
+/// Which tensors.
 #[derive(Clone, Copy, PartialEq)]
 enum Which {
     Weights,
@@ -135,16 +134,48 @@ fn tensors_of(architecture: &Architecture) -> Tensors {
     tensors
 }
 
+/// What is saved as version `version`; only the last checkpoint is kept.
+fn contents<'a>(
+    architecture: &'a Architecture,
+    tensors: &'a Tensors,
+    version: u32,
+) -> Contents<'a> {
+    let label = Label { run_id: "0123456789abcdef", step: version.into(), keep: Keep::ONE };
+    Contents { architecture, tensors, label }
+}
+
 /// Saves version `version` of the model, with the version as its document.
 fn save_version(dir: &Path, architecture: &Architecture, version: u32) -> SaveId {
+    save_version_on(&Disk::real(), dir, architecture, version, Keep::ONE).unwrap()
+}
+
+/// [`save_version`] on `disk`, with other checkpoints to keep.
+fn save_version_on(
+    disk: &Disk,
+    dir: &Path,
+    architecture: &Architecture,
+    version: u32,
+    keep: Keep,
+) -> Result<SaveId, CheckpointError> {
     let tensors = &tensors_of(architecture);
     let mut memory = Memory::version(tensors, Which::All, version);
-    save(dir, Contents { architecture, tensors }, &version, &mut memory).unwrap()
+    let mut contents = contents(architecture, tensors, version);
+    contents.label.keep = keep;
+    save_on(disk, dir, contents, &version, &mut memory)
 }
 
 /// Which version the checkpoint in `dir` is, having read all of it and found every value right.
 fn read_version(dir: &Path, architecture: &Architecture) -> Result<u32, CheckpointError> {
-    let mut checkpoint = Checkpoint::open(dir)?;
+    read_version_on(&Disk::real(), dir, architecture)
+}
+
+/// [`read_version`] on `disk`.
+fn read_version_on(
+    disk: &Disk,
+    dir: &Path,
+    architecture: &Architecture,
+) -> Result<u32, CheckpointError> {
+    let mut checkpoint = Checkpoint::open_once(disk, dir)?;
     assert_eq!(checkpoint.architecture(), architecture);
     let version = checkpoint.document()?;
     let tensors = tensors_of(architecture);

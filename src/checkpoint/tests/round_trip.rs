@@ -108,7 +108,7 @@ fn large_tensors_pass_in_pieces_that_stay_small() {
     let tensors = &Tensors { naming, weights: entries.to_vec(), states: Vec::new() };
     let dir = tempfile::tempdir().unwrap();
     let architecture = tiny(false);
-    let contents = Contents { architecture: &architecture, tensors };
+    let contents = contents(&architecture, tensors, 1);
     let mut memory = Memory::version(tensors, Which::Weights, 1);
     super::super::save_weights(dir.path(), contents, &mut memory).unwrap();
     assert!(memory.max_piece <= 4 * MAX_VALUES, "{}", memory.max_piece);
@@ -123,14 +123,14 @@ fn every_bit_of_a_value_survives() {
     let states = vec![Entry { state: Some("exp_avg"), ..weights.clone() }];
     let naming = Family::Gpt2.naming();
     let tensors = &Tensors { naming, weights: vec![weights], states };
-    let bits = [0x7FC0_1234, 0xFF80_0000, 0x8000_0000, 0x0000_0001, 0x7F7F_FFFF, 0x3F80_0001];
+    let bits = [0x0040_1234, 0xFF7F_FFFF, 0x8000_0000, 0x0000_0001, 0x7F7F_FFFF, 0x3F80_0001];
     let mut memory = Memory::empty(tensors, Which::All);
     for bytes in memory.bytes.values_mut() {
         *bytes = bits.iter().flat_map(|bits: &u32| bits.to_ne_bytes()).collect();
     }
     let dir = tempfile::tempdir().unwrap();
     let architecture = tiny(false);
-    let contents = Contents { architecture: &architecture, tensors };
+    let contents = contents(&architecture, tensors, 1);
     save(dir.path(), contents, &(), &mut memory).unwrap();
     let mut back = Memory::empty(tensors, Which::All);
     Checkpoint::open(dir.path()).unwrap().read(tensors, &mut back).unwrap();
@@ -151,7 +151,7 @@ fn a_document_survives_bit_for_bit() {
     let dir = tempfile::tempdir().unwrap();
     let architecture = tiny(false);
     let tensors = &tensors_of(&architecture);
-    let contents = Contents { architecture: &architecture, tensors };
+    let contents = contents(&architecture, tensors, 1);
     let mut memory = Memory::version(tensors, Which::All, 1);
     // A parser without care reads some of a thousand numbers with 17 digits one bit off.
     let numbers: Vec<_> = (1..=1000).map(|k| f64::from(k).sqrt()).collect();
@@ -190,7 +190,7 @@ fn a_document_that_forgets_is_refused_by_place() {
     let architecture = tiny(false);
     let naming = Family::Gpt2.naming();
     let tensors = &Tensors { naming, weights: Vec::new(), states: Vec::new() };
-    let contents = Contents { architecture: &architecture, tensors };
+    let contents = contents(&architecture, tensors, 1);
     let document = Forgets { scales: vec![Scale { scale: 0 }, Scale { scale: 7 }] };
     let error = save(dir.path(), contents, &document, &mut Memory::default()).unwrap_err();
     let expected = "the training state does not survive storing: \

@@ -1,26 +1,25 @@
 //! # `save-before-eval`
 //!
 //! nanoGPT evaluates and then saves, so an evaluation that runs out of memory loses everything
-//! since the last one. Here the same block saves first. Where only the best weights are kept
-//! (`always_save_checkpoint = False`) the state goes into `ckpt_last.pt`, and `ckpt.pt` stays the
-//! best. What is saved holds the best loss of the evaluations before; a resumed run evaluates at
-//! once and knows better.
+//! since the last one. This patch saves first, with the same block. If only the best weights are
+//! kept (`always_save_checkpoint = False`), the state goes to `ckpt_last.pt`, and `ckpt.pt` stays
+//! the best. The saved best loss is that of earlier evaluations; a resumed run evaluates at once.
 
-use crate::patch::{Sought, edit::Place, python::Source};
+use crate::patch::{Anchor, edit::Site, python::PythonFile};
 
-pub(in crate::patch) fn places(train: &Source<'_>) -> Vec<Place> {
+pub(in crate::patch) fn sites(train: &PythonFile<'_>) -> Vec<Site> {
     let mut evaluations = (0..train.statements.len())
         .filter(|&s| train.matches(s, "$losses = estimate_loss()").is_some());
     let place = evaluations.find_map(|evaluation| save_before(train, evaluation));
-    vec![place.unwrap_or(train.missing(Sought::SaveAfterEvaluation))]
+    vec![place.unwrap_or(train.missing(Anchor::SaveAfterEvaluation))]
 }
 
-fn save_before(train: &Source<'_>, evaluation: usize) -> Option<Place> {
+fn save_before(train: &PythonFile<'_>, evaluation: usize) -> Option<Site> {
     const SAVE: &str = "torch.save($$what, $$path)";
     let outer = train.statements[evaluation].parent?;
     let saves = |statement: usize| train.find(statement, SAVE).is_some();
     if (outer + 1..evaluation).any(saves) {
-        return Some(Place::Already);
+        return Some(Site::Already);
     }
     let decides = |&s: &usize| {
         let condition = train.statements[s].tokens.clone();
@@ -70,14 +69,14 @@ fn save_before(train: &Source<'_>, evaluation: usize) -> Option<Place> {
     Some(train.change(edits))
 }
 
-/// How many lines of a block stand before one of its statements.
-fn lines_up_to(train: &Source<'_>, head: usize, statement: usize) -> usize {
+/// Number of lines of a block before one of its statements.
+fn lines_up_to(train: &PythonFile<'_>, head: usize, statement: usize) -> usize {
     let start = train.statements[head].lines.start;
     train.text[start..train.statements[statement].lines.start].lines().count()
 }
 
-/// Whether an `else` or `elif` follows: it would then run in cases that were not its own.
-fn has_alternative(train: &Source<'_>, head: usize) -> bool {
+/// Whether an `else` or `elif` follows: moving the `if` would change when it runs.
+fn has_alternative(train: &PythonFile<'_>, head: usize) -> bool {
     let next = train.statements.get(train.statements[head].end);
     next.is_some_and(|next| matches!(train.token(next.tokens.start), "else" | "elif"))
 }

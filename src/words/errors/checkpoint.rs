@@ -37,13 +37,31 @@ messages! {
         de: "`{path}` sollte {expected_bytes} Bytes haben, gefunden: {found_bytes}",
     }
     damaged(path, expected, found) {
-        en: "`{path}` is damaged: its sum should be {expected}, found {found}",
+        en: "`{path}` is damaged: its checksum should be {expected}, found {found}",
         zh: "`{path}` 已损坏：校验和应为 {expected}，实际为 {found}",
         ja: "`{path}` は壊れています: チェックサムは {expected} のはずですが、{found} です",
         de: "`{path}` ist beschädigt: die Prüfsumme sollte {expected} sein, gefunden: {found}",
     }
-    no_sum(path) {
-        en: "`{path}` is damaged: it states no sum", zh: "`{path}` 已损坏：没有校验和", ja: "`{path}` は壊れています: チェックサムがありません", de: "`{path}` ist beschädigt: die Prüfsumme fehlt",
+    no_checksum(path) {
+        en: "`{path}` is damaged: it has no checksum", zh: "`{path}` 已损坏：没有校验和", ja: "`{path}` は壊れています: チェックサムがありません", de: "`{path}` ist beschädigt: die Prüfsumme fehlt",
+    }
+    changed(path) {
+        en: "`{path}` is not the file that was saved: its length or checksum is not the one in `manifest.json`",
+        zh: "`{path}` 不是当初保存的文件：其长度或校验和与 `manifest.json` 中的不符",
+        ja: "`{path}` は保存されたファイルではありません: 長さかチェックサムが `manifest.json` と一致しません",
+        de: "`{path}` ist nicht die gespeicherte Datei: Länge oder Prüfsumme ist nicht die in `manifest.json`",
+    }
+    not_finite(tensor) {
+        en: "`{tensor}` is not finite: the checkpoint was not saved",
+        zh: "`{tensor}` 中有非有限值：检查点未保存",
+        ja: "`{tensor}` に有限でない値があります: チェックポイントは保存されませんでした",
+        de: "`{tensor}` ist nicht endlich: der Checkpoint wurde nicht gespeichert",
+    }
+    foreign(path) {
+        en: "`{path}` was not written by fitgpt and is not replaced",
+        zh: "`{path}` 不是 fitgpt 写的，不会被替换",
+        ja: "`{path}` は fitgpt が書いたものではないため、置き換えません",
+        de: "`{path}` wurde nicht von fitgpt geschrieben und wird nicht ersetzt",
     }
     missing_tensor(path, tensor, expected) {
         en: "`{path}` has no tensor `{tensor}` (expected shape {expected})",
@@ -146,7 +164,10 @@ impl Spoken for CheckpointError {
             Self::Damaged { path, expected, found } => {
                 damaged(path.display(), format!("{expected:016x}"), format!("{found:016x}"))
             }
-            Self::NoSum { path } => no_sum(path.display()),
+            Self::NoChecksum { path } => no_checksum(path.display()),
+            Self::Changed { path } => changed(path.display()),
+            Self::NotFinite { tensor } => not_finite(tensor),
+            Self::Foreign { path } => foreign(path.display()),
             Self::MissingTensor { path, tensor, expected } => {
                 missing_tensor(path.display(), tensor, format!("{expected:?}"))
             }

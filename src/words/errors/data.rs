@@ -10,13 +10,26 @@ use crate::{
 use super::{Spoken, io};
 
 messages! {
-    no_dataset(dataset, folders) {
-        en: "there is no dataset `{dataset}`: no folder {folders}; a dataset is a folder with `train.bin` and `val.bin`, and `fitgpt prepare` makes one",
-        zh: "找不到数据集 `{dataset}`：没有文件夹 {folders}；数据集是一个含有 `train.bin` 和 `val.bin` 的文件夹，可以用 `fitgpt prepare` 生成",
-        ja: "データセット `{dataset}` が見つかりません。フォルダ {folders} がありません。データセットは `train.bin` と `val.bin` を含むフォルダで、`fitgpt prepare` で作成できます",
-        de: "es gibt keinen Datensatz `{dataset}`: kein Ordner {folders}; ein Datensatz ist ein Ordner mit `train.bin` und `val.bin`, und `fitgpt prepare` legt einen an",
+    no_dataset(dataset, folders, prepare) {
+        en: "there is no dataset `{dataset}`: no folder {folders}; make it with `{prepare}`",
+        zh: "找不到数据集 `{dataset}`：没有文件夹 {folders}；可以用 `{prepare}` 生成",
+        ja: "データセット `{dataset}` が見つかりません。フォルダ {folders} がありません。`{prepare}` で作成できます",
+        de: "es gibt keinen Datensatz `{dataset}`: kein Ordner {folders}; `{prepare}` legt ihn an",
     }
-    /// Between two folders, neither of which is there.
+    /// Below it.
+    prepare_reads() {
+        en: "`prepare` reads text files, folders, JSONL and stdin; the comments of the presets in `config/` say where their text comes from",
+        zh: "`prepare` 可读取文本文件、文件夹、JSONL 和标准输入；`config/` 中各预设的注释说明了文本的来源",
+        ja: "`prepare` はテキストファイル、フォルダ、JSONL、標準入力を読めます。`config/` の各プリセットのコメントにテキストの入手先があります",
+        de: "`prepare` liest Textdateien, Ordner, JSONL und die Standardeingabe; woher der Text kommt, steht in den Kommentaren der Vorlagen in `config/`",
+    }
+    try_stories() {
+        en: "to try this config without data, add `--dataset=stories`: built-in text",
+        zh: "没有数据也想试用此配置，可加上 `--dataset=stories`：内置文本",
+        ja: "データなしで試すには `--dataset=stories`（内蔵テキスト）を付けてください",
+        de: "ohne Daten lässt sich die Konfiguration mit `--dataset=stories` ausprobieren: eingebauter Text",
+    }
+    /// Between two folders that do not exist.
     nor_folder() { en: ", no folder ", zh: "，也没有文件夹 ", ja: "、", de: ", kein Ordner " }
     missing(path) {
         en: "`{path}` does not exist", zh: "`{path}` 不存在", ja: "`{path}` がありません", de: "`{path}` gibt es nicht",
@@ -86,13 +99,13 @@ messages! {
     }
 
     code(opcode, offset) {
-        en: "it asks to run code, which is not done (opcode `{opcode}` at byte {offset})",
+        en: "it would run code, which is not allowed (opcode `{opcode}` at byte {offset})",
         zh: "它要求执行代码，这里不会执行（第 {offset} 字节的操作码 `{opcode}`）",
         ja: "コードの実行を要求していますが、実行しません（バイト {offset} のオペコード `{opcode}`）",
         de: "sie will Code ausführen, was hier nicht geschieht (Opcode `{opcode}` bei Byte {offset})",
     }
     unknown_opcode(byte, offset) {
-        en: "it is not a pickle that can be read (byte {byte} at {offset} is no opcode)",
+        en: "it is not a supported pickle (byte {byte} at {offset} is not an opcode)",
         zh: "它不是可读取的 pickle（位置 {offset} 的字节 {byte} 不是操作码）",
         ja: "読み取れる pickle ではありません（位置 {offset} のバイト {byte} はオペコードではありません）",
         de: "sie ist kein lesbares Pickle (Byte {byte} bei {offset} ist kein Opcode)",
@@ -116,7 +129,7 @@ messages! {
         de: "sie ist kein gültiges Pickle (der Wert bei Byte {offset} ist nicht zu dekodieren)",
     }
     too_large(offset) {
-        en: "it holds more values than this reader can tell apart (at byte {offset})",
+        en: "it has more values than this reader supports (at byte {offset})",
         zh: "其中的值太多，无法区分（第 {offset} 字节处）",
         ja: "値が多すぎて区別できません（バイト {offset}）",
         de: "sie enthält mehr Werte, als dieser Leser unterscheiden kann (bei Byte {offset})",
@@ -125,7 +138,7 @@ messages! {
         en: "it cannot be read: {error}", zh: "无法读取：{error}", ja: "読み取れません: {error}", de: "sie ist nicht lesbar: {error}",
     }
     trailing(extra) {
-        en: "it goes on for {extra} bytes after its end mark",
+        en: "it has {extra} bytes after its end mark",
         zh: "结束标记之后还有 {extra} 字节",
         ja: "終端記号の後にさらに {extra} バイト続いています",
         de: "nach ihrer Endmarke folgen noch {extra} Bytes",
@@ -146,11 +159,11 @@ messages! {
         ja: "`{place}` は `{expected}` のはずですが、`{found}` です",
         de: "`{place}` sollte `{expected}` sein, enthält aber `{found}`",
     }
-    vocab_size(vocab_size) {
-        en: "`vocab_size` should be from 1 to 65536, since tokens have 16 bits: {vocab_size}",
-        zh: "token 是 16 位的，所以 `vocab_size` 应在 1 到 65536 之间：{vocab_size}",
-        ja: "トークンは 16 ビットなので、`vocab_size` は 1 以上 65536 以下のはずです: {vocab_size}",
-        de: "`vocab_size` sollte von 1 bis 65536 sein, da Tokens 16 Bit haben: {vocab_size}",
+    vocab_size(vocab_size, limit) {
+        en: "`vocab_size` should be from 1 to {limit}: {vocab_size}",
+        zh: "`vocab_size` 应在 1 到 {limit} 之间：{vocab_size}",
+        ja: "`vocab_size` は 1 以上 {limit} 以下のはずです: {vocab_size}",
+        de: "`vocab_size` sollte von 1 bis {limit} sein: {vocab_size}",
     }
     id_outside(place, id, vocab_size) {
         en: "`{place}` has the id {id}, outside the vocabulary of {vocab_size}",
@@ -180,11 +193,22 @@ messages! {
     tokenizer_file(path, reason) {
         en: "`{path}` is not a tokenizer: {reason}", zh: "`{path}` 不是分词器：{reason}", ja: "`{path}` はトークナイザではありません: {reason}", de: "`{path}` ist kein Tokenizer: {reason}",
     }
+    no_token(path, token) {
+        en: "`{path}` has no token `{token}`", zh: "`{path}` 中没有 token `{token}`", ja: "`{path}` にトークン `{token}` がありません", de: "`{path}` hat kein Token `{token}`",
+    }
     not_split(reason) {
         en: "the text cannot be split into words: {reason}",
         zh: "无法将文本切分成词：{reason}",
         ja: "テキストを単語に分割できません: {reason}",
         de: "der Text lässt sich nicht in Wörter zerlegen: {reason}",
+    }
+}
+
+/// What to do about it.
+pub(crate) fn hints(error: &DataError) -> Vec<String> {
+    match error {
+        DataError::NoDataset { .. } => vec![prepare_reads(), try_stories()],
+        _ => Vec::new(),
     }
 }
 
@@ -195,7 +219,8 @@ impl Spoken for DataError {
                 let folder = |path: &std::path::PathBuf| format!("`{}`", path.display());
                 let mut folders: Vec<_> = looked_at.iter().map(folder).collect();
                 folders.dedup();
-                no_dataset(dataset, folders.join(&nor_folder()))
+                let prepare = crate::data::prepare_line(dataset);
+                no_dataset(dataset, folders.join(&nor_folder()), prepare)
             }
             Self::Missing { path } => missing(path.display()),
             Self::NotAFile { path } => not_a_file(path.display()),
@@ -246,7 +271,7 @@ impl Spoken for MetaError {
             Self::NotADict { found } => not_a_dict(found),
             Self::NoKey { key } => no_key(key),
             Self::WrongType { place, expected, found } => wrong_type(place, expected, found),
-            Self::VocabSize { vocab_size: size } => vocab_size(size),
+            Self::VocabSize { vocab_size: size, limit } => vocab_size(size, limit),
             Self::IdOutside { place, id, vocab_size } => id_outside(place, id, vocab_size),
             Self::Disagree { id, symbol } => disagree(id, symbol),
         }
@@ -260,6 +285,7 @@ impl Spoken for TokenizerError {
                 unknown_character(character.escape_debug(), position)
             }
             Self::NotAnId { word } => not_an_id(word),
+            Self::NoToken { path, token } => no_token(path.display(), token),
             Self::NotSplit { reason } => not_split(reason),
             Self::File { path, reason } => tokenizer_file(path.display(), reason),
         }

@@ -148,6 +148,18 @@ messages! {
         ja: "ステップ {step} の終わりで損失が {loss}、勾配ノルムが {grad_norm} になりました。チェックポイントはまだありません",
         de: "Schritt {step} endete mit einem Loss von {loss} und einer Gradientennorm von {grad_norm}; es gibt noch keinen Checkpoint",
     }
+    state_not_finite(tensor, saved) {
+        en: "`{tensor}` is not finite, so it is not saved; the last checkpoint is of step {saved}",
+        zh: "`{tensor}` 中有非有限值，因此不保存；最后的检查点是第 {saved} 步的",
+        ja: "`{tensor}` に有限でない値があるため保存しません。最後のチェックポイントはステップ {saved} のものです",
+        de: "`{tensor}` ist nicht endlich und wird nicht gespeichert; der letzte Checkpoint ist von Schritt {saved}",
+    }
+    state_not_finite_unsaved(tensor) {
+        en: "`{tensor}` is not finite, so it is not saved; the last checkpoint is of step none",
+        zh: "`{tensor}` 中有非有限值，因此不保存；还没有检查点",
+        ja: "`{tensor}` に有限でない値があるため保存しません。チェックポイントはまだありません",
+        de: "`{tensor}` ist nicht endlich und wird nicht gespeichert; es gibt noch keinen Checkpoint",
+    }
     keep_finite() {
         en: "a lower `--learning_rate`, a longer `--warmup_iters` or `--dtype=float32` keep a loss finite; `--init_from=resume` goes on from the last checkpoint",
         zh: "降低 `--learning_rate`、加大 `--warmup_iters` 或使用 `--dtype=float32` 可以让损失保持有限；`--init_from=resume` 从最后的检查点继续",
@@ -218,7 +230,7 @@ impl Spoken for BackendError {
             Self::Memory(MemoryRefused { device, asked, free: None }) => {
                 memory_refused_untold(device, asked)
             }
-            Self::Device(fault) => device_failed(&fault.device, &fault.said),
+            Self::Device(fault) => device_failed(&fault.device, &fault.message),
         }
     }
 }
@@ -236,6 +248,8 @@ impl Spoken for RunError {
             Self::Diverged { step, loss, grad_norm, saved: None } => {
                 diverged_unsaved(step, loss, grad_norm)
             }
+            Self::NotFinite { tensor, saved: Some(saved) } => state_not_finite(tensor, saved),
+            Self::NotFinite { tensor, saved: None } => state_not_finite_unsaved(tensor),
             Self::Folder { path, source } => io::folder(path.display(), source),
         }
     }

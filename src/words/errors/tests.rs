@@ -2,7 +2,7 @@
 
 use std::{error::Error, io, path::PathBuf};
 
-use fitgpt_exec::{BackendError, DeviceFault, MemoryRefused, arena::Refused};
+use fitgpt_exec::{BackendError, DeviceFault, MemoryRefused, arena::ArenaRefused};
 use fitgpt_pickle::PickleError;
 use fitgpt_plan::{
     config::{
@@ -21,7 +21,8 @@ use crate::{
     attempt::Attempt,
     checkpoint::CheckpointError,
     data::{DataError, MetaError, Split},
-    patch::{File, PatchError, Slip},
+    formats::parquet::ParquetError,
+    patch::{File, PatchError, SyntaxSlip},
     prepare::{DiskNeed, JsonKind, PrepareError, Share},
     run::{device::Unavailable, error::RunError, events::EventError, setup::SetupError},
     tokenizer::TokenizerError,
@@ -203,7 +204,7 @@ fn datasets_and_tokenizers() {
         MetaError::NotADict { found: "list" },
         MetaError::NoKey { key: "stoi" },
         MetaError::WrongType { place: "itos", expected: "dict", found: "list" },
-        MetaError::VocabSize { vocab_size: 0 },
+        MetaError::VocabSize { vocab_size: 0, limit: 65_536 },
         MetaError::IdOutside { place: "itos", id: 9, vocab_size: 3 },
         MetaError::Disagree { id: 9, symbol: "\\n".into() },
     ] {
@@ -212,6 +213,7 @@ fn datasets_and_tokenizers() {
     same(&TokenizerError::UnknownCharacter { character: '\n', position: 3 });
     same(&TokenizerError::NotAnId { word: "x".into() });
     same(&TokenizerError::NotSplit { reason: "x".into() });
+    same(&TokenizerError::NoToken { path: path.clone(), token: "<s>".into() });
     same(&TokenizerError::File { path: path.clone(), reason: "x".into() });
 }
 
@@ -226,7 +228,7 @@ fn checkpoints() {
     same(&CheckpointError::HeaderLength { path: path.clone(), found_bytes: 1, most_bytes: 2 });
     same(&CheckpointError::Length { path: path.clone(), expected_bytes: 1, found_bytes: 2 });
     same(&CheckpointError::Damaged { path: path.clone(), expected: 1, found: 2 });
-    same(&CheckpointError::NoSum { path: path.clone() });
+    same(&CheckpointError::NoChecksum { path: path.clone() });
     let (one, two) = (vec![1, 2], vec![2, 3]);
     same(&CheckpointError::MissingTensor {
         path: path.clone(),
@@ -287,7 +289,7 @@ fn checkpoints() {
     same(&CheckpointError::Document { source: json() });
     let (place, written, back) = ("/a".into(), "1".into(), "2".into());
     same(&CheckpointError::DocumentChanged { place, written, back });
-    let source = BackendError::Refused(Refused { asked: Bytes::new(1 << 20) });
+    let source = BackendError::Refused(ArenaRefused { asked: Bytes::new(1 << 20) });
     same(&CheckpointError::Store { tensor, source: Box::new(source) });
 }
 
@@ -308,7 +310,7 @@ fn runs_and_devices() {
     same(&Unavailable::NoType { device: name(), dtype: Precision::Bfloat16 });
     same(&Unavailable::Unsuitable { device: name(), why: "a head is too wide".into() });
     same(&Unavailable::UnknownMemory { device: name() });
-    let fault = DeviceFault { device: name(), said: "lost".into() };
+    let fault = DeviceFault { device: name(), message: "lost".into() };
     same(&Unavailable::Backend(fault.into()));
     let (need, have) = (Bytes::new(9 << 20), Bytes::new(1 << 20));
     for free in [None, Some(have)] {
@@ -319,7 +321,7 @@ fn runs_and_devices() {
     same(&device::find("T4").unwrap().rates().unwrap_err());
     same(&device::DeviceError::Ambiguous { name: "x".into(), candidates: vec!["a", "b"] });
     same(&BackendError::Threads { asked: 3, kind: io::ErrorKind::WouldBlock });
-    same(&RunError::Backend(BackendError::Refused(Refused { asked: need })));
+    same(&RunError::Backend(BackendError::Refused(ArenaRefused { asked: need })));
     same(&RunError::Diverged { step: 3, loss: f64::NAN, grad_norm: f64::NAN, saved: Some(2) });
     same(&RunError::Diverged { step: 3, loss: f64::INFINITY, grad_norm: 1e30, saved: None });
     same(&RunError::Folder { path, source: refused() });
@@ -350,6 +352,24 @@ fn preparing() {
     same(&PrepareError::NoInput);
     same(&PrepareError::StdinTwice);
     same(&PrepareError::NoTexts { folder: path.clone() });
+    same(&PrepareError::NoMatch { pattern: path.clone() });
+    same(&PrepareError::RowNotUtf8 { path: path.clone(), row: 3 });
+    same(&PrepareError::Shard { source: DataError::Empty { path: path.clone() } });
+    same(&PrepareError::ShardInChars { path: path.clone() });
+    same(&PrepareError::NoEndOfText { path: path.clone() });
+    let column = || "text".to_owned();
+    for source in [
+        ParquetError::Io { offset: 3, source: refused() },
+        ParquetError::NotParquet,
+        ParquetError::Encrypted,
+        ParquetError::Damaged { offset: 3 },
+        ParquetError::NoColumn { column: column(), columns: vec!["a".into(), "b".into()] },
+        ParquetError::NotText { column: column() },
+        ParquetError::NotSupported { column: column(), what: "encoding", code: 9 },
+        ParquetError::TooLarge { offset: 3, bytes: 9, limit: 5 },
+    ] {
+        same(&PrepareError::Parquet { path: path.clone(), source });
+    }
     same(&PrepareError::ValFraction { val_fraction: 1.5 });
     same(&PrepareError::Exists { path: path.clone() });
     same(&PrepareError::Io { action: Attempt::Remove, path: path.clone(), source: refused() });
@@ -387,7 +407,7 @@ fn preparing() {
 
 #[test]
 fn patching() {
-    for what in [Slip::OpenBracket, Slip::StrayBracket, Slip::OpenString] {
+    for what in [SyntaxSlip::OpenBracket, SyntaxSlip::StrayBracket, SyntaxSlip::OpenString] {
         same(&PatchError::NotPython { file: File::Train, line: 3, what });
     }
     same(&PatchError::NoSuchPatch { name: "x".into() });

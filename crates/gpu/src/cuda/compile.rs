@@ -1,7 +1,7 @@
 //! From a kernel in Rust to CUDA C++, and what CubeCL is told about a card.
 
 use cubecl::{
-    CompilationError, Compiler, CubeKernel,
+    CompilationError, Compiler, CubeKernel, ExecutionMode,
     cmma::MatrixLayout,
     define_kernel,
     features::{Features, Plane},
@@ -28,7 +28,9 @@ pub(super) const ALIGNMENT: usize = 512;
 
 /// The CUDA C++ of a kernel.
 pub(crate) fn source(kernel: &dyn CubeKernel) -> Result<Source, CompilationError> {
-    let definition = define_kernel(kernel)?;
+    let mut definition = define_kernel(kernel)?;
+    // The kernels check the bounds they need.
+    definition.settings.execution_mode = ExecutionMode::Unchecked;
     let name = definition.settings.kernel_name.clone();
     let options = CompilationOptions {
         supports_features: CppSupportedFeatures {

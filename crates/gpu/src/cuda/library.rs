@@ -16,8 +16,8 @@ use super::{
     ptx::Ptx,
 };
 use crate::{
-    device::{Adapter, Api, Kind, Memory, NVIDIA, Properties, Selector, whole},
-    kernels::{math::Sums, product::Core},
+    device::{Adapter, AdapterKind, Api, DeviceMemory, GpuProperties, NVIDIA, Selector, whole},
+    kernels::{math::SumOrder, product::ProductUnits},
 };
 
 /// Every card that the driver shows.
@@ -37,10 +37,13 @@ fn adapter(index: u16) -> Result<Adapter, Fault> {
     Ok(Adapter {
         name: card.name,
         api: Api::Cuda,
-        kind: Kind::Discrete,
+        kind: AdapterKind::Discrete,
         driver: format!("CUDA, sm_{}", card.architecture),
-        memory: Some(Memory { total: Bytes::new(total as u64), free: Bytes::new(free as u64) }),
-        properties: Properties {
+        memory: Some(DeviceMemory {
+            total: Bytes::new(total as u64),
+            free: Bytes::new(free as u64),
+        }),
+        properties: GpuProperties {
             max_chunk: Bytes::new(whole(total as u64)),
             // Kernels count elements in 32 bits.
             max_binding: Bytes::new(whole((total as u64).min(1 << 32))),
@@ -49,8 +52,8 @@ fn adapter(index: u16) -> Result<Adapter, Fault> {
             has_f16: true,
             has_bf16: true,
             // Known when the device is open.
-            core: Core::Units,
-            sums: Sums::Tree,
+            core: ProductUnits::Units,
+            sums: SumOrder::Tree,
             #[cfg(test)]
             is_recorded: false,
         },

@@ -26,19 +26,19 @@ pub(crate) use self::library::{Library, adapters};
 pub(crate) use self::simulated::Simulated;
 use self::{driver::Driver, server::CudaServer};
 use crate::{
-    device::{Adapter, Properties},
-    kernels::{math::Sums, product::Core},
+    device::{Adapter, GpuProperties},
+    kernels::{math::SumOrder, product::ProductUnits},
 };
 
 /// Opens a device of one of the drivers.
 pub(crate) fn open<D: Driver>(
     index: u16,
     adapter: &Adapter,
-) -> Result<(Client, Properties), String> {
+) -> Result<(Client, GpuProperties), String> {
     let client = Client::load::<CudaServer<D>>(DeviceId { type_id: 0, index_id: index });
     client.flush().map_err(|error| error.to_string())?; // an error of opening it
     let of = client.properties();
     let shared_bytes = of.hardware.max_shared_memory_size;
-    let (core, sums) = (Core::of(of), Sums::with_planes_of(&of.hardware));
-    Ok((client.clone(), Properties { shared_bytes, core, sums, ..adapter.properties }))
+    let (core, sums) = (ProductUnits::of(of), SumOrder::with_planes_of(&of.hardware));
+    Ok((client.clone(), GpuProperties { shared_bytes, core, sums, ..adapter.properties }))
 }

@@ -100,7 +100,8 @@ fn keep(path: &Path, ptx: &[u8]) {
 /// Folders that may hold `lib` and `include` of NVIDIA's toolkit.
 fn roots() -> Vec<PathBuf> {
     let variable = |name: &&str| std::env::var_os(name).map(PathBuf::from);
-    let mut roots: Vec<_> = ["FITGPT_CUDA", "CUDA_PATH", "CUDA_HOME"].iter().filter_map(variable).collect();
+    let mut roots: Vec<_> =
+        ["FITGPT_CUDA", "CUDA_PATH", "CUDA_HOME"].iter().filter_map(variable).collect();
     roots.push("/usr/local/cuda".into());
     for environment in ["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(variable) {
         for python in entries(&environment.join("lib"), "python3") {

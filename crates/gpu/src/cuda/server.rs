@@ -265,11 +265,7 @@ impl<D: Driver> Server for CudaServer<D> {
         }
     }
 
-    fn sync(
-        &mut self,
-        _: Vec<BufferBinding>,
-        _: StreamId,
-    ) -> DynFut<Result<(), ServerError>> {
+    fn sync(&mut self, _: Vec<BufferBinding>, _: StreamId) -> DynFut<Result<(), ServerError>> {
         let waited = self.health().and_then(|()| self.call(D::wait));
         Box::pin(async move { waited })
     }

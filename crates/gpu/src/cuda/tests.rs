@@ -14,9 +14,9 @@ use super::{
     simulated::{Edit, Watcher, register},
 };
 use crate::{
-    Adapter, Api, Device, Gpu, GpuTarget, Kind, Properties,
+    Adapter, AdapterKind, Api, Gpu, GpuDevice, GpuProperties, GpuTarget,
     device::{NVIDIA, Selector},
-    kernels::{math::Sums, product::Core},
+    kernels::{math::SumOrder, product::ProductUnits},
 };
 
 const GUARD: Bytes = Bytes::new(256);
@@ -27,35 +27,35 @@ fn unchanged(source: &Source) -> String {
 }
 
 /// A simulated card whose kernels are changed by `edit`.
-fn device(watcher: Watcher, edit: Edit) -> Device {
+fn device(watcher: Watcher, edit: Edit) -> GpuDevice {
     let adapter = Adapter {
         name: "an RTX 4070 on the CPU".into(),
         api: Api::Cuda,
-        kind: Kind::Software,
+        kind: AdapterKind::Software,
         driver: "simulated".into(),
         memory: None,
-        properties: Properties {
+        properties: GpuProperties {
             max_chunk: Bytes::new(1 << 32),
             max_binding: Bytes::new(1 << 32),
             shared_bytes: 101_376,
             plane: [32, 32],
             has_f16: true,
             has_bf16: true,
-            core: Core::Units,
-            sums: Sums::Tree,
+            core: ProductUnits::Units,
+            sums: SumOrder::Tree,
             is_recorded: false,
         },
         selector: Selector::Simulated(register(watcher, edit)),
         vendor: NVIDIA,
     };
-    Device::open(&adapter).unwrap()
+    GpuDevice::open(&adapter).unwrap()
 }
 
-fn watched(device: &Device) -> GpuTarget {
+fn watched(device: &GpuDevice) -> GpuTarget {
     GpuTarget { guard: GUARD, ..GpuTarget::new(device.properties()) }
 }
 
-fn make(device: &Device) -> impl FnMut(VerifiedPlan) -> Result<Box<dyn Backend>, BackendError> {
+fn make(device: &GpuDevice) -> impl FnMut(VerifiedPlan) -> Result<Box<dyn Backend>, BackendError> {
     let device = device.clone();
     move |plan| Ok(Box::new(Gpu::new(device.clone(), plan, Watch::Poison, GUARD)?))
 }

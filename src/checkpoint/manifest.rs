@@ -1,0 +1,128 @@
+//! `manifest.json`: which files make up a checkpoint, with a checksum for each.
+//!
+//! A model card or any other file that people add to the folder is outside of it. A checkpoint
+//! without a manifest was written by an earlier version, or by another program.
+
+use std::{collections::BTreeMap, path::Path};
+
+use serde::{Deserialize, Serialize};
+
+use super::{CheckpointError, MANIFEST_FILE, Result, SaveId, commit, header::Checksum};
+use crate::disk::Disk;
+
+/// A manifest lists a handful of files.
+const MAX_BYTES: u64 = 1 << 20;
+
+/// The files of one save.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Manifest {
+    /// The run that saved; its log has the same id.
+    pub(super) run_id: String,
+    /// The save; its files have the same id.
+    pub(super) save_id: String,
+    /// The step that comes next.
+    pub(super) step: u64,
+    /// Which earlier checkpoints stay.
+    pub(super) keep: Keep,
+    /// By name.
+    pub(super) files: BTreeMap<String, ListedFile>,
+    /// Over this document with sixteen zeros here.
+    checksum: String,
+}
+
+/// Which checkpoints of a run stay after a save.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keep {
+    /// How many of the last ones, the new one included.
+    pub last: u64,
+    /// The step of the best evaluation, whose checkpoint stays too.
+    pub best_step: Option<u64>,
+}
+
+impl Keep {
+    /// Nothing but the new one.
+    pub const ONE: Self = Self { last: 1, best_step: None };
+}
+
+/// What a manifest says about a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListedFile {
+    pub(super) bytes: u64,
+    /// Of a safetensors file, the one in its header.
+    pub(super) checksum: String,
+}
+
+/// The place of the checksum before it is known.
+const NO_CHECKSUM: &str = "0000000000000000";
+
+impl Manifest {
+    pub(super) fn new(
+        id: SaveId,
+        run_id: &str,
+        step: u64,
+        keep: Keep,
+        files: BTreeMap<String, ListedFile>,
+    ) -> Self {
+        let mut manifest = Self {
+            run_id: run_id.to_owned(),
+            save_id: id.to_string(),
+            step,
+            keep,
+            files,
+            checksum: String::new(),
+        };
+        manifest.checksum = manifest.own_checksum();
+        manifest
+    }
+
+    /// The text of the file.
+    pub(super) fn to_json(&self) -> String {
+        let text = serde_json::to_string_pretty(self).expect("a manifest is plain data");
+        format!("{text}\n")
+    }
+
+    fn own_checksum(&self) -> String {
+        let blank = Self { checksum: NO_CHECKSUM.to_owned(), ..self.clone() };
+        Checksum::of_bytes(blank.to_json().as_bytes()).to_string()
+    }
+
+    /// Reads the manifest at `path`; `None` if there is none.
+    pub(super) fn read(disk: &Disk, path: &Path) -> Result<Option<Self>> {
+        let text = match disk.read(path, MAX_BYTES) {
+            Err(error) if error.is_not_found() => return Ok(None),
+            other => other?,
+        };
+        let manifest: Self = serde_json::from_slice(&text)
+            .map_err(|source| CheckpointError::Json { path: path.to_owned(), source })?;
+        // Byte for byte, so that not even a space can change unseen.
+        let is_whole =
+            manifest.checksum == manifest.own_checksum() && manifest.to_json().as_bytes() == text;
+        if is_whole {
+            Ok(Some(manifest))
+        } else {
+            Err(CheckpointError::Changed { path: path.to_owned() })
+        }
+    }
+
+    /// The manifest of the checkpoint in `dir`.
+    pub(super) fn of_dir(disk: &Disk, dir: &Path) -> Result<Option<Self>> {
+        Self::read(disk, &commit::locate_on(disk, dir, MANIFEST_FILE)?)
+    }
+
+    /// Checks `text`, the content of the file at `path`, against what is listed under `name`.
+    pub(super) fn check_text(&self, name: &str, path: &Path, text: &[u8]) -> Result<()> {
+        let checksum = Checksum::of_bytes(text).to_string();
+        self.check(name, path, text.len() as u64, &checksum)
+    }
+
+    /// Checks a file's length and checksum against what is listed under `name`.
+    pub(super) fn check(&self, name: &str, path: &Path, bytes: u64, checksum: &str) -> Result<()> {
+        let is_listed = self
+            .files
+            .get(name)
+            .is_some_and(|listed| listed.bytes == bytes && listed.checksum == checksum);
+        if is_listed { Ok(()) } else { Err(CheckpointError::Changed { path: path.to_owned() }) }
+    }
+}

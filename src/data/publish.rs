@@ -1,0 +1,262 @@
+//! A dataset is published as one commit.
+//!
+//! ```text
+//! .preparing-<id>/   the new files, written and synced
+//! .prepared-<id>/    the same folder, renamed: from here on the dataset is the new one
+//! .placing-<id>/     renamed again, after the old files are gone
+//! train.bin, …       the new files, moved to their names; `train.bin` last
+//! ```
+//!
+//! What comes after the first rename is completed at once, or by the next `prepare` after a
+//! crash. Until then readers find the files where they are ([`locate`]). Another program that
+//! reads the folder sees the old dataset, the new one, or none, but never a mix: `train.bin` is
+//! the first file that goes and the last that comes.
+
+use std::{
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    path::{Path, PathBuf},
+};
+
+use crate::disk::{Disk, DiskError};
+
+const PREPARING: &str = ".preparing-";
+const PREPARED: &str = ".prepared-";
+const PLACING: &str = ".placing-";
+
+/// Files that belong to a dataset, those of the training split first.
+const FILES: [&str; 5] = ["train.bin", "train.u32.bin", "val.bin", "val.u32.bin", "meta.pkl"];
+
+type Result<T> = std::result::Result<T, DiskError>;
+
+/// Where the file called `name` of the dataset in `folder` is, or would be.
+pub(crate) fn locate(disk: &Disk, folder: &Path, name: &str) -> Result<PathBuf> {
+    if let Some((staged, _)) = committed(disk, folder)?.pop() {
+        let path = staged.join(name);
+        if disk.is_file(&path)? {
+            return Ok(path);
+        }
+        // Complete, so that a file of this name in `folder` belongs to the old dataset.
+        if is_named(&staged, PREPARED) && FILES.contains(&name) {
+            return Ok(path);
+        }
+    }
+    Ok(folder.join(name))
+}
+
+/// A new folder in `folder` for the files of a dataset.
+pub(crate) fn stage(disk: &Disk, folder: &Path) -> Result<PathBuf> {
+    let staged = folder.join(format!("{PREPARING}{:016x}", random()));
+    disk.create_dir(&staged)?;
+    Ok(staged)
+}
+
+/// Makes the files in `staged`, all written and synced, the dataset of `folder`.
+pub(crate) fn commit(disk: &Disk, folder: &Path, staged: &Path) -> Result<()> {
+    disk.sync_dir(staged)?;
+    let prepared = renamed(staged, PREPARING, PREPARED);
+    disk.rename(staged, &prepared)?;
+    disk.sync_dir(folder)?;
+    complete(disk, folder, prepared)
+}
+
+/// Completes what a crash interrupted, and removes files that were never published. Only for
+/// the holder of the folder's lock.
+pub(crate) fn recover(disk: &Disk, folder: &Path) -> Result<()> {
+    let mut all = committed(disk, folder)?;
+    if let Some((newest, _)) = all.pop() {
+        for (older, _) in all {
+            discard(disk, &older)?;
+        }
+        complete(disk, folder, newest)?;
+    }
+    for abandoned in folders(disk, folder, PREPARING)? {
+        discard(disk, &abandoned)?;
+    }
+    Ok(())
+}
+
+/// Removes a folder of staged files, which holds nothing but ours.
+pub(crate) fn discard(disk: &Disk, staged: &Path) -> Result<()> {
+    for name in disk.list(staged)? {
+        let path = staged.join(name);
+        if disk.is_file(&path)? {
+            disk.remove_file(&path)?;
+        }
+    }
+    disk.remove_empty_dir(staged)
+}
+
+fn complete(disk: &Disk, folder: &Path, staged: PathBuf) -> Result<()> {
+    let placing = if is_named(&staged, PREPARED) {
+        for name in FILES {
+            disk.remove_file(&folder.join(name))?;
+        }
+        let placing = renamed(&staged, PREPARED, PLACING);
+        disk.rename(&staged, &placing)?;
+        placing
+    } else {
+        staged
+    };
+    let mut names = disk.list(&placing)?;
+    names.sort_by_key(|name| name.to_str().is_some_and(|name| name.starts_with("train.")));
+    for name in names {
+        if disk.is_file(&placing.join(&name))? {
+            disk.rename(&placing.join(&name), &folder.join(&name))?;
+        }
+    }
+    disk.sync_dir(folder)?;
+    disk.remove_empty_dir(&placing)
+}
+
+/// Datasets that are published and not in place; at most one, unless folders were copied.
+fn committed(disk: &Disk, folder: &Path) -> Result<Vec<(PathBuf, &'static str)>> {
+    let mut all = Vec::new();
+    for prefix in [PREPARED, PLACING] {
+        all.extend(folders(disk, folder, prefix)?.into_iter().map(|path| (path, prefix)));
+    }
+    Ok(all)
+}
+
+/// The folders in `folder` that are named `prefix` and 16 hexadecimal digits.
+fn folders(disk: &Disk, folder: &Path, prefix: &str) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for name in disk.list(folder)? {
+        let is_ours = name.to_str().and_then(|name| name.strip_prefix(prefix)).is_some_and(|id| {
+            id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
+        });
+        if is_ours && disk.is_folder(&folder.join(&name))? {
+            found.push(folder.join(&name));
+        }
+    }
+    Ok(found)
+}
+
+fn is_named(path: &Path, prefix: &str) -> bool {
+    path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(prefix))
+}
+
+fn renamed(path: &Path, from: &str, to: &str) -> PathBuf {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    path.with_file_name(name.replacen(from, to, 1))
+}
+
+/// A number that no other process draws, not even one with the same id in another container.
+fn random() -> u64 {
+    let mut hasher = RandomState::new().build_hasher();
+    hasher.write_u32(std::process::id());
+    hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::disk::simulated::{Chance, Crash, Faults, SimulatedFiles};
+
+    const DATA: &str = "data";
+
+    /// Every file of version `n` holds `n`; odd ones have a vocabulary.
+    fn publish(disk: &Disk, version: u8) -> Result<()> {
+        let folder = Path::new(DATA);
+        disk.create_dirs(folder)?;
+        recover(disk, folder)?;
+        let staged = stage(disk, folder)?;
+        let mut names = vec!["train.bin", "val.bin"];
+        if version % 2 == 1 {
+            names.push("meta.pkl");
+        }
+        for name in names {
+            let mut file = disk.create(&staged.join(name))?;
+            file.write_all_at(&[version; 300], 0)?;
+            file.sync()?;
+        }
+        commit(disk, folder, &staged)
+    }
+
+    /// The version that a reader finds, having checked that no file is of another one.
+    fn version(disk: &Disk) -> Option<u8> {
+        let read = |name| {
+            let path = locate(disk, Path::new(DATA), name).unwrap();
+            disk.kind(&path).unwrap().map(|_| {
+                let content = disk.read(&path, 1000).unwrap();
+                assert_eq!(content, vec![content[0]; 300], "{name}");
+                content[0]
+            })
+        };
+        let train = read("train.bin")?;
+        assert_eq!(read("val.bin"), Some(train));
+        assert_eq!(read("meta.pkl"), (train % 2 == 1).then_some(train));
+        Some(train)
+    }
+
+    #[test]
+    fn a_crash_at_any_call_leaves_the_old_or_the_new_dataset() {
+        let mut seen = BTreeSet::new();
+        for at in 0.. {
+            let files = SimulatedFiles::new(at);
+            let disk = files.disk();
+            publish(&disk, 1).unwrap();
+            files.set_faults(Faults { crash_at: Some(at), ..Faults::default() });
+            let published = publish(&disk, 2);
+            let is_over = !files.is_down();
+            files.restart(if at % 2 == 0 { Crash::Machine } else { Crash::Process });
+            let before = version(&disk);
+            seen.insert(before);
+            if published.is_ok() {
+                assert_eq!(before, Some(2));
+            }
+            recover(&disk, Path::new(DATA)).unwrap();
+            assert_eq!(version(&disk), before);
+            let names = disk.list(Path::new(DATA)).unwrap();
+            assert!(names.iter().all(|name| !name.to_str().unwrap().starts_with('.')));
+            if is_over {
+                break;
+            }
+        }
+        assert_eq!(seen, [Some(1), Some(2)].into());
+    }
+
+    /// `FITGPT_HISTORIES` of them; `scripts/histories` runs 10,000.
+    #[test]
+    fn no_history_of_crashes_and_errors_loses_a_published_dataset() {
+        let count = crate::disk::simulated::histories();
+        for seed in 0..count {
+            let files = SimulatedFiles::new(seed);
+            let disk = files.disk();
+            let mut chance = Chance(seed ^ 0xDA7A);
+            let mut acknowledged = None;
+            for attempt in 1..=8 {
+                files.set_faults(Faults::random(&mut chance, 60));
+                let published = publish(&disk, attempt);
+                files.restart(Crash::random(&mut chance));
+                let found = version(&disk);
+                if published.is_ok() {
+                    acknowledged = Some(attempt);
+                }
+                // What was acknowledged, or a later one that was not.
+                assert!(found >= acknowledged, "seed {seed}: {found:?} after {acknowledged:?}");
+                acknowledged = found;
+            }
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn links_and_other_folders_are_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (folder, theirs) = (dir.path().join("data"), dir.path().join("theirs"));
+        for path in [&folder, &theirs] {
+            std::fs::create_dir(path).unwrap();
+        }
+        std::fs::write(theirs.join("train.bin"), "precious").unwrap();
+        for prefix in [PREPARING, PREPARED, PLACING] {
+            let link = folder.join(format!("{prefix}0123456789abcdef"));
+            std::os::unix::fs::symlink(&theirs, link).unwrap();
+        }
+        std::fs::create_dir(folder.join(".preparing-mine")).unwrap();
+        recover(&Disk::real(), &folder).unwrap();
+        assert_eq!(std::fs::read(theirs.join("train.bin")).unwrap(), b"precious");
+        assert!(folder.join(".preparing-mine").exists());
+    }
+}

@@ -1,0 +1,524 @@
+//! A simulated disk in memory that fails, tears, reorders and forgets.
+//!
+//! A file has two contents: what processes see, and what a power failure leaves. The difference
+//! is a list of writes, of which a power failure keeps any subset, each possibly torn. Names are
+//! the same: a change of names reaches the disk when a folder that it touches is synced, and
+//! before that in any order that keeps the order within each folder. A rename is atomic.
+//!
+//! Everything random comes from one seed, so a history can be repeated.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::OsString,
+    io,
+    path::{Component, Path},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::{Access, Disk, FileKind, FileSystem, RawFile, not_a_file};
+
+/// Linux's numbers; the standard library maps them to kinds on any Unix.
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+const EINTR: i32 = 4;
+
+/// What goes wrong, by the number of the call, counted from zero.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Faults {
+    /// The process or the machine ends before this call.
+    pub(crate) crash_at: Option<u64>,
+    /// This call fails: the disk is full, or it reports an error.
+    pub(crate) fail_at: Option<u64>,
+    /// Out of 1,000 calls, how many are interrupted or move only a part of their bytes.
+    pub(crate) disturbed: u64,
+}
+
+/// What ends: the process alone, or the whole machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Crash {
+    /// Everything that was written stays.
+    Process,
+    /// What was not synced stays in part.
+    Machine,
+}
+
+/// A small generator: splitmix64.
+#[derive(Clone, Debug)]
+pub(crate) struct Chance(pub(crate) u64);
+
+impl Chance {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut x = self.0;
+        x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+        x ^ x >> 31
+    }
+
+    pub(crate) fn below(&mut self, end: u64) -> u64 {
+        self.next() % end.max(1)
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Node {
+    Folder { now: Names, kept: Names },
+    File { now: Vec<u8>, kept: Vec<u8>, unsynced: Vec<(usize, Vec<u8>)> },
+}
+
+type Names = BTreeMap<OsString, usize>;
+
+/// Names set or removed together.
+#[derive(Clone, Debug)]
+struct NameChange(Vec<(usize, OsString, Option<usize>)>);
+
+impl NameChange {
+    fn touches(&self, folders: &BTreeSet<usize>) -> bool {
+        self.0.iter().any(|(folder, ..)| folders.contains(folder))
+    }
+
+    fn folders(&self) -> impl Iterator<Item = usize> {
+        self.0.iter().map(|(folder, ..)| *folder)
+    }
+}
+
+#[derive(Debug)]
+struct State {
+    nodes: Vec<Node>,
+    unsynced: Vec<NameChange>,
+    chance: Chance,
+    faults: Faults,
+    calls: u64,
+    is_down: bool,
+}
+
+/// The simulated file system.
+#[derive(Clone, Debug)]
+pub(crate) struct SimulatedFiles(Arc<Mutex<State>>);
+
+impl SimulatedFiles {
+    /// An empty disk.
+    pub(crate) fn new(seed: u64) -> Self {
+        let root = Node::Folder { now: Names::new(), kept: Names::new() };
+        Self(Arc::new(Mutex::new(State {
+            nodes: vec![root],
+            unsynced: Vec::new(),
+            chance: Chance(seed),
+            faults: Faults::default(),
+            calls: 0,
+            is_down: false,
+        })))
+    }
+
+    pub(crate) fn disk(&self) -> Disk {
+        Disk::on(Arc::new(self.clone()))
+    }
+
+    /// Counts calls from zero again and makes these fail.
+    pub(crate) fn set_faults(&self, faults: Faults) {
+        let mut state = self.state();
+        (state.faults, state.calls, state.is_down) = (faults, 0, false);
+    }
+
+    /// How many calls there were since the faults were set.
+    pub(crate) fn calls(&self) -> u64 {
+        self.state().calls
+    }
+
+    /// Whether the crash came.
+    pub(crate) fn is_down(&self) -> bool {
+        self.state().is_down
+    }
+
+    /// Starts again after a crash, without further faults.
+    pub(crate) fn restart(&self, crash: Crash) {
+        let mut state = self.state();
+        if crash == Crash::Machine {
+            state.lose_power();
+        }
+        (state.faults, state.calls, state.is_down) = (Faults::default(), 0, false);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One call, which a fault may prevent.
+    fn call(&self) -> io::Result<MutexGuard<'_, State>> {
+        let mut state = self.state();
+        state.begin()?;
+        Ok(state)
+    }
+}
+
+impl State {
+    fn begin(&mut self) -> io::Result<()> {
+        let call = self.calls;
+        self.calls += 1;
+        if self.is_down || self.faults.crash_at == Some(call) {
+            self.is_down = true;
+            return Err(io::Error::other("the machine is down"));
+        }
+        if self.faults.fail_at == Some(call) {
+            let errno = if self.chance.below(2) == 0 { EIO } else { ENOSPC };
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        if self.chance.below(1000) < self.faults.disturbed {
+            return Err(io::Error::from_raw_os_error(EINTR));
+        }
+        Ok(())
+    }
+
+    fn find(&self, path: &Path) -> io::Result<usize> {
+        let mut node = 0;
+        for part in path.components() {
+            if let Component::Normal(name) = part {
+                let Node::Folder { now, .. } = &self.nodes[node] else {
+                    return Err(io::ErrorKind::NotADirectory.into());
+                };
+                node = *now.get(name).ok_or(io::ErrorKind::NotFound)?;
+            }
+        }
+        Ok(node)
+    }
+
+    /// The folder that holds `path`, and the name in it.
+    fn parent(&self, path: &Path) -> io::Result<(usize, OsString)> {
+        let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+        let folder = self.find(path.parent().unwrap_or(Path::new("")))?;
+        match self.nodes[folder] {
+            Node::Folder { .. } => Ok((folder, name)),
+            Node::File { .. } => Err(io::ErrorKind::NotADirectory.into()),
+        }
+    }
+
+    fn change(&mut self, change: Vec<(usize, OsString, Option<usize>)>) {
+        let change = NameChange(change);
+        for (folder, name, node) in &change.0 {
+            let Node::Folder { now, .. } = &mut self.nodes[*folder] else { unreachable!() };
+            set(now, name, *node);
+        }
+        self.unsynced.push(change);
+    }
+
+    fn keep(&mut self, change: &NameChange) {
+        for (folder, name, node) in &change.0 {
+            let Node::Folder { kept, .. } = &mut self.nodes[*folder] else { unreachable!() };
+            set(kept, name, *node);
+        }
+    }
+
+    fn create(&mut self, path: &Path, node: Node) -> io::Result<usize> {
+        let (folder, name) = self.parent(path)?;
+        if self.find(path).is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        self.nodes.push(node);
+        let id = self.nodes.len() - 1;
+        self.change(vec![(folder, name, Some(id))]);
+        Ok(id)
+    }
+
+    fn remove(&mut self, path: &Path) -> io::Result<()> {
+        let (folder, name) = self.parent(path)?;
+        self.change(vec![(folder, name, None)]);
+        Ok(())
+    }
+
+    /// Brings the name changes of `folder` to the disk, and those that came before them.
+    fn sync_names(&mut self, folder: usize) {
+        let mut folders = BTreeSet::from([folder]);
+        let mut is_synced = vec![false; self.unsynced.len()];
+        for (index, change) in self.unsynced.iter().enumerate().rev() {
+            if change.touches(&folders) {
+                is_synced[index] = true;
+                folders.extend(change.folders());
+            }
+        }
+        let changes = std::mem::take(&mut self.unsynced);
+        for (change, is_synced) in changes.into_iter().zip(is_synced) {
+            if is_synced {
+                self.keep(&change);
+            } else {
+                self.unsynced.push(change);
+            }
+        }
+    }
+
+    fn lose_power(&mut self) {
+        let mut lost = BTreeSet::new();
+        for change in std::mem::take(&mut self.unsynced) {
+            if !change.touches(&lost) && self.chance.below(3) > 0 {
+                self.keep(&change);
+            } else {
+                lost.extend(change.folders());
+            }
+        }
+        let State { nodes, chance, .. } = self;
+        for node in nodes {
+            match node {
+                Node::Folder { now, kept } => now.clone_from(kept),
+                Node::File { now, kept, unsynced } => {
+                    keep_some(kept, unsynced, chance);
+                    now.clone_from(kept);
+                }
+            }
+        }
+    }
+}
+
+fn set(names: &mut Names, name: &OsString, node: Option<usize>) {
+    match node {
+        Some(node) => _ = names.insert(name.clone(), node),
+        None => _ = names.remove(name),
+    }
+}
+
+/// Applies any subset of the writes, each possibly torn.
+fn keep_some(kept: &mut Vec<u8>, writes: &mut Vec<(usize, Vec<u8>)>, chance: &mut Chance) {
+    for (at, bytes) in writes.drain(..) {
+        match chance.below(4) {
+            0 => {}
+            1 => write(kept, at, &bytes[..chance.below(bytes.len() as u64) as usize]),
+            _ => write(kept, at, &bytes),
+        }
+    }
+}
+
+fn write(content: &mut Vec<u8>, at: usize, bytes: &[u8]) {
+    let end = at + bytes.len();
+    if content.len() < end {
+        content.resize(end, 0);
+    }
+    content[at..end].copy_from_slice(bytes);
+}
+
+impl FileSystem for SimulatedFiles {
+    fn kind(&self, path: &Path) -> io::Result<FileKind> {
+        let state = self.call()?;
+        Ok(match &state.nodes[state.find(path)?] {
+            Node::Folder { .. } => FileKind::Folder,
+            Node::File { now, .. } => FileKind::File { bytes: now.len() as u64 },
+        })
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<OsString>> {
+        let state = self.call()?;
+        match &state.nodes[state.find(path)?] {
+            Node::Folder { now, .. } => Ok(now.keys().cloned().collect()),
+            Node::File { .. } => Err(io::ErrorKind::NotADirectory.into()),
+        }
+    }
+
+    fn create_dirs(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.call()?;
+        let folders: Vec<_> = path.ancestors().filter(|p| p.file_name().is_some()).collect();
+        for folder in folders.into_iter().rev() {
+            if state.find(folder).is_err() {
+                state.create(folder, Node::Folder { now: Names::new(), kept: Names::new() })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn create_dir(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.call()?;
+        state.create(path, Node::Folder { now: Names::new(), kept: Names::new() })?;
+        Ok(())
+    }
+
+    fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn RawFile>> {
+        let mut state = self.call()?;
+        let found = state.find(path);
+        let missing = matches!(&found, Err(error) if error.kind() == io::ErrorKind::NotFound);
+        let node = match access {
+            Access::New if found.is_ok() => return Err(io::ErrorKind::AlreadyExists.into()),
+            Access::New | Access::Append if missing => {
+                let file = Node::File { now: Vec::new(), kept: Vec::new(), unsynced: Vec::new() };
+                state.create(path, file)?
+            }
+            _ => found?,
+        };
+        match state.nodes[node] {
+            Node::File { .. } => Ok(Box::new(SimulatedFile { files: self.clone(), node })),
+            Node::Folder { .. } => Err(not_a_file()),
+        }
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.call()?;
+        let node = state.find(from)?;
+        if let Ok(there) = state.find(to)
+            && let Node::Folder { .. } = state.nodes[there]
+        {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let ((from, old), (to, new)) = (state.parent(from)?, state.parent(to)?);
+        state.change(vec![(from, old, None), (to, new, Some(node))]);
+        Ok(())
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.call()?;
+        let node = state.find(path)?;
+        match state.nodes[node] {
+            Node::File { .. } => state.remove(path),
+            Node::Folder { .. } => Err(io::ErrorKind::IsADirectory.into()),
+        }
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.call()?;
+        let node = state.find(path)?;
+        match &state.nodes[node] {
+            Node::Folder { now, .. } if now.is_empty() => state.remove(path),
+            Node::Folder { .. } => Err(io::ErrorKind::DirectoryNotEmpty.into()),
+            Node::File { .. } => Err(io::ErrorKind::NotADirectory.into()),
+        }
+    }
+
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.call()?;
+        let folder = state.find(path)?;
+        state.sync_names(folder);
+        Ok(())
+    }
+}
+
+#[derive(Debug)]
+struct SimulatedFile {
+    files: SimulatedFiles,
+    node: usize,
+}
+
+impl SimulatedFile {
+    /// A write that fails or is cut off may have moved a part of its bytes.
+    fn write(&self, bytes: &[u8], position: Option<u64>) -> io::Result<usize> {
+        let mut state = self.files.state();
+        let called = state.begin();
+        let was_interrupted =
+            called.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::Interrupted);
+        let count = if called.is_ok() {
+            bytes.len()
+        } else {
+            state.chance.below(bytes.len() as u64) as usize
+        };
+        let Node::File { now, unsynced, .. } = &mut state.nodes[self.node] else { unreachable!() };
+        let at = position.map_or(now.len(), |position| position as usize);
+        if count > 0 {
+            write(now, at, &bytes[..count]);
+            unsynced.push((at, bytes[..count].to_vec()));
+        }
+        match called {
+            // A call that has moved something returns how much, and not that it was interrupted.
+            Err(_) if was_interrupted && count > 0 => Ok(count),
+            Err(error) => Err(error),
+            Ok(()) => Ok(count),
+        }
+    }
+}
+
+impl RawFile for SimulatedFile {
+    fn read_at(&self, bytes: &mut [u8], position: u64) -> io::Result<usize> {
+        let mut state = self.files.call()?;
+        let is_short = state.chance.below(1000) < state.faults.disturbed;
+        let Node::File { now, .. } = &state.nodes[self.node] else { unreachable!() };
+        let rest = now.get(position as usize..).unwrap_or_default();
+        let mut count = rest.len().min(bytes.len());
+        if is_short && count > 1 {
+            count /= 2;
+        }
+        bytes[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
+    }
+
+    fn write_at(&mut self, bytes: &[u8], position: u64) -> io::Result<usize> {
+        self.write(bytes, Some(position))
+    }
+
+    fn append(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write(bytes, None)
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        let state = self.files.call()?;
+        let Node::File { now, .. } = &state.nodes[self.node] else { unreachable!() };
+        Ok(now.len() as u64)
+    }
+
+    /// After an error the system forgets what it could not write: syncing again succeeds, and
+    /// the bytes are not on the disk.
+    fn sync(&self) -> io::Result<()> {
+        let mut state = self.files.state();
+        let called = state.begin();
+        let is_error = called.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::Interrupted);
+        let State { nodes, chance, is_down, .. } = &mut *state;
+        let Node::File { kept, unsynced, .. } = &mut nodes[self.node] else { unreachable!() };
+        if is_error && !*is_down {
+            keep_some(kept, unsynced, chance);
+        }
+        called?;
+        for (at, bytes) in unsynced.drain(..) {
+            write(kept, at, &bytes);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(text: &str) -> &Path {
+        Path::new(text)
+    }
+
+    #[test]
+    fn what_is_synced_survives_a_power_failure_and_nothing_else_is_certain() {
+        let mut lost = 0;
+        for seed in 0..100 {
+            let files = SimulatedFiles::new(seed);
+            let disk = files.disk();
+            disk.create_dirs(path("out")).unwrap();
+            disk.sync_dir(path("")).unwrap();
+            let mut safe = disk.create(path("out/safe")).unwrap();
+            safe.write_all_at(b"safe", 0).unwrap();
+            safe.sync().unwrap();
+            disk.sync_dir(path("out")).unwrap();
+            let mut other = disk.create(path("out/other")).unwrap();
+            other.write_all_at(b"other", 0).unwrap();
+            files.restart(Crash::Machine);
+            assert_eq!(disk.read(path("out/safe"), 10).unwrap(), b"safe");
+            lost += u32::from(disk.read(path("out/other"), 10).is_ok_and(|b| b != b"other"));
+            lost += u32::from(disk.kind(path("out/other")).unwrap().is_none());
+        }
+        assert!((20..100).contains(&lost), "{lost}");
+    }
+
+    #[test]
+    fn an_interrupted_call_is_repeated_and_a_short_one_completed() {
+        let files = SimulatedFiles::new(7);
+        files.set_faults(Faults { disturbed: 400, ..Faults::default() });
+        let disk = files.disk();
+        disk.create_dirs(path("out")).unwrap();
+        let mut file = disk.create(path("out/a")).unwrap();
+        file.write_all_at(&[7; 1000], 0).unwrap();
+        file.sync().unwrap();
+        assert_eq!(disk.read(path("out/a"), 1000).unwrap(), [7; 1000]);
+    }
+
+    #[test]
+    fn a_full_disk_fails_one_call_and_a_crash_all_later_ones() {
+        let files = SimulatedFiles::new(1);
+        let disk = files.disk();
+        files.set_faults(Faults { fail_at: Some(1), ..Faults::default() });
+        disk.create_dirs(path("a")).unwrap();
+        assert!(disk.create_dirs(path("b")).is_err());
+        disk.create_dirs(path("c")).unwrap();
+        files.set_faults(Faults { crash_at: Some(0), ..Faults::default() });
+        assert!(disk.create_dirs(path("d")).is_err() && disk.create_dirs(path("e")).is_err());
+        assert!(files.is_down() && files.calls() == 2);
+        files.restart(Crash::Process);
+        assert!(disk.is_folder(path("c")).unwrap() && !disk.is_folder(path("d")).unwrap());
+    }
+}
