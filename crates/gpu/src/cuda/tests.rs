@@ -2,7 +2,7 @@
 
 use fitgpt_exec::{
     Backend, BackendError, Watch,
-    conformance::{judge_model_stored, judge_stored},
+    conformance::{Factors, judge_model_stored, judge_stored},
 };
 use fitgpt_plan::{
     memory::VerifiedPlan,
@@ -64,20 +64,24 @@ fn make(device: &GpuDevice) -> impl FnMut(VerifiedPlan) -> Result<Box<dyn Backen
 fn every_op_is_the_reference_and_stays_within_its_operands() {
     let device = device(Watcher::Addresses, unchanged);
     assert!(device.properties().has_tensor_cores() && device.properties().adds_in_planes());
-    let verdict = judge_stored(&TYPES, &watched(&device), &mut make(&device)).unwrap();
+    let verdict =
+        judge_stored(&TYPES, Factors::Rounded, &watched(&device), &mut make(&device)).unwrap();
     assert!(verdict.is_clean(), "{verdict}");
 }
 
 #[test]
 fn small_models_train_and_sample_as_the_suite_demands() {
     let device = device(Watcher::Addresses, unchanged);
-    let verdict = judge_model_stored(&TYPES, &watched(&device), &mut make(&device)).unwrap();
+    let verdict =
+        judge_model_stored(&TYPES, Factors::Rounded, &watched(&device), &mut make(&device))
+            .unwrap();
     assert!(verdict.is_clean(), "{verdict}");
 }
 
 #[test]
 fn no_two_threads_race() {
     let device = device(Watcher::Races, unchanged);
-    let verdict = judge_stored(&TYPES, &watched(&device), &mut make(&device)).unwrap();
+    let verdict =
+        judge_stored(&TYPES, Factors::Rounded, &watched(&device), &mut make(&device)).unwrap();
     assert!(verdict.is_clean(), "{verdict}");
 }
