@@ -50,7 +50,6 @@ pub(crate) struct Source {
 pub(crate) struct Launch<'l> {
     pub(crate) grid: [u32; 3],
     pub(crate) block: [u32; 3],
-    pub(crate) shared_bytes: usize,
     /// Where each operand begins, and its length in bytes.
     pub(crate) operands: &'l [(Address, u64)],
     /// The kernel's last parameter, by value.

@@ -76,7 +76,10 @@ unsafe impl Send for Library {}
 
 /// A function of a module that stays loaded.
 #[derive(Debug)]
-pub(crate) struct Function(sys::CUfunction);
+pub(crate) struct Function {
+    handle: sys::CUfunction,
+    shared_bytes: u32,
+}
 
 // SAFETY: as for `Library`.
 unsafe impl Send for Function {}
@@ -192,7 +195,7 @@ impl Driver for Library {
             .map_err(|error| fault("cuFuncSetAttribute", error))?;
             function
         };
-        Ok(Function(function))
+        Ok(Function { handle: function, shared_bytes: source.shared_bytes as u32 })
     }
 
     unsafe fn launch(&mut self, function: &Function, launch: &Launch) -> Result<(), Fault> {
@@ -206,10 +209,10 @@ impl Driver for Library {
         // SAFETY: the caller vouches for the kernel; the driver copies the parameters.
         unsafe {
             result::launch_kernel(
-                function.0,
+                function.handle,
                 (gx, gy, gz),
                 (bx, by, bz),
-                launch.shared_bytes as u32,
+                function.shared_bytes,
                 self.stream,
                 &mut parameters,
             )

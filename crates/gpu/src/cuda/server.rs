@@ -63,7 +63,6 @@ struct Allocation {
 struct Loaded<F> {
     function: F,
     block: [u32; 3],
-    shared_bytes: usize,
 }
 
 fn error(fault: &Fault) -> ServerError {
@@ -155,8 +154,7 @@ impl<D: Driver> CudaServer<D> {
         let source = compile::source(kernel).map_err(|error| failure(error.to_string()))?;
         let function = self.call(|driver| driver.load(&source))?;
         let block = [id.cube_dim.x, id.cube_dim.y, id.cube_dim.z];
-        let loaded = Loaded { function, block, shared_bytes: source.shared_bytes };
-        self.kernels.insert(id, loaded);
+        self.kernels.insert(id, Loaded { function, block });
         Ok(())
     }
 
@@ -195,7 +193,6 @@ impl<D: Driver> CudaServer<D> {
         let launch = Launch {
             grid: [x, y, z],
             block: loaded.block,
-            shared_bytes: loaded.shared_bytes,
             operands: &operands,
             constants: &info.data,
         };
