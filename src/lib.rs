@@ -10,6 +10,7 @@ pub mod attempt;
 pub mod budget;
 mod cards;
 pub mod data;
+pub mod export;
 pub mod formats;
 pub mod prepare;
 pub mod tokenizer;

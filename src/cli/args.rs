@@ -144,6 +144,7 @@ pub fn command() -> Command {
                      fitgpt sample --start=FILE:prompt.txt --top_p=0.9 --temperature=0.7",
                 ),
         ))
+        .subcommand(super::export::command())
         .subcommand(super::patch::command())
         .subcommand(with_keys(bench::command()))
         .subcommand(super::devices::command())

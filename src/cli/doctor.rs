@@ -9,8 +9,8 @@ use std::{
 
 use clap::ArgMatches;
 use fitgpt_doctor::{
-    CandidateTensor, Cause, Certainty, Context, Decoder, Diagnosis, DoNext, Finding, Language,
-    MemoryKind, Snapshot, SnapshotError, diagnose, explain,
+    CandidateTensor, Cause, Certainty, Context, Decoder, Diagnosis, DoNext, Domain, Finding,
+    Language, MemoryKind, Question, Snapshot, SnapshotError, diagnose, explain,
     parse::{Log, Reader as LogReader},
     topics,
 };
@@ -18,6 +18,7 @@ use fitgpt_plan::{config::Written, device};
 
 use super::{Answer, Failure, Reader, args, origin};
 use crate::{
+    formats::compression,
     terminal,
     words::{self, Lang, doctor as sentences, errors::Spoken as _, names},
 };
@@ -69,7 +70,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let diagnosis = diagnose(&log, &context);
     match reader {
         Reader::Programs => terminal::line(&json(&diagnosis).to_string()),
-        Reader::People => terminal::out(&text(&diagnosis)),
+        Reader::People => terminal::out(&text(&diagnosis, &context)),
     }
     Ok(if diagnosis.kind == MemoryKind::None { Answer::No } else { Answer::Yes })
 }
@@ -88,17 +89,22 @@ fn weights_keys(matches: &ArgMatches) -> Result<Vec<(&'static str, String)>, Fai
     origin::keys_if_known(&written)
 }
 
-/// Reads a log of any length, or a memory snapshot.
+/// Limit on the size of a snapshot: it is kept in memory, and a few compressed kilobytes may unpack to
+/// terabytes.
+const MAX_SNAPSHOT_BYTES: u64 = 4 << 30;
+
+/// Reads a log of any length or a memory snapshot, possibly compressed.
 fn read(source: &mut dyn Read, path: &Path) -> Result<Log, Failure> {
-    let mut start = Vec::new();
     let unreadable = |error: io::Error| Failure::unreadable(path, &error);
-    (&mut *source).take(2).read_to_end(&mut start).map_err(unreadable)?;
+    let mut source = compression::plain(source).map_err(unreadable)?;
+    let mut start = Vec::new();
+    (&mut source).take(2).read_to_end(&mut start).map_err(unreadable)?;
     let is_snapshot = Snapshot::is_one(&start);
     let mut whole = io::Cursor::new(start).chain(source);
     if !is_snapshot {
         return stream(&mut whole).map_err(unreadable);
     }
-    let snapshot = Snapshot::read(whole).map_err(|error| {
+    let snapshot = Snapshot::read(whole.take(MAX_SNAPSHOT_BYTES)).map_err(|error| {
         let why = match error {
             SnapshotError::Pickle(error) => error.spoken(),
             SnapshotError::NotASnapshot => sentences::not_a_snapshot(),
@@ -156,7 +162,7 @@ const MAX_TENSORS: usize = 4;
 const MAX_FIXES: usize = 4;
 
 /// The diagnosis as text: verdict, account, causes, recommendations, next command.
-fn text(diagnosis: &Diagnosis) -> String {
+fn text(diagnosis: &Diagnosis, context: &Context) -> String {
     let mut text = format!("{}\n", sentences::kind(diagnosis.kind));
     if diagnosis.kind == MemoryKind::GpuMemory {
         let _ = writeln!(text, "{}", sentences::phase(diagnosis.phase));
@@ -186,18 +192,25 @@ fn text(diagnosis: &Diagnosis) -> String {
         }
     }
     text += &changes(diagnosis);
-    let DoNext { command, question } = &diagnosis.do_next;
-    if command.is_some() || question.is_some() {
-        text.push('\n');
+    text.push('\n');
+    if let Some(cause) = diagnosis.findings.iter().find(|finding| finding.is_cause) {
+        let _ = writeln!(text, "{}", sentences::more_on(cause.rule()));
     }
+    let DoNext { command, question } = &diagnosis.do_next;
     if let Some(command) = command {
         let _ = writeln!(text, "{}", sentences::now(command));
     }
     if let Some(question) = question {
         let _ = writeln!(text, "{}", sentences::would_help(sentences::question(*question)));
     }
-    if let Some(cause) = diagnosis.findings.iter().find(|finding| finding.is_cause) {
-        let _ = writeln!(text, "{}", sentences::more_on(cause.rule()));
+    if command.is_none() && question.is_none() {
+        let _ = writeln!(text, "{}", sentences::before_a_run());
+    }
+    // Without a config nothing can be computed for nanoGPT; other stacks have no config to give.
+    let takes_config = matches!(diagnosis.domain, Domain::NanoGpt | Domain::Unknown);
+    let is_asked = *question == Some(Question::Config);
+    if takes_config && context.config.is_none() && !is_asked {
+        let _ = writeln!(text, "{}", sentences::config_helps());
     }
     plain(&text)
 }

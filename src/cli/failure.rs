@@ -12,6 +12,7 @@ use crate::{
     attempt::Attempt,
     checkpoint::CheckpointError,
     data::DataError,
+    export::ExportError,
     patch::{Patch, PatchError},
     prepare::PrepareError,
     run::{device::Unavailable, error::RunError, events::EventError, setup::SetupError},
@@ -121,6 +122,15 @@ impl From<TokenizerError> for Failure {
 impl From<PrepareError> for Failure {
     fn from(error: PrepareError) -> Self {
         Self::of("prepare", &error)
+    }
+}
+
+impl From<ExportError> for Failure {
+    fn from(error: ExportError) -> Self {
+        match error {
+            ExportError::Checkpoint { source } => source.into(),
+            error => Self::of("export", &error),
+        }
     }
 }
 

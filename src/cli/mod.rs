@@ -10,6 +10,7 @@ mod demo;
 mod devices;
 mod doctor;
 mod estimate;
+mod export;
 mod failure;
 mod fit;
 mod fit_options;
@@ -103,6 +104,7 @@ fn dispatch(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
         Some(("plan", matches)) => plan::run(matches, reader),
         Some(("doctor", matches)) => doctor::run(matches, reader),
         Some(("prepare", matches)) => prepare::run(matches, reader),
+        Some(("export", matches)) => export::run(matches, reader),
         Some(("fit", matches)) => fit::run(matches, reader),
         Some(("patch", matches)) => patch::run(matches, reader),
         Some(("bench", matches)) => bench::run(matches, reader),

@@ -332,8 +332,8 @@ mod tests {
             (")", 1, SyntaxSlip::StrayBracket),
         ];
         for (text, line, what) in cases {
-            let told = format!("`model.py` cannot be read as Python: line {line} has {what}");
-            assert_eq!(fault(text).to_string(), told);
+            let expected = format!("`model.py` cannot be read as Python: line {line} has {what}");
+            assert_eq!(fault(text).to_string(), expected);
         }
     }
 

@@ -135,7 +135,7 @@ impl Panel {
     }
 
     /// The overhead next to the tensors.
-    pub(super) fn beside(&self) -> String {
+    pub(super) fn overhead(&self) -> String {
         let [low, high] = self.report.overhead.range().map(figure);
         words::plan::beside(low, high)
     }

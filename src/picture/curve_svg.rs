@@ -167,18 +167,18 @@ fn axis(values: impl Iterator<Item = f64>, along: Along) -> Axis {
     if low > high {
         (low, high) = (0.0, 1.0);
     }
-    let room = match along {
+    let margin = match along {
         Along::Steps => 0.0,
         Along::Losses => 0.05 * (high - low),
     };
     // A single value still needs an axis.
     let least = 1e-6 * low.abs().max(1.0);
-    let room = if high - low + 2.0 * room < least { 0.5 * low.abs().max(1.0) } else { room };
+    let margin = if high - low + 2.0 * margin < least { 0.5 * low.abs().max(1.0) } else { margin };
     let at = match along {
         Along::Steps => [left, WIDTH - right],
         Along::Losses => [HEIGHT - bottom, top],
     };
-    Axis { ends: [low - room, high + room], at }
+    Axis { ends: [low - margin, high + margin], at }
 }
 
 fn finite(points: &[(u64, f64)]) -> Vec<(f64, f64)> {

@@ -114,7 +114,7 @@ fn draw_panel(out: &mut String, panel: &Panel, place: &Place, scale: &Scale) {
     line(out, (x, BOTTOM * 10), (end, BOTTOM * 10), "stroke=\"#1f2328\"");
 
     let usable = panel.report.device.usable_bytes;
-    let [_, beside] = panel.report.overhead.range();
+    let [_, overhead] = panel.report.overhead.range();
     let budget = BOTTOM * 10 - scale.tenths(usable);
     let is_drawn = budget > TOP * 10;
     let label = words::plan::budget(figure(usable));
@@ -124,7 +124,7 @@ fn draw_panel(out: &mut String, panel: &Panel, place: &Place, scale: &Scale) {
     let (label_x, side) =
         if peak_x < x + place.width / 2 { (end - 4, "strong right") } else { (x + 4, "strong") };
     if is_drawn {
-        let low = BOTTOM * 10 - scale.tenths(usable.saturating_sub(beside));
+        let low = BOTTOM * 10 - scale.tenths(usable.saturating_sub(overhead));
         let _ = writeln!(
             out,
             "<rect x=\"{x}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"url(#beside)\" \
@@ -269,7 +269,7 @@ fn legend(out: &mut String, panel: &Panel, place: &Place, classes: &[TensorClass
     }
     let y = top + rows * LEGEND_ROW;
     rect(out, (place.x, y), (14, 14), "url(#beside)");
-    text(out, (place.x + 22, y + 12), "", &panel.beside());
+    text(out, (place.x + 22, y + 12), "", &panel.overhead());
 }
 
 /// The approximate width of `text`, rather too large: fonts differ.

@@ -175,7 +175,7 @@ fn a_column_shows_its_highest_op() {
                 let total = |op: usize| course.profile.by_op[op].iter().copied().sum::<Bytes>();
                 let shown = columns(course, span.width);
                 assert_eq!(shown.len() as u64, span.width);
-                assert!(shown.is_sorted(), "ops stand in their order");
+                assert!(shown.is_sorted(), "ops are in order");
                 let highest = shown.iter().map(|op| total(*op)).max();
                 assert_eq!(highest, course.peak().map(|peak| peak.bytes));
                 if course.ops.len() as u64 <= span.width {
@@ -203,7 +203,7 @@ fn panels_share_their_scale_and_do_not_touch() {
             assert_eq!(place.spans[0].x, place.x);
             assert_eq!(last.x + last.width, place.x + place.width);
             for pair in place.spans.windows(2) {
-                assert!(pair[0].x + pair[0].width < pair[1].x, "phases stand apart");
+                assert!(pair[0].x + pair[0].width < pair[1].x, "phases do not overlap");
             }
         }
     }
@@ -223,14 +223,14 @@ fn a_page_holds_the_picture_and_every_op_without_external_resources() {
     let (_, data) = page.split_once("id=\"chart\">").unwrap();
     let (data, _) = data.split_once("</script>").unwrap();
     let data: serde_json::Value = serde_json::from_str(data).unwrap();
-    for (panel, told) in chart.panels.iter().zip(data["panels"].as_array().unwrap()) {
-        for (course, told) in panel.courses.iter().zip(told["phases"].as_array().unwrap()) {
-            let names = told["names"].as_array().unwrap();
-            let ops = told["ops"].as_array().unwrap();
+    for (panel, shown_panel) in chart.panels.iter().zip(data["panels"].as_array().unwrap()) {
+        for (course, drawn) in panel.courses.iter().zip(shown_panel["phases"].as_array().unwrap()) {
+            let names = drawn["names"].as_array().unwrap();
+            let ops = drawn["ops"].as_array().unwrap();
             let ops = ops.iter().map(|op| names[op.as_u64().unwrap() as usize].as_str().unwrap());
             assert_eq!(ops.collect::<Vec<_>>(), course.ops);
             let at = course.peak().unwrap();
-            let sum = told["bytes"][at.at.index()].as_array().unwrap().iter();
+            let sum = drawn["bytes"][at.at.index()].as_array().unwrap().iter();
             assert_eq!(sum.map(|b| b.as_u64().unwrap()).sum::<u64>(), at.bytes.get());
         }
     }

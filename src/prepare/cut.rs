@@ -72,7 +72,7 @@ pub(super) mod tests {
         tokenizer::Tokenizer,
     };
 
-    /// What the pattern treats in one way or another, and its neighbours.
+    /// Characters of every class that the pattern knows, and combinations of them.
     const SNIPPETS: [&str; 54] = [
         " ",
         "  ",

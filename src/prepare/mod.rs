@@ -65,7 +65,7 @@ pub enum Format {
     Shard,
 }
 
-/// What tokens stand for.
+/// The meaning of tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Vocabulary {
@@ -111,7 +111,7 @@ pub struct Options {
     /// The field of a line of JSONL or the column of Parquet that holds the text, dots between the
     /// levels.
     pub field: String,
-    /// What tokens stand for.
+    /// The meaning of tokens.
     pub vocabulary: Vocabulary,
     /// The `tokenizer.json` of [`Vocabulary::Json`].
     pub tokenizer: Option<PathBuf>,
@@ -205,7 +205,7 @@ pub struct Progress {
 /// What was made.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// What tokens stand for.
+    /// The meaning of tokens.
     pub vocabulary: Vocabulary,
     /// One more than the largest token.
     pub vocab_size: u32,

@@ -38,7 +38,7 @@ const NAMES: [&str; 6] = [
     TOKENIZER_FILE,
 ];
 
-/// [`super::prepare`], with a standard input of its own.
+/// [`super::prepare`] with any standard input.
 pub(super) fn prepare_from(
     options: &Options,
     stdin: &mut dyn Read,
@@ -121,7 +121,9 @@ pub(super) fn prepare_from(
         (Some(meta), Some(scan), _) if json.is_none() => {
             Some(DiskNeed::of_characters(scan.characters, meta.len() as u64))
         }
-        (_, _, bytes) => bytes.map(DiskNeed::of_gpt2),
+        // Nobody knows how much text a compressed file holds.
+        (_, _, bytes) if sources.iter().all(TextSource::is_plain) => bytes.map(DiskNeed::of_gpt2),
+        _ => None,
     };
     let kept_bytes = kept.iter().map(Draft::bytes).sum(); // of what was free
     if let Some(need) = need {
@@ -191,7 +193,7 @@ fn new_dataset(folder: &Path, overwrite: bool) -> Result<Folder, PrepareError> {
     Folder::make(folder)
 }
 
-/// Copies what can be read once to where it can be read twice.
+/// Copies input that can be read only once to a temporary file.
 fn keep(
     source: &TextSource,
     folder: &Path,

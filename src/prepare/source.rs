@@ -174,6 +174,11 @@ impl TextSource {
         self.path.as_deref().unwrap_or(&self.name)
     }
 
+    /// Whether its length bounds that of its text: neither compressed nor Parquet, by its name.
+    pub(super) fn is_plain(&self) -> bool {
+        matches!(self.format, Format::Text | Format::Jsonl) && !is_compressed(&self.name)
+    }
+
     /// The split that the name of a shard states: `fineweb_val_000000.bin`.
     pub(super) fn named_split(&self) -> Option<Split> {
         let name = self.name.file_name()?.to_str()?;
@@ -217,12 +222,15 @@ pub(super) fn total_bytes(sources: &[TextSource]) -> Option<u64> {
 /// The name of a file without the extensions that are known.
 pub(super) fn stem(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
-    if path.extension().is_some_and(|last| COMPRESSED.iter().any(|&e| last.eq_ignore_ascii_case(e)))
-    {
+    if is_compressed(&path) {
         path.set_extension("");
     }
     path.set_extension("");
     path
+}
+
+fn is_compressed(path: &Path) -> bool {
+    path.extension().is_some_and(|last| COMPRESSED.iter().any(|&e| last.eq_ignore_ascii_case(e)))
 }
 
 fn is_shard(path: &Path) -> bool {

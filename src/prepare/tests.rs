@@ -12,7 +12,7 @@ use crate::{
     tokenizer::{END_OF_TEXT, Tokenizer},
 };
 
-/// A folder with inputs, and a place for a dataset beside them.
+/// A folder with inputs, and one for a dataset.
 struct Place(tempfile::TempDir);
 
 impl Place {

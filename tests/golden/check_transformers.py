@@ -1,4 +1,4 @@
-"""Holds a model folder against Hugging Face's `transformers`.
+"""Compares a model folder with Hugging Face's `transformers`.
 
     python check_transformers.py FOLDER [--tokens 3,1,4]
     python check_transformers.py --write FOLDER [--vocab N] [--block N] [--layers N] …
@@ -8,9 +8,9 @@ compares its logits with those of the model in `make.py` (GPT-2) or of `llama_lo
 families), read from the same file without `transformers`. It exits with 1 if they differ by more
 than 1e-4.
 
-The second form lets `transformers` write a small model with random weights, and beside it
-`expected.safetensors`: tokens, targets, the logits, and the loss of every sequence,
-computed in float64.
+The second form has `transformers` write a small model with random weights, and next to it
+`expected.safetensors`: tokens, targets, the logits, and the loss of every sequence, computed in
+float64.
 """
 
 import argparse

@@ -48,7 +48,7 @@ fn a_device_that_panics_is_lost_or_hangs_ends_the_run_and_its_checkpoint_resumes
     let folder = folder.path();
     train(folder, &["--max_iters=10", "--device=cpu", "--out_dir=whole", DECAY]);
     let whole = losses(folder, "whole");
-    for (fault, said) in [
+    for (fault, message) in [
         ("panics", "a test injected a panic"),
         ("lost", "a test injected a lost device"),
         ("hangs", "it has not answered for 2 s"),
@@ -59,7 +59,7 @@ fn a_device_that_panics_is_lost_or_hangs_ends_the_run_and_its_checkpoint_resumes
         let output = child.env(FOLDER, &place).env(FAULT, fault).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{stderr}");
-        assert!(stderr.contains("failed: ") && stderr.contains(said), "{stderr}");
+        assert!(stderr.contains("failed: ") && stderr.contains(message), "{stderr}");
         assert!(stderr.contains("`--init_from=resume`"), "{stderr}");
 
         // The steps since the checkpoint run again, on another device.
@@ -88,8 +88,8 @@ fn an_arena_that_the_device_does_not_have_is_refused_with_what_fits() {
     all.extend(SMALL.iter().filter(|key| **key != "--json"));
     all.extend(large);
     let output = fitgpt(folder.path(), &all);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("refused the arena of ") && said.contains(" are free"), "{said}");
-    assert!(said.contains("hint: `--batch_size="), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("refused the arena of ") && stderr.contains(" are free"), "{stderr}");
+    assert!(stderr.contains("hint: `--batch_size="), "{stderr}");
 }

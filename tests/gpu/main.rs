@@ -76,9 +76,9 @@ fn ten_steps_an_evaluation_and_a_sample_are_those_of_the_cpu() {
     // The most likely tokens after the same prompt, with the same weights.
     let sample = |device: &str| {
         let device = format!("--device={device}");
-        let asked = ["sample", "--out_dir=cpu", "--json", "--top_k=1", "--num_samples=2"];
+        let command = ["sample", "--out_dir=cpu", "--json", "--top_k=1", "--num_samples=2"];
         let more = ["--max_new_tokens=20", "--start=Once", "--dtype=float32", &device];
-        let output = fitgpt(folder, &[&asked[..], &more].concat());
+        let output = fitgpt(folder, &[&command[..], &more].concat());
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         answer["samples"].clone()
@@ -137,9 +137,9 @@ fn a_missing_device_is_reported_with_a_line_that_works() {
     for device in ["gpu:7", "cuda:7", "metal", "vulkan:7"] {
         let output = fitgpt(folder.path(), &["train", &format!("--device={device}")]);
         assert_eq!(output.status.code(), Some(2));
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains(&format!("`device = '{device}'` is not here")), "{said}");
-        assert!(said.contains("--device=cpu") && said.contains("--device=vulkan"), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains(&format!("`device = '{device}'` is not here")), "{stderr}");
+        assert!(stderr.contains("--device=cpu") && stderr.contains("--device=vulkan"), "{stderr}");
     }
 }
 
@@ -187,9 +187,9 @@ fn a_plan_names_the_pools_that_were_measured_and_auto_leaves_software_alone() {
 #[test]
 fn bfloat16_is_refused_with_float16_as_a_hint_if_the_device_lacks_it() {
     let folder = tempfile::tempdir().unwrap();
-    let asked = ["train", "--device=vulkan", "--dtype=bfloat16"];
-    let output = fitgpt(folder.path(), &asked);
+    let command = ["train", "--device=vulkan", "--dtype=bfloat16"];
+    let output = fitgpt(folder.path(), &command);
     assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("has no bfloat16") && said.contains("--dtype=float16"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("has no bfloat16") && stderr.contains("--dtype=float16"), "{stderr}");
 }

@@ -41,8 +41,8 @@ fn waits_once(family: &[(&str, &str)]) {
     let folder = tempfile::tempdir().unwrap();
     let data = Dataset::open("stories", folder.path()).unwrap();
     let target = GpuTarget::new(device.properties());
-    let room = Bytes::new(1 << 30);
-    let job = Job::new(&config, data.vocab_size(), Precision::Float32, &target, room);
+    let budget = Bytes::new(1 << 30);
+    let job = Job::new(&config, data.vocab_size(), Precision::Float32, &target, budget);
     let plan = job::plan(job.training_programs(), &target).unwrap();
     let gpu = Gpu::new(device.clone(), plan, Watch::Off, Bytes::ZERO).unwrap();
     let mut trainer = Trainer::new(Box::new(gpu), config, job, data, Scaler::NONE).unwrap();

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains a nanoGPT folder with and without `fitgpt patch`, and compares.
 
-    check.py --binary target/debug/fitgpt      patches a copy of the folder `nano` beside this file
+    check.py --binary target/debug/fitgpt      patches a copy of the folder `nano` next to this file
     check.py --pair PLAIN PATCHED              two folders with train.py, model.py, configurator.py
 
 Compared are the losses of every micro-step, what is saved where an evaluation fails, a resumed

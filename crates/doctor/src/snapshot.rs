@@ -73,10 +73,19 @@ impl Snapshot {
         let Some(PickleValue::List(segments)) = pickle.get(root, "segments") else {
             return Err(SnapshotError::NotASnapshot);
         };
-        let mut snapshot = Self::default();
+        let failure = match pickle.get(root, "device_traces") {
+            Some(PickleValue::List(devices)) => last_failure(&pickle, devices),
+            _ => None,
+        };
+        // Only the card that failed counts; without a failure, all cards do.
+        let device = failure.as_ref().map(|(device, _)| *device);
+        let mut snapshot = Self { failure: failure.map(|(_, failed)| failed), ..Self::default() };
         let mut owners: HashMap<String, u64> = HashMap::new();
-        for segment in segments {
-            snapshot.add(&pickle, *segment, &mut owners);
+        for segment in segments.iter().filter_map(|segment| dict(&pickle, *segment)) {
+            let own = bytes(&pickle, segment, "device");
+            if device.is_none() || own.is_none() || own == device {
+                snapshot.add(&pickle, segment, &mut owners);
+            }
         }
         let mut owners: Vec<AccountShare> =
             owners.into_iter().map(|(name, bytes)| AccountShare { name, bytes }).collect();
@@ -88,16 +97,10 @@ impl Snapshot {
             owners.push(AccountShare { name: "other".to_owned(), bytes: rest });
         }
         snapshot.owners = owners;
-        if let Some(PickleValue::List(devices)) = pickle.get(root, "device_traces") {
-            let traces = devices.iter().filter_map(|device| list(&pickle, *device));
-            let mut entries = traces.flatten().filter_map(|entry| dict(&pickle, *entry));
-            snapshot.failure = entries.rfind_failure(&pickle);
-        }
         Ok(snapshot)
     }
 
-    fn add(&mut self, pickle: &Pickle, segment: Handle, owners: &mut HashMap<String, u64>) {
-        let Some(segment) = dict(pickle, segment) else { return };
+    fn add(&mut self, pickle: &Pickle, segment: &[[Handle; 2]], owners: &mut HashMap<String, u64>) {
         let size = bytes(pickle, segment, "total_size").unwrap_or(0);
         self.reserved_bytes = self.reserved_bytes.saturating_add(size);
         let Some(PickleValue::List(blocks)) = pickle.get(segment, "blocks") else { return };
@@ -141,24 +144,24 @@ fn is_wanted(pickle: &Pickle, pairs: &[[Handle; 2]]) -> bool {
     }
 }
 
-/// The last failure of a trace.
-trait LastFailure<'a> {
-    fn rfind_failure(&mut self, pickle: &Pickle) -> Option<FailedRequest>;
-}
-
-impl<'a, I: Iterator<Item = &'a [[Handle; 2]]>> LastFailure<'a> for I {
-    fn rfind_failure(&mut self, pickle: &Pickle) -> Option<FailedRequest> {
-        let failures = self
-            .filter(|entry| matches!(pickle.get(entry, "action"), Some(PickleValue::Text("oom"))));
-        let last = failures.last()?;
-        let mut frames = frames(pickle, last);
-        frames.reverse(); // snapshots list the innermost first
-        Some(FailedRequest {
-            requested_bytes: bytes(pickle, last, "size").unwrap_or(0),
-            free_bytes: bytes(pickle, last, "device_free"),
-            frames,
-        })
-    }
+/// The last failure and the card on which it happened: traces are listed by card.
+fn last_failure(pickle: &Pickle, devices: &[Handle]) -> Option<(u64, FailedRequest)> {
+    let traces =
+        (0..).zip(devices).filter_map(|(device, trace)| Some((device, list(pickle, *trace)?)));
+    let entries = traces.flat_map(|(device, trace)| trace.iter().map(move |entry| (device, entry)));
+    let entries = entries.filter_map(|(device, entry)| Some((device, dict(pickle, *entry)?)));
+    let failures = entries
+        .filter(|(_, entry)| matches!(pickle.get(entry, "action"), Some(PickleValue::Text("oom"))));
+    let (device, last) =
+        failures.max_by_key(|(_, entry)| bytes(pickle, entry, "time_us").unwrap_or(0))?;
+    let mut frames = frames(pickle, last);
+    frames.reverse(); // snapshots list the innermost first
+    let failed = FailedRequest {
+        requested_bytes: bytes(pickle, last, "size").unwrap_or(0),
+        free_bytes: bytes(pickle, last, "device_free"),
+        frames,
+    };
+    Some((device, failed))
 }
 
 fn dict(pickle: &Pickle, handle: Handle) -> Option<&[[Handle; 2]]> {
@@ -223,7 +226,9 @@ mod tests {
     /// A pickle as Python writes one, protocol 2.
     enum Py<'a> {
         Int(i64),
+        Bool,
         Text(&'a str),
+        Pair(i64, i64),
         List(Vec<Py<'a>>),
         Dict(Vec<(&'a str, Py<'a>)>),
     }
@@ -238,6 +243,12 @@ mod tests {
             Py::Int(value) => {
                 bytes.extend([0x8a, 8]);
                 bytes.extend(value.to_le_bytes());
+            }
+            Py::Bool => bytes.push(0x89),
+            Py::Pair(a, b) => {
+                write(&Py::Int(*a), bytes);
+                write(&Py::Int(*b), bytes);
+                bytes.push(0x86);
             }
             Py::Text(value) => text(value, bytes),
             Py::List(items) => {
@@ -333,6 +344,79 @@ mod tests {
         assert_eq!(largest_piece_bytes, Some(1 << 30));
         let account = diagnosis.account.unwrap();
         assert_eq!((account.explained_bytes, account.held_bytes), (5 << 30, 5 << 30));
+    }
+
+    /// A segment with every field that PyTorch 2 writes.
+    fn segment(device: i64, blocks: Vec<Py<'static>>) -> Py<'static> {
+        Py::Dict(vec![
+            ("device", Py::Int(device)),
+            ("address", Py::Int(0x7f00_0000_0000)),
+            ("total_size", Py::Int(8 << 30)),
+            ("allocated_size", Py::Int(5 << 30)),
+            ("active_size", Py::Int(5 << 30)),
+            ("requested_size", Py::Int(5 << 30)),
+            ("stream", Py::Int(0)),
+            ("segment_type", Py::Text("large")),
+            ("segment_pool_id", Py::Pair(0, 0)),
+            ("is_expandable", Py::Bool),
+            ("frames", Py::List(Vec::new())),
+            ("blocks", Py::List(blocks)),
+        ])
+    }
+
+    fn entry(action: &'static str, gib: i64, time_us: i64) -> Py<'static> {
+        Py::Dict(vec![
+            ("action", Py::Text(action)),
+            ("size", Py::Int(gib << 30)),
+            ("stream", Py::Int(0)),
+            ("time_us", Py::Int(time_us)),
+            ("compile_context", Py::Text("N/A")),
+            ("user_metadata", Py::Text("")),
+            ("pool_id", Py::Pair(0, 0)),
+            (if action == "oom" { "device_free" } else { "addr" }, Py::Int(64 << 20)),
+            ("frames", Py::List(vec![frame("/home/me/train.py", 40, "forward")])),
+        ])
+    }
+
+    #[test]
+    fn only_the_card_that_failed_last_counts() {
+        let segments = vec![
+            segment(0, vec![block(7168, "active_allocated", 1)]),
+            segment(1, vec![block(2048, "active_allocated", 2), block(512, "inactive", 0)]),
+            segment(1, vec![block(1024, "active_awaiting_free", 3)]),
+        ];
+        let traces = vec![
+            Py::List(vec![
+                entry("segment_alloc", 1, 5),
+                entry("oom", 9, 10),
+                entry("snapshot", 0, 11),
+            ]),
+            Py::List(vec![
+                entry("alloc", 1, 12),
+                entry("oom", 3, 20),
+                entry("free_completed", 1, 21),
+            ]),
+        ];
+        let settings = Py::Dict(vec![
+            ("PYTORCH_CUDA_ALLOC_CONF", Py::Text("expandable_segments:False")),
+            ("garbage_collection_threshold", Py::Int(0)),
+        ]);
+        let annotation = Py::Dict(vec![
+            ("stage", Py::Text("START")),
+            ("name", Py::Text("step")),
+            ("device", Py::Int(1)),
+            ("time_us", Py::Int(3)),
+        ]);
+        let bytes = pickled(&Py::Dict(vec![
+            ("segments", Py::List(segments)),
+            ("device_traces", Py::List(traces)),
+            ("allocator_settings", settings),
+            ("external_annotations", Py::List(vec![annotation])),
+        ]));
+        let snapshot = Snapshot::read(bytes.as_slice()).unwrap();
+        assert_eq!(snapshot.failure.as_ref().unwrap().requested_bytes, 3 << 30);
+        assert_eq!((snapshot.allocated_bytes, snapshot.reserved_bytes), (3 << 30, 16 << 30));
+        assert_eq!(snapshot.largest_piece_bytes, 512 << 20);
     }
 
     #[test]

@@ -272,6 +272,56 @@ const ROWS: &[Expectation] = &[
         P::TrainForward,
         R::SmallerMicroBatch,
     ),
+    (
+        "a loader's worker that died of a full /dev/shm, without PyTorch's explanation",
+        "Traceback (most recent call last):\n  File \"fit.py\", line 51, in epoch\n    for x, y in loader:\n  \
+         File \"/lib/torch/utils/data/dataloader.py\", line 178, in handler\n    _error_if_any_worker_fails()\n\
+         RuntimeError: DataLoader worker (pid 77) is killed by signal: Bus error.",
+        OtherTraining,
+        "dev-shm",
+        P::Unknown,
+        R::ShmSize,
+    ),
+    (
+        "the optimizer state of ZeRO, described in prose",
+        "Fine-tuning Zephyrus-8B-Instruct on 2 cards with DeepSpeed ZeRO-2.\n\
+         torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 15.1 GiB.\nIt happens during optimizer state initialization.",
+        DecoderTraining,
+        "flat-copy",
+        P::Start,
+        R::ZeroStage3,
+    ),
+    (
+        "a model that is moved whole to the card although it is to be sharded",
+        "step 3 of DeepSpeed-Chat with OPT-66B and zero3\n  File \"/lib/torch/nn/modules/module.py\", line 1143, in convert\n    return t.to(device)\n\
+         torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 648.00 MiB (GPU 0; 79.15 GiB total capacity; 77.91 GiB \
+         already allocated; 502.00 MiB free; 78.02 GiB reserved in total by PyTorch)",
+        DecoderTraining,
+        "weights-too-large",
+        P::Load,
+        R::Fsdp,
+    ),
+    (
+        "a 7B model at the end of a sentence",
+        "I get an error during training when finetuning Mistral 7B. My card has 24 GB.\n\
+         torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 898.00 MiB. GPU 0 has a total capacity of 21.99 GiB of \
+         which 751.00 MiB is free. Including non-PyTorch memory, this process has 21.20 GiB memory in use. Of the allocated memory \
+         20.52 GiB is allocated by PyTorch, and 102.08 MiB is reserved by PyTorch but unallocated.",
+        DecoderTraining,
+        "static-state-too-large",
+        P::Unknown,
+        R::Lora,
+    ),
+    (
+        "a module that found no memory at all, without a number",
+        "pytorch_lightning: initializing ddp\nTraceback (most recent call last):\n  File \"fit.py\", line 78, in main\n    \
+         trainer.fit(model)\n  File \"/lib/torch/nn/modules/module.py\", line 899, in to\n    return self._apply(convert)\n\
+         RuntimeError: CUDA error: out of memory",
+        OtherTraining,
+        "weights-too-large",
+        P::Load,
+        R::FreeTheCard,
+    ),
 ];
 
 fn of(log: &str) -> Diagnosis {
@@ -328,4 +378,52 @@ fn a_cause_from_numbers_alone_is_only_possible() {
     );
     assert!(bare.findings.iter().all(|f| !f.is_cause || f.certainty == Certainty::Unknown));
     assert!(bare.do_next.question.is_some());
+}
+
+/// The account of a log, as names and whole GiB.
+fn account(log: &str) -> Option<Vec<(String, u64)>> {
+    let account = of(log).account?;
+    let gib = |bytes: u64| (bytes + (1 << 29)) >> 30;
+    Some(account.parts.into_iter().map(|part| (part.name, gib(part.bytes))).collect())
+}
+
+/// A failed backward pass of a trainer, with so much allocated.
+fn backward(setup: &str, allocated_gib: &str) -> String {
+    format!(
+        "{setup}\nTraceback (most recent call last):\n  File \"/lib/transformers/trainer.py\", line 2001, in training_step\n    \
+         loss.backward()\ntorch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 86.00 MiB (GPU 0; 79.20 GiB total \
+         capacity; {allocated_gib} GiB already allocated; 49.19 MiB free; 78.40 GiB reserved in total by PyTorch)"
+    )
+}
+
+#[test]
+fn full_training_of_a_named_model_is_accounted_for() {
+    let setup =
+        "--model_name_or_path models/Llama-2-7b-hf --optim adamw_torch torch_dtype=torch.bfloat16";
+    let shares = account(&backward(setup, "53.10")).unwrap();
+    let names: Vec<_> = shares.iter().map(|(name, gib)| (name.as_str(), *gib)).collect();
+    assert_eq!(names, [("weights", 13), ("gradients", 13), ("optimizer state", 25)]);
+    // Twice as much is held: this is not how it was trained.
+    assert_eq!(account(&backward(setup, "77.10")), None);
+    // Without an optimizer nothing is assumed.
+    let setup = "--model_name_or_path models/Llama-2-7b-hf torch_dtype=torch.bfloat16";
+    assert_eq!(account(&backward(setup, "53.10")), None);
+}
+
+#[test]
+fn sharding_divides_the_state_by_the_ranks() {
+    let setup = "torchrun --nproc_per_node=8 tune.py --model_name_or_path models/Llama-2-13b-hf --optim adamw_torch \
+        --fsdp full_shard torch_dtype=torch.bfloat16";
+    let shares = account(&backward(setup, "12.20")).unwrap();
+    let names: Vec<_> = shares.iter().map(|(name, gib)| (name.as_str(), *gib)).collect();
+    assert_eq!(names, [("weights", 3), ("gradients", 3), ("optimizer state", 6)]);
+}
+
+#[test]
+fn adapters_on_four_bit_weights_are_accounted_for() {
+    let setup = "qlora.py --model_name_or_path models/Llama-2-7b-hf --load_in_4bit --optim adamw_torch\n\
+        trainable params: 159,907,840 || all params: 6,898,323,456 || trainable%: 2.3";
+    let shares = account(&backward(setup, "6.10")).unwrap();
+    let names: Vec<_> = shares.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["weights", "adapters and their state"]);
 }

@@ -25,7 +25,7 @@ use fitgpt_plan::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the system refused the arena of {asked}")]
 pub struct ArenaRefused {
-    /// What was asked for.
+    /// The requested bytes.
     pub asked: Bytes,
 }
 
@@ -155,7 +155,7 @@ impl Chunk {
         // SAFETY: the layout is not empty.
         let start = NonNull::new(unsafe { alloc(layout) })?;
         ask_for_huge_pages(start, size);
-        // SAFETY: the chunk was just allocated with this size, and nobody else has it.
+        // SAFETY: the chunk was just allocated with this size, and nothing else refers to it.
         unsafe { start.write_bytes(fill, size) };
         // The compiler may turn a fill with zeros into `calloc`, which returns pages that are not
         // backed by memory. A volatile write always happens.

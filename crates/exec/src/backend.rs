@@ -33,13 +33,13 @@ pub enum BackendError {
     Device(#[from] DeviceFault),
 }
 
-/// A device has less memory than its plan asks for.
+/// A device has less memory than its plan needs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the device `{device}` refused the arena of {asked}{}", free.map_or(String::new(), |free| format!("; {free} are free")))]
 pub struct MemoryRefused {
     /// As its driver calls it.
     pub device: String,
-    /// What was asked for.
+    /// The requested bytes.
     pub asked: Bytes,
     /// Free memory, if its driver reports it.
     pub free: Option<Bytes>,

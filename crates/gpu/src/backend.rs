@@ -177,11 +177,11 @@ impl Backend for Gpu {
         ended: &mut dyn FnMut(OpIndex),
     ) -> Result<(), BackendError> {
         let (work, arguments) = (self.work(), *arguments);
-        let launch = move |tell: &dyn Fn(OpIndex)| {
+        let launch = move |report: &dyn Fn(OpIndex)| {
             work.launch_all(program, &arguments, |at| {
                 // An op has ended when the device has finished it, not when it was launched.
                 work.device.health.guard(|| sync(&work.device.client))?;
-                tell(at);
+                report(at);
                 Ok(())
             })
         };

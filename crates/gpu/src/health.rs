@@ -92,26 +92,26 @@ impl Health {
     pub(crate) fn ask_with_progress<W: Send + 'static, T: Send + 'static>(
         &self,
         work: impl FnOnce(&dyn Fn(W)) -> Result<T, BackendError> + Send + 'static,
-        mut hear: impl FnMut(W),
+        mut on_progress: impl FnMut(W),
     ) -> Result<T, BackendError> {
         enum Message<W, T> {
-            Meanwhile(W),
-            Last(Result<T, BackendError>),
+            Progress(W),
+            Result(Result<T, BackendError>),
         }
         self.check()?;
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let job = move || {
-            let meanwhile = |word| drop(tell.send(Message::Meanwhile(word)));
-            let last = work(&meanwhile);
-            let _ = tell.send(Message::Last(last));
+            let report = |progress| drop(sender.send(Message::Progress(progress)));
+            let result = work(&report);
+            let _ = sender.send(Message::Result(result));
         };
         if self.jobs.send(Box::new(job)).is_err() {
             return Err(self.fail(ENDED.to_owned()));
         }
         loop {
-            match told.recv_timeout(self.patience()) {
-                Ok(Message::Meanwhile(word)) => hear(word),
-                Ok(Message::Last(last)) => return last,
+            match receiver.recv_timeout(self.patience()) {
+                Ok(Message::Progress(progress)) => on_progress(progress),
+                Ok(Message::Result(result)) => return result,
                 Err(RecvTimeoutError::Timeout) => {
                     let seconds = self.patience().as_secs();
                     return Err(self.fail(format!("it has not answered for {seconds} s")));
@@ -233,10 +233,10 @@ mod tests {
     }
 
     #[test]
-    fn word_is_heard_while_the_device_works() {
+    fn progress_arrives_while_the_device_works() {
         let mut heard = Vec::new();
-        let work = |tell: &dyn Fn(u32)| {
-            (0..3).for_each(tell);
+        let work = |report: &dyn Fn(u32)| {
+            (0..3).for_each(report);
             Ok("done")
         };
         assert_eq!(well().ask_with_progress(work, |word| heard.push(word)), Ok("done"));

@@ -37,7 +37,7 @@ def pretend(device="cuda", *, capability=(8, 9)):
     global _active
     kind = torch.device(device).type
     if kind not in ("cuda", "cpu"):
-        raise ValueError(f"`pretend` knows the devices cuda and cpu, not {device!r}")
+        raise ValueError(f"`pretend` supports the devices cuda and cpu, not {device!r}")
     if _active is not None:
         raise RuntimeError("`pretend` is already active")
     mode = Counter(kind, capability)

@@ -75,7 +75,7 @@ impl Cast {
         }
     }
 
-    /// What a name in braces stands for; `None` for a name nobody gave.
+    /// The text for a name in braces; `None` for an unknown name.
     pub(super) fn word(&self, name: &str) -> Option<&'static str> {
         let (role, form) = name.split_once('.').unwrap_or((name, ""));
         let person = match role {

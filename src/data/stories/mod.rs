@@ -1,16 +1,15 @@
-//! A corpus of little stories, which the program writes itself.
+//! A corpus of short stories that the program generates.
 //!
-//! Training can be tried without a download: 3.7 MB of plain English with few words
-//! and few characters, in which names, pronouns and things stay the same from the first
-//! sentence of a story to the last: first a model can learn to spell, then to form sentences,
-//! then to stay with its hero.
+//! Training can be tried without a download: 3.7 MB of plain English with few words and few
+//! characters. Names, pronouns and things stay the same through a story, so that a model first
+//! learns to spell, then to form sentences, then to keep track of who is who.
 //!
-//! Every byte is a function of this folder: plots and words, and draws by counter.
+//! The text depends only on this folder: plots, words and counter-based draws.
 
 mod cast;
 mod chance;
 mod plot;
-mod tell;
+mod text;
 mod words;
 
 use std::{
@@ -31,7 +30,7 @@ const VAL_EVERY: u64 = 10;
 /// How many characters the stories are written with.
 pub const VOCAB_SIZE: u32 = 59;
 
-/// The text of the corpus: what is learned from and what is kept aside.
+/// The text of the corpus, for training and for validation.
 #[derive(Debug)]
 pub struct Corpus {
     /// Nine stories of ten.
@@ -40,14 +39,14 @@ pub struct Corpus {
     pub val: String,
 }
 
-/// Tells every story, a blank line after each.
+/// Writes every story, with a blank line after each.
 pub fn corpus() -> Corpus {
     let plots = plot::plots();
     let mut corpus = Corpus { train: String::new(), val: String::new() };
     for story in 0..STORIES {
         let is_val = story % VAL_EVERY == VAL_EVERY - 1;
         let text = if is_val { &mut corpus.val } else { &mut corpus.train };
-        text.push_str(&tell::tell(&plots, story));
+        text.push_str(&text::write_story(&plots, story));
         text.push_str("\n\n");
     }
     corpus
@@ -55,7 +54,7 @@ pub fn corpus() -> Corpus {
 
 /// Writes the corpus as a dataset in nanoGPT's format of characters.
 ///
-/// Each file appears whole or not at all, `train.bin` last: where it is, the others are.
+/// Each file appears whole or not at all, `train.bin` last: if it is there, the others are.
 pub fn write(folder: &Path) -> Result<(), DataError> {
     let corpus = corpus();
     let itos = symbols(&corpus);
@@ -73,7 +72,7 @@ pub fn write(folder: &Path) -> Result<(), DataError> {
 fn symbols(corpus: &Corpus) -> Vec<char> {
     let mut is_used = [false; 128];
     for byte in corpus.train.bytes().chain(corpus.val.bytes()) {
-        is_used[usize::from(byte)] = true; // words and plots are ASCII, a test says
+        is_used[usize::from(byte)] = true; // words and plots are ASCII, which a test checks
     }
     (0..128_u8).filter(|&byte| is_used[usize::from(byte)]).map(char::from).collect()
 }
@@ -86,8 +85,8 @@ fn encoded(text: &str, itos: &[char]) -> Vec<u8> {
     text.bytes().flat_map(|byte| ids[usize::from(byte)].to_le_bytes()).collect()
 }
 
-/// Writes beside the file's name and renames; a name of this process's own keeps two
-/// programs that start at once apart, and both write the same bytes.
+/// Writes to a temporary name and renames. The name has the process's id, so that two programs
+/// that start at once do not collide; both write the same bytes.
 fn write_whole(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), DataError> {
     let path = folder.join(name);
     let draft = folder.join(format!(".{name}.{}", std::process::id()));
@@ -98,7 +97,7 @@ fn write_whole(folder: &Path, name: &str, bytes: &[u8]) -> Result<(), DataError>
         })
         .and_then(|()| fs::rename(&draft, &path));
     written.map_err(|source| {
-        // The first error is the one to tell; a draft that stays behind harms nobody.
+        // The first error is the one to report; a temporary file that stays is harmless.
         let _ = fs::remove_file(&draft);
         DataError::Io { action: Attempt::Write, path, source }
     })
@@ -129,7 +128,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         write(folder.path()).unwrap();
         let hash = |name| fnv_1a(&fs::read(folder.path().join(name)).unwrap());
-        // Whoever changes a story changes these, and the losses that people compare.
+        // A change of a story changes these, and the losses that people compare.
         assert_eq!(
             ["train.bin", "val.bin", "meta.pkl"].map(hash),
             [0x0e2f_1a95_76a7_81d0, 0xc8c2_5b3a_91d3_2cce, 0x5200_ecac_aa5b_f9c9]

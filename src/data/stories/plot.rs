@@ -9,7 +9,7 @@ pub(super) struct Plot {
     pub(super) beats: Vec<Beat>,
 }
 
-/// One turn of a story: one of its lines is told.
+/// One turn of a story: one of its lines is used.
 #[derive(Debug)]
 pub(super) struct Beat {
     pub(super) is_optional: bool,
@@ -20,7 +20,7 @@ pub(super) struct Beat {
 ///
 /// # Panics
 ///
-/// Where the file breaks its own rules; it is part of the program, and a test reads it.
+/// If the file breaks its own rules; it is part of the program, and a test reads it.
 pub(super) fn plots() -> Vec<Plot> {
     let mut plots = Vec::new();
     let mut shared = BTreeMap::new();
@@ -47,13 +47,13 @@ fn plot(
         } else if line.starts_with(['*', '?']) {
             let lines = match line[1..].trim().strip_prefix('@') {
                 Some(name) => {
-                    shared.get(name).expect("a shared beat stands before its use").clone()
+                    shared.get(name).expect("a shared beat is defined before its use").clone()
                 }
                 None => Vec::new(),
             };
             plot.beats.push(Beat { is_optional: line.starts_with('?'), lines });
         } else {
-            plot.beats.last_mut().expect("a line stands in a beat").lines.push(line);
+            plot.beats.last_mut().expect("a line is in a beat").lines.push(line);
         }
     }
     plot
@@ -69,8 +69,8 @@ mod tests {
         assert!(plots.len() >= 12);
         for plot in plots {
             assert!(!plot.titles.is_empty());
-            let told = plot.beats.iter().filter(|beat| !beat.is_optional).count();
-            assert!(told >= 4, "{plot:?}");
+            let required = plot.beats.iter().filter(|beat| !beat.is_optional).count();
+            assert!(required >= 4, "{plot:?}");
             assert!(plot.beats.iter().all(|beat| beat.lines.len() >= 2), "{plot:?}");
         }
     }

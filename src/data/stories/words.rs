@@ -1,10 +1,10 @@
-//! The words that stories are told with.
+//! The words of the stories.
 //!
 //! Plain ASCII, so that a model of characters needs few symbols. Nothing here starts with a
 //! vowel that does not sound like one ("a useful") or the other way round ("an hour"): the
 //! article is chosen by the letter.
 
-/// A phrase that is drawn anew each time it is named; `None` for a name nobody gave.
+/// A phrase that is drawn again each time it is named; `None` for an unknown name.
 pub(super) fn phrases(name: &str) -> Option<&'static [&'static str]> {
     Some(match name {
         "when" => WHEN,
@@ -48,7 +48,7 @@ pub(super) const BOYS: &[&str] = &[
     "Toby", "Tom", "Victor", "Walter",
 ];
 
-/// Names of animals; the first half are shes.
+/// Names of animals; the first half are female.
 pub(super) const ANIMAL_NAMES: &[&str] = &[
     "Clover", "Misty", "Fern", "Willow", "Poppy", "Dot", "Pepper", "Hazel", "Honey", "Berry",
     "Pip", "Rusty", "Tuft", "Button", "Biscuit", "Moss", "Patch", "Bramble", "Acorn", "Hops",
@@ -59,7 +59,7 @@ pub(super) const ANIMALS: &[&str] = &[
     "otter", "mole", "goat", "beaver", "turtle", "crow", "lamb", "pony",
 ];
 
-/// Who knows what to do: what they are called, and whether she is a she.
+/// Who knows what to do: the name, and whether it is female.
 pub(super) const ELDERS: &[(&str, bool)] = &[
     ("Grandma", true),
     ("Grandpa", false),

@@ -286,7 +286,7 @@ impl TextColumn {
         }
     }
 
-    /// Reads a page's header, and stands behind it.
+    /// Reads a page's header and moves behind it.
     fn page_header(&mut self) -> Result<PageHeader, ParquetError> {
         let mut wanted = 4096.min(self.chunk.len);
         loop {

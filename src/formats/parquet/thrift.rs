@@ -13,7 +13,7 @@ pub(super) struct Damaged {
 /// Structures inside structures: Parquet's are six deep.
 const DEPTH_LIMIT: u32 = 32;
 
-/// The types of fields that are told apart.
+/// The types of fields that are distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FieldType {
     True,

@@ -54,7 +54,7 @@ fn save_before(train: &PythonFile<'_>, evaluation: usize) -> Option<Site> {
     copy.extend(lines[..at_save].iter().cloned());
     let unit = train.indent_of_block(guard);
     let what = train.text_of(found.gap("what"));
-    copy.push(format!("{unit}# where only the best is kept, that stays as it is"));
+    copy.push(format!("{unit}# if only the best is kept, that file stays as it is"));
     copy.push(format!("{unit}last_path = os.path.join(out_dir, 'ckpt_last.pt')"));
     copy.push(format!("{unit}torch.save({what}, {old} if always_save_checkpoint else last_path)"));
     let save_lines = lines_up_to(train, guard, save)

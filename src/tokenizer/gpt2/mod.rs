@@ -43,11 +43,21 @@ pub(crate) fn class_of(character: char) -> CharClass {
 }
 
 /// The bytes of a token, if there is such a token.
-pub(super) fn bytes_of(id: u32) -> Option<&'static [u8]> {
+pub(crate) fn bytes_of(id: u32) -> Option<&'static [u8]> {
     match id {
         END_OF_TEXT => Some(END_OF_TEXT_SPELLING.as_bytes()),
         id => TABLES.merges.bytes_of(id),
     }
+}
+
+/// The two tokens that each merge joins, in the order of the tokens that they make.
+pub fn merges() -> impl Iterator<Item = [u16; 2]> {
+    merge::all()
+}
+
+/// The printable character that tokenizers' files write for a byte.
+pub fn character_of_byte(byte: u8) -> char {
+    merge::character_of_byte(byte)
 }
 
 /// The tokens of a text, in which `<|endoftext|>` is ordinary text.

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! A word is a contraction, or a run of one class of characters with at most one space before
-//! it. White space before a word is a word of its own, less its last character: that one is the
+//! it. White space before a word is a separate word, less its last character: that one is the
 //! space of the next word, or else a word by itself.
 
 use super::classes::{CharClass, CharClasses};

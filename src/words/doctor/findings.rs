@@ -182,6 +182,7 @@ messages! {
     last_micro_logits() {
         en: "logits of the previous micro-batch", zh: "上一微批的 logits", ja: "直前のマイクロバッチの logits", de: "Logits des letzten Mikro-Batches",
     }
+    adapters() { en: "adapters and their state", zh: "适配器及其状态", ja: "アダプタとその状態", de: "Adapter und ihr Zustand" }
     activations() { en: "activations", zh: "激活值", ja: "活性値", de: "Aktivierungen" }
     other() { en: "other", zh: "其他", ja: "その他", de: "Sonstiges" }
 
@@ -692,6 +693,7 @@ fn share(name: &str) -> String {
         "gradients" => gradients(),
         "optimizer state" => optimizer_state(),
         "activations" => activations(),
+        "adapters and their state" => adapters(),
         "logits of the last batch" => last_logits(),
         "logits of the last micro-batch" => last_micro_logits(),
         "other" => other(),

@@ -127,6 +127,20 @@ messages! {
         en: "details: fitgpt doctor --explain {rule}", zh: "详情：fitgpt doctor --explain {rule}", ja: "詳細: fitgpt doctor --explain {rule}", de: "Einzelheiten: fitgpt doctor --explain {rule}",
     }
 
+    config_helps() {
+        en: "with a nanoGPT config (--config CONFIG.py) the doctor also computes config changes that fit",
+        zh: "给出 nanoGPT 的配置（--config CONFIG.py），doctor 还会算出放得下的配置修改",
+        ja: "nanoGPT の設定（--config CONFIG.py）を渡すと、収まる設定変更も計算します",
+        de: "mit einer nanoGPT-Konfiguration (--config CONFIG.py) berechnet der Doktor auch Änderungen, die passen",
+    }
+    /// The next step if nothing failed.
+    before_a_run() {
+        en: "next: to check a run before it starts, fitgpt plan CONFIG.py --engine torch --gpu \"RTX 4070\"",
+        zh: "下一步：要在运行之前检查，fitgpt plan CONFIG.py --engine torch --gpu \"RTX 4070\"",
+        ja: "次に: 実行前に確認するには、fitgpt plan CONFIG.py --engine torch --gpu \"RTX 4070\"",
+        de: "als Nächstes: um einen Lauf vorher zu prüfen, fitgpt plan CONFIG.py --engine torch --gpu \"RTX 4070\"",
+    }
+
     /// Usage examples, if there is no input.
     examples() {
         en: "fitgpt doctor reads a log from a file or from stdin:\n",

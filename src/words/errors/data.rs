@@ -18,10 +18,10 @@ messages! {
     }
     /// Below it.
     prepare_reads() {
-        en: "`prepare` reads text files, folders, JSONL and stdin; the comments of the presets in `config/` say where their text comes from",
-        zh: "`prepare` 可读取文本文件、文件夹、JSONL 和标准输入；`config/` 中各预设的注释说明了文本的来源",
-        ja: "`prepare` はテキストファイル、フォルダ、JSONL、標準入力を読めます。`config/` の各プリセットのコメントにテキストの入手先があります",
-        de: "`prepare` liest Textdateien, Ordner, JSONL und die Standardeingabe; woher der Text kommt, steht in den Kommentaren der Vorlagen in `config/`",
+        en: "`prepare` reads text, JSONL, Parquet, folders and stdin; the comments of the presets in `config/` say where their text comes from",
+        zh: "`prepare` 可读取文本、JSONL、Parquet、文件夹和标准输入；`config/` 中各预设的注释说明了文本的来源",
+        ja: "`prepare` はテキスト、JSONL、Parquet、フォルダ、標準入力を読めます。`config/` の各プリセットのコメントにテキストの入手先があります",
+        de: "`prepare` liest Text, JSONL, Parquet, Ordner und die Standardeingabe; woher der Text kommt, steht in den Kommentaren der Vorlagen in `config/`",
     }
     try_stories() {
         en: "to try this config without data, add `--dataset=stories`: built-in text",

@@ -6,6 +6,7 @@
 pub(crate) mod checkpoint;
 pub(crate) mod config;
 pub(crate) mod data;
+pub(crate) mod export;
 pub(crate) mod family;
 pub(crate) mod io;
 pub(crate) mod patch;
@@ -23,10 +24,11 @@ pub(crate) trait Spoken {
 
 /// Every message about an error.
 #[cfg(test)]
-pub(super) const FILES: [&[super::Texts]; 9] = [
+pub(super) const FILES: [&[super::Texts]; 10] = [
     checkpoint::ALL,
     config::ALL,
     data::ALL,
+    export::ALL,
     family::ALL,
     io::ALL,
     patch::ALL,

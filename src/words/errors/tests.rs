@@ -21,6 +21,7 @@ use crate::{
     attempt::Attempt,
     checkpoint::CheckpointError,
     data::{DataError, MetaError, Split},
+    export::{ExportError, TokenizerGap},
     formats::parquet::ParquetError,
     patch::{File, PatchError, SyntaxSlip},
     prepare::{DiskNeed, JsonKind, PrepareError, Share},
@@ -349,6 +350,12 @@ fn every_attempt() {
 #[test]
 fn preparing() {
     let (path, line, field) = (path(), 3, "text".to_owned());
+    let folder = path.clone();
+    for kind in [TokenizerGap::Characters, TokenizerGap::Json] {
+        same(&ExportError::NoTokenizer { folder: folder.clone(), kind });
+    }
+    same(&ExportError::RopeScaling);
+    same(&ExportError::Exists { path: folder });
     same(&PrepareError::NoInput);
     same(&PrepareError::StdinTwice);
     same(&PrepareError::NoTexts { folder: path.clone() });

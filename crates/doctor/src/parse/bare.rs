@@ -34,6 +34,7 @@ const PLAIN: &[(&str, Wording, Memory)] = &[
     ("insufficientsharedmemory(shm)", Wording::DevShm, Memory::Host),
     ("workersareoutofsharedmemory", Wording::DevShm, Memory::Host),
     ("unabletowritetofile</torch_", Wording::DevShm, Memory::Host),
+    ("killedbysignal:buserror", Wording::DevShm, Memory::Host),
     ("unabletoopensharedmemoryobject", Wording::DevShm, Memory::Host),
     // Windows, in several languages.
     ("pagingfileistoosmall", Wording::PagingFile, Memory::Host),

@@ -45,6 +45,14 @@ clues! {
     Quantized: ["load_in_4bit", "load_in_8bit", "quantization_bit", "gptq", "awq", "bnb_4bit", "bnb-4bit", "bitsandbytes", "qlora", "gguf", "exl2", "int4", "fp8", "nf4", "q4_k", "q8_0"],
     /// DeepSpeed.
     DeepSpeed: ["deepspeed", "sigkill_handler", "zerooptim", "zero_stage", "zerostage", "zero_optim"],
+    /// 4-bit weights.
+    FourBit: ["load_in_4bit", "bnb_4bit", "bnb-4bit", "qlora", "nf4", "gptq", "quantization_bit4", "quantization_bit:4"],
+    /// 8-bit weights.
+    EightBit: ["load_in_8bit", "quantization_bit8", "quantization_bit:8"],
+    /// The weights themselves are in half precision.
+    HalfWeights: ["torch_dtype=torch.bfloat16", "torch_dtype=torch.float16", "dtype=torch.bfloat16", "torch_dtype=bfloat16", "torch_dtypebfloat16", "pure_bf16", "model.half()", "model.bfloat16()"],
+    /// ZeRO stage 2.
+    ZeroTwo: ["zerostage2", "zero2", "zero-2", "zero_stage2", "stage\":2", "zero_2", "zero_stage:2"],
     /// ZeRO stage 3.
     ZeroThree: ["zerostage3", "zero3", "stage3.py", "zero-3", "zero_stage3", "stage\":3", "zero_3"],
     /// Fully sharded data parallel.
@@ -61,7 +69,7 @@ clues! {
     Offloads: ["offload_optimizer", "cpu_offload", "offload_param", "deepspeedcpuadam", "optimizer_offload=true", "param_offload=true"],
     // Models.
     /// A decoder of any family.
-    Decoder: ["llama", "qwen", "mistral", "mixtral", "gemma", "deepseek", "falcon", "starcoder", "baichuan", "chatglm", "internlm", "gpt-j", "gptj", "gpt-neo", "gpt_neo", "gptneo", "gpt-oss", "gpt_oss", "vicuna", "bloomz", "bloom-", "pythia", "opt-125m", "opt-1.3b", "opt-6.7b", "phi-2", "phi-3", "phi3", "smollm", "causallm", "modeling_gpt", "dolly", "codegen", "mpt-7b", "yi-34b", "glm-4", "llm"],
+    Decoder: ["llama", "qwen", "mistral", "mixtral", "gemma", "deepseek", "falcon", "starcoder", "baichuan", "chatglm", "internlm", "gpt-j", "gptj", "gpt-neo", "gpt_neo", "gptneo", "gpt-oss", "gpt_oss", "vicuna", "bloomz", "bloom-", "pythia", "opt-125m", "opt-1.3b", "opt-6.7b", "phi-2", "phi-3", "phi3", "smollm", "causallm", "modeling_gpt", "dolly", "codegen", "mpt-7b", "yi-34b", "glm-4", "llm", "b-instruct", "b-chat"],
     /// A text encoder or encoder-decoder.
     TextEncoder: ["bert", "t5-", "modeling_t5", "bart", "pegasus", "electra", "longformer", "sentence-transformers", "sentence_transformers"],
     /// Speech and audio.
@@ -120,6 +128,8 @@ clues! {
     DeviceAssert: ["device-sideassert", "srcindex<srcselectdimsize", "indexselectlargeindex", "indexselectsmallindex", "vectorized_gather_kernel", "t>=0&&t<n_classes", "indexoutofrangeinself", "indexoutofbounds"],
     /// An illegal memory access.
     IllegalAccess: ["illegalmemoryaccess", "misalignedaddress"],
+    /// Creating the state of a sharded optimizer.
+    InitializesOptimizer: ["optimizerstateinitialization", "initializingoptimizerstate", "initializetheoptimizerstate", "initialize_optimizer_states"],
     /// Creating a CUDA context.
     MakesContext: ["cuctxcreate", "_cuda_init(", "cudeviceprimaryctxretain", "cudagetdevicecount"],
     /// An NCCL error.

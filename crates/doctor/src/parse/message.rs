@@ -194,8 +194,10 @@ impl Message {
 /// Every message that begins in `passage`.
 pub(super) fn messages(passage: Passage<'_>, mut found: impl FnMut(Message)) {
     // Every message contains one of these words; most text contains none.
-    let words =
-        ["alloc", "memory", "oom", "resource", "paging", "ram", "kvcache", "存", "文件", "shm"];
+    let words = [
+        "alloc", "memory", "oom", "resource", "paging", "ram", "kvcache", "存", "文件", "shm",
+        "buserror",
+    ];
     if words.iter().all(|word| !passage.holds(word)) {
         return;
     }

@@ -29,7 +29,7 @@ pub use self::{
     message::{Message, PrintedShape, Wording},
     notes::{NOTES, Note},
     progress::Progress,
-    setup::{Process, Setup},
+    setup::{Optimizer, Process, Setup},
     size::{PrintedSize, allocator_request},
 };
 use self::{
@@ -113,6 +113,12 @@ impl Log {
         let text = |frame: &Frame| (frame.file.clone() + " " + &frame.squeezed()).to_lowercase();
         log.clues = Clues::of_squeezed(&log.frames.iter().map(text).collect::<String>());
         log
+    }
+
+    /// Number of ranks, as far as the log shows.
+    pub(crate) fn world(&self) -> u64 {
+        let ranks = self.workers.max(self.progress.workers);
+        u64::from(ranks).max(self.setup.world.unwrap_or(1)).max(1)
     }
 
     /// Reads a whole log.

@@ -19,6 +19,14 @@ pub struct Setup {
     pub(crate) accumulation: Option<u64>,
     /// Tokens per sequence.
     pub(crate) seq: Option<u64>,
+    /// Batch size and length that a user writes as `4x2048`.
+    pub(crate) batch_by_seq: Option<[u64; 2]>,
+    /// Parameters that are trained, if the log prints them (adapters).
+    pub(crate) trainable: Option<u64>,
+    /// The optimizer.
+    pub(crate) optimizer: Option<Optimizer>,
+    /// Number of ranks.
+    pub(crate) world: Option<u64>,
     /// PyTorch's version: major and minor.
     pub(crate) torch: Option<[u32; 2]>,
     /// Fraction of the card that a server was configured to use, in thousandths.
@@ -39,6 +47,34 @@ pub struct Setup {
     pub(crate) killed: Option<(String, u64)>,
     seen: Vec<(String, Option<&'static Published>)>, // cache of name lookups
 }
+
+/// An optimizer, by the size of its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Optimizer {
+    /// Adam or AdamW.
+    Adam,
+    /// Adam with 8-bit moments.
+    EightBitAdam,
+    /// Adafactor.
+    Adafactor,
+    /// SGD.
+    Sgd,
+}
+
+/// Names of optimizers in lower case; the first match of a line counts.
+const OPTIMIZERS: [(&str, Optimizer); 11] = [
+    ("adamw_bnb_8bit", Optimizer::EightBitAdam),
+    ("adamw_8bit", Optimizer::EightBitAdam),
+    ("adamw8bit", Optimizer::EightBitAdam),
+    ("adam8bit", Optimizer::EightBitAdam),
+    ("adafactor", Optimizer::Adafactor),
+    ("adamw_torch", Optimizer::Adam),
+    ("adamw(", Optimizer::Adam),
+    ("adamw", Optimizer::Adam),
+    ("optim.adam", Optimizer::Adam),
+    ("fusedadam", Optimizer::Adam),
+    ("optim.sgd", Optimizer::Sgd),
+];
 
 /// A process on the card.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -64,7 +100,14 @@ const FAMILIES: [&str; 18] = [
 type Field = fn(&mut Setup) -> &mut Option<u64>;
 
 /// Keys of all stacks, in lower case.
-const KEYS: [(&str, Field); 26] = [
+const KEYS: [(&str, Field); 33] = [
+    ("nproc_per_node", |s| &mut s.world),
+    ("nproc-per-node", |s| &mut s.world),
+    ("num_gpus", |s| &mut s.world),
+    ("num_processes", |s| &mut s.world),
+    ("world_size", |s| &mut s.world),
+    ("num processes", |s| &mut s.world),
+    ("batch size per device", |s| &mut s.batch),
     ("per_device_train_batch_size", |s| &mut s.batch),
     ("per_gpu_train_batch_size", |s| &mut s.batch),
     ("train_micro_batch_size_per_gpu", |s| &mut s.batch),
@@ -97,8 +140,17 @@ impl Setup {
     pub(super) fn push(&mut self, line: &str) {
         let lower = line.to_ascii_lowercase();
         self.names(line, &lower);
+        let optimizer = OPTIMIZERS.iter().find(|(name, _)| lower.contains(name));
+        self.optimizer = optimizer.map(|(_, optimizer)| *optimizer).or(self.optimizer);
         if !lower.bytes().any(|c| c.is_ascii_digit()) {
             return;
+        }
+        self.batch_by_seq = batch_by_seq(&lower).or(self.batch_by_seq);
+        if let Some([batch, seq]) = self.batch_by_seq
+            && self.batch.is_none()
+            && self.seq.is_none()
+        {
+            (self.batch, self.seq) = (Some(batch), Some(seq));
         }
         for (key, place) in KEYS {
             for (at, _) in lower.match_indices(key) {
@@ -139,7 +191,10 @@ impl Setup {
                 continue;
             }
             // `Mistral 7B` and `Llama 2 7B` are names of two or three words.
-            let next = |n: usize| words.get(index + n).copied().unwrap_or_default();
+            let next = |n: usize| {
+                let word = words.get(index + n).copied().unwrap_or_default();
+                word.trim_end_matches('.') // of a sentence
+            };
             let joined = [
                 word.to_owned(),
                 format!("{word}-{}", next(1)),
@@ -194,6 +249,16 @@ impl Setup {
         ] {
             if let Some((_, rest)) = lower.split_once(word) {
                 self.parameters = number(rest.trim_start()).or(self.parameters);
+            }
+        }
+        for word in
+            ["trainable params:", "number of trainable parameters =", "trainable parameters ="]
+        {
+            if let Some((_, rest)) = lower.split_once(word) {
+                self.trainable = number(rest.trim_start()).or(self.trainable);
+                // Unsloth: `Trainable parameters = 41,943,040 of 8,072,204,288`.
+                let of = rest.split_once(" of ").and_then(|(_, rest)| number(rest.trim_start()));
+                self.parameters = of.or(self.parameters);
             }
         }
         if let Some((before, _)) = lower.split_once(" million params") {
@@ -305,6 +370,44 @@ impl Setup {
     }
 }
 
+/// `4x2048`, `4 x 2048` or `4×2048`: batch size and sequence length in prose. A line counts only if
+/// it mentions one of them, since cards (`2x3090`) and images (`1024x1024`) look alike.
+fn batch_by_seq(lower: &str) -> Option<[u64; 2]> {
+    const WORDS: [&str; 8] = ["batch", "block", "seq", "context", "token", "bsz", "accum", "micro"];
+    if WORDS.iter().all(|word| !lower.contains(word)) {
+        return None;
+    }
+    for (at, mark) in lower.match_indices(['x', '×', '*']) {
+        let before = lower[..at].trim_end();
+        let after = lower[at + mark.len()..].trim_start();
+        let digits = before.bytes().rev().take_while(u8::is_ascii_digit).count();
+        let is_word = |c: char| c.is_ascii_alphanumeric() || "._-x×*".contains(c);
+        let head = &before[..before.len() - digits];
+        let length = after.bytes().take_while(u8::is_ascii_digit).count();
+        // `8x7b` is a model, `4x2048x768` a shape.
+        if digits == 0 || length == 0 || head.ends_with(is_word) {
+            continue;
+        }
+        if after[length..].trim_start().starts_with(|c: char| is_word(c) && c != '.') {
+            let next = after[length..].trim_start();
+            if !after[length..].starts_with(' ') || next.starts_with(['x', '×', '*']) {
+                continue;
+            }
+        }
+        let (Ok(batch), Ok(seq)) =
+            (before[before.len() - digits..].parse(), after[..length].parse())
+        else {
+            continue;
+        };
+        let pair: [u64; 2] = [batch, seq];
+        if (1..=512).contains(&pair[0]) && (128..=1 << 20).contains(&pair[1]) && pair[1] % 128 == 0
+        {
+            return Some(pair);
+        }
+    }
+    None
+}
+
 /// The number after a key: `=8`, `: 8`, `", "8"`, `', '64`, ` 8`.
 fn value_after(rest: &str) -> Option<u64> {
     const LARGEST: u64 = 1 << 24;
@@ -345,6 +448,7 @@ mod tests {
             ("path = '/mnt/model/Llama-2-70b-hf/checkpoint-3'", "meta-llama/Llama-2-70b-hf"),
             ("I load Llama 2 7B here", "meta-llama/Llama-2-7b-hf"),
             ("GPT2LMHeadModel.from_pretrained('gpt2-large')", "gpt2-large"),
+            ("It fails while finetuning Mistral 7B. The card is new.", "mistralai/Mistral-7B-v0.1"),
         ] {
             assert_eq!(read(text).model().map(|model| model.id), Some(id), "{text}");
         }
@@ -367,6 +471,34 @@ mod tests {
         );
         assert_eq!(read("torch==2.0.1+cu117").torch, Some([2, 0]));
         assert_eq!(read("PyTorch version: 1.13.1").torch, Some([1, 13]));
+    }
+
+    #[test]
+    fn a_batch_written_as_a_product_is_read() {
+        for (text, expected) in [
+            ("OOM at batch 4x2048 on a 3090", Some([4, 2048])),
+            ("I use 8 × 1024 tokens per step", Some([8, 1024])),
+            ("batch size 2 x 512, gradient accumulation 8", Some([2, 512])),
+            ("my 2x3090 box, batch_size=4", None),
+            ("context of Mixtral 8x7B", None),
+            ("batch of 1024x1024 images", None),
+            ("tokens tensor 4x2048x768", None),
+            ("4x2048", None),
+        ] {
+            assert_eq!(read(text).batch_by_seq, expected, "{text}");
+        }
+        // A key is more reliable than prose.
+        assert_eq!(read("batch 4x2048\nper_device_train_batch_size: 2").batch, Some(2));
+    }
+
+    #[test]
+    fn optimizers_ranks_and_adapters_are_read() {
+        assert_eq!(read("--optim adamw_bnb_8bit").optimizer, Some(Optimizer::EightBitAdam));
+        assert_eq!(read("optimizer = AdamW(model.parameters())").optimizer, Some(Optimizer::Adam));
+        assert_eq!(read("torchrun --nproc_per_node=4 tune.py").world, Some(4));
+        let unsloth = read("Trainable parameters = 41,943,040 of 8,072,204,288 (0.52% trained)");
+        assert_eq!(unsloth.trainable, Some(41_943_040));
+        assert_eq!(unsloth.parameters, Some(8_072_204_288));
     }
 
     #[test]

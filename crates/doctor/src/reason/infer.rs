@@ -1,18 +1,24 @@
 //! Without a config: common runs with a tensor of the requested size.
 
-use fitgpt_plan::units::DType;
+use fitgpt_plan::{published, units::DType};
 
 use crate::{
     diagnosis::{AssumedRun, CandidateTensor, PhaseName, Role},
     parse::{Clue, Log, PrintedSize, allocator_request},
 };
 
-/// Names and sizes (heads, channels) that people run.
-const MODELS: [(&str, u64, u64); 4] =
-    [("gpt2", 12, 768), ("gpt2-medium", 16, 1024), ("gpt2-large", 20, 1280), ("gpt2-xl", 25, 1600)];
-/// nanoGPT's number of parameters, as it prints them: hundredths of a million. Biases and rows
-/// of the vocabulary change them by less than a hundredth.
-const PARAMETERS: [u64; 4] = [12_359, 35_377, 77_272, 155_597];
+/// The number of parameters that nanoGPT prints, in hundredths of a million: without the position
+/// embedding. Biases and padding of the vocabulary change it by less than a hundredth.
+fn printed_parameters(model: &published::Published) -> u64 {
+    let positions = u64::from(model.context) * u64::from(model.width);
+    (model.parameters - positions) / 10_000
+}
+
+/// OpenAI's four sizes, smallest first.
+pub(super) fn gpt2_sizes() -> impl Iterator<Item = &'static published::Published> {
+    published::all().iter().filter(|model| model.id.starts_with("gpt2"))
+}
+
 const VOCABS: [u64; 2] = [50304, 50257];
 const SEQS: [u64; 4] = [1024, 512, 2048, 256];
 const MOST: usize = 12;
@@ -42,8 +48,10 @@ pub(super) fn suppose(
         |bytes: u64| requested.admits(if is_rounded { allocator_request(bytes) } else { bytes });
     let is_gpt2 = log.clues.any(&[Clue::Gpt2, Clue::NanoGpt]) || log.progress.is_nanogpt;
     let mut found: Vec<(u64, CandidateTensor, AssumedRun)> = Vec::new();
-    for (index, (model, heads, channels)) in MODELS.into_iter().enumerate() {
-        let is_another = |n: u64| n.abs_diff(PARAMETERS[index]) > PARAMETERS[index] / 100;
+    for (index, size) in gpt2_sizes().enumerate() {
+        let (model, heads, channels) = (size.id, u64::from(size.heads), u64::from(size.width));
+        let printed = printed_parameters(size);
+        let is_another = |n: u64| n.abs_diff(printed) > printed / 100;
         if log.progress.parameters_hundredth_millions.is_some_and(is_another) {
             continue;
         }

@@ -13,6 +13,7 @@ mod infer;
 mod next;
 mod phase;
 mod run;
+mod state;
 pub(crate) mod trace;
 
 pub use self::decoder::Decoder;
@@ -199,6 +200,13 @@ impl<'a> Analysis<'a> {
                 part("optimizer state", moments),
             ]
         };
+        let nearest = |parts: &Vec<AccountShare>| {
+            let sum = parts.iter().fold(0, |sum: u64, part| sum.saturating_add(part.bytes));
+            sum.abs_diff(held_bytes)
+        };
+        if let Some(parts) = state::accounts(self, decoder).into_iter().min_by_key(nearest) {
+            return of(parts);
+        }
         if self.phase.name == PhaseName::Update && self.trains() {
             // All float32; half-precision weights with float32 moments; all half precision.
             return [[4, 4, 8], [2, 2, 8], [2, 2, 4]]

@@ -224,7 +224,7 @@ impl<'a> Trace<'a> {
     fn moves_a_module(&self) -> bool {
         self.frames.iter().any(|frame| {
             frame.is_in("nn/modules/module.py")
-                && matches!(frame.function.as_str(), "to" | "cuda" | "_apply")
+                && matches!(frame.function.as_str(), "to" | "cuda" | "_apply" | "convert")
         })
     }
 
@@ -296,6 +296,9 @@ pub(super) fn by_words(log: &Log, domain: Domain) -> Option<FailurePhase> {
     }
     if clues.has(Clue::Saving) {
         return likely(PhaseName::Save);
+    }
+    if clues.has(Clue::InitializesOptimizer) && log.frames.is_empty() {
+        return likely(PhaseName::Start);
     }
     if domain == Domain::Serving {
         if clues.has(Clue::CapturesGraphs) {

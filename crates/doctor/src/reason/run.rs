@@ -66,9 +66,18 @@ impl TrainingRun {
             Some(ConfigValue::Str(name)) => Some(name.to_string()),
             _ => None,
         });
-        let published = pretrained.and_then(|name| published(&name));
-        if let Some([layers, heads, channels]) = published {
-            for (key, value) in [("n_layer", layers), ("n_head", heads), ("n_embd", channels)] {
+        if let Some([batch, seq]) = log.setup.batch_by_seq.filter(|_| given.is_none()) {
+            for (key, value) in [("batch_size", batch), ("block_size", seq)] {
+                if written.get(key).is_none() {
+                    let _ = written.set(key, &value.to_string());
+                }
+            }
+        }
+        let published =
+            pretrained.and_then(|name| super::infer::gpt2_sizes().find(|size| size.id == name));
+        if let Some(size) = published {
+            let sizes = [("n_layer", size.layers), ("n_head", size.heads), ("n_embd", size.width)];
+            for (key, value) in sizes {
                 written.write(key, value.into(), fitgpt_plan::config::Location::of("init_from"))?;
             }
             written.write("bias", true.into(), fitgpt_plan::config::Location::of("init_from"))?;
@@ -121,7 +130,8 @@ impl TrainingRun {
 /// iteration and the parameters, which have been compared with the defaults.
 fn shows_config(log: &Log) -> bool {
     let progress = &log.progress;
-    !progress.overrides.is_empty()
+    log.setup.batch_by_seq.is_some()
+        || !progress.overrides.is_empty()
         || progress.pretrained.is_some()
         || progress.tokens_per_iteration.is_some()
             && progress.parameters_hundredth_millions.is_some()
@@ -160,17 +170,6 @@ fn is_countable(config: &Config, model: &Model) -> bool {
     model.layers <= LAYERS
         && activations.is_some_and(|bytes| bytes < BYTES)
         && state.saturating_mul(64) < BYTES
-}
-
-/// Layers, heads and channels of OpenAI's weights.
-fn published(name: &str) -> Option<[u32; 3]> {
-    match name {
-        "gpt2" => Some([12, 12, 768]),
-        "gpt2-medium" => Some([24, 16, 1024]),
-        "gpt2-large" => Some([36, 20, 1280]),
-        "gpt2-xl" => Some([48, 25, 1600]),
-        _ => None,
-    }
 }
 
 fn options(log: &Log, config: &Config, gpu: Option<&Gpu>) -> TorchOptions {

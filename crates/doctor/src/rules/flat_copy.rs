@@ -16,6 +16,7 @@ use super::Answer;
 use crate::{
     cause::Cause,
     diagnosis::{Certainty, Domain},
+    parse::Clue,
     reason::{Analysis, trace},
 };
 
@@ -45,6 +46,12 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     if trace::holds(analysis.log, &CALLS) && is_large {
         return of(None, Certainty::Certain);
     }
+    // The user says that the engine was creating the optimizer state.
+    let clues = analysis.log.clues;
+    let is_engine = clues.any(&[Clue::DeepSpeed, Clue::Fsdp]);
+    if is_engine && is_large && clues.has(Clue::InitializesOptimizer) {
+        return of(None, Certainty::Likely);
+    }
     let trains = matches!(analysis.domain, Domain::DecoderTraining | Domain::OtherTraining);
     let is_whole =
         |bytes: u64| bytes.abs_diff(requested.bytes).saturating_mul(200) <= requested.bytes;
@@ -60,7 +67,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     let halves = held.bytes / (requested.bytes / 2).max(1);
     let is_multiple = (2..=12).contains(&halves)
         && held.bytes.abs_diff(halves * (requested.bytes / 2)).saturating_mul(200) <= held.bytes;
-    let is_sharded = analysis.log.clues.has(crate::parse::Clue::DeepSpeed);
+    let is_sharded = clues.has(Clue::DeepSpeed);
     let is_huge = requested.bytes >= total.bytes / 10;
     if is_sharded && is_huge && is_multiple { of(None, Certainty::Likely) } else { None }
 }

@@ -61,13 +61,17 @@ fn of_decoder(analysis: &Analysis<'_>) -> Option<Answer> {
         PhaseName::TrainForward | PhaseName::TrainBackward | PhaseName::Update | PhaseName::Unknown
     );
     let trains = matches!(analysis.domain, Domain::DecoderTraining | Domain::OtherTraining);
-    if !trains || !is_step || analysis.log.clues.any(&keeps_less) {
+    // The log may say that only some of the parameters are trained.
+    let is_partial = (analysis.log.setup.trainable)
+        .is_some_and(|count| count.saturating_mul(10) < decoder.parameters.saturating_mul(9));
+    if !trains || !is_step || is_partial || analysis.log.clues.any(&keeps_less) {
         return None;
     }
     let bytes = |each: u64| {
         decoder.parameters.saturating_mul(each).saturating_add(CUDA_CONTEXT_BYTES[0].get())
     };
-    let certainty = if bytes(8) > total.high {
+    // Without a phase it is an assumption that all parameters are trained.
+    let certainty = if bytes(8) > total.high && analysis.phase.name != PhaseName::Unknown {
         Certainty::Certain
     } else if bytes(16) > total.high {
         Certainty::Likely

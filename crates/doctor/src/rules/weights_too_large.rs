@@ -58,10 +58,11 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
         };
         return if is_full && runs { of(Certainty::Likely) } else { None };
     }
-    // The model being loaded is most of what is allocated.
+    // The model being loaded is most of what is allocated. Without any number, another process may
+    // hold the card just as well.
     let is_most = match (facts.allocated, facts.total) {
         (Some(held), Some(total)) => held.bytes > total.bytes / 2,
-        _ => true,
+        _ => facts.requested.is_some() || weights.is_some() || runs,
     };
     of(if is_most { analysis.phase.certainty } else { Certainty::Unknown })
 }

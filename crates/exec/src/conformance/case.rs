@@ -142,7 +142,7 @@ pub(super) struct CaseBuilder {
 }
 
 impl CaseBuilder {
-    /// A case of training; `title` says what is special about it.
+    /// A case of training; `title` describes it.
     pub(super) fn new(title: String) -> Self {
         Self {
             arguments: Arguments { step: 3, first_sequence: 5, ..Arguments::default() },

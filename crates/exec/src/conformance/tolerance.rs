@@ -87,7 +87,7 @@ pub(super) fn iterated(dtype: DType, growth: f64, steps: u32, n: u64) -> Toleran
     let in_sums = EPSILON * (8.0 + 2.0 * (n as f64).sqrt()) * f64::from(steps);
     if dtype == DType::Bf16 {
         // The CPU kernels were up to 1.2 spacings away, on 64 by 64.
-        let why = "a sum next to the middle of two halves may be rounded the other way, and an \
+        let why = "a sum close to the midpoint of two values may be rounded the other way, and an \
                    iteration makes that `growth` times as large at most";
         return Tolerance::new(in_sums + growth * spacing(dtype), why);
     }

@@ -24,7 +24,7 @@ pub unsafe trait Parts: Sync {
     ///
     /// # Safety
     /// `'p` lies within the borrow that `self` was made from, and while it lasts no other part
-    /// is asked for with the same index or the same worker. The index is below `count`, the
+    /// is requested with the same index or the same worker. The index is below `count`, the
     /// worker below `workers`.
     unsafe fn part<'p>(&self, task: Task) -> Self::Part<'p>;
 }

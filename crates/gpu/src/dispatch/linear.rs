@@ -356,8 +356,8 @@ mod tests {
         }
         let config = written.resolve().unwrap();
         let target = GpuTarget::new(device.properties());
-        let room = Bytes::new(1 << 30);
-        let job = Job::new(&config, 131, Precision::Float32, &target, room);
+        let budget = Bytes::new(1 << 30);
+        let job = Job::new(&config, 131, Precision::Float32, &target, budget);
         let plan = job::plan(job.training_programs(), &target).unwrap();
         let program = plan.program(TRAIN).clone();
         let mut gpu = Gpu::new(device.clone(), plan, Watch::Off, Bytes::ZERO).unwrap();

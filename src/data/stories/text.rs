@@ -3,38 +3,38 @@
 use super::{cast::Cast, chance::Chance, plot::Plot, words};
 
 /// A story: a title half of the time, then one paragraph.
-pub(super) fn tell(plots: &[Plot], story: u64) -> String {
+pub(super) fn write_story(plots: &[Plot], story: u64) -> String {
     let mut chance = Chance::of_story(story);
     let plot = &plots[chance.below(plots.len())];
     let cast = Cast::draw(&mut chance);
-    let mut teller = Teller { cast: &cast, chance };
+    let mut writer = StoryWriter { cast: &cast, chance };
     let mut text = String::new();
-    if teller.chance.one_in(2) {
-        let title = teller.chance.pick(&plot.titles);
-        text.push_str(&in_title_case(&teller.line(title)));
+    if writer.chance.one_in(2) {
+        let title = writer.chance.pick(&plot.titles);
+        text.push_str(&in_title_case(&writer.line(title)));
         text.push('\n');
     }
     let mut is_first = true;
     for beat in &plot.beats {
-        if beat.is_optional && teller.chance.one_in(2) {
+        if beat.is_optional && writer.chance.one_in(2) {
             continue;
         }
         if !is_first {
             text.push(' ');
         }
         is_first = false;
-        let line = teller.chance.pick(&beat.lines);
-        text.push_str(&teller.line(line));
+        let line = writer.chance.pick(&beat.lines);
+        text.push_str(&writer.line(line));
     }
     text
 }
 
-struct Teller<'a> {
+struct StoryWriter<'a> {
     cast: &'a Cast,
     chance: Chance,
 }
 
-impl Teller<'_> {
+impl StoryWriter<'_> {
     /// A line of a plot with every choice made.
     fn line(&mut self, template: &str) -> String {
         let mut text = String::new();
@@ -46,7 +46,7 @@ impl Teller<'_> {
     ///
     /// # Panics
     ///
-    /// Where the template breaks the rules of `plots.txt`; a test expands every line.
+    /// If the template breaks the rules of `plots.txt`; a test expands every line.
     fn expand(&mut self, template: &str, text: &mut String) {
         let mut rest = template;
         while let Some(open) = rest.find(['{', '<', '[']) {
@@ -79,7 +79,7 @@ impl Teller<'_> {
         text.push_str(rest);
     }
 
-    /// Appends what a name in braces stands for, with a capital where the name has one.
+    /// Appends the text for a name in braces, with a capital if the name has one.
     fn name(&mut self, name: &str, text: &mut String) {
         let mut lower = name.to_owned();
         lower[..1].make_ascii_lowercase();
@@ -125,19 +125,19 @@ fn with_capitals(text: &str) -> String {
 
 /// "a" before a vowel becomes "an".
 fn with_articles(text: &str) -> String {
-    let mut said = String::with_capacity(text.len());
+    let mut joined = String::with_capacity(text.len());
     for (i, word) in text.split(' ').enumerate() {
         if i > 0 {
             let article =
-                said.rsplit(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+                joined.rsplit(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
             if article.eq_ignore_ascii_case("a") && word.starts_with(['a', 'e', 'i', 'o', 'u']) {
-                said.push('n');
+                joined.push('n');
             }
-            said.push(' ');
+            joined.push(' ');
         }
-        said.push_str(word);
+        joined.push_str(word);
     }
-    said
+    joined
 }
 
 /// Capitals for all but the smallest words.
@@ -167,11 +167,14 @@ mod tests {
                 for story in 0..20 {
                     let mut chance = Chance::of_story(story);
                     let cast = Cast::draw(&mut chance);
-                    let told = Teller { cast: &cast, chance }.line(line);
-                    assert!(!told.contains(['{', '}', '<', '>', '[', ']', '|']), "{told}");
-                    assert_eq!(told.matches('"').count() % 2, 0, "{told}");
-                    let first = told.trim_start_matches('"').chars().next();
-                    assert!(first.is_some_and(char::is_uppercase), "{told}");
+                    let line_text = StoryWriter { cast: &cast, chance }.line(line);
+                    assert!(
+                        !line_text.contains(['{', '}', '<', '>', '[', ']', '|']),
+                        "{line_text}"
+                    );
+                    assert_eq!(line_text.matches('"').count() % 2, 0, "{line_text}");
+                    let first = line_text.trim_start_matches('"').chars().next();
+                    assert!(first.is_some_and(char::is_uppercase), "{line_text}");
                 }
             }
             let lines = plot.beats.iter().flat_map(|beat| &beat.lines);
@@ -214,9 +217,9 @@ mod tests {
         for story in 0..500 {
             let mut chance = Chance::of_story(story);
             let cast = Cast::draw(&mut chance);
-            let mut teller = Teller { cast: &cast, chance };
-            let told = teller.line("{hero} {hero.he} {hero.him} {hero.his} {hero.himself}");
-            let (name, pronouns) = told.split_once(' ').unwrap();
+            let mut writer = StoryWriter { cast: &cast, chance };
+            let line_text = writer.line("{hero} {hero.he} {hero.him} {hero.his} {hero.himself}");
+            let (name, pronouns) = line_text.split_once(' ').unwrap();
             if girls.contains(&name) {
                 assert_eq!(pronouns, "she her her herself");
             } else if words::BOYS.contains(&name) {

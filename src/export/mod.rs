@@ -1,0 +1,289 @@
+//! Models for other programs.
+//!
+//! A folder of weights, ours or Hugging Face's, becomes a GGUF file for llama.cpp. One tensor is
+//! held at a time. The file appears whole or not at all.
+
+pub mod gguf;
+mod names;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use fitgpt_plan::{
+    config::Gelu,
+    family::Family,
+    model::{MlpKind, Model, RopeScaling},
+};
+
+use self::gguf::{GgufFile, GgufTensor, GgufType, GgufValue};
+use crate::{
+    attempt::Attempt,
+    checkpoint::{
+        self, Architecture, CheckpointError, Piece, Positions, Sink, StoreError, Tensors, Weights,
+    },
+    tokenizer::{END_OF_TEXT, TOKENIZER_FILE, Tokenizer, gpt2, huggingface::spelled},
+};
+
+/// Why nothing was exported.
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    /// The weights cannot be read.
+    #[error("{source}")]
+    Checkpoint {
+        /// Why.
+        #[from]
+        source: CheckpointError,
+    },
+    /// There is a file already.
+    #[error("`{path}` exists; `--overwrite` replaces it")]
+    Exists {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// The operating system refused.
+    #[error("cannot {action} `{path}`: {source}")]
+    Io {
+        /// What was tried.
+        action: Attempt,
+        /// On which file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
+    },
+    /// A tokenizer that GGUF cannot express.
+    #[error("GGUF cannot express the tokenizer of `{folder}`: {kind}")]
+    NoTokenizer {
+        /// Which folder.
+        folder: PathBuf,
+        /// What the tokenizer is.
+        kind: TokenizerGap,
+    },
+    /// Rotary positions that this export does not write.
+    #[error("GGUF export has no `rope_scaling` of the kind `llama3`")]
+    RopeScaling,
+}
+
+/// What GGUF cannot express of a tokenizer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenizerGap {
+    /// Characters of several bytes.
+    #[error("its characters are not all ASCII")]
+    Characters,
+    /// A `tokenizer.json`.
+    #[error("a `tokenizer.json` of a model is not converted")]
+    Json,
+}
+
+/// What was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exported {
+    /// How many tensors the file has.
+    pub n_tensors: usize,
+    /// How long it is.
+    pub bytes: u64,
+    /// Whether the model was trained with exact GELU, which llama.cpp's GPT-2 approximates.
+    pub has_exact_gelu: bool,
+}
+
+/// Writes the weights in `folder` to `out` as GGUF.
+pub fn to_gguf(
+    folder: &Path,
+    out: &Path,
+    dtype: GgufType,
+    overwrite: bool,
+) -> Result<Exported, ExportError> {
+    if !overwrite && out.exists() {
+        return Err(ExportError::Exists { path: out.to_owned() });
+    }
+    let folder = checkpoint::weights_dir(folder);
+    let mut weights = Weights::open(&folder)?;
+    let architecture = weights.architecture().clone();
+    let model = architecture.model;
+    let metadata = metadata(&folder, &architecture, dtype)?;
+    let tensors = Tensors::weights_of(&model);
+    let described = described(&tensors, dtype);
+    let n_tensors = described.len();
+
+    let failed = |action, source| ExportError::Io { action, path: out.to_owned(), source };
+    let mut name = out.file_name().unwrap_or_default().to_owned();
+    name.push(".part");
+    let draft = Draft(out.with_file_name(name));
+    let file = GgufFile::create(&draft.0, &metadata, described)
+        .map_err(|source| failed(Attempt::Write, source))?;
+    let mut sink = GgufSink { model, tensors: &tensors, file, values: Vec::new(), filled: 0 };
+    weights.read(&tensors, Positions::Exact, &mut sink)?;
+    sink.file.finish().map_err(|source| failed(Attempt::Sync, source))?;
+    let bytes = fs::metadata(&draft.0).map_err(|source| failed(Attempt::Read, source))?.len();
+    fs::rename(&draft.0, out).map_err(|source| failed(Attempt::Rename, source))?;
+    let has_exact_gelu = model.mlp == MlpKind::Gelu(Gelu::Exact);
+    Ok(Exported { n_tensors, bytes, has_exact_gelu })
+}
+
+/// A file under another name. Dropping it removes it; after a rename there is nothing to remove.
+struct Draft(PathBuf);
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0); // the error before is the one to report
+    }
+}
+
+/// All tensors of the file. llama.cpp's GPT-2 always has biases; those that a model lacks are
+/// described and stay zero.
+fn described(tensors: &Tensors, dtype: GgufType) -> Vec<GgufTensor> {
+    let naming = tensors.naming;
+    let mut described = Vec::new();
+    let mut add = |parameter: &str, shape: &[usize]| {
+        if let Some(name) = names::tensor(naming, parameter) {
+            let dtype = dtype.of_tensor(&name, shape);
+            described.push(GgufTensor { name, shape: shape.to_vec(), dtype });
+        }
+    };
+    for entry in &tensors.weights {
+        add(&entry.parameter, &entry.shape);
+        let Some(stem) = entry.parameter.strip_suffix(".weight") else { continue };
+        let is_table = [naming.embedding, naming.positions, naming.head].contains(&stem);
+        let bias = format!("{stem}.bias");
+        let has_bias = tensors.weights.iter().any(|other| other.parameter == bias);
+        if naming.files_have_all_biases && !is_table && !has_bias {
+            add(&bias, &entry.shape[..1]);
+        }
+    }
+    described
+}
+
+/// Takes tensors one after the other and writes each when it is whole.
+struct GgufSink<'a> {
+    model: Model,
+    tensors: &'a Tensors,
+    file: GgufFile,
+    values: Vec<f32>,
+    filled: usize,
+}
+
+impl Sink for GgufSink<'_> {
+    fn write(&mut self, piece: Piece<'_>, bytes: &[u8]) -> Result<(), StoreError> {
+        if self.filled == 0 {
+            self.values.clear();
+            self.values.resize(piece.entry.count(), 0.0);
+        }
+        let (numbers, _) = bytes.as_chunks::<4>();
+        let start = piece.start / 4;
+        for (value, bytes) in self.values[start..].iter_mut().zip(numbers) {
+            *value = f32::from_le_bytes(*bytes);
+        }
+        self.filled += numbers.len();
+        if self.filled == piece.entry.count() {
+            self.filled = 0;
+            if let Some(name) = names::tensor(self.tensors.naming, &piece.entry.parameter) {
+                let values = std::mem::take(&mut self.values);
+                self.values = names::reorder(&self.model, &name, values);
+                self.file.write(&name, &self.values)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn metadata(
+    folder: &Path,
+    architecture: &Architecture,
+    dtype: GgufType,
+) -> Result<Vec<(String, GgufValue)>, ExportError> {
+    let model = &architecture.model;
+    let name = names::architecture(model.family);
+    let mut all = vec![
+        ("general.architecture".to_owned(), GgufValue::Text(name.to_owned())),
+        ("general.file_type".to_owned(), GgufValue::Count(dtype.file_type())),
+    ];
+    let mut add = |key: &str, value| all.push((format!("{name}.{key}"), value));
+    add("vocab_size", GgufValue::Count(model.vocab));
+    add("context_length", GgufValue::Count(model.block));
+    add("embedding_length", GgufValue::Count(model.channels));
+    add("block_count", GgufValue::Count(model.layers));
+    add("feed_forward_length", GgufValue::Count(model.mlp_channels));
+    add("attention.head_count", GgufValue::Count(model.heads));
+    let epsilon = GgufValue::Real(model.norm_epsilon.get() as f32);
+    if model.family == Family::Gpt2 {
+        add("attention.layer_norm_epsilon", epsilon);
+    } else {
+        add("attention.layer_norm_rms_epsilon", epsilon);
+        add("attention.head_count_kv", GgufValue::Count(model.kv_heads));
+        add("attention.key_length", GgufValue::Count(model.head_channels));
+        add("attention.value_length", GgufValue::Count(model.head_channels));
+        add("rope.dimension_count", GgufValue::Count(model.head_channels));
+    }
+    if let Some(rope) = model.rope() {
+        add("rope.freq_base", GgufValue::Real(rope.theta.get() as f32));
+        match rope.scaling {
+            RopeScaling::None => {}
+            RopeScaling::Linear { factor } => {
+                add("rope.scaling.type", GgufValue::Text("linear".to_owned()));
+                add("rope.scaling.factor", GgufValue::Real(factor.get() as f32));
+            }
+            RopeScaling::Llama3 { .. } => return Err(ExportError::RopeScaling),
+        }
+    }
+    all.extend(tokenizer(folder, architecture)?);
+    Ok(all)
+}
+
+/// llama.cpp's kinds of tokens.
+const NORMAL: i32 = 1;
+const CONTROL: i32 = 3;
+const UNUSED: i32 = 5;
+
+fn tokenizer(
+    folder: &Path,
+    architecture: &Architecture,
+) -> Result<Vec<(String, GgufValue)>, ExportError> {
+    let vocab = architecture.model.vocab;
+    let gap = |kind| ExportError::NoTokenizer { folder: folder.to_owned(), kind };
+    let has_file = folder.join(TOKENIZER_FILE).is_file();
+    let (mut tokens, merges): (Vec<_>, Vec<_>) = match &architecture.tokenizer {
+        Some(Tokenizer::Gpt2) => {
+            let spell = |id: u32| spelled(gpt2::bytes_of(id).unwrap_or_default());
+            let tokens = (0..vocab.min(END_OF_TEXT)).map(|id| (spell(id), NORMAL)).collect();
+            let merges = gpt2::merges()
+                .map(|[left, right]| format!("{} {}", spell(left.into()), spell(right.into())));
+            (tokens, merges.collect())
+        }
+        Some(Tokenizer::Chars(chars)) => {
+            // A byte-level vocabulary without merges: each character must be one byte.
+            if chars.symbols().iter().any(|symbol| symbol.len() > 1 || !symbol.is_ascii()) {
+                return Err(gap(TokenizerGap::Characters));
+            }
+            let symbol = |symbol: &String| (spelled(symbol.as_bytes()), NORMAL);
+            (chars.symbols().iter().map(symbol).collect(), Vec::new())
+        }
+        Some(Tokenizer::Json(_)) => return Err(gap(TokenizerGap::Json)),
+        None if has_file => return Err(gap(TokenizerGap::Json)),
+        Some(Tokenizer::Ids) | None => {
+            let none = GgufValue::Text("no_vocab".to_owned());
+            return Ok(vec![("tokenizer.ggml.model".to_owned(), none)]);
+        }
+    };
+    let mut all = Vec::new();
+    let mut add = |key: &str, value| all.push((format!("tokenizer.ggml.{key}"), value));
+    add("model", GgufValue::Text("gpt2".to_owned()));
+    add("pre", GgufValue::Text("gpt-2".to_owned()));
+    if architecture.tokenizer == Some(Tokenizer::Gpt2) && vocab > END_OF_TEXT {
+        tokens.push(("<|endoftext|>".to_owned(), CONTROL));
+        for token in ["bos_token_id", "eos_token_id", "unknown_token_id"] {
+            add(token, GgufValue::Count(END_OF_TEXT));
+        }
+    }
+    // Rows of the embedding that no text uses, up to the trained vocabulary.
+    for id in tokens.len()..vocab as usize {
+        tokens.push((format!("[PAD{id}]"), UNUSED));
+    }
+    let (texts, kinds) = tokens.into_iter().unzip();
+    add("tokens", GgufValue::Texts(texts));
+    add("token_type", GgufValue::Numbers(kinds));
+    add("merges", GgufValue::Texts(merges));
+    Ok(all)
+}

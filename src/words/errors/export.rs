@@ -1,0 +1,49 @@
+//! Why nothing was exported.
+
+use super::{Spoken, io};
+use crate::export::{ExportError, TokenizerGap};
+
+messages! {
+    exists(path) {
+        en: "`{path}` exists; `--overwrite` replaces it",
+        zh: "`{path}` 已存在；用 `--overwrite` 覆盖",
+        ja: "`{path}` は既に存在します。`--overwrite` で上書きできます",
+        de: "`{path}` gibt es schon; `--overwrite` ersetzt es",
+    }
+    no_tokenizer(folder, kind) {
+        en: "GGUF cannot express the tokenizer of `{folder}`: {kind}",
+        zh: "GGUF 无法表示 `{folder}` 的分词器：{kind}",
+        ja: "GGUF では `{folder}` のトークナイザーを表せません: {kind}",
+        de: "GGUF kann den Tokenizer von `{folder}` nicht ausdrücken: {kind}",
+    }
+    characters() {
+        en: "its characters are not all ASCII", zh: "其字符并非全是 ASCII", ja: "文字がすべて ASCII ではありません", de: "seine Zeichen sind nicht alle ASCII",
+    }
+    json() {
+        en: "a `tokenizer.json` of a model is not converted", zh: "不转换模型的 `tokenizer.json`", ja: "モデルの `tokenizer.json` は変換されません", de: "die `tokenizer.json` eines Modells wird nicht umgewandelt",
+    }
+    rope_scaling() {
+        en: "GGUF export has no `rope_scaling` of the kind `llama3`",
+        zh: "GGUF 导出不支持 `llama3` 类型的 `rope_scaling`",
+        ja: "GGUF への書き出しは `llama3` の `rope_scaling` に対応していません",
+        de: "der GGUF-Export kennt kein `rope_scaling` der Art `llama3`",
+    }
+}
+
+impl Spoken for ExportError {
+    fn spoken(&self) -> String {
+        match self {
+            Self::Checkpoint { source } => source.spoken(),
+            Self::Exists { path } => exists(path.display()),
+            Self::Io { action, path, source } => io::failed(*action, path, source),
+            Self::NoTokenizer { folder, kind } => {
+                let kind = match kind {
+                    TokenizerGap::Characters => characters(),
+                    TokenizerGap::Json => json(),
+                };
+                no_tokenizer(folder.display(), kind)
+            }
+            Self::RopeScaling => rope_scaling(),
+        }
+    }
+}
