@@ -70,7 +70,7 @@ impl Arena {
         settles: bool,
     ) -> Result<Self, BackendError> {
         let client = &device.client;
-        if settles {
+        if settles && device.has_pools() {
             device.health.guard(|| settle(client))?;
         }
         let mut chunks = Vec::new();

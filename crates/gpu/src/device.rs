@@ -23,6 +23,8 @@ use fitgpt_plan::{
     units::{Bytes, DType},
 };
 
+#[cfg(any(feature = "cuda", test))]
+use crate::cuda;
 use crate::{
     arena,
     health::{Health, InjectedFault},
@@ -94,8 +96,20 @@ pub struct Adapter {
     pub memory: Option<DeviceMemory>,
     /// Its capabilities.
     pub properties: GpuProperties,
-    pub(crate) selector: cubecl::Device,
+    pub(crate) selector: Selector,
     pub(crate) vendor: u32,
+}
+
+/// A device of one of the runtimes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Selector {
+    Wgpu(WgpuDevice),
+    /// A card, by the driver's index.
+    #[cfg(feature = "cuda")]
+    Cuda(u16),
+    /// A simulated card, by its index in the list of those.
+    #[cfg(test)]
+    Simulated(u16),
 }
 
 impl Adapter {
@@ -148,7 +162,7 @@ pub fn adapters() -> Vec<Adapter> {
             driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
             memory: crate::memory::of(&adapter),
             properties: GpuProperties::of(&adapter),
-            selector: cubecl::Device::Wgpu(selector.on(backend)),
+            selector: Selector::Wgpu(selector.on(backend)),
             vendor: info.vendor,
         });
     }
@@ -246,7 +260,7 @@ pub struct GpuDevice {
     pub(crate) health: Health,
     properties: GpuProperties,
     name: Arc<str>,
-    selector: cubecl::Device,
+    selector: Selector,
     pools: Arc<[RuntimePool]>,
     pub(crate) copies: Arc<AtomicU64>,
 }
@@ -280,7 +294,9 @@ impl GpuDevice {
         let (adapter, here) = (adapter.clone(), health.clone());
         let device = health.ask(move || {
             let mut device = here.guard(|| Self::make(&adapter, here.clone()))?;
-            device.pools = arena::measure_pools(&device)?.into();
+            if device.has_pools() {
+                device.pools = arena::measure_pools(&device)?.into();
+            }
             Ok(device)
         })?;
         open.push(device.clone());
@@ -289,15 +305,11 @@ impl GpuDevice {
 
     fn make(adapter: &Adapter, health: Health) -> Result<Self, String> {
         let (client, properties) = match &adapter.selector {
-            cubecl::Device::Wgpu(selector) => Self::through_wgpu(adapter, selector, &health)?,
-            // CUDA reports errors from the call that fails.
-            other => {
-                let client = other.client();
-                let of = client.properties();
-                let shared_bytes = of.hardware.max_shared_memory_size;
-                let (core, sums) = (ProductUnits::of(of), SumOrder::with_planes_of(&of.hardware));
-                (client, GpuProperties { shared_bytes, core, sums, ..adapter.properties })
-            }
+            Selector::Wgpu(selector) => Self::through_wgpu(adapter, selector, &health)?,
+            #[cfg(feature = "cuda")]
+            Selector::Cuda(index) => cuda::open::<cuda::Library>(*index, adapter)?,
+            #[cfg(test)]
+            Selector::Simulated(index) => cuda::open::<cuda::Simulated>(*index, adapter)?,
         };
         Ok(Self {
             client,
@@ -322,7 +334,7 @@ impl GpuDevice {
         };
         let setup = try_init_setup::<AutoGraphicsApi>(selector, options)
             .map_err(|error| error.to_string())?;
-        let client = adapter.selector.client();
+        let client = cubecl::Device::Wgpu(selector.clone()).client();
         // CubeCL's callback would panic on another thread. Ours stores the error.
         let keeper = health.clone();
         setup.device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
@@ -348,6 +360,11 @@ impl GpuDevice {
             ..of
         };
         Ok((client, properties))
+    }
+
+    /// Whether its runtime keeps memory for arguments and copies. Ours for CUDA keeps none.
+    pub(crate) fn has_pools(&self) -> bool {
+        matches!(self.selector, Selector::Wgpu(_))
     }
 
     /// The same device with a binding limit of `max_binding`.
@@ -419,7 +436,9 @@ impl GpuDevice {
             held.arenas = held.arenas + Bytes::new(stream.pools.dedicated.usage.bytes_reserved);
             let dynamic = stream.pools.dynamic.iter().chain([&stream.pools.persistent]);
             let dynamic = dynamic.map(|pool| pool.usage.bytes_reserved).sum();
-            held.pools.push(RuntimePool { name: "buffers", bytes: Bytes::new(dynamic) });
+            if self.has_pools() {
+                held.pools.push(RuntimePool { name: "buffers", bytes: Bytes::new(dynamic) });
+            }
             for memory in stream.auxiliary {
                 let bytes = Bytes::new(memory.pools.usage().bytes_reserved);
                 let is_staging = memory.name.starts_with("Staging");

@@ -16,25 +16,9 @@ use std::{
 };
 
 use cubecl::{
-    Compiler, CubeKernel, ExecutionMode,
-    cmma::MatrixLayout,
-    define_kernel,
-    features::Features,
-    ir::{
-        ContiguousElements, DeviceIdentity, DeviceProperties, HardwareProperties,
-        MemoryDeviceProperties, MmaProperties, TargetProperties, VectorSize,
-    },
+    CubeKernel,
+    ir::{DeviceProperties, TargetProperties},
     prelude::{BufferArg, CubeCount, CubeDim, KernelId},
-    profile::TimingMethod,
-};
-use cubecl_cpp::{
-    cuda::{
-        arch::CudaArchitecture,
-        mma::{CudaCmmaCompiler, manual::contiguous_elements_cuda},
-    },
-    register_supported_types,
-    shared::{CompilationOptions, CppCompiler, CppSupportedFeatures, register_wmma_features},
-    target::Cuda,
 };
 use fitgpt_exec::{Arguments, Backend, Watch};
 use fitgpt_plan::{
@@ -46,6 +30,7 @@ use fitgpt_plan::{
 
 use crate::{
     AdapterKind, Gpu, GpuDevice, GpuProperties, GpuTarget, adapters,
+    cuda::{compile, driver::Card},
     kernels::{
         math::{SumOrder, UNITS},
         product::ProductUnits,
@@ -53,8 +38,6 @@ use crate::{
     },
 };
 
-/// Ada, as in an RTX 4070.
-const ARCHITECTURE: CudaArchitecture = CudaArchitecture { version: 89, tensor_cores: true };
 /// The limit on a cube's shared memory.
 const SHARED_BYTES: usize = 101_376;
 
@@ -79,80 +62,29 @@ pub(crate) fn record(name: &'static str, kernel: &impl CubeKernel) {
 
 /// A kernel as CUDA C++.
 fn compiled(name: &str, kernel: &impl CubeKernel) -> String {
-    let mut definition = define_kernel(kernel).unwrap();
-    // Unchecked, as in a run: the kernels check the bounds they need.
-    definition.settings.execution_mode = ExecutionMode::Unchecked;
-    let options = CompilationOptions {
-        supports_features: CppSupportedFeatures {
-            fast_math: true,
-            dp4a: true,
-            grid_constants: true,
-            fast_tanh: true,
-            ..CppSupportedFeatures::default()
-        },
-        ..CompilationOptions::default()
-    };
-    let compiled = CppCompiler::<Cuda>::default().compile(definition, &options);
-    let compiled = compiled.unwrap_or_else(|error| panic!("`{name}`: {error}"));
-    let shared = compiled.shared_memory_size;
+    let source = compile::source(kernel).unwrap_or_else(|error| panic!("`{name}`: {error}"));
+    let shared = source.shared_bytes;
     assert!(shared <= SHARED_BYTES, "`{name}` needs {shared} bytes of shared memory");
-    compiled.source
+    source.text
 }
 
-/// The card's properties, as CubeCL's CUDA runtime reports them.
+/// The card's properties: those of an RTX 4070.
 pub(crate) fn properties() -> Arc<DeviceProperties> {
     static ADA: LazyLock<Arc<DeviceProperties>> = LazyLock::new(|| {
-        let hardware = HardwareProperties {
-            load_width: 128,
-            vector_register_count: None,
-            plane_size_min: 32,
-            plane_size_max: 32,
-            max_bindings: 1024,
-            max_shared_memory_size: SHARED_BYTES,
-            max_cube_count: (i32::MAX as u32, 65_535, 65_535),
-            max_units_per_cube: 1024,
-            max_cube_dim: (1024, 1024, 64),
-            num_streaming_multiprocessors: Some(46),
-            num_tensor_cores: Some(4),
-            min_tensor_cores_dim: Some(8),
-            num_cpu_cores: None,
-            last_level_cache_size: None,
-            max_vector_size: VectorSize::MAX,
-            cube_mma_reserved_shared_memory: 0,
-        };
-        let identity =
-            DeviceIdentity { name: "Ada".into(), fingerprint: "ptx_sm89".into(), physical: None };
-        let memory = MemoryDeviceProperties::new(3 << 30, 512);
-        let mut properties = DeviceProperties::new(
-            Features::default(),
-            memory,
-            hardware,
-            TimingMethod::Device,
-            identity,
-        );
-        register_supported_types(&mut properties);
-        let products = CudaCmmaCompiler::Cpp.supported_cmma_combinations(&ARCHITECTURE);
-        register_wmma_features(products, &mut properties);
-        Arc::new(properties)
+        Arc::new(compile::properties(&Card {
+            name: "Ada".into(),
+            architecture: 89,
+            memory_bytes: 12 << 30,
+            shared_bytes: SHARED_BYTES,
+            multiprocessors: 46,
+        }))
     });
     Arc::clone(&ADA)
 }
 
 /// The layout of matrices in its registers.
 pub(crate) fn target() -> Arc<TargetProperties> {
-    Arc::new(TargetProperties {
-        mma: MmaProperties {
-            register_size_bits: 32,
-            const_plane_size: 32,
-            register_layout_a: MatrixLayout::RowMajor,
-            register_layout_b: MatrixLayout::ColMajor,
-            register_layout_acc: MatrixLayout::RowMajor,
-            register_duplication_a: 1,
-            register_duplication_b: 1,
-            register_duplication_acc: 1,
-            contiguous_elements: ContiguousElements::new(contiguous_elements_cuda),
-        },
-    })
+    Arc::new(compile::target())
 }
 
 /// A model and its training. Together the cases launch every kernel.

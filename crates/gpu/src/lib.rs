@@ -10,7 +10,7 @@
 
 mod arena;
 mod backend;
-#[cfg(feature = "cuda")]
+#[cfg(any(feature = "cuda", test))]
 mod cuda;
 mod device;
 mod dispatch;

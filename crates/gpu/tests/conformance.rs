@@ -2,7 +2,7 @@
 
 use fitgpt_exec::{
     Backend, Watch,
-    conformance::{judge_model_stored, judge_stored},
+    conformance::{Factors, judge_model_stored, judge_stored},
 };
 use fitgpt_gpu::{AdapterKind, Gpu, GpuDevice, GpuTarget, adapters};
 use fitgpt_plan::{
@@ -34,7 +34,8 @@ fn make(
 fn every_op_in_float32_and_float16_is_the_reference() {
     let device = software();
     let types = [DType::F32, DType::F16];
-    let verdict = judge_stored(&types, &watched(&device), &mut make(&device)).unwrap();
+    let verdict =
+        judge_stored(&types, Factors::Exact, &watched(&device), &mut make(&device)).unwrap();
     assert!(verdict.is_clean(), "{verdict}");
 }
 
@@ -42,6 +43,7 @@ fn every_op_in_float32_and_float16_is_the_reference() {
 fn small_models_train_and_sample_as_the_suite_demands() {
     let device = software();
     let types = [DType::F32, DType::F16];
-    let verdict = judge_model_stored(&types, &watched(&device), &mut make(&device)).unwrap();
+    let verdict =
+        judge_model_stored(&types, Factors::Exact, &watched(&device), &mut make(&device)).unwrap();
     assert!(verdict.is_clean(), "{verdict}");
 }

@@ -19,7 +19,7 @@ use fitgpt_plan::{
 };
 
 use super::{
-    DTYPES, MakeBackend, WATCHED, bytes_of,
+    DTYPES, Factors, MakeBackend, WATCHED, bytes_of,
     case::normals,
     compare::{Failure, Verdict, elements, first_difference, furthest},
     planned, reference,
@@ -28,7 +28,7 @@ use super::{
 use crate::{
     Arguments, Backend, BackendError,
     random::fmix32,
-    reference::{ReferenceTarget, narrow},
+    reference::{ReferenceTarget, narrow, widen},
 };
 
 const SIZES: Sizes = Sizes {
@@ -75,12 +75,13 @@ const LOSS_SCALE: f32 = 64.0;
 
 /// Tests small models on `make`'s backend.
 pub fn judge_model(target: &impl Target, make: MakeBackend<'_>) -> Result<Verdict, BackendError> {
-    judge_model_stored(&DTYPES, target, make)
+    judge_model_stored(&DTYPES, Factors::Exact, target, make)
 }
 
 /// Like [`judge_model`], for a backend that stores activations in some types only.
 pub fn judge_model_stored(
     dtypes: &[DType],
+    factors: Factors,
     target: &impl Target,
     make: MakeBackend<'_>,
 ) -> Result<Verdict, BackendError> {
@@ -89,22 +90,31 @@ pub fn judge_model_stored(
         let plain = Sizes { has_bias: false, gelu: Gelu::Tanh, ..SIZES }.model();
         let tied = Model { has_qk_norm: false, is_tied: true, kv_heads: 4, ..LLAMA };
         for model in [MODEL, plain, LLAMA, tied] {
-            judge_training(&mut verdict, &Setting { model, dtype }, target, make)?;
+            judge_training(&mut verdict, &Setting { model, dtype, factors }, target, make)?;
         }
         for model in [MODEL, LLAMA] {
-            judge_sampling(&mut verdict, &Setting { model, dtype }, target, make)?;
+            judge_sampling(&mut verdict, &Setting { model, dtype, factors }, target, make)?;
         }
     }
     Ok(verdict)
 }
 
-/// A model and the storage type of its activations.
+/// A model, the storage type of its activations, and how the backend multiplies.
 struct Setting {
     model: Model,
     dtype: DType,
+    factors: Factors,
 }
 
 impl Setting {
+    /// The type that can store the model's weights.
+    fn weights(&self) -> DType {
+        match self.factors {
+            Factors::Exact => DType::F32,
+            Factors::Rounded => self.dtype,
+        }
+    }
+
     /// A step of [`SEQUENCES`], `batch` at a time.
     fn training(&self, batch: u64, recompute: Recompute) -> Training {
         let seq = self.model.block.into();
@@ -178,7 +188,8 @@ fn gradients(
     target: &impl Target,
     make: MakeBackend<'_>,
 ) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
-    let mut run = ModelRun::new(train(&setting.model, training), training, target, make)?;
+    let program = train(&setting.model, training);
+    let mut run = ModelRun::new(program, training, setting.weights(), target, make)?;
     run.step()?;
     let mut list = Vec::new();
     for (tensor, of) in (0..).map(TensorId).zip(run.program.state()) {
@@ -200,11 +211,12 @@ impl ModelRun {
     fn new(
         program: Program,
         training: &Training,
+        weights: DType,
         target: &impl Target,
         make: MakeBackend<'_>,
     ) -> Result<Self, BackendError> {
         let mut backend = planned(vec![program.clone()], target, make)?;
-        fill_state(&mut *backend, &program)?;
+        fill_state(&mut *backend, &program, weights)?;
         Ok(Self { program, training: *training, backend })
     }
 
@@ -234,8 +246,13 @@ fn token(s: u64, t: u64) -> u32 {
     fmix32(fmix32(s as u32 + 1) ^ t as u32) % MODEL.vocab
 }
 
-/// Writes weights with which every part of the model affects the loss; other state is zero.
-fn fill_state(backend: &mut dyn Backend, program: &Program) -> Result<(), BackendError> {
+/// Writes weights with which every part of the model affects the loss; other state is zero. Each
+/// is a value that `weights` can store.
+fn fill_state(
+    backend: &mut dyn Backend,
+    program: &Program,
+    weights: DType,
+) -> Result<(), BackendError> {
     for (index, tensor) in (0..).zip(program.state()) {
         // The backend fills constants itself.
         if tensor.class == TensorClass::Input {
@@ -249,6 +266,7 @@ fn fill_state(backend: &mut dyn Backend, program: &Program) -> Result<(), Backen
         };
         let normals = normals(index, tensor.count() as usize);
         let values: Vec<_> = normals.into_iter().map(|normal| mean + std * normal).collect();
+        let values = widen(weights, &narrow(weights, &values));
         backend.write(0, TensorId(index), Bytes::ZERO, &narrow(tensor.dtype, &values))?;
     }
     Ok(())
@@ -278,14 +296,14 @@ fn judge_sampling(
 ) -> Result<(), BackendError> {
     const BATCH: u64 = 2;
     const PROMPT: u64 = 4;
-    let Setting { model, dtype } = *setting;
+    let Setting { model, dtype, .. } = *setting;
     let programs = vec![prefill(&model, BATCH, dtype), decode(&model, BATCH, dtype)];
     let state = programs[0].clone();
     let tolerance = chain(dtype, state.ops().len());
     let logits = [0, 1].map(|p| programs[p].find("logits").expect("the builder names this tensor"));
     let tokens = [0, 1].map(|p| programs[p].find("tokens").expect("the builder names this tensor"));
     let mut backend = planned(programs, target, make)?;
-    fill_state(&mut *backend, &state)?;
+    fill_state(&mut *backend, &state, setting.weights())?;
     let block = u64::from(MODEL.block);
     let prompt = |backend: &mut dyn Backend, cache_row, length| {
         let ids = (0..block).flat_map(|t| token(cache_row, t).to_ne_bytes());
@@ -319,13 +337,13 @@ mod tests {
     use fitgpt_plan::{memory::VerifiedPlan, program::decoder::evaluate, units::OpIndex};
 
     use super::*;
-    use crate::reference::widen;
 
-    const F32: Setting = Setting { model: MODEL, dtype: DType::F32 };
+    const F32: Setting = Setting { model: MODEL, dtype: DType::F32, factors: Factors::Exact };
 
     impl ModelRun {
         fn on_the_reference(program: Program, training: &Training) -> Self {
-            Self::new(program, training, &ReferenceTarget(WATCHED), &mut reference).unwrap()
+            let target = ReferenceTarget(WATCHED);
+            Self::new(program, training, DType::F32, &target, &mut reference).unwrap()
         }
 
         fn values(&mut self, name: &str) -> Vec<f64> {
@@ -451,7 +469,7 @@ mod tests {
         check_gradients(&F32, 0.03, 2e-5);
         // RMS norm divides by embeddings of 0.2, so the loss has ten times the curvature: a tenth
         // of the step, and ten times the error of the loss.
-        check_gradients(&Setting { model: LLAMA, dtype: DType::F32 }, 0.003, 2e-4);
+        check_gradients(&Setting { model: LLAMA, ..F32 }, 0.003, 2e-4);
     }
 
     fn check_gradients(setting: &Setting, step: f64, most: f64) {

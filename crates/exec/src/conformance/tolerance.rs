@@ -42,6 +42,12 @@ impl Tolerance {
         Self { of_value: self.of_value + of_value, absolute: self.absolute + absolute, ..self }
     }
 
+    /// Sums of products with one factor rounded to a half type: each product is off by half a
+    /// spacing at most, with a random sign, so the sum is off by less than that of its own size.
+    pub(super) fn with_rounded_factor(self, dtype: DType) -> Self {
+        Self { of_scale: self.of_scale + 0.5 * spacing(dtype), ..self }
+    }
+
     /// For results computed from a value that was itself rounded to a 16-bit type, through a
     /// function whose slope is at most 1.13 (both GELUs): one spacing of the largest.
     pub(super) fn through(self, dtype: DType) -> Self {

@@ -1,0 +1,238 @@
+//! CUDA through the driver's library (`libcuda.so`, `nvcuda.dll`), which is loaded at run time.
+//!
+//! Never run on a card by us: each call is checked, and an error carries the call's name and
+//! CUDA's own.
+
+use std::ffi::{CString, c_void};
+
+use cudarc::driver::{
+    CudaContext, DriverError, result,
+    sys::{self, CUdevice_attribute, CUfunction_attribute, is_culib_present},
+};
+use fitgpt_plan::units::Bytes;
+
+use super::{
+    driver::{Address, Card, Driver, Fault, Launch, Source},
+    ptx::Ptx,
+};
+use crate::{
+    device::{Adapter, AdapterKind, Api, DeviceMemory, GpuProperties, NVIDIA, Selector, whole},
+    kernels::{math::SumOrder, product::ProductUnits},
+};
+
+/// Every card that the driver shows.
+pub(crate) fn adapters() -> Vec<Adapter> {
+    // SAFETY: only asks whether a library can be loaded.
+    if !unsafe { is_culib_present() } {
+        return Vec::new();
+    }
+    let count = CudaContext::device_count().unwrap_or(0);
+    // A card that cannot be asked cannot be run on.
+    (0..count as u16).filter_map(|index| adapter(index).ok()).collect()
+}
+
+fn adapter(index: u16) -> Result<Adapter, Fault> {
+    let card = Library::open(index)?.card();
+    let (free, total) = result::mem_get_info().map_err(|error| fault("cuMemGetInfo", error))?;
+    Ok(Adapter {
+        name: card.name,
+        api: Api::Cuda,
+        kind: AdapterKind::Discrete,
+        driver: format!("CUDA, sm_{}", card.architecture),
+        memory: Some(DeviceMemory {
+            total: Bytes::new(total as u64),
+            free: Bytes::new(free as u64),
+        }),
+        properties: GpuProperties {
+            max_chunk: Bytes::new(whole(total as u64)),
+            // Kernels count elements in 32 bits.
+            max_binding: Bytes::new(whole((total as u64).min(1 << 32))),
+            shared_bytes: card.shared_bytes,
+            plane: [32, 32],
+            has_f16: true,
+            has_bf16: true,
+            // Known when the device is open.
+            core: ProductUnits::Units,
+            sums: SumOrder::Tree,
+            #[cfg(test)]
+            is_recorded: false,
+        },
+        selector: Selector::Cuda(index),
+        vendor: NVIDIA,
+    })
+}
+
+/// A card that the driver's library has opened.
+#[derive(Debug)]
+pub(crate) struct Library {
+    device: sys::CUdevice,
+    context: sys::CUcontext,
+    stream: sys::CUstream,
+    ptx: Ptx,
+}
+
+// SAFETY: the handles are used by one thread at a time, which makes the context current first.
+unsafe impl Send for Library {}
+
+/// A function of a module that stays loaded.
+#[derive(Debug)]
+pub(crate) struct Function {
+    handle: sys::CUfunction,
+    shared_bytes: u32,
+}
+
+// SAFETY: as for `Library`.
+unsafe impl Send for Function {}
+
+fn fault(call: &'static str, error: DriverError) -> Fault {
+    let name = error.error_name().map(|name| name.to_string_lossy().into_owned());
+    Fault { call, error: name.unwrap_or_else(|_| format!("error {:?}", error.0)) }
+}
+
+impl Library {
+    fn attribute(&self, which: CUdevice_attribute) -> Result<u32, Fault> {
+        // SAFETY: the device is one that `open` was given by the driver.
+        let value = unsafe { result::device::get_attribute(self.device, which) };
+        value.map(|value| value as u32).map_err(|error| fault("cuDeviceGetAttribute", error))
+    }
+
+    fn make_current(&self) -> Result<(), Fault> {
+        // SAFETY: the context is retained for as long as this lives.
+        unsafe { result::ctx::set_current(self.context) }
+            .map_err(|error| fault("cuCtxSetCurrent", error))
+    }
+}
+
+impl Driver for Library {
+    type Function = Function;
+
+    fn open(index: u16) -> Result<Self, Fault> {
+        // SAFETY: only asks whether a library can be loaded.
+        if !unsafe { is_culib_present() } {
+            let error = "the driver's library is not on this machine".to_owned();
+            return Err(Fault { call: "cuInit", error });
+        }
+        result::init().map_err(|error| fault("cuInit", error))?;
+        let device = result::device::get(i32::from(index));
+        let device = device.map_err(|error| fault("cuDeviceGet", error))?;
+        // SAFETY: the device comes from the driver.
+        let context = unsafe { result::primary_ctx::retain(device) }
+            .map_err(|error| fault("cuDevicePrimaryCtxRetain", error))?;
+        // SAFETY: the context was just retained.
+        unsafe { result::ctx::set_current(context) }
+            .map_err(|error| fault("cuCtxSetCurrent", error))?;
+        let stream = result::stream::create(result::stream::StreamKind::NonBlocking)
+            .map_err(|error| fault("cuStreamCreate", error))?;
+        let mut library = Self { device, context, stream, ptx: Ptx::new(0) };
+        use CUdevice_attribute::{
+            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR,
+            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
+        };
+        library.ptx = Ptx::new(10 * library.attribute(MAJOR)? + library.attribute(MINOR)?);
+        Ok(library)
+    }
+
+    fn card(&self) -> Card {
+        use CUdevice_attribute::{
+            CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN as SHARED,
+            CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT as MULTIPROCESSORS,
+        };
+        // SAFETY: the device comes from the driver.
+        let memory = unsafe { result::device::total_mem(self.device) };
+        Card {
+            name: result::device::get_name(self.device).unwrap_or_default(),
+            architecture: self.ptx.architecture(),
+            memory_bytes: memory.unwrap_or(0) as u64,
+            shared_bytes: self.attribute(SHARED).unwrap_or(48 << 10) as usize,
+            multiprocessors: self.attribute(MULTIPROCESSORS).unwrap_or(1),
+        }
+    }
+
+    fn allocate(&mut self, bytes: u64) -> Result<Address, Fault> {
+        self.make_current()?;
+        // SAFETY: the context is current; the memory is written before it is read.
+        unsafe { result::malloc_sync(bytes as usize) }.map_err(|error| fault("cuMemAlloc", error))
+    }
+
+    fn free(&mut self, address: Address) -> Result<(), Fault> {
+        self.make_current()?;
+        self.wait()?;
+        // SAFETY: allocated above, given back once, and nothing that was launched is left to run.
+        unsafe { result::free_sync(address) }.map_err(|error| fault("cuMemFree", error))
+    }
+
+    fn upload(&mut self, to: Address, bytes: &[u8]) -> Result<(), Fault> {
+        self.make_current()?;
+        // SAFETY: the range was resolved within an allocation. From memory that is not pinned the
+        // call returns once the bytes are staged, so they need not outlive it.
+        unsafe { result::memcpy_htod_async(to, bytes, self.stream) }
+            .map_err(|error| fault("cuMemcpyHtoDAsync", error))
+    }
+
+    fn download(&mut self, from: Address, into: &mut [u8]) -> Result<(), Fault> {
+        self.make_current()?;
+        // SAFETY: the range was resolved within an allocation, and the copy is waited for.
+        unsafe { result::memcpy_dtoh_async(into, from, self.stream) }
+            .map_err(|error| fault("cuMemcpyDtoHAsync", error))?;
+        self.wait()
+    }
+
+    fn load(&mut self, source: &Source) -> Result<Function, Fault> {
+        self.make_current()?;
+        let ptx = self.ptx.of(source)?;
+        let name = CString::new(source.name.as_str()).expect("a name in C++");
+        // SAFETY: the PTX ends with a zero, and the module is never unloaded.
+        let function = unsafe {
+            let module = result::module::load_data(ptx.as_ptr().cast())
+                .map_err(|error| fault("cuModuleLoadData", error))?;
+            let function = result::module::get_function(module, name)
+                .map_err(|error| fault("cuModuleGetFunction", error))?;
+            result::function::set_function_attribute(
+                function,
+                CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                source.shared_bytes as i32,
+            )
+            .map_err(|error| fault("cuFuncSetAttribute", error))?;
+            function
+        };
+        Ok(Function { handle: function, shared_bytes: source.shared_bytes as u32 })
+    }
+
+    unsafe fn launch(&mut self, function: &Function, launch: &Launch) -> Result<(), Fault> {
+        self.make_current()?;
+        let [gx, gy, gz] = launch.grid;
+        let [bx, by, bz] = launch.block;
+        let operands = launch.operands.iter().map(|(address, _)| std::ptr::from_ref(address));
+        let mut parameters: Vec<*mut c_void> =
+            operands.map(|operand| operand.cast_mut().cast()).collect();
+        parameters.push(launch.constants.as_ptr().cast_mut().cast());
+        // SAFETY: the caller vouches for the kernel; the driver copies the parameters.
+        unsafe {
+            result::launch_kernel(
+                function.handle,
+                (gx, gy, gz),
+                (bx, by, bz),
+                function.shared_bytes,
+                self.stream,
+                &mut parameters,
+            )
+        }
+        .map_err(|error| fault("cuLaunchKernel", error))
+    }
+
+    fn wait(&mut self) -> Result<(), Fault> {
+        // SAFETY: the stream lives as long as this.
+        unsafe { result::stream::synchronize(self.stream) }
+            .map_err(|error| fault("cuStreamSynchronize", error))
+    }
+}
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        // SAFETY: both were made in `open` and are not used again. Errors have nowhere to go.
+        unsafe {
+            let _ = result::stream::destroy(self.stream);
+            let _ = result::primary_ctx::release(self.device);
+        }
+    }
+}

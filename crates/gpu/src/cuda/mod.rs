@@ -1,0 +1,44 @@
+//! NVIDIA's cards through CUDA: a thin runtime for kernels that CubeCL turns into CUDA C++.
+//!
+//! [`server`] is what CubeCL launches through, [`driver`] the few calls that it makes. In a run
+//! those go to the driver's library ([`library`]), which is looked for at run time: without it
+//! there are no cards, and nothing panics. In tests they go to a process that executes the same
+//! CUDA C++ on the CPU ([`simulated`]).
+
+pub(crate) mod compile;
+pub(crate) mod driver;
+#[cfg(feature = "cuda")]
+mod library;
+#[cfg(feature = "cuda")]
+mod ptx;
+mod server;
+#[cfg(test)]
+mod simulated;
+#[cfg(test)]
+mod tests;
+
+use cubecl::prelude::Client;
+use cubecl_common::device::DeviceId;
+
+#[cfg(feature = "cuda")]
+pub(crate) use self::library::{Library, adapters};
+#[cfg(test)]
+pub(crate) use self::simulated::Simulated;
+use self::{driver::Driver, server::CudaServer};
+use crate::{
+    device::{Adapter, GpuProperties},
+    kernels::{math::SumOrder, product::ProductUnits},
+};
+
+/// Opens a device of one of the drivers.
+pub(crate) fn open<D: Driver>(
+    index: u16,
+    adapter: &Adapter,
+) -> Result<(Client, GpuProperties), String> {
+    let client = Client::load::<CudaServer<D>>(DeviceId { type_id: 0, index_id: index });
+    client.flush().map_err(|error| error.to_string())?; // an error of opening it
+    let of = client.properties();
+    let shared_bytes = of.hardware.max_shared_memory_size;
+    let (core, sums) = (ProductUnits::of(of), SumOrder::with_planes_of(&of.hardware));
+    Ok((client.clone(), GpuProperties { shared_bytes, core, sums, ..adapter.properties }))
+}

@@ -1,0 +1,323 @@
+//! A card made of a CPU: executes the CUDA C++ of our kernels in a process of its own.
+//!
+//! The text that NVRTC would get is compiled by clang for the CPU, with stand-ins for CUDA's
+//! built-ins (`simulated/prelude.h` and the headers next to it), and run by `simulated/device.cpp`
+//! in one of two ways: under AddressSanitizer, or with a detector of data races between barriers.
+//! A fault ends the process, and every later call fails, as after a sticky error of a card.
+//!
+//! What this cannot show: divergence within a warp, the rounding inside a tensor core, contraction
+//! of products and sums by NVIDIA's compilers, and speed.
+
+use std::{
+    collections::hash_map::DefaultHasher,
+    fs,
+    hash::{Hash, Hasher},
+    io::{BufReader, BufWriter, Read, Write},
+    path::{Path, PathBuf},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::{LazyLock, Mutex},
+};
+
+use super::driver::{Address, Card, Driver, Fault, Launch, Source};
+
+/// What watches the kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Watcher {
+    /// Every access lies in the operands, in shared memory, or on the stack.
+    Addresses,
+    /// No two threads touch one byte without a barrier between them, unless both read.
+    Races,
+}
+
+/// Changes the text of kernels before they are compiled: how a test breaks one.
+pub(crate) type Edit = fn(&Source) -> String;
+
+/// A device to be opened: its index is its place here.
+static DEVICES: LazyLock<Mutex<Vec<(Watcher, Edit)>>> = LazyLock::new(Mutex::default);
+
+/// Registers a device and returns its index.
+pub(crate) fn register(watcher: Watcher, edit: Edit) -> u16 {
+    let mut devices = DEVICES.lock().unwrap();
+    devices.push((watcher, edit));
+    u16::try_from(devices.len() - 1).unwrap()
+}
+
+const HEADERS: [(&str, &str); 4] = [
+    ("prelude.h", include_str!("simulated/prelude.h")),
+    ("cuda_fp16.h", include_str!("simulated/cuda_fp16.h")),
+    ("cuda_bf16.h", include_str!("simulated/cuda_bf16.h")),
+    ("mma.h", include_str!("simulated/mma.h")),
+];
+const DEVICE: &str = include_str!("simulated/device.cpp");
+
+/// The device's process.
+#[derive(Debug)]
+pub(crate) struct Simulated {
+    child: Child,
+    requests: BufWriter<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+    watcher: Watcher,
+    edit: Edit,
+    folder: PathBuf,
+    /// What the sanitizer prints.
+    report: PathBuf,
+    kernels: u32,
+}
+
+impl Watcher {
+    /// Flags for the device and for its kernels.
+    fn flags(self) -> [&'static [&'static str]; 2] {
+        match self {
+            Self::Addresses => {
+                let flags: &[_] = &["-fsanitize=address,bounds", "-fno-sanitize-recover=all"];
+                [flags, flags]
+            }
+            Self::Races => [&["-DSIMULATED_RACES"], &["-fsanitize=thread"]],
+        }
+    }
+
+    /// In which order the device lets threads run: see `order` in `device.cpp`.
+    fn order(self) -> u32 {
+        match self {
+            Self::Addresses => 0,
+            Self::Races => 2,
+        }
+    }
+}
+
+fn fault(call: &'static str, error: impl ToString) -> Fault {
+    Fault { call, error: error.to_string() }
+}
+
+/// Where compiled kernels are kept: the same text is compiled once.
+fn folder() -> PathBuf {
+    let target = std::env::current_exe().unwrap();
+    // `target/debug/deps/name`
+    target.ancestors().nth(3).unwrap().join("cuda-on-cpu")
+}
+
+fn compiler() -> Result<&'static str, Fault> {
+    let has = |name: &&str| {
+        let version = Command::new(name).arg("--version").stdout(Stdio::null()).status();
+        version.is_ok_and(|status| status.success())
+    };
+    let names = ["clang++", "clang++-19", "clang++-17", "clang++-16", "clang++-15", "clang++-14"];
+    let missing = "no `clang++` (Debian: apt-get install clang-14 libclang-rt-14-dev)";
+    names.into_iter().find(has).ok_or_else(|| fault("clang++", missing))
+}
+
+/// Compiles `text` into a file that is named after it, unless it is there.
+fn compile(folder: &Path, name: &str, text: &str, flags: &[&str]) -> Result<PathBuf, Fault> {
+    let mut hasher = DefaultHasher::new();
+    (text, flags, HEADERS).hash(&mut hasher);
+    let made = folder.join(format!("{name}-{:016x}", hasher.finish()));
+    if made.exists() {
+        return Ok(made);
+    }
+    let include = folder.join("include");
+    fs::create_dir_all(&include).map_err(|error| fault("mkdir", error))?;
+    for (header, text) in HEADERS {
+        let path = include.join(header);
+        if fs::read_to_string(&path).ok().as_deref() != Some(text) {
+            fs::write(path, text).map_err(|error| fault("write", error))?;
+        }
+    }
+    // Several tests may compile one kernel: each into a file that only it writes.
+    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let own = format!("{}-{number}", std::process::id());
+    let (input, output) = (folder.join(format!("{own}.cpp")), folder.join(format!("{own}.o")));
+    fs::write(&input, text).map_err(|error| fault("write", error))?;
+    let run = Command::new(compiler()?)
+        .args(["-std=c++17", "-w", "-ffp-contract=off", "-fno-strict-aliasing"])
+        .args(flags)
+        .arg("-I")
+        .arg(&include)
+        .arg(&input)
+        .args(["-ldl", "-lm", "-o"])
+        .arg(&output)
+        .output()
+        .map_err(|error| fault("clang++", error))?;
+    if !run.status.success() {
+        let error = String::from_utf8_lossy(&run.stderr).into_owned();
+        return Err(fault("clang++", error.lines().take(12).collect::<Vec<_>>().join("\n")));
+    }
+    fs::rename(&output, &made).map_err(|error| fault("rename", error))?;
+    let _ = fs::remove_file(&input);
+    Ok(made)
+}
+
+/// The name of the array that holds a kernel's shared memory.
+fn shared_name(text: &str) -> Option<&str> {
+    let (_, after) = text.split_once("extern __shared__ ")?;
+    let (declaration, _) = after.split_once("[]")?;
+    declaration.rsplit(' ').next()
+}
+
+/// A kernel's text as a library: with an entry, and with its shared memory.
+fn library(text: &str, name: &str, shared_bytes: usize) -> String {
+    let mut library = format!("#include \"prelude.h\"\n{text}\n");
+    library += "extern \"C\" void simulated_entry(void **arguments) {\n";
+    library += &format!("    simulated::enter(&{name}, arguments);\n}}\n");
+    if let Some(shared) = shared_name(text) {
+        // No larger alignment: AddressSanitizer would leave out what it watches behind the array.
+        library += &format!("__attribute__((aligned(32))) char {shared}[{shared_bytes}];\n");
+        library += &format!("extern \"C\" {{ char *simulated_shared = {shared}; }}\n");
+    }
+    library
+}
+
+impl Simulated {
+    fn put(&mut self, values: &[&[u8]]) -> Result<(), Fault> {
+        let mut put = || {
+            for value in values {
+                self.requests.write_all(value)?;
+            }
+            self.requests.flush()
+        };
+        put().map_err(|_| self.ended())
+    }
+
+    fn get(&mut self, into: &mut [u8]) -> Result<(), Fault> {
+        self.answers.read_exact(into).map_err(|_| self.ended())
+    }
+
+    /// What a process that is gone left behind.
+    fn ended(&mut self) -> Fault {
+        let _ = self.child.wait();
+        let report = fs::read_to_string(&self.report).unwrap_or_default();
+        let what = report.lines().find(|line| line.contains("ERROR") || line.contains("error:"));
+        fault("cuLaunchKernel", what.unwrap_or("the device is gone"))
+    }
+
+    /// Sends a request and waits for the answer.
+    fn ask(&mut self, call: &'static str, request: &[&[u8]]) -> Result<(), Fault> {
+        self.put(request)?;
+        let mut head = [0; 8];
+        self.get(&mut head)?;
+        let word = |at: usize| u32::from_ne_bytes(head[at..at + 4].try_into().unwrap());
+        let mut message = vec![0; word(4) as usize];
+        self.get(&mut message)?;
+        match word(0) {
+            0 => Ok(()),
+            _ => Err(fault(call, String::from_utf8_lossy(&message))),
+        }
+    }
+}
+
+impl Driver for Simulated {
+    type Function = u32;
+
+    fn open(index: u16) -> Result<Self, Fault> {
+        let (watcher, edit) = DEVICES.lock().unwrap()[usize::from(index)];
+        let folder = folder();
+        fs::create_dir_all(&folder).map_err(|error| fault("mkdir", error))?;
+        let mut flags = vec!["-O1", "-rdynamic"];
+        flags.extend(watcher.flags()[0]);
+        let program = compile(&folder, "device", DEVICE, &flags)?;
+        let report = folder.join(format!("report-{}-{index}", std::process::id()));
+        let errors = fs::File::create(&report).map_err(|error| fault("create", error))?;
+        let mut child = Command::new(program)
+            .env("ASAN_OPTIONS", "detect_leaks=0")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(errors)
+            .spawn()
+            .map_err(|error| fault("cuInit", error))?;
+        let requests = BufWriter::new(child.stdin.take().unwrap());
+        let answers = BufReader::new(child.stdout.take().unwrap());
+        Ok(Self { child, requests, answers, watcher, edit, folder, report, kernels: 0 })
+    }
+
+    /// An RTX 4070, as far as kernels can tell.
+    fn card(&self) -> Card {
+        Card {
+            name: "an RTX 4070 on the CPU".into(),
+            architecture: 89,
+            memory_bytes: 12 << 30,
+            shared_bytes: 101_376,
+            multiprocessors: 46,
+        }
+    }
+
+    fn allocate(&mut self, bytes: u64) -> Result<Address, Fault> {
+        self.ask("cuMemAlloc", &[&1u32.to_ne_bytes(), &bytes.to_ne_bytes()])?;
+        let mut address = [0; 8];
+        self.get(&mut address)?;
+        Ok(u64::from_ne_bytes(address))
+    }
+
+    fn free(&mut self, address: Address) -> Result<(), Fault> {
+        self.ask("cuMemFree", &[&2u32.to_ne_bytes(), &address.to_ne_bytes()])
+    }
+
+    fn upload(&mut self, to: Address, bytes: &[u8]) -> Result<(), Fault> {
+        let length = bytes.len() as u64;
+        let request = [&3u32.to_ne_bytes()[..], &to.to_ne_bytes(), &length.to_ne_bytes(), bytes];
+        self.ask("cuMemcpyHtoD", &request)
+    }
+
+    fn download(&mut self, from: Address, into: &mut [u8]) -> Result<(), Fault> {
+        let length = into.len() as u64;
+        let request = [&4u32.to_ne_bytes()[..], &from.to_ne_bytes(), &length.to_ne_bytes()];
+        self.ask("cuMemcpyDtoH", &request)?;
+        self.get(into)
+    }
+
+    fn load(&mut self, source: &Source) -> Result<u32, Fault> {
+        let text = (self.edit)(source);
+        let text = library(&text, &source.name, source.shared_bytes);
+        let mut flags = vec!["-O1", "-fPIC", "-shared"];
+        flags.extend(self.watcher.flags()[1]);
+        let path = compile(&self.folder, &source.name, &text, &flags)?;
+        let path = path.to_str().unwrap();
+        let long = |text: &str| u32::try_from(text.len()).unwrap().to_ne_bytes();
+        self.ask(
+            "cuModuleLoadData",
+            &[
+                &5u32.to_ne_bytes(),
+                &long(path),
+                path.as_bytes(),
+                &long(&source.name),
+                source.name.as_bytes(),
+                &(source.shared_bytes as u64).to_ne_bytes(),
+            ],
+        )?;
+        self.kernels += 1;
+        Ok(self.kernels - 1)
+    }
+
+    unsafe fn launch(&mut self, &function: &u32, launch: &Launch) -> Result<(), Fault> {
+        let mut request = Vec::new();
+        let mut words = |words: &[u32]| {
+            request.extend(words.iter().flat_map(|word| word.to_ne_bytes()));
+        };
+        words(&[6, function]);
+        words(&launch.grid);
+        words(&launch.block);
+        words(&[u32::try_from(launch.operands.len()).unwrap()]);
+        for (address, bytes) in launch.operands {
+            request.extend(address.to_ne_bytes());
+            request.extend(bytes.to_ne_bytes());
+        }
+        // One word more than the kernel may read: its structure is padded.
+        let constants = launch.constants.iter().chain(&[0]);
+        let constants: Vec<u8> = constants.flat_map(|word| word.to_ne_bytes()).collect();
+        request.extend(u32::try_from(constants.len()).unwrap().to_ne_bytes());
+        request.extend(constants);
+        request.extend(self.watcher.order().to_ne_bytes());
+        self.ask("cuLaunchKernel", &[&request])
+    }
+
+    fn wait(&mut self) -> Result<(), Fault> {
+        Ok(()) // every request was waited for
+    }
+}
+
+impl Drop for Simulated {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        let _ = fs::remove_file(&self.report);
+    }
+}

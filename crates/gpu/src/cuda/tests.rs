@@ -1,0 +1,217 @@
+//! Every kernel's CUDA C++, executed on the CPU and judged as every backend is.
+
+use fitgpt_exec::{
+    Arguments, Backend, BackendError, Watch,
+    conformance::{Factors, Verdict, judge_model_stored, judge_stored},
+    cpu::{Cpu, CpuTarget, isa::Isa},
+};
+use fitgpt_plan::{
+    config::{Precision, Written},
+    job::{self, Job, TRAIN, UPDATE},
+    memory::VerifiedPlan,
+    program::TensorClass,
+    units::{Bytes, DType},
+};
+
+use super::{
+    driver::Source,
+    simulated::{Edit, Watcher, register},
+};
+use crate::{
+    Adapter, AdapterKind, Api, Gpu, GpuDevice, GpuProperties, GpuTarget,
+    device::{NVIDIA, Selector},
+    kernels::{math::SumOrder, product::ProductUnits},
+};
+
+const GUARD: Bytes = Bytes::new(256);
+const TYPES: [DType; 3] = [DType::F32, DType::F16, DType::Bf16];
+
+fn unchanged(source: &Source) -> String {
+    source.text.clone()
+}
+
+/// A simulated card whose kernels are changed by `edit`.
+fn device(watcher: Watcher, edit: Edit) -> GpuDevice {
+    let adapter = Adapter {
+        name: "an RTX 4070 on the CPU".into(),
+        api: Api::Cuda,
+        kind: AdapterKind::Software,
+        driver: "simulated".into(),
+        memory: None,
+        properties: GpuProperties {
+            max_chunk: Bytes::new(1 << 32),
+            max_binding: Bytes::new(1 << 32),
+            shared_bytes: 101_376,
+            plane: [32, 32],
+            has_f16: true,
+            has_bf16: true,
+            core: ProductUnits::Units,
+            sums: SumOrder::Tree,
+            is_recorded: false,
+        },
+        selector: Selector::Simulated(register(watcher, edit)),
+        vendor: NVIDIA,
+    };
+    GpuDevice::open(&adapter).unwrap()
+}
+
+fn watched(device: &GpuDevice) -> GpuTarget {
+    GpuTarget { guard: GUARD, ..GpuTarget::new(device.properties()) }
+}
+
+fn make(device: &GpuDevice) -> impl FnMut(VerifiedPlan) -> Result<Box<dyn Backend>, BackendError> {
+    let device = device.clone();
+    move |plan| Ok(Box::new(Gpu::new(device.clone(), plan, Watch::Poison, GUARD)?))
+}
+
+#[test]
+fn every_op_is_the_reference_and_stays_within_its_operands() {
+    let device = device(Watcher::Addresses, unchanged);
+    assert!(device.properties().has_tensor_cores() && device.properties().adds_in_planes());
+    let verdict =
+        judge_stored(&TYPES, Factors::Rounded, &watched(&device), &mut make(&device)).unwrap();
+    assert!(verdict.is_clean(), "{verdict}");
+}
+
+#[test]
+fn small_models_train_and_sample_as_the_suite_demands() {
+    let device = device(Watcher::Addresses, unchanged);
+    let verdict =
+        judge_model_stored(&TYPES, Factors::Rounded, &watched(&device), &mut make(&device))
+            .unwrap();
+    assert!(verdict.is_clean(), "{verdict}");
+}
+
+/// The suite's verdict on kernels that `edit` breaks.
+fn judge_broken(watcher: Watcher, dtypes: &[DType], edit: Edit) -> Result<Verdict, BackendError> {
+    let device = device(watcher, edit);
+    judge_stored(dtypes, Factors::Rounded, &watched(&device), &mut make(&device))
+}
+
+#[test]
+fn a_missing_barrier_is_caught() {
+    let edit = |source: &Source| source.text.replacen("__syncthreads();", "", 1);
+    let error = judge_broken(Watcher::Races, &[DType::F32], edit).unwrap_err().to_string();
+    assert!(error.contains("with no barrier between them"), "{error}");
+}
+
+#[test]
+fn a_missing_barrier_of_a_warp_is_caught() {
+    let edit = |source: &Source| source.text.replace("__syncwarp();", "");
+    let error =
+        judge_broken(Watcher::Races, &[DType::F32, DType::Bf16], edit).unwrap_err().to_string();
+    assert!(error.contains("with no barrier between them"), "{error}");
+}
+
+#[test]
+fn an_element_too_many_is_caught() {
+    // `copied` copies as many elements as its second number says.
+    let edit = |source: &Source| match source.name.starts_with("copied") {
+        true => source.text.replace(".scalars_usize[1];", ".scalars_usize[1] + 1;"),
+        false => source.text.clone(),
+    };
+    let error = judge_broken(Watcher::Addresses, &[DType::F32], edit).unwrap_err().to_string();
+    assert!(error.contains("AddressSanitizer"), "{error}");
+}
+
+#[test]
+fn an_index_behind_an_array_of_shared_memory_is_caught() {
+    // The arrays of one block lie next to each other, so this reads another array.
+    let edit = |source: &Source| source.text.replace("array<float, 2080>", "array<float, 2000>");
+    let error = judge_broken(Watcher::Addresses, &[DType::F32], edit).unwrap_err().to_string();
+    assert!(error.contains("out of bounds"), "{error}");
+}
+
+#[test]
+fn a_tile_that_is_read_by_columns_is_caught() {
+    let edit = |source: &Source| source.text.replace("wmma::col_major", "wmma::row_major");
+    let verdict = judge_broken(Watcher::Addresses, &[DType::F32, DType::Bf16], edit).unwrap();
+    assert!(!verdict.is_clean());
+}
+
+/// The losses of twenty steps of a small GPT-2, on any backend.
+fn losses(backend: &mut dyn Backend) -> Vec<f32> {
+    let program = backend.plan().program(TRAIN).clone();
+    let write = |backend: &mut dyn Backend, name: &str, values: &[u8]| {
+        let tensor = program.find(name).unwrap();
+        backend.write(TRAIN, tensor, Bytes::ZERO, values).unwrap();
+    };
+    for (index, tensor) in (0..).zip(program.state()) {
+        let noise = |i: u32| fitgpt_exec::random::fmix32(i ^ (index << 20)) as f32 / 2e10 - 0.1;
+        let is_norm = tensor.name.contains("ln_") && tensor.name.ends_with("weight");
+        let value = |i| if is_norm { 1.0 } else { noise(i) };
+        if tensor.class == TensorClass::Parameter {
+            let values = (0..tensor.count() as u32).flat_map(|i| value(i).to_ne_bytes());
+            write(backend, &tensor.name.clone(), &values.collect::<Vec<_>>());
+        }
+    }
+    let tokens = program.get(program.find("tokens").unwrap()).count() as u32;
+    let one = |step: u64| {
+        let ids = |ahead: u32| (0..tokens).flat_map(move |i| ((i + ahead) * 37 % 61).to_ne_bytes());
+        write(backend, "tokens", &ids(0).collect::<Vec<_>>());
+        write(backend, "targets", &ids(1).collect::<Vec<_>>());
+        write(backend, "loss", &[0; 4]);
+        let arguments = Arguments { step, lr: 1e-3, updates: step + 1, ..Arguments::default() };
+        backend.run(TRAIN, &arguments).unwrap();
+        backend.run(UPDATE, &arguments).unwrap();
+        let mut loss = [0; 4];
+        backend.read(TRAIN, program.find("loss").unwrap(), Bytes::ZERO, &mut loss).unwrap();
+        f32::from_ne_bytes(loss)
+    };
+    (0..20).map(one).collect()
+}
+
+#[test]
+fn twenty_steps_have_the_losses_of_the_cpu() {
+    let mut written = Written::new();
+    let sizes = [("n_layer", "2"), ("n_head", "2"), ("n_embd", "64"), ("block_size", "32")];
+    for (key, value) in sizes.into_iter().chain([
+        ("batch_size", "2"),
+        ("gradient_accumulation_steps", "1"),
+        ("vocab_size", "61"),
+    ]) {
+        written.set(key, value).unwrap();
+    }
+    let config = written.resolve().unwrap();
+    let device = device(Watcher::Addresses, unchanged);
+    let gpu_target = GpuTarget::new(device.properties());
+    let cpu_target = CpuTarget::new(2, Isa::best());
+    // The losses fall from 4.2 to below 4. A half type rounds each of 30 ops to 2^-9 or 2^-11.
+    for (precision, apart) in
+        [(Precision::Float32, 1e-5), (Precision::Float16, 4e-3), (Precision::Bfloat16, 1.6e-2)]
+    {
+        let budget = Bytes::new(1 << 30);
+        let job = Job::new(&config, config.vocab_size(), precision, &gpu_target, budget);
+        let plan = job::plan(job.training_programs(), &gpu_target).unwrap();
+        let mut gpu = Gpu::new(device.clone(), plan, Watch::Off, Bytes::ZERO).unwrap();
+        let found = losses(&mut gpu);
+        let job = Job::new(&config, config.vocab_size(), precision, &cpu_target, budget);
+        let plan = job::plan(job.training_programs(), &cpu_target).unwrap();
+        let expected = losses(&mut Cpu::new(plan, cpu_target, Watch::Off).unwrap());
+        assert!(found[19] < found[0] - 0.2, "{precision:?} learns: {found:?}");
+        for (step, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            let far = (found - expected).abs();
+            assert!(far < apart, "{precision:?}, step {step}: {found} and {expected}");
+        }
+    }
+}
+
+#[test]
+fn a_device_that_ends_fails_every_later_call() {
+    let edit =
+        |source: &Source| source.text.replacen("{\nuint32_t", "{\n__builtin_trap();\nuint32_t", 1);
+    let device = device(Watcher::Races, edit);
+    let target = watched(&device);
+    let error = judge_stored(&[DType::F32], Factors::Rounded, &target, &mut make(&device));
+    let first = error.unwrap_err().to_string();
+    let again = judge_stored(&[DType::F32], Factors::Rounded, &target, &mut make(&device));
+    assert_eq!(again.unwrap_err().to_string(), first);
+}
+
+#[test]
+fn no_two_threads_race() {
+    let device = device(Watcher::Races, unchanged);
+    let verdict =
+        judge_stored(&TYPES, Factors::Rounded, &watched(&device), &mut make(&device)).unwrap();
+    assert!(verdict.is_clean(), "{verdict}");
+}
