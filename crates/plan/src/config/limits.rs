@@ -20,7 +20,7 @@ pub struct SizeLimit {
 pub(crate) const LAYERS: SizeLimit = SizeLimit {
     keys: &["n_layer"],
     most: 1 << 12,
-    reason: "every tensor of every layer is listed and placed: 4,096 layers are 100,000 ops",
+    reason: "every tensor of every layer is placed: 4,096 layers are 74,000 ops and take seconds",
 };
 /// Heads of queries, keys and values.
 pub(crate) const HEADS: SizeLimit = SizeLimit {
