@@ -400,7 +400,9 @@ fn batch_by_seq(lower: &str) -> Option<[u64; 2]> {
             continue;
         };
         let pair: [u64; 2] = [batch, seq];
-        if (1..=512).contains(&pair[0]) && (128..=1 << 20).contains(&pair[1]) && pair[1] % 128 == 0
+        if (1..=512).contains(&pair[0])
+            && (128..=1 << 20).contains(&pair[1])
+            && pair[1].is_multiple_of(128)
         {
             return Some(pair);
         }

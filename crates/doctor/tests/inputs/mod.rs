@@ -5,7 +5,7 @@
 
 use fitgpt_doctor::{Context, Diagnosis, diagnose, parse::Reader};
 
-/// A stream of pseudo-random numbers (SplitMix64 by Steele, Lea and Flood).
+/// A stream of pseudo-random numbers (`SplitMix64` by Steele, Lea and Flood).
 pub(crate) struct Numbers(u64);
 
 impl Numbers {
