@@ -3,7 +3,7 @@
 //! ```text
 //! .saving-<id>/         the new files, written and synced next to the old ones
 //! .saved-<id>/          the same folder, renamed: from here on the save has happened
-//! checkpoints/step-…/   the old checkpoint, moved out of the way if it is kept
+//! checkpoints/step-…/   the old checkpoint, if it is kept: hard links to the same files
 //! .placing-<id>/        the new folder, renamed again
 //! model.safetensors, …  the new files, moved to their names one after the other
 //! ```
@@ -150,7 +150,7 @@ fn complete(disk: &Disk, dir: &Path, folder: &Path, phase: Phase) -> Result<()> 
     prune(disk, dir)
 }
 
-/// Moves the checkpoint in `dir` to its folder of kept ones if the new one's manifest says so,
+/// Puts the checkpoint in `dir` into its folder of kept ones if the new one's manifest says so,
 /// and otherwise removes its manifest, which would describe the new files wrongly.
 fn make_way(disk: &Disk, dir: &Path, new: Option<&Manifest>) -> Result<()> {
     let kept = dir.join(KEPT);
@@ -167,18 +167,33 @@ fn make_way(disk: &Disk, dir: &Path, new: Option<&Manifest>) -> Result<()> {
         // Before the first file moves into it.
         disk.sync_dir(&kept)?;
         disk.sync_dir(dir)?;
-        // The manifest is the last of `FILES`: as long as it is here, there is more to move.
-        for name in FILES {
-            if disk.is_file(&dir.join(name))? {
-                disk.rename(&dir.join(name), &keeping.join(name))?;
-            }
-        }
+        keep_files(disk, dir, &keeping)?;
         disk.sync_dir(&keeping)?;
         disk.sync_dir(dir)?;
     } else {
         disk.remove_file(&manifest_path)?;
     }
     finish_keeping(disk, &kept)
+}
+
+/// Gives the files of `dir` a second name in `keeping`, so that other programs find a model in
+/// `dir` at any instant; moves them if the file system has no hard links.
+fn keep_files(disk: &Disk, dir: &Path, keeping: &Path) -> Result<()> {
+    if disk.is_file(&keeping.join(MANIFEST_FILE))? {
+        return Ok(());
+    }
+    // The manifest is the last of `FILES`: as long as it is missing there, there is more to do.
+    for name in FILES {
+        let (from, to) = (dir.join(name), keeping.join(name));
+        if !disk.is_file(&from)? {
+            continue; // moved before a crash
+        }
+        disk.remove_file(&to)?;
+        if !disk.link(&from, &to)? {
+            disk.rename(&from, &to)?;
+        }
+    }
+    Ok(())
 }
 
 /// Gives checkpoints that were moved completely their names.

@@ -6,7 +6,13 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_plan::config::{KEYS, KeyGroup, MachineFacts, Written};
 
 use super::{Failure, bench, origin, prepare};
-use crate::words::{Lang, errors};
+use crate::{
+    os,
+    words::{Lang, errors},
+};
+
+/// A config has a few kilobytes.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 /// The presets that are built in, by file name.
 const PRESETS: [(&str, &str); 9] = [
@@ -251,12 +257,13 @@ pub(super) fn text_of(path: &Path) -> Result<String, Failure> {
         let preset = PRESETS.iter().find(|(preset, _)| Path::new(preset) == name);
         preset.filter(|_| is_preset_path).map(|(_, text)| (*text).to_owned())
     };
-    match std::fs::read(path) {
-        Ok(bytes) => String::from_utf8(bytes).map_err(|_| {
+    match os::read_text(path, MAX_CONFIG_BYTES) {
+        Ok(text) => Ok(text),
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
             let not_utf8 = errors::io::not_utf8();
             let error = std::io::Error::new(std::io::ErrorKind::InvalidData, not_utf8);
-            Failure::unreadable(path, &error)
-        }),
+            Err(Failure::unreadable(path, &error))
+        }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             built_in().ok_or_else(|| Failure::unreadable(path, &error))
         }

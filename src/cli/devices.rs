@@ -76,11 +76,12 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
 }
 
 /// Every limit, whether or not it holds here.
-fn limits(memory: &HostMemory) -> [(HostLimit, Option<Bytes>); 3] {
+fn limits(memory: &HostMemory) -> [(HostLimit, Option<Bytes>); 4] {
     [
         (HostLimit::Available, Some(memory.available)),
         (HostLimit::ControlGroup, memory.cgroup_headroom),
         (HostLimit::AddressSpace, memory.address_space),
+        (HostLimit::DataSegment, memory.data_segment),
     ]
 }
 
@@ -89,6 +90,7 @@ const fn key(limit: HostLimit) -> &'static str {
         HostLimit::Available => "available",
         HostLimit::ControlGroup => "control-group",
         HostLimit::AddressSpace => "address-space",
+        HostLimit::DataSegment => "data-segment",
     }
 }
 

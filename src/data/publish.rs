@@ -121,9 +121,10 @@ fn committed(disk: &Disk, folder: &Path) -> Result<Vec<(PathBuf, &'static str)>>
 fn folders(disk: &Disk, folder: &Path, prefix: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for name in disk.list(folder)? {
-        let is_ours = name.to_str().and_then(|name| name.strip_prefix(prefix)).is_some_and(|id| {
-            id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
-        });
+        let is_ours = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(prefix))
+            .is_some_and(|id| id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit()));
         if is_ours && disk.is_folder(&folder.join(&name))? {
             found.push(folder.join(&name));
         }

@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
 };
 
-pub(crate) use self::lock::{Lock, LockError};
+pub(crate) use self::lock::{FolderLock, LockError};
 use crate::attempt::Attempt;
 
 /// What a name in a folder refers to. Links are not followed.
@@ -60,6 +60,8 @@ pub(crate) trait FileSystem: fmt::Debug + Send + Sync {
     fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn RawFile>>;
     /// Renames, replacing a file of the new name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives a file a second name.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file, or a link itself.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
     /// Removes an empty folder.
@@ -213,6 +215,25 @@ impl Disk {
     /// Renames, replacing a file of the new name.
     pub(crate) fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         attempt(Attempt::Rename, from, || self.0.rename(from, to))
+    }
+
+    /// Gives a file a second name; `false` if the file system cannot.
+    pub(crate) fn link(&self, from: &Path, to: &Path) -> Result<bool> {
+        match attempt(Attempt::Create, to, || self.0.link(from, to)) {
+            Ok(()) => Ok(true),
+            // Systems differ in how they say so: EPERM, ENOTSUP, EMLINK, ENOSYS.
+            Err(error)
+                if matches!(
+                    error.source.kind(),
+                    io::ErrorKind::Unsupported
+                        | io::ErrorKind::PermissionDenied
+                        | io::ErrorKind::TooManyLinks
+                ) =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Removes a file, or a link itself; fine if there is none.

@@ -205,6 +205,7 @@ mod tests {
     use std::{fs, thread};
 
     use super::*;
+    use crate::prepare::draft::Folder;
 
     /// The tokens of both files after `feed`.
     fn encoded(
@@ -212,8 +213,9 @@ mod tests {
         workers: usize,
         feed: impl FnOnce(&mut Encoder<'_>) -> Result<(), PrepareError>,
     ) -> Result<[Vec<u32>; 2], PrepareError> {
-        let folder = tempfile::tempdir().unwrap();
-        let create = |name| Draft::create(folder.path(), name).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::make(dir.path()).unwrap();
+        let create = |name| Draft::create(&folder, name).unwrap();
         let mut outputs = Outputs { train: create("train.bin"), val: create("val.bin") };
         thread::scope(|scope| {
             let mut encoder = Encoder::start(scope, tokenizer, workers, &mut outputs);

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{EXTENSIONS, draft::DiskNeed};
-use crate::{attempt::Attempt, data::Split, tokenizer::TokenizerError};
+use crate::{attempt::Attempt, data::Split, disk::DiskError, tokenizer::TokenizerError};
 
 /// Why no dataset was written. Nothing of it is left behind.
 #[derive(Debug, thiserror::Error)]
@@ -35,14 +35,25 @@ pub enum PrepareError {
         /// The file that is there.
         path: PathBuf,
     },
-    /// The operating system said no.
+    /// Another process prepares the same folder.
+    #[error(
+        "`{folder}` is in use by another process{}",
+        pid.map_or(String::new(), |pid| format!(", {pid}"))
+    )]
+    InUse {
+        /// The folder.
+        folder: PathBuf,
+        /// Which process, if that could be read.
+        pid: Option<u32>,
+    },
+    /// The operating system reported an error.
     #[error("cannot {action} `{path}`: {source}")]
     Io {
         /// What was tried: `read`, `write`, …
         action: Attempt,
         /// On which file.
         path: PathBuf,
-        /// What the operating system said.
+        /// What the operating system reported.
         source: io::Error,
     },
     /// The disk filled up while writing.
@@ -66,7 +77,7 @@ pub enum PrepareError {
     NotUtf8 {
         /// Which file.
         path: PathBuf,
-        /// Where the first invalid byte stands, from 0.
+        /// The position of the first invalid byte, from 0.
         offset: u64,
     },
     /// A line that is no JSON.
@@ -78,7 +89,7 @@ pub enum PrepareError {
         line: u64,
         /// Which byte of the line, from 1.
         column: usize,
-        /// What the JSON reader said.
+        /// What the JSON reader reported.
         reason: String,
     },
     /// A line without the text.
@@ -130,7 +141,7 @@ pub enum PrepareError {
     /// Text that has no tokens.
     #[error("{source}")]
     Encode {
-        /// What the tokenizer said.
+        /// What the tokenizer reported.
         source: TokenizerError,
     },
     /// No text at all.
@@ -155,7 +166,7 @@ pub enum PrepareError {
         characters: u64,
         /// The share that was used.
         val_fraction: f64,
-        /// A share with which both splits get documents, where one was found.
+        /// A share with which both splits get documents, if one was found.
         computed: Option<Share>,
     },
     /// The caller asked to stop.
@@ -163,7 +174,7 @@ pub enum PrepareError {
     Stopped,
 }
 
-/// What stands where text should. Prints as what the value is.
+/// What a value is that should be text. Prints as such.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonKind {
     /// `true` or `false`.
@@ -197,6 +208,13 @@ pub struct Share {
     pub val_fraction: f64,
     /// How many of the documents read that is.
     pub documents: u64,
+}
+
+impl From<DiskError> for PrepareError {
+    fn from(error: DiskError) -> Self {
+        let DiskError { action, path, source } = error;
+        Self::Io { action, path, source }
+    }
 }
 
 impl PrepareError {

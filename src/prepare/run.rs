@@ -1,7 +1,6 @@
 //! One run: find, keep, scan, encode, publish.
 
 use std::{
-    fs,
     io::{self, Read},
     num::NonZeroUsize,
     path::Path,
@@ -21,14 +20,13 @@ use super::{
     walk::{LastLine, Part, Tally, Walk},
 };
 use crate::{
-    attempt::Attempt,
     data::{Meta, Split},
     tokenizer::{END_OF_TEXT, Tokenizer},
 };
 
 const META: &str = "meta.pkl";
 
-/// [`super::prepare`], with a standard input of its own.
+/// [`super::prepare`], with `stdin` as its standard input.
 pub(super) fn prepare_from(
     options: &Options,
     stdin: &mut dyn Read,
@@ -45,14 +43,14 @@ pub(super) fn prepare_from(
     if !(val_fraction > 0.0 && val_fraction < 1.0) {
         return Err(PrepareError::ValFraction { val_fraction });
     }
-    let folder = new_dataset(&options.folder, options.overwrite)?;
+    let mut folder = new_dataset(&options.folder, options.overwrite)?;
 
     let is_scanned = is_one_text || options.vocabulary == Vocabulary::Chars;
     let mut kept = Vec::new(); // removed at the end
     if is_scanned {
         for source in sources.iter_mut().filter(|source| source.bytes.is_none()) {
             let name = format!("input.{}", kept.len());
-            let draft = keep(source, folder.path(), &name, stdin, progress, stop)?;
+            let draft = keep(source, &folder, &name, stdin, progress, stop)?;
             source.read_from(&draft);
             kept.push(draft);
         }
@@ -101,8 +99,8 @@ pub(super) fn prepare_from(
         _ => Rule::documents(options.seed, val_fraction, n_documents),
     };
     let mut outputs = Outputs {
-        train: Draft::create(folder.path(), file_name(Split::Train))?,
-        val: Draft::create(folder.path(), file_name(Split::Val))?,
+        train: Draft::create(&folder, file_name(Split::Train))?,
+        val: Draft::create(&folder, file_name(Split::Val))?,
     };
     let workers = match options.threads {
         Some(threads) => threads.get(),
@@ -140,25 +138,34 @@ pub(super) fn prepare_from(
         val_path: path(file_name(Split::Val)),
         meta_path: meta.as_ref().map(|_| path(META)),
     };
-    publish(folder.path(), outputs, meta.as_deref(), stop)?;
+    drop(kept); // only the dataset is published
+    publish(&mut folder, outputs, meta.as_deref(), stop)?;
     Ok(Summary { seconds: start.elapsed().as_secs_f64(), ..summary })
 }
 
 /// The folder of a dataset, in which there is none or one that may go.
-fn new_dataset(folder: &Path, overwrite: bool) -> Result<Folder, PrepareError> {
+fn new_dataset(path: &Path, overwrite: bool) -> Result<Folder, PrepareError> {
+    // Before the folder is created or touched, and again under its lock.
+    check_free(path, overwrite)?;
+    let folder = Folder::make(path)?;
+    check_free(path, overwrite)?;
+    Ok(folder)
+}
+
+fn check_free(folder: &Path, overwrite: bool) -> Result<(), PrepareError> {
     for name in [file_name(Split::Train), file_name(Split::Val), META] {
         let path = folder.join(name);
         if !overwrite && path.exists() {
             return Err(PrepareError::Exists { path });
         }
     }
-    Folder::make(folder)
+    Ok(())
 }
 
-/// Copies what can be read once to where it can be read twice.
+/// Copies an input that can be read only once to a file.
 fn keep(
     source: &Source,
-    folder: &Path,
+    folder: &Folder,
     name: &str,
     stdin: &mut dyn Read,
     progress: &mut dyn FnMut(Progress),
@@ -184,42 +191,24 @@ fn keep(
     Ok(draft)
 }
 
-/// Gives the files their names, `train.bin` last: where it is, the others are and belong to
-/// it. An old one goes first.
+/// Brings the files to the disk and makes them the dataset.
 fn publish(
-    folder: &Path,
+    folder: &mut Folder,
     outputs: Outputs,
     meta: Option<&[u8]>,
     stop: &dyn Fn() -> bool,
 ) -> Result<(), PrepareError> {
-    let (train, val) = (outputs.train.finish()?, outputs.val.finish()?);
-    let meta = match meta {
-        Some(bytes) => {
-            let mut draft = Draft::create(folder, META)?;
-            draft.write(bytes)?;
-            Some(draft.finish()?)
-        }
-        None => None,
-    };
+    outputs.train.finish()?;
+    outputs.val.finish()?;
+    if let Some(bytes) = meta {
+        let mut draft = Draft::create(folder, META)?;
+        draft.write(bytes)?;
+        draft.finish()?;
+    }
     if stop() {
         return Err(PrepareError::Stopped);
     }
-    remove(&folder.join(file_name(Split::Train)))?;
-    match meta {
-        Some(meta) => meta.publish()?,
-        None => remove(&folder.join(META))?,
-    }
-    val.publish()?;
-    train.publish()
-}
-
-fn remove(path: &Path) -> Result<(), PrepareError> {
-    match fs::remove_file(path) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => {
-            Err(PrepareError::Io { action: Attempt::Remove, path: path.to_owned(), source })
-        }
-        _ => Ok(()),
-    }
+    folder.publish()
 }
 
 /// What both readings share.
@@ -315,7 +304,7 @@ impl Run<'_> {
                 Ok(())
             })?;
             encoder.finish()?;
-            Ok(tally)
+            Ok::<_, PrepareError>(tally)
         })?;
         Ok(written)
     }

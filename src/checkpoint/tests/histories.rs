@@ -11,7 +11,7 @@ use crate::{
 const OUT: &str = "out";
 const KEEP: Keep = Keep { last: 2, best_step: None };
 
-/// What a run was told, and so must hold.
+/// What was acknowledged to a run, and so must be there.
 #[derive(Default)]
 struct Acknowledged {
     /// The last version whose save returned.
