@@ -1,7 +1,8 @@
-//! Memory over time, against a plan: samples as data, nothing drawn.
+//! Memory over time, compared with a plan: samples as data, nothing drawn.
 //!
-//! With a process, its own bytes are compared with the plan; without one, what the machine or
-//! its cards hold more than at the first sample.
+//! With a process, the process's bytes are compared with the plan; without one, the bytes that the
+//! machine or its cards hold in addition to the first sample. A plan for a card is compared with
+//! the card's memory or not at all.
 
 use std::{
     fs::File,
@@ -18,11 +19,12 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::{
+    budget::THIS_MACHINE,
     cards::{Card, Driver},
     os,
 };
 
-/// Where a plan's bytes lie.
+/// Which memory a plan is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Memory {
@@ -30,22 +32,24 @@ pub(crate) enum Memory {
     Card,
 }
 
-/// As much of a plan as can be watched.
+/// The part of a plan that can be watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Planned {
+    /// `fitgpt` or `torch`, which has no arena: its bytes are those of the tensors.
+    pub(crate) engine: &'static str,
     pub(crate) memory: Memory,
     pub(crate) arena_bytes: Bytes,
-    /// Beside the arena, `[low, high]`.
+    /// In addition to the arena, `[low, high]`.
     pub(crate) overhead_bytes: [Bytes; 2],
 }
 
 impl Planned {
     pub(crate) fn of_report(report: &PlanReport, memory: Memory) -> Self {
         let overhead_bytes = report.overhead.range();
-        Self { memory, arena_bytes: report.arena_bytes, overhead_bytes }
+        Self { engine: report.engine, memory, arena_bytes: report.arena_bytes, overhead_bytes }
     }
 
-    /// The plan of a process that is a run of ours, by the log that it writes to.
+    /// The plan of a `fitgpt train` process, read from the log that it has open.
     pub(crate) fn of_run(pid: u32) -> Option<Self> {
         Self::of_events(&os::open_file(pid, "events.jsonl")?)
     }
@@ -72,29 +76,32 @@ impl Planned {
             compile_bytes: range("compile_bytes")?,
         };
         let arena_bytes = Bytes::new(plan["arena_bytes"].as_u64()?);
-        Some(Self { memory: Memory::Host, arena_bytes, overhead_bytes: overhead.range() })
+        let is_host = plan["device"]["name"].as_str().is_none_or(|name| name == THIS_MACHINE);
+        let memory = if is_host { Memory::Host } else { Memory::Card };
+        let overhead_bytes = overhead.range();
+        Some(Self { engine: "fitgpt", memory, arena_bytes, overhead_bytes })
     }
 
-    /// The arena and the high end of what may be beside it.
+    /// The arena plus the high end of the overhead.
     pub(crate) fn most(&self) -> Bytes {
         self.arena_bytes + self.overhead_bytes[1]
     }
 }
 
-/// The memory of a moment.
+/// The memory at one moment.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Sample {
-    /// Since the first.
+    /// Since the first sample.
     pub(crate) seconds: f64,
-    pub(crate) process: Option<Watched>,
-    pub(crate) host: Host,
+    pub(crate) process: Option<ProcessSample>,
+    pub(crate) host: HostSample,
     pub(crate) cards: Vec<Card>,
     pub(crate) plan: Option<Planned>,
 }
 
-/// The process that is watched.
+/// The memory of the watched process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Watched {
+pub(crate) struct ProcessSample {
     pub(crate) pid: u32,
     pub(crate) name: Option<String>,
     pub(crate) resident_bytes: Bytes,
@@ -104,14 +111,14 @@ pub(crate) struct Watched {
 /// The host's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[expect(clippy::struct_field_names, reason = "the unit is the last word")]
-pub(crate) struct Host {
+pub(crate) struct HostSample {
     pub(crate) total_bytes: Bytes,
     pub(crate) used_bytes: Bytes,
     pub(crate) available_bytes: Bytes,
 }
 
 impl Sample {
-    /// What a plan for `memory` is compared with.
+    /// The bytes that a plan for `memory` is compared with.
     pub(crate) fn subject(&self, memory: Memory) -> Bytes {
         match (memory, &self.process) {
             (Memory::Host, Some(process)) => process.resident_bytes,
@@ -125,7 +132,7 @@ impl Sample {
         }
     }
 
-    /// The most that a plan for `memory` is compared with, up to this moment.
+    /// The largest such value up to this moment.
     fn peak(&self, memory: Memory) -> Bytes {
         let remembered = match (memory, &self.process) {
             (Memory::Host, Some(process)) => process.peak_resident_bytes,
@@ -135,21 +142,21 @@ impl Sample {
     }
 }
 
-/// What the process `pid` holds of `card`.
+/// Bytes of `card` that process `pid` holds.
 pub(crate) fn held_by(card: &Card, pid: u32) -> Option<Bytes> {
     card.processes.iter().find(|holder| holder.pid == pid)?.bytes
 }
 
-/// What was seen from the first sample to the last.
+/// All samples, summed up.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Summary {
     pub(crate) samples: u64,
     pub(crate) seconds: f64,
-    /// Of the process, or of the machine.
+    /// Of the process, or of the machine, in the memory that the plan is for.
     pub(crate) peak_bytes: Bytes,
     pub(crate) plan: Option<Planned>,
-    /// The peak less the plan's arena, and less what the machine held at first where no process
-    /// is watched.
+    /// The peak minus the plan's arena; without a process also minus the first sample. `None`
+    /// without a plan, and if the plan's memory cannot be read here.
     pub(crate) difference_bytes: Option<i64>,
     /// Whether the peak stayed below the high end of the plan.
     pub(crate) is_within_plan: Option<bool>,
@@ -164,9 +171,10 @@ pub(crate) struct Watch {
     started: Instant,
     samples: u64,
     seconds: f64,
-    /// What is there without the run.
+    /// Bytes in use without the run.
     base: Option<Bytes>,
     peak: Bytes,
+    has_cards: bool,
 }
 
 impl Watch {
@@ -180,17 +188,18 @@ impl Watch {
             seconds: 0.0,
             base: pid.map(|_| Bytes::ZERO),
             peak: Bytes::ZERO,
+            has_cards: false,
         }
     }
 
-    /// The memory now; `None` where the process is not there, or not any more.
+    /// The memory now; `None` if the process does not exist or has ended.
     pub(crate) fn sample(&mut self) -> Option<Sample> {
         let process = match self.pid {
             Some(pid) => {
                 let memory = os::process_memory(pid)?;
                 // A run opens its log a moment after it starts.
                 self.planned = self.planned.or_else(|| Planned::of_run(pid));
-                Some(Watched {
+                Some(ProcessSample {
                     pid,
                     name: os::process_name(pid),
                     resident_bytes: memory.resident,
@@ -203,7 +212,7 @@ impl Watch {
         let sample = Sample {
             seconds: self.started.elapsed().as_secs_f64(),
             process,
-            host: Host {
+            host: HostSample {
                 total_bytes: memory.total,
                 used_bytes: memory.total.saturating_sub(memory.available),
                 available_bytes: memory.available,
@@ -213,20 +222,26 @@ impl Watch {
         };
         self.samples += 1;
         self.seconds = sample.seconds;
+        self.has_cards = sample.cards.iter().any(|card| card.memory.is_some());
         let compared = self.compared();
         self.base.get_or_insert_with(|| sample.subject(compared));
         self.peak = self.peak.max(sample.peak(compared));
         Some(sample)
     }
 
-    /// Which memory is compared with the plan.
-    pub(crate) fn compared(&self) -> Memory {
-        self.planned.map_or(Memory::Host, |planned| planned.memory)
+    /// The plan, if the memory that it is for can be read here.
+    fn comparable(&self) -> Option<Planned> {
+        self.planned.filter(|planned| planned.memory == Memory::Host || self.has_cards)
     }
 
-    /// Where the plan's line stands.
+    /// Which memory is compared with the plan.
+    pub(crate) fn compared(&self) -> Memory {
+        self.comparable().map_or(Memory::Host, |planned| planned.memory)
+    }
+
+    /// The plan's mark in a meter.
     pub(crate) fn mark(&self) -> Option<Bytes> {
-        Some(self.base.unwrap_or_default() + self.planned?.most())
+        Some(self.base.unwrap_or_default() + self.comparable()?.most())
     }
 
     pub(crate) fn peak(&self) -> Bytes {
@@ -241,9 +256,9 @@ impl Watch {
             peak_bytes: self.peak,
             plan: self.planned,
             difference_bytes: self
-                .planned
+                .comparable()
                 .map(|plan| taken.get() as i64 - plan.arena_bytes.get() as i64),
-            is_within_plan: self.planned.map(|plan| taken <= plan.most()),
+            is_within_plan: self.comparable().map(|plan| taken <= plan.most()),
         }
     }
 }
@@ -265,15 +280,35 @@ mod tests {
         std::fs::write(&path, format!("{}\n{step}\n{}\n{step}\n{}", plan(100), plan(200), plan(3)))
             .unwrap();
         let planned = Planned::of_events(&path).unwrap();
-        assert_eq!(planned.arena_bytes, Bytes::new(200));
+        assert_eq!((planned.arena_bytes, planned.memory), (Bytes::new(200), Memory::Host));
         assert_eq!(planned.most(), Bytes::new(222));
+        let on_card = r#""device":{"name":"NVIDIA GeForce RTX 4070"},"arena_bytes""#;
+        let line = plan(100).replace(r#""arena_bytes""#, on_card);
+        std::fs::write(&path, line + "\n").unwrap();
+        assert_eq!(Planned::of_events(&path).unwrap().memory, Memory::Card);
         std::fs::write(&path, step).unwrap();
         assert_eq!(Planned::of_events(&path), None);
     }
 
     #[test]
+    fn a_plan_for_a_card_is_not_compared_with_host_memory() {
+        let planned = Planned {
+            engine: "torch",
+            memory: Memory::Card,
+            arena_bytes: Bytes::new(100),
+            overhead_bytes: [Bytes::new(5), Bytes::new(10)],
+        };
+        let mut watch = Watch::new(Some(std::process::id()), Some(planned), None);
+        watch.sample().unwrap();
+        let summary = watch.summary();
+        assert_eq!((summary.difference_bytes, summary.is_within_plan), (None, None));
+        assert_eq!((watch.mark(), summary.plan), (None, Some(planned)));
+    }
+
+    #[test]
     fn without_a_process_only_what_is_added_counts() {
         let planned = Planned {
+            engine: "fitgpt",
             memory: Memory::Host,
             arena_bytes: Bytes::new(100),
             overhead_bytes: [Bytes::new(5), Bytes::new(10)],

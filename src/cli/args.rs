@@ -1,11 +1,21 @@
 //! What the command line accepts: commands, flags, and every key of the config.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    sync::LazyLock,
+};
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
-use fitgpt_plan::config::{KEYS, KeyGroup, MachineFacts, Written};
+use clap::{
+    Arg, ArgAction, ArgMatches, Command,
+    builder::{PossibleValue, StringValueParser, TypedValueParser},
+};
+use fitgpt_plan::{
+    config::{KEYS, MachineFacts, Written},
+    device::GPUS,
+};
 
-use super::{Failure, bench, origin, prepare};
+use super::{Failure, bench, keys, origin, prepare};
 use crate::{
     os,
     words::{Lang, errors},
@@ -27,39 +37,62 @@ const PRESETS: [(&str, &str); 9] = [
     ("finetune_shakespeare.py", include_str!("../../config/finetune_shakespeare.py")),
 ];
 
-/// What `train` and `sample` begin from where no config file is given.
+/// What `train` and `sample` begin from if no config file is given.
 pub(super) const DEFAULT_PRESET: &str = "config/stories.py";
+
+/// What `fitgpt` and `fitgpt --help` end with.
+const START_HERE: &str = "Start here:
+  fitgpt train                                        train a small model now: no data, no card
+  fitgpt doctor train.log --config config.py          why a PyTorch run ran out of memory
+  fitgpt plan config.py --engine torch --gpu 4070     what nanoGPT needs on a card, not run
+  fitgpt demo                                         all of it, shown here in a minute
+
+`fitgpt COMMAND -h` fits on a screen, `fitgpt COMMAND --help` lists every key.
+Reports, messages and the doctor's pages are in the language of the locale or of `--lang`;
+help and usage errors, JSON and nanoGPT's log lines are in English.";
 
 /// The whole command line.
 pub fn command() -> Command {
     Command::new("fitgpt")
         .version(env!("CARGO_PKG_VERSION"))
-        .about("Trains GPT-2-class models in a memory budget that it knows before the first step")
+        .about(
+            "Plans the memory of training a GPT before it starts, trains within that plan, and \
+             explains why a PyTorch run ran out of memory",
+        )
         .subcommand_required(true)
         .arg_required_else_help(true)
+        .after_help(START_HERE)
         .arg(
             Arg::new("lang")
                 .long("lang")
                 .global(true)
                 .value_parser(Lang::ALL.map(Lang::code))
-                .help("The language of what people read [default: the locale's]"),
+                .hide_possible_values(true)
+                .help("Language of reports and messages: en, zh, ja, de [default: the locale's]"),
         )
         .subcommand(with_keys(
             super::plan::with_pictures(with_place(Command::new("plan"), &["fitgpt", "torch", "both"]))
-                .about("The memory of every phase, before anything is allocated")
+                .about("Shows the memory of every phase of a run, before anything is allocated")
                 .after_help(
                     "Examples:\n  fitgpt plan config/train_gpt2.py\n  \
-                     fitgpt plan --batch_size=4 --gradient_accumulation_steps=128 --budget 12GB\n  \
                      fitgpt plan config/train_gpt2.py --engine torch --gpu \"RTX 4070\"\n  \
+                     fitgpt plan --batch_size=4 --gradient_accumulation_steps=128 --budget 12GB\n  \
+                     fitgpt plan config/train_gpt2.py --engine both --gpu 4070 --html plan.html",
+                )
+                .after_long_help(
+                    "Examples:\n  fitgpt plan config/train_gpt2.py\n  \
+                     fitgpt plan config/train_gpt2.py --engine torch --gpu \"RTX 4070\"\n  \
+                     fitgpt plan --batch_size=4 --gradient_accumulation_steps=128 --budget 12GB\n  \
                      fitgpt plan config/train_gpt2.py --engine both --gpu 4070 --html plan.html\n  \
+                     fitgpt plan --init_from=meta-llama/Llama-3.2-1B --gpu \"RTX 4090\"\n  \
                      fitgpt plan config/train_gpt2.py --json\n\n\
-                     With `--engine both` the answer (exit code, `fits` and `verdict` of the JSON's\n\
-                     top level) is FitGPT's; `fitgpt` and `torch` hold each engine's own document.",
+                     With `--engine both` the exit code, and `fits` and `verdict` in the JSON, are\n\
+                     those of FitGPT's plan; `fitgpt` and `torch` in the JSON hold both plans.",
                 ),
         ))
         .subcommand(with_keys(
             with_place(Command::new("fit"), &["fitgpt", "torch"])
-                .about("The ways to make a config fit, ranked, each a plan that was made")
+                .about("Finds changes that make a config fit: ranked, each one planned")
                 .arg(
                     Arg::new("write")
                         .long("write")
@@ -71,23 +104,21 @@ pub fn command() -> Command {
                      fitgpt fit my.py --engine torch --gpu \"RTX 4070\" --write fitted.py",
                 ),
         ))
-        .subcommand(with_only_keys(
+        .subcommand(keys::with_keys(with_json(
             Command::new("doctor")
-                .about(
-                    "Reads an out-of-memory log: what failed, which tensor, why, and the ways out",
-                )
-                .arg(Arg::new("LOG").help("A log or a memory snapshot; stdin if it is absent or `-`"))
+                .about("Reads an out-of-memory log: what failed, which tensor, why, what to change")
+                .arg(Arg::new("LOG").help("A log or a memory snapshot; stdin if absent or `-`"))
                 .arg(
                     Arg::new("config")
                         .long("config")
                         .value_name("CONFIG.py")
-                        .help("The config of the run, if the log does not show it"),
+                        .help("The config of the run: gives computed fixes"),
                 )
                 .arg(
                     Arg::new("model")
                         .long("model")
                         .value_name("PATH")
-                        .help("A model's config.json or its folder, if the log does not name a known model"),
+                        .help("A model's config.json or its folder, if the log names no known model"),
                 )
                 .arg(gpu())
                 .arg(
@@ -101,7 +132,7 @@ pub fn command() -> Command {
                      python train.py 2>&1 | fitgpt doctor --batch_size=16 --gpu \"RTX 4070\"\n  \
                      fitgpt doctor --explain stale-logits",
                 ),
-        ))
+        )))
         .subcommand(prepare::command())
         .subcommand(with_keys(super::train::command()))
         .subcommand(with_keys(
@@ -126,11 +157,11 @@ pub fn command() -> Command {
         .subcommand(super::completions::command())
 }
 
-/// Who runs it, and where.
+/// Which engine runs it, and on what.
 pub(super) fn with_place(command: Command, engines: &'static [&'static str]) -> Command {
     let help = match engines {
-        [.., "both"] => "Who runs it: this program, nanoGPT under PyTorch, or both side by side",
-        _ => "Who runs it: this program, or nanoGPT under PyTorch",
+        [.., "both"] => "What runs it: FitGPT, nanoGPT under PyTorch, or both side by side",
+        _ => "What runs it: FitGPT, or nanoGPT under PyTorch",
     };
     command
         .arg(
@@ -153,7 +184,42 @@ pub(super) fn gpu() -> Arg {
     Arg::new("gpu")
         .long("gpu")
         .value_name("NAME")
-        .help("A card by its name, such as \"RTX 4070\" or 4090; it need not be here")
+        .value_parser(Suggest(&CARDS))
+        .hide_possible_values(true)
+        .help("A card by its name, such as \"RTX 4070\" or 4090; it need not be in this machine")
+}
+
+/// The catalogue's cards as a shell completes them: one word each, without the maker's.
+static CARDS: LazyLock<Vec<String>> = LazyLock::new(|| {
+    let word = |name: &str| {
+        let name = ["GeForce ", "Tesla ", "Radeon ", "Instinct ", "Quadro ", "Apple "]
+            .iter()
+            .find_map(|maker| name.strip_prefix(maker))
+            .unwrap_or(name);
+        name.replace(' ', "-")
+    };
+    GPUS.iter().map(|gpu| word(gpu.name)).collect()
+});
+
+/// Accepts any text; shells complete these words.
+#[derive(Clone, Copy)]
+pub(super) struct Suggest(pub(super) &'static LazyLock<Vec<String>>);
+
+impl TypedValueParser for Suggest {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.0.iter().map(|word| PossibleValue::new(word.as_str()))))
+    }
 }
 
 /// Config files, every key and `--json`.
@@ -162,42 +228,20 @@ pub(super) fn with_keys(command: Command) -> Command {
         .action(ArgAction::Append)
         .num_args(0..)
         .help("Config files in nanoGPT's Python; later ones and later keys win");
-    with_only_keys(command.arg(files))
+    keys::with_keys(with_json(command.arg(files)))
 }
 
-/// Every key and `--json`.
-fn with_only_keys(command: Command) -> Command {
-    let mut command = command.arg(
+fn with_json(command: Command) -> Command {
+    command.arg(
         Arg::new("json")
             .long("json")
             .action(ArgAction::SetTrue)
             .help("Print one JSON document instead of text"),
-    );
-    for key in KEYS {
-        let heading = match key.group {
-            KeyGroup::NanoGpt => "nanoGPT's keys",
-            KeyGroup::Ignored => "nanoGPT's keys that mean nothing here",
-            KeyGroup::FitGpt => "FitGPT's own keys",
-            KeyGroup::Sampling => "Keys of sampling",
-        };
-        let mut arg = Arg::new(key.name)
-            .long(key.name)
-            .value_name("VALUE")
-            .action(ArgAction::Append)
-            .num_args(1)
-            .allow_hyphen_values(true)
-            .help_heading(heading)
-            .help(key.help);
-        if key.name == "memory_budget" {
-            arg = arg.visible_alias("budget");
-        }
-        command = command.arg(arg);
-    }
-    command
+    )
 }
 
-/// The config files and keys of a command line, in the order in which they are there; over them
-/// those of the weights that they begin from, if they name any.
+/// The config files and keys of a command line, in order. If they name weights to begin from, the
+/// keys of those weights apply on top.
 pub(super) fn written(matches: &ArgMatches, preset: Option<&str>) -> Result<Written, Failure> {
     let names = std::iter::once("CONFIG").chain(KEYS.iter().map(|key| key.name));
     let parts = in_order(matches, names);
@@ -222,7 +266,7 @@ pub(super) fn keys(matches: &ArgMatches) -> Vec<(&'static str, &str)> {
     in_order(matches, KEYS.iter().map(|key| key.name))
 }
 
-/// What was given under `names`, in the order in which it was given.
+/// The values given for `names`, in the order of the command line.
 fn in_order(
     matches: &ArgMatches,
     names: impl Iterator<Item = &'static str>,
@@ -248,7 +292,7 @@ pub(super) fn last_file(matches: &ArgMatches) -> Result<Option<(String, String)>
     last.map(|file| Ok((file.clone(), text_of(Path::new(file))?))).transpose()
 }
 
-/// A config's text: the file's, or the built-in preset's of that name where there is no file.
+/// A config's text: the file's, or that of the built-in preset of this name if there is no file.
 pub(super) fn text_of(path: &Path) -> Result<String, Failure> {
     let built_in = || {
         let name = PathBuf::from(path.file_name()?);
@@ -293,6 +337,14 @@ mod tests {
     #[test]
     fn the_command_line_is_consistent() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn every_card_is_completed_as_a_word_that_names_it() {
+        for (word, gpu) in CARDS.iter().zip(GPUS) {
+            assert!(!word.contains(' '), "{word}");
+            assert_eq!(fitgpt_plan::device::find(word).unwrap().name, gpu.name, "{word}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! `fitgpt bench`: speed and memory of this machine on a job, against what it can do.
+//! `fitgpt bench`: speed and memory of a job on this machine, next to what the machine can do.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -13,15 +13,15 @@ use super::{
 };
 use crate::{
     run::{
-        bench::{self, Effort, Kind, Machine, Measured, Timed},
+        bench::{self, Effort, Machine, Measured, OpTimes, Timed},
         device::Runner,
         setup::{Sampling, Setup},
     },
     terminal,
-    words::{self, bench as said},
+    words::{self, bench as text_of, names},
 };
 
-/// Jobs by name: what people compare by. The keys differ from nanoGPT's defaults.
+/// Named jobs: the keys in which they differ from nanoGPT's defaults.
 const JOBS: [(&str, &[(&str, &str)]); 3] = [
     ("gpt2", &[("batch_size", "4"), ("block_size", "1024")]),
     (
@@ -52,12 +52,12 @@ const JOBS: [(&str, &[(&str, &str)]); 3] = [
 /// The command's arguments.
 pub(super) fn command() -> Command {
     Command::new("bench")
-        .about("Speed and memory of this machine, op by op, against what it can do")
+        .about("Measures speed and memory op by op, next to what this machine can do")
         .arg(
             Arg::new("job")
                 .long("job")
                 .value_parser(JOBS.map(|(name, _)| name))
-                .help("A named job; without it and without a config: gpt2"),
+                .help("A named job [default without a config: gpt2]"),
         )
         .arg(
             Arg::new("runs")
@@ -65,13 +65,13 @@ pub(super) fn command() -> Command {
                 .value_name("N")
                 .value_parser(value_parser!(u32).range(1..))
                 .default_value("3")
-                .help("Runs of every program at least; the quickest counts"),
+                .help("Least number of runs of every program; the fastest counts"),
         )
         .arg(
             Arg::new("estimate")
                 .long("estimate")
                 .action(ArgAction::SetTrue)
-                .help("Run nothing: bounds of every op on a card by the card's figures"),
+                .help("Run nothing: compute bounds for a card from its data sheet, op by op"),
         )
         .arg(args::gpu().requires("estimate"))
         .after_help(
@@ -79,7 +79,7 @@ pub(super) fn command() -> Command {
              fitgpt bench config/train_shakespeare_char.py --dtype=bfloat16\n  \
              fitgpt bench --batch_size=2 --grad_checkpoint=True --json\n  \
              fitgpt bench --device=gpu\n  \
-             fitgpt bench --device=cuda --estimate --gpu \"RTX 4070\"",
+             fitgpt bench --estimate --gpu \"RTX 4070\"",
         )
 }
 
@@ -100,13 +100,13 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         Setup::new(&config, vocab, precision, &runner, device.clone(), runner.overhead())?;
     if !planned.report.fits {
         let (need, have) = (planned.report.arena_bytes, device.usable_bytes);
-        let message = said::too_large(need, have);
+        let message = text_of::too_large(need, have);
         terminal::err(&format!("{}{message}\n", words::names::error()));
         return Ok(Answer::No);
     }
     progress(&name);
     let mut measured = bench::training(&planned, &config, effort)?;
-    // One text at a time is what most people ask for.
+    // Sampling is measured one text at a time.
     let one = config.with("bench", [("num_samples", 1i64.into())])?;
     if let Some((sampling, _)) = Sampling::new(&one, vocab, &runner)? {
         measured.programs.extend(bench::sampling(&sampling, &one, effort)?);
@@ -138,26 +138,30 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
             }
             terminal::line(&answer.to_string());
         }
-        Reader::People => terminal::out(&text(&name, &config, &yardstick, &measured)),
+        Reader::People => {
+            terminal::out(&text(&name, &config, &yardstick, &measured));
+            let estimate = "fitgpt bench --estimate --gpu \"RTX 4070\"";
+            terminal::line(&format!("\n{}  ({})", names::next(estimate), text_of::estimates()));
+        }
     }
     Ok(Answer::Yes)
 }
 
-/// What a measurement is held against.
+/// What a measurement is compared with.
 enum Yardstick {
-    /// What this machine can do, measured as well.
+    /// This machine's peak rates, measured in the same run.
     Host(Machine),
-    /// What the card's figures say it can, where they are known.
+    /// The rates in the card's data sheet, if known.
     Gpu { name: String, interface: &'static str, bounds: Option<(Card, Bounds)> },
 }
 
 fn progress(name: &str) {
     if terminal::is_watched() {
-        terminal::progress(&said::measuring(name));
+        terminal::progress(&text_of::measuring(name));
     }
 }
 
-/// A job's name and config: the named one's keys first, then what stands on the command line.
+/// A job's name and config: the named job's keys first, then the command line.
 fn job(matches: &ArgMatches) -> Result<(String, Config), Failure> {
     let file = args::last_file(matches)?.map(|(name, _)| name);
     let asked = matches.get_one::<String>("job").map(String::as_str);
@@ -165,8 +169,8 @@ fn job(matches: &ArgMatches) -> Result<(String, Config), Failure> {
     let mut written = Written::new();
     if let Some(name) = named {
         let (_, keys) =
-            JOBS.iter().find(|(job, _)| *job == name).expect("clap lets only ours through");
-        // An estimate runs nothing, so GPT-2's batch need not be one for a host: as `plan` has it.
+            JOBS.iter().find(|(job, _)| *job == name).expect("clap accepts only these jobs");
+        // An estimate runs nothing, so it takes the batch of the config, as `plan` does.
         let is_plain = name == "gpt2" && matches.get_flag("estimate");
         for (key, value) in keys.iter().filter(|_| !is_plain) {
             written.set(key, value)?;
@@ -174,12 +178,11 @@ fn job(matches: &ArgMatches) -> Result<(String, Config), Failure> {
     }
     written.merge(args::written(matches, None)?);
     let name = named.map(str::to_owned).or(file).unwrap_or_default();
-    // The program that is run holds one micro-batch: how many make a step is not asked here.
     Ok((name, written.resolve()?))
 }
 
 fn text(name: &str, config: &Config, yardstick: &Yardstick, measured: &Measured) -> String {
-    let job = said::job(
+    let job = text_of::job(
         name,
         format!("{:.1}", measured.parameters as f64 / 1e6),
         config.batch_size(),
@@ -192,9 +195,11 @@ fn text(name: &str, config: &Config, yardstick: &Yardstick, measured: &Measured)
         Yardstick::Host(machine) => {
             let gflops = format!("{:.0}", machine.peak_flops_per_s / 1e9);
             let gbytes = format!("{:.1}", machine.peak_bytes_per_s / 1e9);
-            let about = said::machine(machine.threads, machine.isa, gflops, gbytes);
-            let memory = resident
-                .map_or_else(|| said::arena(planned), |resident| said::resident(planned, resident));
+            let about = text_of::machine(machine.threads, machine.isa, gflops, gbytes);
+            let memory = resident.map_or_else(
+                || text_of::arena(planned),
+                |resident| text_of::resident(planned, resident),
+            );
             let mut text = format!("{job}\n{about}\n{memory}\n");
             for program in &measured.programs {
                 table(&mut text, program, Some(machine));
@@ -203,11 +208,11 @@ fn text(name: &str, config: &Config, yardstick: &Yardstick, measured: &Measured)
         }
         Yardstick::Gpu { name, interface, bounds } => {
             let mut text =
-                format!("{job}\n{}\n{}\n", said::gpu(name, interface), said::arena(planned));
+                format!("{job}\n{}\n{}\n", text_of::gpu(name, interface), text_of::arena(planned));
             if let Some((card, bounds)) = bounds {
                 return text + &estimate::text(card, bounds, Some(measured));
             }
-            let _ = writeln!(text, "{}", said::no_figures(name));
+            let _ = writeln!(text, "{}", text_of::no_figures(name));
             for program in &measured.programs {
                 table(&mut text, program, None);
             }
@@ -221,27 +226,27 @@ fn table(text: &mut String, program: &Timed, machine: Option<&Machine>) {
     let ms = format!("{:.2}", program.ms);
     let name = program.name;
     let head = if program.tokens == 0 {
-        said::program_without_tokens(name, ms, program.runs)
+        text_of::program_without_tokens(name, ms, program.runs)
     } else {
         let tokens = plan::grouped(program.tokens_per_s() as u64);
         let gflops = format!("{:.0}", program.flops_per_s() / 1e9);
         match machine {
             Some(machine) => {
                 let share = percent(program.flops_per_s() / machine.peak_flops_per_s);
-                said::program(name, ms, tokens, gflops, share, program.runs)
+                text_of::program(name, ms, tokens, gflops, share, program.runs)
             }
-            None => said::program_alone(name, ms, tokens, gflops, program.runs),
+            None => text_of::program_alone(name, ms, tokens, gflops, program.runs),
         }
     };
     let mut columns = vec![
-        words::left(&said::op(), 26),
-        words::right(&said::count(), 6),
-        words::right(&said::time(), 13),
-        words::right(&said::share(), 8),
-        words::right(&said::rate(), 16),
+        words::left(&text_of::op(), 26),
+        words::right(&text_of::count(), 6),
+        words::right(&text_of::time(), 13),
+        words::right(&text_of::share(), 8),
+        words::right(&text_of::rate(), 16),
     ];
     if machine.is_some() {
-        columns.push(words::right(&said::of_machine(), 16));
+        columns.push(words::right(&text_of::of_machine(), 16));
     }
     let _ = writeln!(text, "\n{head}\n  {}", columns.concat());
     let whole: f64 = program.ops.iter().map(|kind| kind.ms).sum();
@@ -258,9 +263,8 @@ fn table(text: &mut String, program: &Timed, machine: Option<&Machine>) {
     }
 }
 
-/// A kind's rate, and the column of its share of the machine's: products by work, the rest by
-/// bytes.
-fn rates(kind: &Kind, machine: Option<&Machine>) -> (String, String) {
+/// The rate of an op, and its share of the machine's: FLOP/s for matrix products, else bytes/s.
+fn rates(kind: &OpTimes, machine: Option<&Machine>) -> (String, String) {
     let seconds = kind.ms / 1e3;
     let share = |share: f64| format!("{:>16}", percent(share));
     if kind.flops > 0 {

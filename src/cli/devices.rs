@@ -1,4 +1,4 @@
-//! `fitgpt devices`: what is here, and `--watch`: its memory over time.
+//! `fitgpt devices`: memory, limits and cards of this machine; with `--watch`, over time.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
         setup,
     },
     terminal,
-    words::{self, devices as say},
+    words::{devices as words, left, names},
 };
 
 /// Columns of the names at the left.
@@ -34,15 +34,16 @@ pub(super) fn command() -> Command {
         .value_name("PID")
         .num_args(0..=1)
         .value_parser(clap::value_parser!(u32))
-        .help("Memory over time, of a process or of the machine, against the plan of a config");
+        .help("Show memory over time, of a process or the machine, next to a config's plan");
     let command = Command::new("devices")
-        .about("Memory, limits, CPU and cards of this machine; `--watch` shows them live")
+        .about("Shows memory, limits, CPU and cards of this machine; `--watch` shows them live")
         .arg(watch)
         .arg(seconds("every", "Time between two samples [default: 1]"))
         .arg(seconds("for", "End the watch after this time"))
         .after_help(
-            "A watch ends with Ctrl-C, with its process, or after `--for`. The plan of a\n\
-             `fitgpt train` that runs is found by itself; a config on the command line goes first.\n\n\
+            "A watch ends with Ctrl-C, with its process, or after `--for`. It finds the plan of a\n\
+             running `fitgpt train` by itself; a config on the command line takes precedence. A\n\
+             Python process is compared with PyTorch's plan of the config.\n\n\
              Examples:\n  fitgpt devices\n  fitgpt devices --json\n  fitgpt devices --watch 4711\n  \
              fitgpt devices --watch 4711 config/train_gpt2.py --batch_size=4\n  \
              fitgpt devices config/train_gpt2.py --engine torch --gpu \"RTX 4070\" --watch\n  \
@@ -51,13 +52,13 @@ pub(super) fn command() -> Command {
     args::with_keys(args::with_place(command, &["fitgpt", "torch"]))
 }
 
-/// A time that can be waited for: more than nothing, less than a year.
+/// A time to wait: from a millisecond to a year.
 fn duration(text: &str) -> Result<Duration, String> {
-    let seconds: f64 = text.parse().map_err(|_| "it is not a number of seconds".to_owned())?;
+    let seconds: f64 = text.parse().map_err(|_| "not a number of seconds".to_owned())?;
     if (0.001..=31_536_000.0).contains(&seconds) {
         Ok(Duration::from_secs_f64(seconds))
     } else {
-        Err("it is not between 0.001 and 31536000 seconds".to_owned())
+        Err("not between 0.001 and 31536000 seconds".to_owned())
     }
 }
 
@@ -70,12 +71,16 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let driver = Driver::open();
     match reader {
         Reader::Programs => terminal::line(&document(&config, &memory, &driver).to_string()),
-        Reader::People => terminal::out(&text(&config, &memory, &driver)),
+        Reader::People => {
+            terminal::out(&text(&config, &memory, &driver));
+            let plan = "fitgpt plan CONFIG.py --gpu NAME";
+            terminal::line(&format!("{}  ({})", names::next(plan), words::plans()));
+        }
     }
     Ok(Answer::Yes)
 }
 
-/// Every limit, whether or not it holds here.
+/// Every kind of limit; `None` if it is not set here.
 fn limits(memory: &HostMemory) -> [(HostLimit, Option<Bytes>); 4] {
     [
         (HostLimit::Available, Some(memory.available)),
@@ -139,77 +144,77 @@ fn document(config: &Config, memory: &HostMemory, driver: &Result<Driver, NoDriv
 
 fn text(config: &Config, memory: &HostMemory, driver: &Result<Driver, NoDriver>) -> String {
     let mut text = String::new();
-    let mut line = |label: String, said: &str| {
-        let _ = writeln!(text, "{} {said}", words::left(&label, LABEL));
+    let mut line = |label: String, content: &str| {
+        let _ = writeln!(text, "{} {content}", left(&label, LABEL));
     };
-    line(say::label_memory(), &say::memory(memory.total, memory.available));
+    line(words::label_memory(), &words::memory(memory.total, memory.available));
 
     let (_, least) = memory.least();
-    let mut label = say::label_limits();
+    let mut label = words::label_limits();
     for (limit, bytes) in limits(memory) {
-        let name = words::left(&say::limit(limit), 36);
-        let mark = if limit == least { say::least() } else { String::new() };
-        let bytes = bytes.map_or_else(say::no_limit, |bytes| format!("{bytes:>14}  {mark}"));
+        let name = left(&words::limit(limit), 36);
+        let mark = if limit == least { words::least() } else { String::new() };
+        let bytes = bytes.map_or_else(words::no_limit, |bytes| format!("{bytes:>14}  {mark}"));
         line(std::mem::take(&mut label), format!("{name} {bytes}").trim_end());
     }
     let budget = match config.memory_budget().map(Bytes::new) {
-        Some(budget) => say::budget_written(budget),
-        None => say::budget(memory.usable()),
+        Some(budget) => words::budget_written(budget),
+        None => words::budget(memory.usable()),
     };
-    line(say::label_budget(), &budget);
-    line(say::label_cpu(), &say::cpu(setup::threads(config), Isa::best().name()));
+    line(words::label_budget(), &budget);
+    line(words::label_cpu(), &words::cpu(setup::threads(config), Isa::best().name()));
 
     match driver {
-        Err(reason) => line(say::label_cards(), &absent(reason)),
+        Err(reason) => line(words::label_cards(), &absent(reason)),
         Ok(driver) => {
             let (version, cards) = (driver.version(), driver.cards());
-            let known = |text: Option<String>| text.unwrap_or_else(say::unknown);
-            line(say::label_cards(), &say::driver(known(version.driver), known(version.cuda)));
+            let known = |text: Option<String>| text.unwrap_or_else(words::unknown);
+            line(words::label_cards(), &words::driver(known(version.driver), known(version.cuda)));
             if cards.is_empty() {
-                line(String::new(), &say::no_cards());
+                line(String::new(), &words::no_cards());
             }
             for card in &cards {
-                for (index, said) in about(card).iter().enumerate() {
+                for (index, content) in about(card).iter().enumerate() {
                     let label =
-                        if index == 0 { say::label_card(card.index) } else { String::new() };
-                    line(label, said);
+                        if index == 0 { words::label_card(card.index) } else { String::new() };
+                    line(label, content);
                 }
             }
         }
     }
     let on_the_bus = os::nvidia_cards_on_the_bus();
     if driver.is_err() && on_the_bus > 0 {
-        line(String::new(), &say::on_the_bus(on_the_bus));
+        line(String::new(), &words::on_the_bus(on_the_bus));
     }
     let Some(seen) = here() else {
-        line(String::new(), &say::cpu_only());
+        line(String::new(), &words::cpu_only());
         return text;
     };
-    line("Vulkan".to_owned(), &seen.vulkan.unwrap_or_else(say::no_vulkan));
+    line("Vulkan".to_owned(), &seen.vulkan.unwrap_or_else(words::no_vulkan));
     for (index, gpu) in seen.gpus.iter().enumerate() {
-        for (at, said) in about_gpu(gpu).iter().enumerate() {
-            line(if at == 0 { say::label_gpu(index) } else { String::new() }, said);
+        for (at, content) in about_gpu(gpu).iter().enumerate() {
+            line(if at == 0 { words::label_gpu(index) } else { String::new() }, content);
         }
     }
     text
 }
 
-/// A GPU that this build can run on, in lines.
+/// Lines about a GPU that this build can run on.
 fn about_gpu(gpu: &Here) -> Vec<String> {
     let mut lines = vec![format!("{} · {} · {}", gpu.name, gpu.interface, gpu.driver)];
     if let (Some(total), Some(free)) = (gpu.total_bytes, gpu.free_bytes) {
-        lines.push(say::memory(total, free));
+        lines.push(words::memory(total, free));
     }
     if let Some(budget) = gpu.budget_bytes {
-        lines.push(say::gpu_budget(budget));
+        lines.push(words::gpu_budget(budget));
     }
     let shared = format!("{} KiB", gpu.shared_bytes.get() / 1024);
-    lines.push(say::gpu_limits(gpu.max_allocation_bytes, gpu.max_binding_bytes, shared));
+    lines.push(words::gpu_limits(gpu.max_allocation_bytes, gpu.max_binding_bytes, shared));
     let [least, most] = gpu.subgroup;
     let subgroup = if least == most { least.to_string() } else { format!("{least}–{most}") };
-    lines.push(say::gpu_types(gpu.types.join(", "), subgroup));
+    lines.push(words::gpu_types(gpu.types.join(", "), subgroup));
     if gpu.is_software {
-        lines.push(say::software());
+        lines.push(words::software());
     }
     lines
 }
@@ -217,28 +222,28 @@ fn about_gpu(gpu: &Here) -> Vec<String> {
 /// Why there are no cards.
 fn absent(reason: &NoDriver) -> String {
     match reason {
-        NoDriver::NoLibrary { library } => say::no_library(library),
-        NoDriver::NotRunning => say::not_running(),
-        NoDriver::Refused(error) => say::refused(error),
+        NoDriver::NoLibrary { library } => words::no_library(library),
+        NoDriver::NotRunning => words::not_running(),
+        NoDriver::Refused(error) => words::refused(error),
     }
 }
 
-/// A card, in lines.
+/// Lines about a card.
 fn about(card: &Card) -> Vec<String> {
     let bf16 = match card.has_bf16 {
-        Some(true) => say::yes(),
-        Some(false) => say::no(),
-        None => say::unknown(),
+        Some(true) => words::yes(),
+        Some(false) => words::no(),
+        None => words::unknown(),
     };
-    let capability = card.compute_capability.clone().unwrap_or_else(say::unknown);
-    let mut lines = vec![format!("{} · {}", card.name, say::capability(capability, bf16))];
+    let capability = card.compute_capability.clone().unwrap_or_else(words::unknown);
+    let mut lines = vec![format!("{} · {}", card.name, words::capability(capability, bf16))];
     if let Some(memory) = card.memory {
         let (own, whole) = (memory.used_bytes, memory.total_bytes);
         let bar = Meter { own, others: Bytes::ZERO, whole, mark: None }.draw();
-        lines.push(format!("{bar} {}", say::card_memory(own, memory.free_bytes, whole)));
+        lines.push(format!("{bar} {}", words::card_memory(own, memory.free_bytes, whole)));
     }
     if !card.processes.is_empty() {
-        lines.push(say::held_by(holders(&card.processes)));
+        lines.push(words::held_by(holders(&card.processes)));
     }
     lines
 }
@@ -258,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_that_cannot_be_waited_for_are_refused() {
+    fn a_time_to_wait_is_positive_and_below_a_year() {
         assert_eq!(duration("0.5"), Ok(Duration::from_millis(500)));
         for text in ["0", "-1", "nan", "inf", "1e300", "", "2s"] {
             assert!(duration(text).is_err(), "{text}");

@@ -1,4 +1,4 @@
-//! `fitgpt doctor`: why somebody's run died.
+//! `fitgpt doctor`: explains why a run ran out of memory.
 
 use std::{
     fmt::Write as _,
@@ -22,7 +22,7 @@ use crate::{
     words::{self, Lang, doctor as sentences, errors::Spoken as _, names},
 };
 
-/// What to try where there is nothing to read.
+/// Examples, printed if there is no input.
 const EXAMPLES: &str = "
   fitgpt doctor train.log --config config/train_gpt2.py --gpu \"RTX 4070\"
   python train.py 2>&1 | fitgpt doctor --batch_size=16
@@ -74,12 +74,12 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     Ok(if diagnosis.kind == MemoryKind::None { Answer::No } else { Answer::Yes })
 }
 
-/// The keys of the weights that the config or the command line begins from, if they are known
-/// here. Weights of another machine are nobody's fault; a model that is not supported is.
+/// The keys of the pretrained weights that the config or the command line names, if they are
+/// available here. Missing weights are not an error; an unsupported model is.
 fn weights_keys(matches: &ArgMatches) -> Result<Vec<(&'static str, String)>, Failure> {
     let mut written = Written::new();
     if let Some(path) = matches.get_one::<String>("config") {
-        // What is wrong with it is part of the diagnosis.
+        // Errors in it are part of the diagnosis.
         let _ = written.read_python(path, &args::text_of(Path::new(path))?, &args::facts());
     }
     for (key, value) in args::keys(matches) {
@@ -108,7 +108,7 @@ fn read(source: &mut dyn Read, path: &Path) -> Result<Log, Failure> {
     Ok(snapshot.into_log())
 }
 
-/// Streams a text.
+/// Reads a text as a stream.
 fn stream(source: &mut dyn Read) -> io::Result<Log> {
     let mut reader = LogReader::default();
     let mut piece = vec![0; 1 << 16];
@@ -138,7 +138,7 @@ fn page(topic: &str) -> Result<Answer, Failure> {
     Ok(Answer::Yes)
 }
 
-/// The answer for programs: the diagnosis, with the sentences of its advice.
+/// The diagnosis as JSON, with the sentences of its advice.
 fn json(diagnosis: &Diagnosis) -> serde_json::Value {
     let mut json = serde_json::to_value(diagnosis).expect("a diagnosis is plain data");
     for (index, advice) in diagnosis.advice.iter().enumerate() {
@@ -150,12 +150,12 @@ fn json(diagnosis: &Diagnosis) -> serde_json::Value {
     json
 }
 
-/// Tensors that print like the request, at most.
+/// Maximum number of candidate tensors to print.
 const MAX_TENSORS: usize = 4;
-/// Changes that are printed, at most.
+/// Maximum number of config changes to print.
 const MAX_FIXES: usize = 4;
 
-/// Verdict, account, causes, what to do, the next command.
+/// The diagnosis as text: verdict, account, causes, recommendations, next command.
 fn text(diagnosis: &Diagnosis) -> String {
     let mut text = format!("{}\n", sentences::kind(diagnosis.kind));
     if diagnosis.kind == MemoryKind::GpuMemory {
@@ -202,8 +202,8 @@ fn text(diagnosis: &Diagnosis) -> String {
     plain(&text)
 }
 
-/// Tensors that all print like the request. Where the log names the tensor, others of its size
-/// are no candidates, and those that differ in their type only are one line.
+/// Tensors with the requested size. None are listed if the log names the tensor; those with the
+/// same shape and dtype are one line.
 fn ties(diagnosis: &Diagnosis) -> String {
     let is_named = |f: &Finding| {
         let (Cause::LogitsAtThePeak { asked }
@@ -241,7 +241,7 @@ fn ties(diagnosis: &Diagnosis) -> String {
     text
 }
 
-/// Changes of the config, each with its line.
+/// Config changes, each with its command.
 fn changes(diagnosis: &Diagnosis) -> String {
     let mut text = String::new();
     if !diagnosis.fixes.is_empty() {
@@ -260,18 +260,18 @@ fn changes(diagnosis: &Diagnosis) -> String {
     text
 }
 
-/// What a terminal would obey is not printed: names and lines of code come from strangers.
+/// Removes control characters: names and lines of code come from untrusted logs.
 fn plain(text: &str) -> String {
     text.chars().filter(|c| *c == '\n' || !c.is_control()).collect()
 }
 
-/// The sizes of a model out of its `config.json`, for logs that do not name it.
+/// The sizes of a model from its `config.json`, for logs that do not name it.
 fn decoder(path: &Path) -> Result<Decoder, Failure> {
     let path = if path.is_dir() { path.join("config.json") } else { path.to_owned() };
     let text = args::text_of(&path)?;
     let json: serde_json::Value = serde_json::from_str(&text)
         .map_err(|error| Failure::new("model", sentences::bad_model(path.display(), error)))?;
-    // Models that see or hear keep their language model's sizes one level deeper.
+    // Multimodal models have the sizes of their language model one level deeper.
     let json = json.get("text_config").filter(|inner| inner.is_object()).unwrap_or(&json);
     let number = |names: &[&str]| names.iter().find_map(|name| json.get(name)?.as_u64());
     let missing = |name: &str| Failure::new("model", sentences::model_lacks(path.display(), name));

@@ -1,5 +1,5 @@
-//! `fitgpt bench --estimate`: how fast a card could be at best; and the same table with what
-//! was measured on one.
+//! `fitgpt bench --estimate`: how fast a card could be at best, from its data sheet; and the same
+//! table next to measured times.
 
 use std::fmt::Write as _;
 
@@ -16,23 +16,23 @@ use fitgpt_plan::{
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Answer, Failure, Reader, plan};
+use super::{Answer, Failure, Reader, args, plan, plan_target::for_a_card};
 use crate::{
     run::{
         bench::{Measured, Timed},
         device::Runner,
-        estimate::{Estimated, Limit, estimate},
+        estimate::{BoundBy, Estimated, estimate},
         setup::Setup,
         time::{Kernels, RunTime},
     },
     terminal,
-    words::{self, bench as said},
+    words::{self, bench as text_of, names},
 };
 
-/// What is estimated where no card is named and none is here.
+/// The card of an estimate if none is named and none is in this machine.
 const DEFAULT: &str = "GeForce RTX 4070";
 
-/// A card with its bounds.
+/// A card with its peak rates.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Card {
     name: &'static str,
@@ -41,7 +41,7 @@ pub(super) struct Card {
 }
 
 impl Card {
-    /// The card that a driver calls `name`, where its bounds are known.
+    /// The card that a driver calls `name`, if its rates are known.
     pub(super) fn known_as(name: &str) -> Option<Self> {
         device::find(name).ok().and_then(|gpu| Self::of(gpu).ok())
     }
@@ -55,14 +55,14 @@ impl Card {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Bounds {
     precision: &'static str,
-    /// Of one step of the optimizer: as many micro-batches as the config says, and the update.
+    /// One optimizer step: all micro-batches of the config, and the update.
     step_ms: f64,
     tokens_per_s: f64,
     programs: Vec<Estimated>,
 }
 
 impl Bounds {
-    /// Of the programs of `job`, and of `sampling`.
+    /// The bounds of the programs of `job` and of `sampling`.
     pub(super) fn new(job: &Job, sampling: &Job, precision: Precision, card: &Card) -> Self {
         let training = job.training;
         let of = |program: &Program, tokens| estimate(program, tokens, precision, &card.rates);
@@ -100,16 +100,18 @@ pub(super) fn run(
     let config = config.with("bench", [("dtype", precision.name().into())])?;
     let vocab = plan::vocab(&config)?;
 
-    // A card's context and libraries are there whoever runs on it; nothing compiles.
+    // Every engine needs the CUDA context and libraries; nothing is compiled.
     let overhead = Overhead { compile_bytes: [Bytes::ZERO; 2], ..torch::overhead(&config) };
     let total_bytes = gpu.total_bytes();
     let budget = config.memory_budget().map_or(total_bytes, Bytes::new);
     let usable_bytes = budget.min(total_bytes);
     let place = DeviceMemory { name: gpu.name.to_owned(), total_bytes, usable_bytes };
-    let planned = Setup::new(&config, vocab, precision, &Runner::cpu(&config), place, overhead)?;
+    let runner = Runner::cpu(&for_a_card(&config)?);
+    let planned = Setup::new(&config, vocab, precision, &runner, place, overhead)?;
     if !planned.report.fits {
-        let message = said::too_large_for_card(planned.report.arena_bytes, gpu.name, usable_bytes);
-        terminal::err(&format!("{}{message}\n", words::names::error()));
+        let message =
+            text_of::too_large_for_card(planned.report.arena_bytes, gpu.name, usable_bytes);
+        terminal::err(&format!("{}{message}\n", names::error()));
         return Ok(Answer::No);
     }
     let bounds = Bounds::new(&planned.job, &one_sample(&planned.job), precision, &card);
@@ -121,41 +123,50 @@ pub(super) fn run(
             terminal::line(&answer.to_string());
         }
         Reader::People => {
-            let job = said::job(
+            let job = text_of::job(
                 job_name,
                 format!("{:.1}", planned.job.model.parameter_count() as f64 / 1e6),
                 config.batch_size(),
                 config.block_size(),
                 precision.name(),
             );
-            let memory = said::arena(planned.report.arena_bytes);
+            let memory = text_of::arena(planned.report.arena_bytes);
             let bounds = text(&card, &bounds, None);
             let time = plan::time_text(&time);
             terminal::out(&format!("{job}\n{memory}\n{bounds}{time}\n"));
+            let plan = format!("fitgpt plan{} --gpu \"{}\"", arguments(matches), gpu.name);
+            terminal::line(&format!("\n{}  ({})", names::next(plan), text_of::plans()));
         }
     }
     Ok(Answer::Yes)
 }
 
-/// One text at a time, as it is measured.
+/// The config files and keys of the command line, to be pasted behind another command.
+fn arguments(matches: &ArgMatches) -> String {
+    let files = args::files(matches).into_iter();
+    let keys = args::keys(matches).into_iter().map(|(key, value)| format!("--{key}={value}"));
+    files.chain(keys).flat_map(|word| [" ".to_owned(), word]).collect()
+}
+
+/// One text at a time, as `bench` measures it.
 pub(super) fn one_sample(job: &Job) -> Job {
     Job { samples: 1, ..*job }
 }
 
-/// The card that `config` would run on, where it is here and its figures are known.
+/// The card in this machine that `config` would run on, if its rates are known.
 fn card_here(config: &Config) -> Option<&'static Gpu> {
     let runner = Runner::for_a_plan(config).ok()?;
     let (name, _) = runner.gpu()?;
     device::find(name).ok().filter(|gpu| gpu.rates().is_ok())
 }
 
-/// The bounds as people read them, beside what was measured where something was.
+/// The bounds as text, next to the measured times if there are any.
 pub(super) fn text(card: &Card, bounds: &Bounds, measured: Option<&Measured>) -> String {
     let rates = &card.rates;
     let tera = |rate: f64| format!("{:.1}", rate / 1e12);
     let mut text = format!(
         "{}\n",
-        said::card(
+        text_of::card(
             card.name,
             format!("{:.0}", rates.bytes_per_s / 1e9),
             tera(rates.float32_flops_per_s),
@@ -166,7 +177,7 @@ pub(super) fn text(card: &Card, bounds: &Bounds, measured: Option<&Measured>) ->
         table(&mut text, program, measured.and_then(|measured| measured.programs.get(at)));
     }
     let tokens = plan::grouped(bounds.tokens_per_s as u64);
-    let _ = writeln!(text, "\n{}", said::step(format!("{:.1}", bounds.step_ms), tokens));
+    let _ = writeln!(text, "\n{}", text_of::step(format!("{:.1}", bounds.step_ms), tokens));
     text
 }
 
@@ -174,8 +185,8 @@ pub(super) fn text(card: &Card, bounds: &Bounds, measured: Option<&Measured>) ->
 fn table(text: &mut String, program: &Estimated, timed: Option<&Timed>) {
     let ms = |ms: f64| format!("{ms:.2}");
     let head = match timed {
-        None => said::at_least(program.name, ms(program.ms)),
-        Some(timed) => said::at_least_and_measured(
+        None => text_of::at_least(program.name, ms(program.ms)),
+        Some(timed) => text_of::at_least_and_measured(
             program.name,
             ms(program.ms),
             ms(timed.ms),
@@ -184,23 +195,23 @@ fn table(text: &mut String, program: &Estimated, timed: Option<&Timed>) {
         ),
     };
     let mut columns = vec![
-        words::left(&said::op(), 26),
-        words::right(&said::count(), 6),
+        words::left(&text_of::op(), 26),
+        words::right(&text_of::count(), 6),
         words::right("GFLOP", 10),
         words::right("MB", 10),
-        words::right(&said::by_flops(), 13),
-        words::right(&said::by_bytes(), 13),
-        words::right(&said::bound(), 10),
+        words::right(&text_of::by_flops(), 13),
+        words::right(&text_of::by_bytes(), 13),
+        words::right(&text_of::bound(), 10),
     ];
     if timed.is_some() {
-        columns.push(words::right(&said::measured(), 13));
-        columns.push(words::right(&said::of_bound(), 16));
+        columns.push(words::right(&text_of::measured(), 13));
+        columns.push(words::right(&text_of::of_bound(), 16));
     }
     let _ = writeln!(text, "\n{head}\n  {}", columns.concat());
     for bound in &program.ops {
         let limit = match bound.limit {
-            Limit::Flops => said::flops(),
-            Limit::Bytes => said::bytes(),
+            BoundBy::Flops => text_of::flops(),
+            BoundBy::Bytes => text_of::bytes(),
         };
         let _ = write!(
             text,
@@ -221,7 +232,7 @@ fn table(text: &mut String, program: &Estimated, timed: Option<&Timed>) {
     }
 }
 
-/// How near to its bound something came.
+/// How close a measured time came to its bound.
 fn share(bound_ms: f64, measured_ms: f64) -> String {
     super::bench::percent(bound_ms / measured_ms)
 }

@@ -107,7 +107,8 @@ impl From<DeviceError> for Failure {
 
 impl From<DataError> for Failure {
     fn from(error: DataError) -> Self {
-        Self::of("data", &error)
+        let hints = errors::data::hints(&error);
+        Self { hints, ..Self::of("data", &error) }
     }
 }
 

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     attempt::Attempt,
     terminal,
-    words::{columns, errors::io, fit as said, hints, left, names, right},
+    words::{columns, errors::io, fit as said, hints, left, localized, names, right},
 };
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
@@ -34,7 +34,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let text = recommended.map(|option| fit::write(file, &written, &option.changes)).transpose()?;
     match reader {
         Reader::Programs => terminal::line(&json(&found, &lines, text.as_deref()).to_string()),
-        Reader::People => terminal::out(&table(&found, &target, &lines)),
+        Reader::People => terminal::out(&localized(table(&found, &target, &lines))),
     }
     if let Some(path) = matches.get_one::<String>("write") {
         let told = write(Path::new(path), text.as_deref())?;

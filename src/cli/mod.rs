@@ -1,4 +1,4 @@
-//! The command line: arguments in, an exit code out. One file a command.
+//! The command line: arguments in, an exit code out. One file per command.
 //!
 //! 0 done · 1 the answer is no · 2 something went wrong · 130 stopped by Ctrl-C, after saving.
 
@@ -13,6 +13,7 @@ mod estimate;
 mod failure;
 mod fit;
 mod fit_options;
+mod keys;
 mod origin;
 mod patch;
 mod plan;
@@ -33,14 +34,14 @@ use crate::{
     words::{self, Lang},
 };
 
-/// How a command ended, where nothing went wrong.
+/// How a command ended if nothing went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
     /// It is done, or the answer is yes.
     Yes,
     /// The answer is no.
     No,
-    /// Somebody asked to stop, and everything is saved.
+    /// Ctrl-C; everything is saved.
     Stopped,
 }
 
@@ -64,7 +65,7 @@ impl From<Reader> for Lines {
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<_> = args.into_iter().collect();
     let wants_json = args.iter().skip(1).any(|arg| arg == "--json");
-    // What programs read is the same everywhere, the messages inside JSON too.
+    // JSON is English in every locale, including the messages in it.
     words::speak(if wants_json { Lang::English } else { Lang::of_locale() });
     let matches = match command().try_get_matches_from(&args) {
         Ok(matches) => matches,
@@ -75,14 +76,14 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             terminal::err(&error.render().to_string());
             return ExitCode::from(2);
         }
-        // `--help` and `--version` arrive as errors that are none.
+        // clap returns `--help` and `--version` as errors.
         Err(help) => {
             terminal::out_styled(&help.render());
             return ExitCode::SUCCESS;
         }
     };
     if let Some(code) = matches.get_one::<String>("lang").filter(|_| !wants_json) {
-        words::speak(Lang::of(code).expect("clap lets only ours through"));
+        words::speak(Lang::of(code).expect("clap accepts only these languages"));
     }
     let reader = if wants_json { Reader::Programs } else { Reader::People };
     match dispatch(&matches, reader) {
@@ -107,7 +108,7 @@ fn dispatch(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
         Some(("devices", matches)) => devices::run(matches, reader),
         Some(("demo", matches)) => demo::run(matches, reader),
         Some(("completions", matches)) => completions::run(matches),
-        other => unreachable!("clap lets no other command through: {other:?}"),
+        other => unreachable!("clap accepts no other command: {other:?}"),
     }
 }
 

@@ -1,23 +1,27 @@
 //! `fitgpt patch`: a nanoGPT folder in, a diff out; with `--apply` the folder changed.
 
-use std::path::Path;
+use std::{path::Path, sync::LazyLock};
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use serde_json::json;
 
-use super::{Answer, Failure, Reader};
+use super::{Answer, Failure, Reader, args::Suggest};
 use crate::{
     patch::{self, File, NotFound, Patch, Patched, folder},
     terminal,
-    words::patch as said,
+    words::{names, patch as words},
 };
+
+/// What shells complete after `--only`.
+static NAMES: LazyLock<Vec<String>> =
+    LazyLock::new(|| Patch::ALL.iter().map(|patch| patch.name().to_owned()).collect());
 
 /// The command's arguments.
 pub(super) fn command() -> Command {
-    let line = |patch: &Patch| format!("  {:<18} {}", patch.name(), said::description(*patch));
+    let line = |patch: &Patch| format!("  {:<18} {}", patch.name(), words::description(*patch));
     let list = Patch::ALL.iter().map(line).collect::<Vec<_>>().join("\n");
     Command::new("patch")
-        .about("Lowers the memory of a nanoGPT folder that stays with PyTorch: prints a diff")
+        .about("Prints a diff that lowers the memory of your nanoGPT under PyTorch")
         .arg(
             Arg::new("NANOGPT_DIR")
                 .required(true)
@@ -27,7 +31,7 @@ pub(super) fn command() -> Command {
             Arg::new("apply")
                 .long("apply")
                 .action(ArgAction::SetTrue)
-                .help("Change the files, after a copy of each as .orig"),
+                .help("Change the files; a copy of each is kept as .orig"),
         )
         .arg(
             Arg::new("only")
@@ -35,6 +39,8 @@ pub(super) fn command() -> Command {
                 .value_name("NAME")
                 .num_args(1..)
                 .action(ArgAction::Append)
+                .value_parser(Suggest(&NAMES))
+                .hide_possible_values(true)
                 .help("Only these patches"),
         )
         .arg(
@@ -67,7 +73,8 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         .iter()
         .map(|(file, before)| patch::unified_diff(file.name(), before, patched.text(*file)));
     let diff: String = diffs.collect();
-    let copies = if matches.get_flag("apply") {
+    let is_applied = matches.get_flag("apply");
+    let copies = if is_applied {
         let texts: Vec<_> = changed.iter().map(|(file, _)| (*file, patched.text(*file))).collect();
         folder::write(path, &texts)?
     } else {
@@ -78,7 +85,9 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         Reader::Programs => terminal::line(&json(&patched, &diff, &copies).to_string()),
         Reader::People => {
             terminal::out(&diff);
-            terminal::err(&told(&patched, &copies));
+            terminal::err(&summary(&patched, &copies));
+            let names = only.as_deref().unwrap_or_default();
+            terminal::err(&next(path, &patched, names, is_applied));
         }
     }
     Ok(if patched.not_found.is_empty() { Answer::Yes } else { Answer::No })
@@ -98,15 +107,46 @@ fn json(patched: &Patched, diff: &str, copies: &[std::path::PathBuf]) -> serde_j
     })
 }
 
-/// What became of every patch, beside the diff.
-fn told(patched: &Patched, copies: &[std::path::PathBuf]) -> String {
+/// What happened to every patch.
+fn summary(patched: &Patched, copies: &[std::path::PathBuf]) -> String {
     let Patched { applied, already, not_found, .. } = patched;
     let mut lines = Vec::new();
-    lines.extend(applied.iter().map(|patch| said::patched(patch, said::description(*patch))));
-    lines.extend(already.iter().map(said::already));
+    lines.extend(applied.iter().map(|patch| words::patched(patch, words::description(*patch))));
+    lines.extend(already.iter().map(words::already));
     lines.extend(not_found.iter().map(|NotFound { patch, file, looked_for }| {
-        said::not_found(patch, file, said::sought(*looked_for))
+        words::not_found(patch, file, words::anchor(*looked_for))
     }));
-    lines.extend(copies.iter().map(|copy| said::file_before(copy.display())));
+    lines.extend(copies.iter().map(|copy| words::backup(copy.display())));
     lines.iter().flat_map(|line| [line, "\n"]).collect()
+}
+
+/// What to run now: the command that applies the diff, or the training with the patches' keys.
+fn next(path: &Path, patched: &Patched, only: &[Patch], is_applied: bool) -> String {
+    if !patched.applied.is_empty() && !is_applied {
+        let names: String = only.iter().flat_map(|patch| [" ", patch.name()]).collect();
+        let only = if only.is_empty() { String::new() } else { format!(" --only{names}") };
+        let command = format!("fitgpt patch {} --apply{only}", path.display());
+        return format!("{}  ({})\n", names::next(command), words::applies());
+    }
+    let present = patched.applied.iter().chain(&patched.already);
+    let keys: String = present.filter_map(|patch| key(*patch)).flat_map(|key| [" ", key]).collect();
+    if patched.applied.is_empty() && patched.already.is_empty() {
+        return String::new();
+    }
+    let command = format!("cd {} && python train.py CONFIG.py{keys}", path.display());
+    let note = if keys.is_empty() { String::new() } else { words::keys_are_off() + "\n" };
+    format!("{}\n{note}", names::next(command))
+}
+
+/// The key that turns a patch on, for patches that are off by default.
+const fn key(patch: Patch) -> Option<&'static str> {
+    match patch {
+        Patch::EvalBatchSize => Some("--eval_batch_size=4"),
+        Patch::ChunkedLoss => Some("--loss_chunk_rows=512"),
+        Patch::CheckpointBlocks => Some("--grad_checkpoint=True"),
+        Patch::DropStaleLogits
+        | Patch::CheckpointToCpu
+        | Patch::SaveBeforeEval
+        | Patch::GradScaler => None,
+    }
 }

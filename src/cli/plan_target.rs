@@ -50,6 +50,11 @@ pub(super) struct PlanTarget {
     pub(super) runner: Runner,
 }
 
+/// `config` with one thread: a plan for a card must not depend on the host that makes it.
+pub(super) fn for_a_card(config: &Config) -> Result<Config, Failure> {
+    Ok(config.with("gpu", [("threads", 1i64.into())])?)
+}
+
 impl PlanTarget {
     /// Where the one engine of a command line runs `config`.
     pub(super) fn of(matches: &ArgMatches, config: &Config) -> Result<Self, Failure> {
@@ -112,7 +117,7 @@ impl PlanTarget {
             precision: config.precision_or(half),
             has_bf16: gpu.has_bf16(),
             is_card: true,
-            runner: Runner::cpu(config),
+            runner: Runner::cpu(&for_a_card(config)?),
         })
     }
 

@@ -1,7 +1,7 @@
-//! `fitgpt devices --watch`: memory over time, against a plan.
+//! `fitgpt devices --watch`: memory over time, compared with a plan.
 //!
-//! A terminal gets a picture that is drawn over, a pipe one line a sample, a program one JSON
-//! object a line; all end with a summary.
+//! A terminal gets a picture that is redrawn, a pipe one line per sample, a program one JSON
+//! object per line; all end with a summary.
 
 use std::{
     fmt::Write as _,
@@ -9,21 +9,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-use clap::ArgMatches;
-use fitgpt_plan::units::Bytes;
+use clap::{ArgMatches, parser::ValueSource};
+use fitgpt_plan::{torch::Rules, units::Bytes};
 use serde_json::json;
 
-use super::{Answer, Failure, Reader, args, devices::holders, plan, plan_target::PlanTarget};
+use super::{
+    Answer, Failure, Reader, args,
+    devices::holders,
+    plan,
+    plan_target::{EngineChoice, PlanTarget},
+};
 use crate::{
     cards::Driver,
+    os,
     picture::meter::{Meter, history},
     run::stop::Stop,
     terminal,
     watch::{Memory, Planned, Sample, Summary, Watch, held_by},
-    words::devices as say,
+    words::{devices as words, names},
 };
 
-/// How long Ctrl-C may go unnoticed.
+/// How often Ctrl-C is checked.
 const PATIENCE: Duration = Duration::from_millis(50);
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
@@ -32,8 +38,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let every = matches.get_one("every").copied().unwrap_or(Duration::from_secs(1));
     let until = matches.get_one::<Duration>("for").map(|time| Instant::now() + *time);
     let driver = Driver::open().ok();
-    let has_cards = driver.as_ref().is_some_and(|driver| !driver.cards().is_empty());
-    let mut watch = Watch::new(pid, planned(matches, has_cards)?, driver);
+    let mut watch = Watch::new(pid, planned(matches, pid)?, driver);
 
     let mut screen = Screen::new(reader);
     let mut next = Instant::now();
@@ -41,7 +46,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         match (watch.sample(), pid) {
             (Some(sample), _) => screen.show(&watch, &sample),
             (None, Some(pid)) if screen.samples == 0 => {
-                return Err(Failure::new("process", say::no_such_process(pid)));
+                return Err(Failure::new("process", words::no_such_process(pid)));
             }
             (None, _) => break, // it has ended
         }
@@ -62,66 +67,77 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     Ok(Answer::Yes)
 }
 
-/// The plan of the config on the command line, where there is one.
-fn planned(matches: &ArgMatches, has_cards: bool) -> Result<Option<Planned>, Failure> {
+/// The plan of the config on the command line, if there is one.
+fn planned(matches: &ArgMatches, pid: Option<u32>) -> Result<Option<Planned>, Failure> {
     if !matches.contains_id("CONFIG") && args::keys(matches).is_empty() {
         return Ok(None);
     }
     let config = args::written(matches, None)?.resolve()?;
-    let place = PlanTarget::of(matches, &config)?;
-    let report = plan::report(&config, plan::vocab(&config)?, &place)?;
-    let is_for_cards = place.is_card || place.engine == super::plan_target::EngineChoice::Torch;
-    let memory = if has_cards && is_for_cards { Memory::Card } else { Memory::Host };
+    // A Python process is not ours: compare it with PyTorch's plan unless an engine was named.
+    let is_named = matches.value_source("engine") == Some(ValueSource::CommandLine);
+    let name = pid.and_then(os::process_name);
+    let is_python = name.is_some_and(|name| name.to_ascii_lowercase().starts_with("python"));
+    let target = if is_python && !is_named {
+        PlanTarget::of_engine(EngineChoice::Torch, matches, &config)?
+    } else {
+        PlanTarget::of(matches, &config)?
+    };
+    let report = plan::report(&config, plan::vocab(&config)?, &target)?;
+    let is_for_cards = match target.engine {
+        EngineChoice::Torch => target.rules == Rules::Cuda,
+        EngineChoice::Fitgpt => target.is_card || target.runner.gpu().is_some(),
+    };
+    let memory = if is_for_cards { Memory::Card } else { Memory::Host };
     Ok(Some(Planned::of_report(&report, memory)))
 }
 
-/// Whoever looks.
+/// Prints samples to what reads them.
 struct Screen {
-    kind: Kind,
+    medium: Medium,
     samples: u64,
-    /// Lines of the picture that is there.
+    /// Lines of the picture on the terminal.
     drawn: usize,
-    /// What was seen, a list a meter.
+    /// Past values, one list per meter.
     past: Vec<Vec<Bytes>>,
 }
 
-enum Kind {
+enum Medium {
     Terminal,
     Pipe,
     Program,
 }
 
-/// One thing that is watched.
-struct Row {
+/// One meter with its label and its figures.
+struct MeterRow {
     label: String,
     meter: Meter,
-    said: String,
+    figures: String,
 }
 
 impl Screen {
     fn new(reader: Reader) -> Self {
-        let kind = match reader {
-            Reader::Programs => Kind::Program,
-            Reader::People if terminal::is_shown() => Kind::Terminal,
-            Reader::People => Kind::Pipe,
+        let medium = match reader {
+            Reader::Programs => Medium::Program,
+            Reader::People if terminal::is_shown() => Medium::Terminal,
+            Reader::People => Medium::Pipe,
         };
-        Self { kind, samples: 0, drawn: 0, past: Vec::new() }
+        Self { medium, samples: 0, drawn: 0, past: Vec::new() }
     }
 
     fn show(&mut self, watch: &Watch, sample: &Sample) {
         self.samples += 1;
-        match self.kind {
-            Kind::Program => {
+        match self.medium {
+            Medium::Program => {
                 let json = serde_json::to_string(sample).expect("a sample is plain data");
                 terminal::line(&json);
             }
-            Kind::Pipe => {
+            Medium::Pipe => {
                 let rows = rows(watch, sample).into_iter();
-                let rows = rows.map(|r| format!("{}  {} {}", r.label, r.meter.draw(), r.said));
+                let rows = rows.map(|r| format!("{}  {} {}", r.label, r.meter.draw(), r.figures));
                 let rows: Vec<_> = rows.collect();
                 terminal::line(&format!("{:>8.1} s  {}", sample.seconds, rows.join("  ")));
             }
-            Kind::Terminal => {
+            Medium::Terminal => {
                 let picture = self.picture(watch, sample);
                 terminal::redraw(self.drawn, &picture);
                 self.drawn = picture.lines().count();
@@ -130,44 +146,44 @@ impl Screen {
     }
 
     fn picture(&mut self, watch: &Watch, sample: &Sample) -> String {
-        let mut text = format!("{}\n", say::seconds(format!("{:.1}", sample.seconds)));
+        let mut text = format!("{}\n", words::seconds(format!("{:.1}", sample.seconds)));
         let rows = rows(watch, sample);
         self.past.resize(rows.len(), Vec::new());
         for (row, past) in rows.iter().zip(&mut self.past) {
             past.push(row.meter.own + row.meter.others);
             let (bar, past) = (row.meter.draw(), history(past, row.meter.whole));
-            let _ = writeln!(text, "{}  {}\n  {bar}\n  {past}", row.label, row.said);
+            let _ = writeln!(text, "{}  {}\n  {bar}\n  {past}", row.label, row.figures);
         }
         text
     }
 }
 
 /// The process or the machine, then every card.
-fn rows(watch: &Watch, sample: &Sample) -> Vec<Row> {
+fn rows(watch: &Watch, sample: &Sample) -> Vec<MeterRow> {
     let mark_in = |memory| watch.mark().filter(|_| watch.compared() == memory);
-    let with_mark = |said: String, mark: Option<Bytes>| match mark {
-        Some(mark) => format!("{said}  {}", say::mark(mark)),
-        None => said,
+    let with_mark = |figures: String, mark: Option<Bytes>| match mark {
+        Some(mark) => format!("{figures}  {}", words::mark(mark)),
+        None => figures,
     };
 
     let mark = mark_in(Memory::Host);
     let total = sample.host.total_bytes;
     let own = sample.subject(Memory::Host);
-    let (label, said, whole) = match &sample.process {
+    let (label, figures, whole) = match &sample.process {
         Some(process) => {
             let name = process.name.as_deref().unwrap_or_default();
-            // With a plan the meter is a quarter longer than what may be seen in it.
+            // With a plan the meter is a quarter longer than the larger of mark and peak.
             let whole = mark.map_or(total, |mark| {
                 let most = mark.max(watch.peak()).get();
                 Bytes::new(most.saturating_add(most / 4))
             });
-            let said = say::resident(format!("{:>12}", own.to_string()));
-            (format!("{} {name}", process.pid), said, whole)
+            let figures = words::resident(format!("{:>12}", own.to_string()));
+            (format!("{} {name}", process.pid), figures, whole)
         }
-        None => (say::label_machine(), say::used(format!("{:>12}", own.to_string())), total),
+        None => (words::label_machine(), words::used(format!("{:>12}", own.to_string())), total),
     };
     let meter = Meter { own, others: Bytes::ZERO, whole, mark };
-    let mut rows = vec![Row { label, meter, said: with_mark(said, mark) }];
+    let mut rows = vec![MeterRow { label, meter, figures: with_mark(figures, mark) }];
 
     let pid = sample.process.as_ref().map(|process| process.pid);
     for card in &sample.cards {
@@ -177,34 +193,52 @@ fn rows(watch: &Watch, sample: &Sample) -> Vec<Row> {
         let others = memory.used_bytes.saturating_sub(own.unwrap_or_default());
         let (own_bytes, others) = own.map_or((others, Bytes::ZERO), |own| (own, others));
         let (used, free, whole) = (memory.used_bytes, memory.free_bytes, memory.total_bytes);
-        let mut said = say::card_memory(used, free, whole);
+        let mut figures = words::card_memory(used, free, whole);
         if let Some(own) = own {
-            let _ = write!(said, "  {}", say::own(own));
+            let _ = write!(figures, "  {}", words::own(own));
         }
         let strangers: Vec<_> = card.processes.iter().filter(|h| Some(h.pid) != pid).collect();
         if !strangers.is_empty() {
-            let _ = write!(said, "  {}", say::others(holders(strangers)));
+            let _ = write!(figures, "  {}", words::others(holders(strangers)));
         }
         let meter = Meter { own: own_bytes, others, whole, mark };
-        rows.push(Row { label: say::label_card(card.index), meter, said: with_mark(said, mark) });
+        let label = words::label_card(card.index);
+        rows.push(MeterRow { label, meter, figures: with_mark(figures, mark) });
     }
     rows
 }
 
 fn text(summary: &Summary) -> String {
     let seconds = format!("{:.1}", summary.seconds);
-    let mut text = format!("{}\n", say::watched(summary.samples, seconds, summary.peak_bytes));
-    if let (Some(plan), Some(difference)) = (summary.plan, summary.difference_bytes) {
-        let [low, high] = plan.overhead_bytes;
-        let bytes = Bytes::new(difference.unsigned_abs());
-        let difference =
-            if difference < 0 { say::less_than_arena(bytes) } else { say::more_than_arena(bytes) };
-        let verdict = match summary.is_within_plan {
-            Some(false) => say::over_plan(),
-            _ => say::within_plan(),
-        };
-        let plan = say::planned(plan.arena_bytes, low, high);
-        let _ = writeln!(text, "{plan}\n{difference} · {verdict}");
+    let mut text = format!("{}\n", words::watched(summary.samples, seconds, summary.peak_bytes));
+    match (summary.plan, summary.difference_bytes) {
+        (Some(plan), Some(difference)) => text += &comparison(&plan, difference, summary),
+        (Some(plan), None) => {
+            let _ = writeln!(text, "{}", words::not_compared(plan.most()));
+        }
+        (None, _) => {
+            let compare = "fitgpt devices --watch PID CONFIG.py";
+            let _ = writeln!(text, "{}  ({})", names::next(compare), words::compares());
+        }
     }
     text
+}
+
+/// The plan next to the peak.
+fn comparison(plan: &Planned, difference: i64, summary: &Summary) -> String {
+    let [low, high] = plan.overhead_bytes;
+    let bytes = Bytes::new(difference.unsigned_abs());
+    if plan.engine == "torch" {
+        // PyTorch has no arena and is not bound to a plan: only figures, no verdict.
+        let difference =
+            if difference < 0 { words::below_tensors(bytes) } else { words::above_tensors(bytes) };
+        return format!("{}\n{difference}\n", words::torch_planned(plan.arena_bytes, low, high));
+    }
+    let difference =
+        if difference < 0 { words::less_than_arena(bytes) } else { words::more_than_arena(bytes) };
+    let verdict = match summary.is_within_plan {
+        Some(false) => words::over_plan(),
+        _ => words::within_plan(),
+    };
+    format!("{}\n{difference} · {verdict}\n", words::planned(plan.arena_bytes, low, high))
 }

@@ -10,9 +10,9 @@ use fitgpt_pickle::PickleError;
 pub enum DataError {
     /// No folder by that name or path.
     #[error(
-        "there is no dataset `{dataset}`: no folder `{}`; a dataset is a folder with `train.bin` \
-         and `val.bin`, and `fitgpt prepare` makes one",
-        paths(looked_at)
+        "there is no dataset `{dataset}`: no folder `{}`; make it with `{}`",
+        paths(looked_at),
+        super::prepare_line(dataset)
     )]
     NoDataset {
         /// As the config names it.

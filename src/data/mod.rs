@@ -138,6 +138,19 @@ fn located(folder: &Path, name: &str) -> Result<PathBuf, DataError> {
     })
 }
 
+/// The `fitgpt prepare` command that makes `dataset`, with its input named after it.
+pub(crate) fn prepare_line(dataset: &str) -> String {
+    let is_path = dataset.contains(['/', std::path::MAIN_SEPARATOR]);
+    let folder = if is_path { dataset.to_owned() } else { format!("data/{dataset}") };
+    let input = match dataset {
+        "openwebtext" => "openwebtext.jsonl",
+        "fineweb" => "fineweb.jsonl --eot before --val_fraction 0.01",
+        name if name.ends_with("_char") => "input.txt --chars",
+        _ => "input.txt",
+    };
+    format!("fitgpt prepare {input} --out {folder}")
+}
+
 /// The folder of a dataset, by name or path.
 fn find(dataset: &str, base: &Path) -> Result<PathBuf, DataError> {
     let named = base.join("data").join(dataset);
@@ -198,15 +211,20 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_dataset_is_an_error_with_every_folder_tried() {
+    fn a_missing_dataset_is_named_with_every_folder_and_the_command_that_makes_it() {
         let base = Path::new("here");
         let text = Dataset::open("openwebtext", base).unwrap_err().to_string();
         assert_eq!(
             text,
             "there is no dataset `openwebtext`: no folder `here/data/openwebtext`, no folder \
-             `here/openwebtext`; a dataset is a folder with `train.bin` and `val.bin`, and \
-             `fitgpt prepare` makes one"
+             `here/openwebtext`; make it with \
+             `fitgpt prepare openwebtext.jsonl --out data/openwebtext`"
         );
+        assert_eq!(
+            prepare_line("shakespeare_char"),
+            "fitgpt prepare input.txt --chars --out data/shakespeare_char"
+        );
+        assert_eq!(prepare_line("some/where"), "fitgpt prepare input.txt --out some/where");
         assert!(matches!(Dataset::open("", base), Err(DataError::NoDataset { .. })));
     }
 

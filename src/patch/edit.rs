@@ -1,8 +1,8 @@
-//! Edits of a text, and what a patch found at one of its places.
+//! Edits of a text, and what a patch found at one of its sites.
 
 use std::ops::Range;
 
-use super::{File, Sought, python::Source};
+use super::{Anchor, File, python::PythonFile};
 
 /// Bytes that are replaced; an empty range inserts.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,22 +13,22 @@ pub(super) struct Edit {
 
 /// What one place of a patch says.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum Site {
     /// It is there and has to change.
     Change(File, Vec<Edit>),
     /// It has been changed before.
     Already,
     /// It is not there, or not in a form that the patch can change without guessing.
-    Missing(File, Sought),
+    Missing(File, Anchor),
 }
 
-impl Source<'_> {
-    pub(super) fn change(&self, edits: impl Into<Vec<Edit>>) -> Place {
-        Place::Change(self.file, edits.into())
+impl PythonFile<'_> {
+    pub(super) fn change(&self, edits: impl Into<Vec<Edit>>) -> Site {
+        Site::Change(self.file, edits.into())
     }
 
-    pub(super) fn missing(&self, looked_for: Sought) -> Place {
-        Place::Missing(self.file, looked_for)
+    pub(super) fn missing(&self, looked_for: Anchor) -> Site {
+        Site::Missing(self.file, looked_for)
     }
 
     /// Replaces tokens.
@@ -110,8 +110,8 @@ pub(super) fn edited(text: &str, mut edits: Vec<Edit>) -> String {
 mod tests {
     use super::*;
 
-    fn source(text: &str) -> Source<'_> {
-        Source::read(File::Train, text).unwrap()
+    fn source(text: &str) -> PythonFile<'_> {
+        PythonFile::read(File::Train, text).unwrap()
     }
 
     #[test]

@@ -1,19 +1,19 @@
 //! Patches of nanoGPT for people who stay with PyTorch: their own files in, a diff out.
 //!
-//! A patch finds its places in the text by their structure (`pattern`), so that it holds on
-//! files that have been edited elsewhere, and it is all or nothing: where one of its places is
+//! A patch finds its sites in the text by their structure (`pattern`), so that it holds on
+//! files that have been edited elsewhere, and it is all or nothing: where one of its sites is
 //! missing it changes nothing and says what it looked for. A place that would have to be guessed
 //! counts as missing. Patched files are recognised, so patching twice is patching once.
 //!
 //! The room is text in, text out; only `folder` touches files.
 
+mod anchor;
 mod changes;
 mod diff;
 mod edit;
 pub mod folder;
 mod pattern;
 mod python;
-mod sought;
 #[cfg(test)]
 mod tests;
 
@@ -22,12 +22,12 @@ use std::fmt;
 pub use fitgpt_plan::fit::Patch;
 
 pub use self::{
+    anchor::{Anchor, SyntaxSlip},
     diff::unified_diff,
-    sought::{Slip, Sought},
 };
 use self::{
-    edit::{Place, edited},
-    python::Source,
+    edit::{Site, edited},
+    python::PythonFile,
 };
 use crate::attempt::Attempt;
 
@@ -68,16 +68,16 @@ pub fn named(name: &str) -> Result<Patch, PatchError> {
     Patch::find(name).ok_or_else(|| PatchError::NoSuchPatch { name: name.to_owned() })
 }
 
-/// What `patch` finds at each of its places.
-fn places(patch: Patch, train: &Source<'_>, model: &Source<'_>) -> Vec<Place> {
+/// What `patch` finds at each of its sites.
+fn sites(patch: Patch, train: &PythonFile<'_>, model: &PythonFile<'_>) -> Vec<Site> {
     match patch {
-        Patch::EvalBatchSize => changes::evaluation::places(train),
-        Patch::DropStaleLogits => changes::logits::places(train),
-        Patch::ChunkedLoss => changes::loss::places(train, model),
-        Patch::CheckpointBlocks => changes::blocks::places(train, model),
-        Patch::CheckpointToCpu => changes::resume::places(train),
-        Patch::SaveBeforeEval => changes::save::places(train),
-        Patch::GradScaler => changes::scaler::places(train),
+        Patch::EvalBatchSize => changes::evaluation::sites(train),
+        Patch::DropStaleLogits => changes::logits::sites(train),
+        Patch::ChunkedLoss => changes::loss::sites(train, model),
+        Patch::CheckpointBlocks => changes::blocks::sites(train, model),
+        Patch::CheckpointToCpu => changes::resume::sites(train),
+        Patch::SaveBeforeEval => changes::save::sites(train),
+        Patch::GradScaler => changes::scaler::sites(train),
     }
 }
 
@@ -89,7 +89,7 @@ pub struct NotFound {
     /// Where it looked.
     pub file: File,
     /// What it looked for.
-    pub looked_for: Sought,
+    pub looked_for: Anchor,
 }
 
 /// Both files after patching, and what became of every patch.
@@ -118,7 +118,7 @@ pub enum PatchError {
         /// Where, counted from 1.
         line: usize,
         /// What is wrong there.
-        what: Slip,
+        what: SyntaxSlip,
     },
     /// No patch has this name.
     #[error("there is no patch `{name}`")]
@@ -169,15 +169,15 @@ impl Patched {
     }
 
     fn add(&mut self, patch: Patch) -> Result<(), PatchError> {
-        let train = Source::read(File::Train, &self.train)?;
-        let model = Source::read(File::Model, &self.model)?;
+        let train = PythonFile::read(File::Train, &self.train)?;
+        let model = PythonFile::read(File::Model, &self.model)?;
         let (mut train_edits, mut model_edits, mut missing) = (Vec::new(), Vec::new(), Vec::new());
-        for place in places(patch, &train, &model) {
+        for place in sites(patch, &train, &model) {
             match place {
-                Place::Change(File::Train, edits) => train_edits.extend(edits),
-                Place::Change(File::Model, edits) => model_edits.extend(edits),
-                Place::Already => {}
-                Place::Missing(file, looked_for) => {
+                Site::Change(File::Train, edits) => train_edits.extend(edits),
+                Site::Change(File::Model, edits) => model_edits.extend(edits),
+                Site::Already => {}
+                Site::Missing(file, looked_for) => {
                     missing.push(NotFound { patch, file, looked_for });
                 }
             }

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use super::python::{Kind, SIGNS, Source};
+use super::python::{PythonFile, SIGNS, TokenKind};
 
 /// Where a pattern was found, and what stands in its gaps.
 #[derive(Debug, Default)]
@@ -30,7 +30,7 @@ enum Part<'p> {
     Run(&'p str),
 }
 
-impl Source<'_> {
+impl PythonFile<'_> {
     /// Matches a whole statement.
     pub(super) fn matches<'p>(&self, statement: usize, pattern: &'p str) -> Option<Found<'p>> {
         let tokens = self.statements[statement].tokens.clone();
@@ -79,7 +79,7 @@ impl Source<'_> {
                 same.then(|| self.follow(others, start + 1..end, until, gaps))?
             }
             Part::Name(name) => {
-                if start == end || self.tokens[start].kind != Kind::Name {
+                if start == end || self.tokens[start].kind != TokenKind::Name {
                     return None;
                 }
                 gaps.push((name, start..start + 1));
@@ -178,7 +178,7 @@ mod tests {
 
     /// What stands in the gap `a`, where the first statement of `text` matches.
     fn gap(text: &str, pattern: &str) -> Option<String> {
-        let source = Source::read(File::Train, text).unwrap();
+        let source = PythonFile::read(File::Train, text).unwrap();
         let found = source.matches(0, pattern)?;
         Some(source.text_of(found.gap("a")).to_owned())
     }
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_pattern_is_found_inside_a_statement() {
-        let source = Source::read(File::Train, "x = f(g(1, h), 2)").unwrap();
+        let source = PythonFile::read(File::Train, "x = f(g(1, h), 2)").unwrap();
         let found = source.find(0, "g($$a)").unwrap();
         assert_eq!(source.text_of(found.tokens.clone()), "g(1, h)");
         let arguments = source.arguments(found.gap("a"));
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn arguments_are_split_at_their_own_commas_only() {
-        let source = Source::read(File::Train, "f(a, (b, c), d=[1, 2],)").unwrap();
+        let source = PythonFile::read(File::Train, "f(a, (b, c), d=[1, 2],)").unwrap();
         let found = source.matches(0, "f($$a)").unwrap();
         assert_eq!(source.arguments(found.gap("a")).len(), 3);
     }

@@ -5,11 +5,11 @@
 
 use std::ops::Range;
 
-use super::{File, PatchError, Slip};
+use super::{File, PatchError, SyntaxSlip};
 
 /// What a token is; patterns compare names and strings each in their own way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TokenKind {
     Name,
     Number,
     Text,
@@ -18,7 +18,7 @@ pub(super) enum Kind {
 
 #[derive(Clone, Debug)]
 pub(super) struct Token {
-    pub(super) kind: Kind,
+    pub(super) kind: TokenKind,
     pub(super) bytes: Range<usize>,
 }
 
@@ -38,14 +38,14 @@ pub(super) struct Statement {
 
 /// A file's text with its tokens and statements.
 #[derive(Debug)]
-pub(super) struct Source<'a> {
+pub(super) struct PythonFile<'a> {
     pub(super) file: File,
     pub(super) text: &'a str,
     pub(super) tokens: Vec<Token>,
     pub(super) statements: Vec<Statement>,
 }
 
-impl<'a> Source<'a> {
+impl<'a> PythonFile<'a> {
     pub(super) fn read(file: File, text: &'a str) -> Result<Self, PatchError> {
         let mut lexer = Lexer { text, at: 0, tokens: Vec::new(), open: Vec::new(), ends: vec![] };
         lexer.run().map_err(|(at, what)| {
@@ -161,7 +161,7 @@ struct Lexer<'a> {
     ends: Vec<usize>,
 }
 
-type Fault = (usize, Slip);
+type Fault = (usize, SyntaxSlip);
 
 impl Lexer<'_> {
     fn run(&mut self) -> Result<(), Fault> {
@@ -179,7 +179,7 @@ impl Lexer<'_> {
                 }
                 b'#' => self.skip_while(|b| b != b'\n'),
                 b'"' | b'\'' => self.string(self.at)?,
-                b'0'..=b'9' => self.word(Kind::Number, |b| is_name(b) || b == b'.'),
+                b'0'..=b'9' => self.word(TokenKind::Number, |b| is_name(b) || b == b'.'),
                 _ if self.text[self.at..].starts_with('\u{feff}') => {
                     self.at += '\u{feff}'.len_utf8();
                 }
@@ -188,7 +188,7 @@ impl Lexer<'_> {
             }
         }
         if let Some(&open) = self.open.last() {
-            return Err((self.tokens[open].bytes.start, Slip::OpenBracket));
+            return Err((self.tokens[open].bytes.start, SyntaxSlip::OpenBracket));
         }
         self.end_statement();
         Ok(())
@@ -202,11 +202,11 @@ impl Lexer<'_> {
         self.at += self.rest().iter().take_while(|&&byte| holds(byte)).count();
     }
 
-    fn push(&mut self, kind: Kind, start: usize) {
+    fn push(&mut self, kind: TokenKind, start: usize) {
         self.tokens.push(Token { kind, bytes: start..self.at });
     }
 
-    fn word(&mut self, kind: Kind, holds: impl Fn(u8) -> bool) {
+    fn word(&mut self, kind: TokenKind, holds: impl Fn(u8) -> bool) {
         let start = self.at;
         self.skip_while(holds);
         self.push(kind, start);
@@ -226,7 +226,7 @@ impl Lexer<'_> {
         if is_prefix && self.at - start <= 2 && matches!(self.rest().first(), Some(b'"' | b'\'')) {
             return self.string(start);
         }
-        self.push(Kind::Name, start);
+        self.push(TokenKind::Name, start);
         Ok(())
     }
 
@@ -238,15 +238,15 @@ impl Lexer<'_> {
         loop {
             match self.rest() {
                 rest if rest.starts_with(closing) => break,
-                [] => return Err((start, Slip::OpenString)),
-                [b'\n', ..] if !is_long => return Err((start, Slip::OpenString)),
+                [] => return Err((start, SyntaxSlip::OpenString)),
+                [b'\n', ..] if !is_long => return Err((start, SyntaxSlip::OpenString)),
                 [b'\\', b'\r', b'\n', ..] => self.at += 3,
                 [b'\\', _, ..] => self.at += 2,
                 _ => self.at += 1,
             }
         }
         self.at += closing.len();
-        self.push(Kind::Text, start);
+        self.push(TokenKind::Text, start);
         Ok(())
     }
 
@@ -260,12 +260,12 @@ impl Lexer<'_> {
             sign @ (")" | "]" | "}") => {
                 let open = self.open.pop().map(|open| &self.text[self.tokens[open].bytes.clone()]);
                 if open.map(closing_of) != Some(sign) {
-                    return Err((start, Slip::StrayBracket));
+                    return Err((start, SyntaxSlip::StrayBracket));
                 }
             }
             _ => {}
         }
-        self.push(Kind::Sign, start);
+        self.push(TokenKind::Sign, start);
         Ok(())
     }
 }
@@ -288,13 +288,13 @@ mod tests {
     use super::*;
 
     fn heads(text: &str) -> Vec<(String, Option<usize>)> {
-        let source = Source::read(File::Train, text).unwrap();
+        let source = PythonFile::read(File::Train, text).unwrap();
         let statements = source.statements.iter();
         statements.map(|s| (source.text_of(s.tokens.clone()).to_owned(), s.parent)).collect()
     }
 
     fn fault(text: &str) -> PatchError {
-        Source::read(File::Model, text).unwrap_err()
+        PythonFile::read(File::Model, text).unwrap_err()
     }
 
     #[test]
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn prefixes_belong_to_strings_and_names_do_not() {
-        let source = Source::read(File::Train, "f'a' rb\"b\" fr c'd' größe = 1e5").unwrap();
+        let source = PythonFile::read(File::Train, "f'a' rb\"b\" fr c'd' größe = 1e5").unwrap();
         let tokens: Vec<_> = (0..source.tokens.len()).map(|i| source.token(i)).collect();
         assert_eq!(tokens, ["f'a'", "rb\"b\"", "fr", "c", "'d'", "größe", "=", "1e5"]);
     }
@@ -325,11 +325,11 @@ mod tests {
     #[test]
     fn what_is_not_python_is_refused_with_its_line() {
         let cases = [
-            ("a\nb = 'c\n", 2, Slip::OpenString),
-            ("a = '''", 1, Slip::OpenString),
-            ("a\n\nb = (1, [2)", 3, Slip::StrayBracket),
-            ("a = {\n", 1, Slip::OpenBracket),
-            (")", 1, Slip::StrayBracket),
+            ("a\nb = 'c\n", 2, SyntaxSlip::OpenString),
+            ("a = '''", 1, SyntaxSlip::OpenString),
+            ("a\n\nb = (1, [2)", 3, SyntaxSlip::StrayBracket),
+            ("a = {\n", 1, SyntaxSlip::OpenBracket),
+            (")", 1, SyntaxSlip::StrayBracket),
         ];
         for (text, line, what) in cases {
             let told = format!("`model.py` cannot be read as Python: line {line} has {what}");
@@ -342,7 +342,7 @@ mod tests {
         fn any_text_is_read_or_refused(
             text in "[a-f ='\"\\\\\n\r\t#(){}\\[\\]:;.é€\u{feff}]{0,60}",
         ) {
-            if let Ok(source) = Source::read(File::Train, &text) {
+            if let Ok(source) = PythonFile::read(File::Train, &text) {
                 for index in 0..source.statements.len() {
                     let statement = &source.statements[index];
                     assert!(index < statement.end && statement.end <= source.statements.len());

@@ -73,7 +73,7 @@ fn the_order_of_patching_does_not_matter() {
         lines.sort();
         lines
     };
-    // Keys that stand beside the same key may change places.
+    // Keys that stand beside the same key may change sites.
     assert_eq!(sorted(&backwards.0), sorted(&together.train));
     assert_eq!(sorted(&backwards.1), sorted(&together.model));
 }
@@ -120,7 +120,7 @@ fn a_patch_whose_place_is_missing_leaves_the_others_alone() {
     let train = TRAIN.replace("scaler = torch.cuda.amp.GradScaler", "scaler = my.Scaler");
     let patched = all(&train, MODEL);
     assert_eq!(patched.applied.len(), Patch::ALL.len() - 1);
-    let looked_for = Sought::Code("torch.cuda.amp.GradScaler(…)");
+    let looked_for = Anchor::Code("torch.cuda.amp.GradScaler(…)");
     let expected = NotFound { patch: Patch::GradScaler, file: File::Train, looked_for };
     assert_eq!(patched.not_found, [expected]);
 }

@@ -1,4 +1,4 @@
-//! The plan as a picture: one stacked bar a phase, by class, against the budget.
+//! The plan as text: one stacked bar per phase, by class, on the scale of the budget.
 
 use std::fmt::Write as _;
 
@@ -13,7 +13,7 @@ use crate::words;
 /// Columns of a bar.
 const WIDTH: usize = 56;
 
-/// A character a class, dense for what always stays.
+/// One character per class, denser for what lives longer.
 const fn fill(class: TensorClass) -> char {
     match class {
         TensorClass::Parameter => '█',
@@ -38,7 +38,7 @@ pub fn plan(report: &PlanReport) -> String {
     text
 }
 
-/// Two bars a phase on one scale: PyTorch's above ours.
+/// Two bars per phase on one scale: PyTorch's above FitGPT's.
 pub fn both(torch: &PlanReport, fitgpt: &PlanReport) -> String {
     let scale = Scale::of(&[torch, fitgpt]);
     let mut text = String::new();
@@ -53,20 +53,20 @@ pub fn both(torch: &PlanReport, fitgpt: &PlanReport) -> String {
     text
 }
 
-/// What a whole bar stands for.
+/// The bytes of a full bar.
 struct Scale {
     whole: u64,
     is_zoomed: bool,
 }
 
 impl Scale {
-    /// The budget, or the longest bar where that is more.
+    /// The budget, or the longest bar if that is longer.
     fn of(reports: &[&PlanReport]) -> Self {
         let phases = reports.iter().flat_map(|report| &report.phases);
         let longest = phases.map(|phase| phase.peak_bytes).max().unwrap_or(Bytes::ZERO);
         let budgets = reports.iter().map(|report| report.device.usable_bytes);
         let whole = budgets.fold(longest, Bytes::max).get().max(1);
-        // A small plan on a large machine would be one column: then the bar is the plan itself.
+        // A small plan on a large machine would be one column: then a full bar is the longest phase.
         let is_zoomed = longest.get() * 8 < whole;
         Self { whole: if is_zoomed { longest.get().max(1) } else { whole }, is_zoomed }
     }
@@ -84,7 +84,7 @@ impl Scale {
         }
         bar.extend(std::iter::repeat_n('·', WIDTH - drawn));
         let (peak, at) = (phase.peak_bytes, words::plan::at_op(phase.at.index, &phase.at.op));
-        format!("{bar} {peak:>12}  {at}")
+        words::localized(format!("{bar} {peak:>12}  {at}"))
     }
 
     fn legend(&self) -> String {
@@ -102,13 +102,14 @@ fn column(bytes: u64, whole: u64) -> usize {
     (column as usize).min(WIDTH)
 }
 
-/// The classes of one phase as figures, largest first, nothing left out but zeros.
+/// The classes of one phase as figures, largest first, without zeros.
 pub fn terms(classes: &[Bytes; 7]) -> String {
     let mut list: Vec<_> = TensorClass::ALL.into_iter().zip(*classes).collect();
     list.retain(|(_, bytes)| *bytes > Bytes::ZERO);
     list.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
     let line = |(class, bytes): &(TensorClass, Bytes)| {
-        format!("    {}{bytes:>14}\n", words::left(&words::names::class(*class), 14))
+        let class = words::left(&words::names::class(*class), 14);
+        words::localized(format!("    {class}{bytes:>14}\n"))
     };
     list.iter().map(line).collect()
 }

@@ -1,4 +1,4 @@
-//! How fast a job runs here, op by op, beside what this machine can do.
+//! How fast a job runs here, op by op, next to what this machine can do.
 
 use std::time::{Duration, Instant};
 
@@ -30,16 +30,16 @@ use crate::{data::counter, os};
 pub struct Machine {
     /// Threads that kernels use.
     pub threads: usize,
-    /// Their instructions.
+    /// Their instruction set.
     pub isa: &'static str,
-    /// Fused multiply-adds on registers, all threads at once; a multiply-add is two.
+    /// Fused multiply-adds on registers, all threads at once; one counts as two operations.
     pub peak_flops_per_s: f64,
     /// A copy of memory larger than every cache: bytes read and written.
     pub peak_bytes_per_s: f64,
 }
 
 impl Machine {
-    /// Measures it: about a second.
+    /// Measures this machine; takes about a second.
     pub fn measure(config: &Config) -> Result<Self, BackendError> {
         let (threads, isa) = (setup::threads(config), Isa::best());
         let mut pool = Pool::new(threads)
@@ -58,25 +58,25 @@ impl Machine {
 pub struct Timed {
     /// `train` is one micro-batch, `decode` one token of every sample.
     pub name: &'static str,
-    /// How often it was run after the first, which is not counted.
+    /// Number of runs after the first, which is not counted.
     pub runs: u32,
-    /// The quickest run.
+    /// The fastest run.
     pub ms: f64,
     /// Tokens of one run.
     pub tokens: u64,
-    /// Floating-point work of its matrix products, as predicted.
+    /// Floating-point operations of its matrix products, computed from the shapes.
     pub flops: u64,
     /// Its ops by kind, longest first.
-    pub ops: Vec<Kind>,
+    pub ops: Vec<OpTimes>,
 }
 
 impl Timed {
-    /// Tokens a second.
+    /// Tokens per second.
     pub fn tokens_per_s(&self) -> f64 {
         self.tokens as f64 / self.ms * 1e3
     }
 
-    /// Work a second.
+    /// Floating-point operations per second.
     pub fn flops_per_s(&self) -> f64 {
         self.flops as f64 / self.ms * 1e3
     }
@@ -84,16 +84,16 @@ impl Timed {
 
 /// All ops of a kind in one program.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Kind {
+pub struct OpTimes {
     /// The op's name.
     pub op: &'static str,
     /// How many there are.
     pub count: usize,
-    /// Their time, each op at its quickest.
+    /// Their time, each op at its fastest.
     pub ms: f64,
-    /// Their floating-point work.
+    /// Their floating-point operations.
     pub flops: u64,
-    /// The least bytes that they move.
+    /// A lower bound of the bytes that they move.
     pub bytes: u64,
 }
 
@@ -104,18 +104,18 @@ pub struct Measured {
     pub parameters: u64,
     /// As planned for training.
     pub arena_bytes: Bytes,
-    /// What the process had at most while it trained, where the system says.
+    /// Peak resident memory of the process while it trained, if the system reports it.
     pub resident_bytes: Option<Bytes>,
     /// Programs in the order of a run.
     pub programs: Vec<Timed>,
 }
 
-/// How long, and how often at least, each program is run.
+/// How long and how often each program runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Effort {
-    /// Runs at least, after the first.
+    /// Least number of runs after the first.
     pub runs: u32,
-    /// Goes on for this long.
+    /// Least time.
     pub at_least: Duration,
 }
 
@@ -164,8 +164,8 @@ pub fn sampling(
     Ok([prefill, decode])
 }
 
-/// Inputs of one program: tokens drawn from the whole vocabulary. They live in the workspace
-/// and are gone after a run.
+/// Inputs of one program: tokens drawn from the whole vocabulary. They are in the workspace, so
+/// each run overwrites them.
 struct Inputs {
     tokens: Vec<u32>,
     ids: Vec<TensorId>,
@@ -198,7 +198,7 @@ fn timed(
     inputs.load(backend, index)?;
     backend.run(index, arguments)?;
     let count = backend.plan().program(index).ops().len();
-    let mut quickest = vec![Duration::MAX; count];
+    let mut fastest = vec![Duration::MAX; count];
     let (mut best, mut runs) = (Duration::MAX, 0);
     let begin = Instant::now();
     while runs < effort.runs || begin.elapsed() < effort.at_least {
@@ -207,7 +207,7 @@ fn timed(
         let mut last = start;
         backend.run_op_by_op(index, arguments, &mut |op| {
             let now = Instant::now();
-            let ms = &mut quickest[op.index()];
+            let ms = &mut fastest[op.index()];
             *ms = (*ms).min(now - last);
             last = now;
         })?;
@@ -221,24 +221,25 @@ fn timed(
         ms: best.as_secs_f64() * 1e3,
         tokens,
         flops: program.flops(),
-        ops: kinds(program, &quickest),
+        ops: by_op(program, &fastest),
     })
 }
 
-fn kinds(program: &Program, times: &[Duration]) -> Vec<Kind> {
-    let mut kinds: Vec<Kind> = Vec::new();
+/// Sums up the times of the ops by their names, longest first.
+fn by_op(program: &Program, times: &[Duration]) -> Vec<OpTimes> {
+    let mut sums: Vec<OpTimes> = Vec::new();
     for (op, time) in program.ops().iter().zip(times) {
         let name = op.name();
-        let at = kinds.iter().position(|kind| kind.op == name).unwrap_or_else(|| {
-            kinds.push(Kind { op: name, count: 0, ms: 0.0, flops: 0, bytes: 0 });
-            kinds.len() - 1
+        let at = sums.iter().position(|kind| kind.op == name).unwrap_or_else(|| {
+            sums.push(OpTimes { op: name, count: 0, ms: 0.0, flops: 0, bytes: 0 });
+            sums.len() - 1
         });
-        let kind = &mut kinds[at];
+        let kind = &mut sums[at];
         kind.count += 1;
         kind.ms += time.as_secs_f64() * 1e3;
         kind.flops += op.flops(program);
         kind.bytes += op.moved_bytes(program).get();
     }
-    kinds.sort_by(|a, b| b.ms.total_cmp(&a.ms));
-    kinds
+    sums.sort_by(|a, b| b.ms.total_cmp(&a.ms));
+    sums
 }

@@ -1,8 +1,8 @@
 //! How fast a card could run a job at best: a roofline, op by op.
 //!
-//! An op takes at least the time of its matrix products at the card's rate, and at least the
-//! time of its bytes at the card's bandwidth. Ops run one after another, so the bounds add up.
-//! Nothing of the card is needed: programs are data.
+//! An op takes at least the time of its matrix products at the card's peak rate, and at least the
+//! time to move its bytes at the card's bandwidth. Ops run one after another, so the bounds add
+//! up. No card is needed: programs are data.
 
 use fitgpt_plan::{
     config::Precision,
@@ -13,13 +13,13 @@ use serde::Serialize;
 
 use super::bench::Timed;
 
-/// Which bound is the higher one.
+/// Which of the two bounds is higher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Limit {
-    /// The card computes as fast as it can.
+pub enum BoundBy {
+    /// Arithmetic.
     Flops,
-    /// Its memory moves as fast as it can.
+    /// Memory bandwidth.
     Bytes,
 }
 
@@ -30,28 +30,28 @@ pub struct Bound {
     pub op: &'static str,
     /// How many there are.
     pub count: usize,
-    /// Floating-point work of their matrix products.
+    /// Floating-point operations of their matrix products.
     pub flops: u64,
-    /// The least bytes that they move.
+    /// A lower bound of the bytes that they move.
     pub bytes: u64,
-    /// The work at the rate of the units that do it.
+    /// Time of `flops` at the peak rate of the units that execute them.
     pub flops_ms: f64,
-    /// The bytes at the bandwidth of the memory.
+    /// Time of `bytes` at the memory's bandwidth.
     pub bytes_ms: f64,
-    /// No less time than this: the higher bound of each op, added up.
+    /// Lower bound of the time: the higher bound of each op, summed.
     pub ms: f64,
-    /// Which one that is for most of the time.
-    pub limit: Limit,
+    /// Which bound is higher over all these ops.
+    pub limit: BoundBy,
 }
 
-/// One program on a card that has nothing else to do.
+/// The bounds of one program on a card that runs nothing else.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Estimated {
     /// As `bench` measures it.
     pub name: &'static str,
     /// Tokens of one run.
     pub tokens: u64,
-    /// No less time than this.
+    /// Lower bound of the time.
     pub ms: f64,
     /// Its ops by kind, longest first.
     pub ops: Vec<Bound>,
@@ -67,7 +67,7 @@ pub fn estimate(program: &Program, tokens: u64, precision: Precision, rates: &Ra
         let op = op.name();
         let at = ops.iter().position(|bound| bound.op == op).unwrap_or_else(|| {
             let (flops_ms, bytes_ms, ms) = (0.0, 0.0, 0.0);
-            let limit = Limit::Bytes;
+            let limit = BoundBy::Bytes;
             ops.push(Bound { op, count: 0, flops: 0, bytes: 0, flops_ms, bytes_ms, ms, limit });
             ops.len() - 1
         });
@@ -78,14 +78,14 @@ pub fn estimate(program: &Program, tokens: u64, precision: Precision, rates: &Ra
         bound.flops_ms += flops_ms;
         bound.bytes_ms += bytes_ms;
         bound.ms += flops_ms.max(bytes_ms);
-        bound.limit = if bound.flops_ms > bound.bytes_ms { Limit::Flops } else { Limit::Bytes };
+        bound.limit = if bound.flops_ms > bound.bytes_ms { BoundBy::Flops } else { BoundBy::Bytes };
     }
     ops.sort_by(|a, b| b.ms.total_cmp(&a.ms));
     Estimated { name: program.name(), tokens, ms: ops.iter().map(|bound| bound.ms).sum(), ops }
 }
 
-/// How fast a card does the products of an op. Attention's are done by the ordinary units,
-/// whatever is stored; the others by the units for half types where the activations are half.
+/// The peak rate for the products of an op. Attention runs on the float32 units whatever the
+/// storage type; other products run on tensor cores if the activations are half precision.
 fn rate_of(op: &Op, precision: Precision, rates: &Rates) -> f64 {
     match (op, precision) {
         (Op::Attention { .. } | Op::AttentionBackward { .. } | Op::CachedAttention { .. }, _)
@@ -95,7 +95,7 @@ fn rate_of(op: &Op, precision: Precision, rates: &Rates) -> f64 {
 }
 
 impl Bound {
-    /// What was measured of the same ops.
+    /// The measured time of the same ops.
     pub fn measured_ms(&self, timed: &Timed) -> f64 {
         timed.ops.iter().filter(|kind| kind.op == self.op).map(|kind| kind.ms).sum()
     }
@@ -130,8 +130,8 @@ mod tests {
         }
         let config = written.resolve().unwrap();
         let target = fitgpt_exec::cpu::CpuTarget::new(1, fitgpt_exec::cpu::isa::Isa::best());
-        let room = fitgpt_plan::units::Bytes::new(1 << 30);
-        Job::new(&config, 128, precision, &target, room).training_programs().swap_remove(index)
+        let budget = fitgpt_plan::units::Bytes::new(1 << 30);
+        Job::new(&config, 128, precision, &target, budget).training_programs().swap_remove(index)
     }
 
     fn of<'e>(estimated: &'e Estimated, op: &str) -> &'e Bound {
@@ -153,7 +153,7 @@ mod tests {
         assert!(near(bound.flops_ms, 2_097_152.0 / 20e12 * 1e3));
         assert!(near(bound.bytes_ms, 139_264.0 / 100e9 * 1e3));
         assert!(near(bound.ms, bound.bytes_ms));
-        assert_eq!(bound.limit, Limit::Bytes);
+        assert_eq!(bound.limit, BoundBy::Bytes);
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
         // Tables, two norms and a last one, the four weights of a layer; the norm for each.
         let parameters = 128 * 64 + 32 * 64 + 3 * 64 + 12 * 64 * 64;
         assert_eq!(bound.bytes, 32 * parameters + 4 * bound.count as u64);
-        assert_eq!((bound.flops, bound.limit), (0, Limit::Bytes));
+        assert_eq!((bound.flops, bound.limit), (0, BoundBy::Bytes));
         assert!(near(estimated.ms, estimated.ops.iter().map(|bound| bound.ms).sum()));
     }
 

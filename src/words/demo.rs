@@ -1,4 +1,4 @@
-//! What `demo` says between the commands.
+//! What `demo` prints between the commands.
 
 messages! {
     doctor() {
@@ -8,10 +8,10 @@ messages! {
         de: "der Doktor erklärt ein Protokoll mit Speichermangel",
     }
     fit() {
-        en: "its config is fitted to its card, for PyTorch",
-        zh: "把它的配置调整到放得进那块显卡（PyTorch）",
-        ja: "その設定を GPU に収まるように調整する（PyTorch）",
-        de: "seine Konfiguration wird für PyTorch an die Karte angepasst",
+        en: "`fit` makes that run fit its card under PyTorch",
+        zh: "`fit` 让这次 PyTorch 运行放得进它的显卡",
+        ja: "`fit` がその PyTorch の実行を GPU に収める",
+        de: "`fit` passt diesen PyTorch-Lauf an seine Karte an",
     }
     plan() {
         en: "the memory of a training run, before anything is allocated",
@@ -20,10 +20,10 @@ messages! {
         de: "der Speicher eines Trainings, bevor etwas belegt wird",
     }
     limit() {
-        en: "that run, under a hard limit just above its plan",
+        en: "the same run under a hard limit just above its plan",
         zh: "在略高于计划的硬性内存上限下运行它",
         ja: "計画をわずかに上回るハードリミットのもとで実行する",
-        de: "dieses Training unter einer harten Grenze knapp über seinem Plan",
+        de: "derselbe Lauf unter einer harten Grenze knapp über seinem Plan",
     }
     split() {
         en: "16 × 1 and 4 × 4 are the same training",
@@ -32,29 +32,29 @@ messages! {
         de: "16 × 1 und 4 × 4 sind dasselbe Training",
     }
     resume() {
-        en: "a kill and a resume leave no trace",
-        zh: "强制终止后恢复，结果毫无差别",
-        ja: "強制終了して再開しても結果は変わらない",
-        de: "Abbruch und Fortsetzen hinterlassen keine Spur",
+        en: "a killed run resumes with the same bits",
+        zh: "被强制终止的运行恢复后，结果逐位相同",
+        ja: "強制終了しても、再開すればビット単位で同じ結果になる",
+        de: "ein abgebrochener Lauf geht bitgenau weiter",
     }
 
     passed(verdict) {
         en: "passed: {verdict}", zh: "通过：{verdict}", ja: "合格: {verdict}", de: "bestanden: {verdict}",
     }
-    left_out(reason) {
-        en: "left out: {reason}", zh: "略过：{reason}", ja: "省略: {reason}", de: "ausgelassen: {reason}",
+    skipped(reason) {
+        en: "skipped: {reason}", zh: "跳过：{reason}", ja: "スキップ: {reason}", de: "übersprungen: {reason}",
     }
     doctor_passed(rule) {
-        en: "the log alone tells the phase, the tensor and the cause (`{rule}`)",
-        zh: "仅凭日志就能判断阶段、张量和原因（`{rule}`）",
-        ja: "ログだけでフェーズ、テンソル、原因が分かる（`{rule}`）",
-        de: "aus dem Protokoll allein folgen Phase, Tensor und Ursache (`{rule}`)",
+        en: "log and config give the phase, the tensor and the cause (`{rule}`)",
+        zh: "由日志和配置得出阶段、张量和原因（`{rule}`）",
+        ja: "ログと設定からフェーズ、テンソル、原因が分かる（`{rule}`）",
+        de: "aus Protokoll und Konfiguration folgen Phase, Tensor und Ursache (`{rule}`)",
     }
     fit_passed(sequences) {
-        en: "as it was it does not fit, as it was fitted it does, both with {sequences} sequences a step",
+        en: "the original does not fit, the fitted config does; both have {sequences} sequences a step",
         zh: "原配置放不下，调整后放得下，每步同为 {sequences} 条序列",
         ja: "元の設定は収まらず、調整後は収まる。1 ステップはどちらも {sequences} 系列",
-        de: "vorher passt sie nicht, angepasst passt sie, beide Male mit {sequences} Sequenzen je Schritt",
+        de: "das Original passt nicht, die angepasste Konfiguration passt; beide mit {sequences} Sequenzen je Schritt",
     }
     plan_passed(arena) {
         en: "the arena will be {arena}",
@@ -63,28 +63,28 @@ messages! {
         de: "die Arena wird {arena} groß sein",
     }
     limit_passed(arena, limit) {
-        en: "arena {arena}, all address space {limit}; with less it said no before it began",
-        zh: "预分配 {arena}，全部地址空间 {limit}；更少时在开始前就拒绝",
-        ja: "アリーナ {arena}、アドレス空間全体 {limit}。足りないときは開始前に断る",
-        de: "Arena {arena}, gesamter Adressraum {limit}; mit weniger sagte es vor dem Beginn nein",
+        en: "arena {arena}; the run finished with {limit} of address space and was refused in time with less",
+        zh: "预分配 {arena}；地址空间为 {limit} 时运行完成，更少时在开始前就拒绝",
+        ja: "アリーナ {arena}。アドレス空間 {limit} で完走し、足りないときは開始前に拒否",
+        de: "Arena {arena}; mit {limit} Adressraum lief es durch, mit weniger wurde es vor dem Start abgelehnt",
     }
     no_limit_here() {
-        en: "this system has no limit on a process's memory that holds",
+        en: "this system cannot enforce a limit on a process's memory",
         zh: "本系统没有能真正限制进程内存的机制",
         ja: "このシステムにはプロセスのメモリを確実に制限する手段がない",
         de: "dieses System kann den Speicher eines Prozesses nicht verlässlich begrenzen",
     }
-    split_passed(steps, apart) {
-        en: "{steps} steps, the losses are at most {apart} apart at any of them",
-        zh: "共 {steps} 步，任一步的损失最多相差 {apart}",
-        ja: "{steps} ステップのどこでも損失の差は最大 {apart}",
-        de: "{steps} Schritte, die Verluste liegen bei keinem mehr als {apart} auseinander",
+    split_passed(steps, difference) {
+        en: "in {steps} steps the losses differ by at most {difference}",
+        zh: "共 {steps} 步，任一步的 loss 最多相差 {difference}",
+        ja: "{steps} ステップのどこでも loss の差は最大 {difference}",
+        de: "in {steps} Schritten unterscheidet sich der Loss um höchstens {difference}",
     }
     resume_passed(steps) {
-        en: "all {steps} losses equal those of the undisturbed run, bit for bit",
-        zh: "全部 {steps} 步的损失与未中断的运行逐位相同",
-        ja: "{steps} ステップすべての損失が、中断しなかった実行とビット単位で一致",
-        de: "alle {steps} Verluste gleichen denen des ungestörten Laufs, Bit für Bit",
+        en: "all {steps} losses equal those of the run that was not killed, bit for bit",
+        zh: "全部 {steps} 步的 loss 与未被终止的运行逐位相同",
+        ja: "{steps} ステップすべての loss が、終了させなかった実行とビット単位で一致",
+        de: "der Loss aller {steps} Schritte gleicht dem des nicht abgebrochenen Laufs, Bit für Bit",
     }
     done(passed, all, seconds) {
         en: "{passed} of {all} steps passed, {seconds} s",
@@ -93,10 +93,24 @@ messages! {
         de: "{passed} von {all} Schritten bestanden, {seconds} s",
     }
     kept(folder) {
-        en: "everything is in {folder}",
-        zh: "所有文件都在 {folder}",
-        ja: "すべてのファイルは {folder} にあります",
-        de: "alles liegt in {folder}",
+        en: "all files are in {folder}; `output.txt` has the full output of every command",
+        zh: "所有文件都在 {folder}；每条命令的完整输出在 `output.txt`",
+        ja: "すべてのファイルは {folder} にあります。各コマンドの全出力は `output.txt` です",
+        de: "alle Dateien liegen in {folder}; die ganze Ausgabe jedes Befehls steht in `output.txt`",
+    }
+    /// What `--keep` is for.
+    keep() {
+        en: "the same, with the full output kept",
+        zh: "同样的演示，并保留完整输出",
+        ja: "同じデモで、全出力を残す",
+        de: "dasselbe, und die ganze Ausgabe bleibt erhalten",
+    }
+    /// What `train` without a config does.
+    train() {
+        en: "a small model from built-in text",
+        zh: "用内置文本训练一个小模型",
+        ja: "内蔵テキストで小さなモデルを学習",
+        de: "ein kleines Modell aus eingebautem Text",
     }
 
     failed(index, title, reason) {
@@ -124,10 +138,10 @@ messages! {
         de: "`{command}` war zu Ende, bevor es abgebrochen werden konnte",
     }
     not_found(what) {
-        en: "the answer lacks `{what}`",
-        zh: "回答中没有 `{what}`",
+        en: "the output has no `{what}`",
+        zh: "输出中没有 `{what}`",
         ja: "出力に `{what}` がありません",
-        de: "in der Antwort fehlt `{what}`",
+        de: "in der Ausgabe fehlt `{what}`",
     }
     file(path, error) {
         en: "`{path}` cannot be used: {error}",
@@ -147,10 +161,10 @@ messages! {
         ja: "一方は {a} ステップ、もう一方は {b} ステップです",
         de: "ein Lauf hat {a} Schritte, der andere {b}",
     }
-    losses_differ(apart) {
-        en: "the losses are {apart} apart",
-        zh: "损失相差 {apart}",
-        ja: "損失の差が {apart} あります",
-        de: "die Verluste liegen {apart} auseinander",
+    losses_differ(difference) {
+        en: "the losses differ by {difference}",
+        zh: "loss 相差 {difference}",
+        ja: "loss の差が {difference} あります",
+        de: "der Loss unterscheidet sich um {difference}",
     }
 }

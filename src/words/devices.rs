@@ -1,4 +1,4 @@
-//! What `devices` says, and its watch.
+//! What `devices` and `devices --watch` print.
 
 use crate::budget::HostLimit;
 
@@ -47,21 +47,21 @@ messages! {
         de: "Adressraum (`ulimit -v`)",
     }
     no_limit() { en: "no limit", zh: "无限制", ja: "制限なし", de: "keine Grenze" }
-    /// Behind the limit that decides.
-    least() { en: "<- the least", zh: "<- 最小", ja: "<- 最小", de: "<- die engste" }
-    /// What a run may take where nothing is written.
+    /// Next to the limit that decides.
+    least() { en: "<- smallest", zh: "<- 最小", ja: "<- 最小", de: "<- die engste" }
+    /// What a run may use if the config sets no budget.
     budget(budget) {
-        en: "a run may take {budget}: the least of these, less one part in 64",
+        en: "a run may use {budget}: the smallest limit minus one part in 64",
         zh: "一次运行最多可用 {budget}：取以上最小值，再留出 1/64",
         ja: "1 回の実行で使えるのは {budget}（上のうち最小の値から 1/64 を引いたもの）",
-        de: "ein Lauf darf {budget} nehmen: die engste Grenze, abzüglich eines Vierundsechzigstels",
+        de: "ein Lauf darf {budget} nutzen: die engste Grenze abzüglich eines Vierundsechzigstels",
     }
-    /// What a run may take where a budget is written.
+    /// What a run may use if the config sets a budget.
     budget_written(budget) {
-        en: "a run may take {budget}, as written",
-        zh: "一次运行最多可用 {budget}（按所写的预算）",
+        en: "a run may use {budget}, as configured",
+        zh: "一次运行最多可用 {budget}（按配置的预算）",
         ja: "1 回の実行で使えるのは {budget}（指定された予算）",
-        de: "ein Lauf darf {budget} nehmen, wie geschrieben",
+        de: "ein Lauf darf {budget} nutzen, wie konfiguriert",
     }
     cpu(threads, simd) {
         en: "threads: {threads} · kernels: {simd}",
@@ -71,24 +71,24 @@ messages! {
     }
     /// This build has no GPU backend.
     cpu_only() {
-        en: "this build trains on the CPU only, one of `cargo build --release --features gpu` on GPUs; it plans for cards, here or not: `fitgpt plan --gpu \"RTX 4070\"`",
-        zh: "此版本只在 CPU 上训练，用 `cargo build --release --features gpu` 编译的版本可用 GPU；但可为任何显卡做规划，不论本机有无：`fitgpt plan --gpu \"RTX 4070\"`",
-        ja: "このビルドの学習は CPU のみです（GPU で学習するには `cargo build --release --features gpu`）。GPU 向けの計画は、その GPU がなくても作れます: `fitgpt plan --gpu \"RTX 4070\"`",
-        de: "diese Version trainiert nur auf der CPU, eine mit `cargo build --release --features gpu` gebaute auf GPUs; sie plant für Karten, ob vorhanden oder nicht: `fitgpt plan --gpu \"RTX 4070\"`",
+        en: "this build trains on the CPU only; `cargo build --release --features gpu` makes one that trains on GPUs",
+        zh: "此版本只在 CPU 上训练；用 `cargo build --release --features gpu` 编译的版本可在 GPU 上训练",
+        ja: "このビルドの学習は CPU のみです。GPU で学習するには `cargo build --release --features gpu` でビルドしてください",
+        de: "diese Version trainiert nur auf der CPU; `cargo build --release --features gpu` baut eine für GPUs",
     }
-    /// Why nothing is reached through Vulkan.
+    /// Why there is no Vulkan.
     no_vulkan(reason) {
         en: "none: {reason}", zh: "无：{reason}", ja: "なし: {reason}", de: "keines: {reason}",
     }
-    /// What a run may take of a GPU.
+    /// What a run may use of a GPU.
     gpu_budget(budget) {
-        en: "a run may take {budget}: what is free, less one part in 64",
+        en: "a run may use {budget}: the free memory minus one part in 64",
         zh: "一次运行最多可用 {budget}：空闲显存再留出 1/64",
         ja: "1 回の実行で使えるのは {budget}（空きから 1/64 を引いたもの）",
-        de: "ein Lauf darf {budget} nehmen: was frei ist, abzüglich eines Vierundsechzigstels",
+        de: "ein Lauf darf {budget} nutzen: den freien Speicher abzüglich eines Vierundsechzigstels",
     }
     gpu_limits(allocation, binding, shared) {
-        en: "one allocation up to {allocation}, one binding up to {binding}, {shared} shared by a workgroup",
+        en: "one allocation up to {allocation}, one binding up to {binding}, {shared} of shared memory per workgroup",
         zh: "单次分配最多 {allocation}，单个绑定最多 {binding}，每个工作组共享内存 {shared}",
         ja: "1 回の確保は最大 {allocation}、1 バインディングは最大 {binding}、ワークグループの共有メモリは {shared}",
         de: "eine Allokation bis {allocation}, eine Bindung bis {binding}, {shared} gemeinsam je Workgroup",
@@ -99,15 +99,15 @@ messages! {
         ja: "データ型: {types} · サブグループ {subgroup}",
         de: "Datentypen: {types} · Subgroups von {subgroup}",
     }
-    /// Of a driver that runs kernels on the CPU.
+    /// About a driver that runs kernels on the CPU.
     software() {
-        en: "a software driver: used only when asked for, as in `--device=vulkan`",
+        en: "a software driver: used only if named, as in `--device=vulkan`",
         zh: "软件驱动：只有明确指定时才使用，例如 `--device=vulkan`",
         ja: "ソフトウェアドライバ: `--device=vulkan` のように指定したときだけ使います",
         de: "ein Software-Treiber: nur auf Verlangen, etwa mit `--device=vulkan`",
     }
     no_library(library) {
-        en: "none: the library of NVIDIA's driver, `{library}`, was not found",
+        en: "none: NVIDIA's driver library `{library}` was not found",
         zh: "无：找不到 NVIDIA 驱动的库 `{library}`",
         ja: "なし: NVIDIA ドライバのライブラリ `{library}` が見つかりません",
         de: "keine: die Bibliothek des NVIDIA-Treibers, `{library}`, wurde nicht gefunden",
@@ -119,18 +119,18 @@ messages! {
         de: "keine: der NVIDIA-Treiber ist installiert, läuft aber nicht",
     }
     refused(reason) {
-        en: "none: NVIDIA's driver says: {reason}",
+        en: "none: NVIDIA's driver reports: {reason}",
         zh: "无：NVIDIA 驱动返回：{reason}",
         ja: "なし: NVIDIA ドライバの応答: {reason}",
         de: "keine: der NVIDIA-Treiber meldet: {reason}",
     }
     no_cards() {
-        en: "none that the driver knows",
+        en: "the driver found none",
         zh: "驱动没有找到显卡",
         ja: "ドライバが認識している GPU はありません",
         de: "keine, die der Treiber kennt",
     }
-    /// Cards that the bus shows and no driver serves.
+    /// Cards on the bus without a driver.
     on_the_bus(count) {
         en: "NVIDIA cards on the PCI bus without a working driver: {count}",
         zh: "PCI 总线上有 NVIDIA 显卡但没有可用的驱动：{count} 块",
@@ -163,7 +163,7 @@ messages! {
         en: "held by {holders}",
         zh: "占用者：{holders}",
         ja: "使用プロセス: {holders}",
-        de: "gehalten von {holders}",
+        de: "belegt von {holders}",
     }
     others(holders) {
         en: "others: {holders}",
@@ -185,9 +185,9 @@ messages! {
         en: "{bytes} used", zh: "{bytes} 已用", ja: "{bytes} 使用中", de: "{bytes} belegt",
     }
     own(bytes) {
-        en: "its own {bytes}", zh: "本进程 {bytes}", ja: "このプロセス {bytes}", de: "eigene {bytes}",
+        en: "this process {bytes}", zh: "本进程 {bytes}", ja: "このプロセス {bytes}", de: "dieser Prozess {bytes}",
     }
-    /// What the plan's line in a meter stands for.
+    /// The plan's mark in a meter.
     mark(most) {
         en: "plan ┃ {most}", zh: "计划 ┃ {most}", ja: "計画 ┃ {most}", de: "Plan ┃ {most}",
     }
@@ -205,10 +205,50 @@ messages! {
     }
     /// The plan that the peak is compared with.
     planned(arena, low, high) {
-        en: "plan: arena {arena}, beside it {low} to {high}",
-        zh: "计划：预分配 {arena}，此外 {low} 至 {high}",
-        ja: "計画: アリーナ {arena}、そのほかに {low} 〜 {high}",
-        de: "Plan: Arena {arena}, daneben {low} bis {high}",
+        en: "plan: arena {arena}, plus {low} to {high}",
+        zh: "计划：预分配 {arena}，另加 {low} 至 {high}",
+        ja: "計画: アリーナ {arena}、加えて {low} 〜 {high}",
+        de: "Plan: Arena {arena}, dazu {low} bis {high}",
+    }
+    /// The same for PyTorch.
+    torch_planned(tensors, low, high) {
+        en: "PyTorch plan: tensors {tensors}, plus {low} to {high} for the CUDA context and libraries",
+        zh: "PyTorch 计划：张量 {tensors}，另加 CUDA 上下文和库 {low} 至 {high}",
+        ja: "PyTorch の計画: テンソル {tensors}、加えて CUDA コンテキストとライブラリに {low} 〜 {high}",
+        de: "PyTorch-Plan: Tensoren {tensors}, dazu {low} bis {high} für CUDA-Kontext und Bibliotheken",
+    }
+    above_tensors(difference) {
+        en: "difference: {difference} more than the planned tensors",
+        zh: "差值：比计划的张量多 {difference}",
+        ja: "差: 計画のテンソルより {difference} 多い",
+        de: "Unterschied: {difference} mehr als die geplanten Tensoren",
+    }
+    below_tensors(difference) {
+        en: "difference: {difference} less than the planned tensors",
+        zh: "差值：比计划的张量少 {difference}",
+        ja: "差: 計画のテンソルより {difference} 少ない",
+        de: "Unterschied: {difference} weniger als die geplanten Tensoren",
+    }
+    /// The plan is for a card whose memory cannot be read here.
+    not_compared(most) {
+        en: "the plan is for a card (at most {most}); no card's memory can be read here, so nothing was compared",
+        zh: "计划针对显卡（最多 {most}）；此处无法读取显卡内存，因此未作比较",
+        ja: "計画は GPU 向け（最大 {most}）ですが、ここでは GPU のメモリを読めないため比較していません",
+        de: "der Plan gilt einer Karte (höchstens {most}); hier ist kein Kartenspeicher lesbar, daher kein Vergleich",
+    }
+    /// Behind `fitgpt plan`.
+    plans() {
+        en: "plans for a card that is here or not",
+        zh: "为任何显卡做规划，不论本机有无",
+        ja: "手元にない GPU 向けにも計画を作る",
+        de: "plant für eine Karte, ob vorhanden oder nicht",
+    }
+    /// Behind the command that watches with a config.
+    compares() {
+        en: "compares the process with the plan of a config",
+        zh: "将进程与配置的计划进行比较",
+        ja: "プロセスを設定の計画と比較する",
+        de: "vergleicht den Prozess mit dem Plan einer Konfiguration",
     }
     more_than_arena(difference) {
         en: "difference: {difference} more than the arena",

@@ -1,16 +1,16 @@
-//! What people read, in their language.
+//! User-visible text, in the user's language.
 //!
-//! Every sentence is in this module, in four languages side by side, one file a command or a
-//! kind of error. [`messages!`] makes a function of each; a placeholder that a language lacks does
-//! not compile, and a message that is English only is on a list. What programs read is the same
-//! everywhere: events and nanoGPT's log lines never come from here, and with `--json` the
-//! process speaks English.
+//! Every sentence is in this module, its languages side by side, one file per command or kind of
+//! error. [`messages!`] makes a function of each. English is required, the others are not: a
+//! language without a text prints the English one. A translation that lacks a placeholder does not
+//! compile. `--help` and usage errors come from `clap` and are English, as are events, nanoGPT's
+//! log lines and everything printed with `--json`.
 
 /// Defines messages: functions of displayable arguments to a `String`.
 ///
 /// ```text
 /// messages! {
-///     /// When it is said.
+///     /// When it is printed.
 ///     saved(folder) {
 ///         en: "saved in {folder}",
 ///         zh: "已保存到 {folder}",
@@ -25,44 +25,56 @@ macro_rules! messages {
 
         /// Every message of this file, for the tests of this module.
         #[cfg(test)]
-        pub(super) const ALL: &[(&str, [&str; 4])] =
+        pub(super) const ALL: &[$crate::words::Texts] =
             &[$((stringify!($name), texts!($($texts)*))),*];
     };
 }
 
-/// One message. With `en` alone it is English in every language until somebody translates it; a
-/// test lists what waits.
+/// A message's name, its English text and its translations as (language, text).
+#[cfg(test)]
+pub(crate) type Texts = (&'static str, (&'static str, &'static [(&'static str, &'static str)]));
+
+/// One message. A language that is left out prints English.
 macro_rules! message {
     ($(#[$doc:meta])* $name:ident($($argument:ident),*) {
-        en: $en:literal, zh: $zh:literal, ja: $ja:literal, de: $de:literal $(,)?
+        en: $en:literal
+        $(, zh: $zh:literal)? $(, ja: $ja:literal)? $(, de: $de:literal)? $(,)?
     }) => {
         $(#[$doc])*
         pub(crate) fn $name($($argument: impl std::fmt::Display),*) -> String {
-            // Named arguments: one that a language does not use is an error of the compiler.
+            // Named arguments: a text that leaves one out does not compile.
             match $crate::words::lang() {
                 $crate::words::Lang::English => format!($en, $($argument = $argument),*),
-                $crate::words::Lang::Chinese => format!($zh, $($argument = $argument),*),
-                $crate::words::Lang::Japanese => format!($ja, $($argument = $argument),*),
-                $crate::words::Lang::German => format!($de, $($argument = $argument),*),
+                $crate::words::Lang::Chinese => {
+                    format!(last!($en $(, $zh)?), $($argument = $argument),*)
+                }
+                $crate::words::Lang::Japanese => {
+                    format!(last!($en $(, $ja)?), $($argument = $argument),*)
+                }
+                $crate::words::Lang::German => {
+                    let text = format!(last!($en $(, $de)?), $($argument = $argument),*);
+                    $crate::words::localized(text)
+                }
             }
-        }
-    };
-    ($(#[$doc:meta])* $name:ident($($argument:ident),*) { en: $en:literal $(,)? }) => {
-        $(#[$doc])*
-        pub(crate) fn $name($($argument: impl std::fmt::Display),*) -> String {
-            format!($en, $($argument = $argument),*)
         }
     };
 }
 
-/// The texts of one message, in the order of [`Lang::ALL`].
+/// A translation, or English if there is none.
+macro_rules! last {
+    ($english:literal) => {
+        $english
+    };
+    ($english:literal, $translation:literal) => {
+        $translation
+    };
+}
+
+/// The texts of one message.
 #[cfg(test)]
 macro_rules! texts {
-    (en: $en:literal, zh: $zh:literal, ja: $ja:literal, de: $de:literal $(,)?) => {
-        [$en, $zh, $ja, $de]
-    };
-    (en: $en:literal $(,)?) => {
-        [$en, $en, $en, $en]
+    (en: $en:literal $(, $lang:ident: $text:literal)* $(,)?) => {
+        ($en, &[$((stringify!($lang), $text)),*])
     };
 }
 
@@ -86,7 +98,7 @@ pub(crate) mod train;
 
 pub(crate) use self::{
     lang::{Lang, lang, speak},
-    number::grouped,
+    number::{grouped, localized},
     width::{columns, left, right},
 };
 
@@ -94,14 +106,22 @@ pub(crate) use self::{
 mod tests {
     use super::*;
 
-    /// Messages that are English everywhere until somebody translates them.
-    const WAITING: &[&str] = &[];
-
-    /// Texts that read alike in two languages and are meant to.
+    /// Texts that are meant to read the same in two languages.
     const ALIKE: &[&str] = &["logits", "null", "resident"];
 
+    // A second `messages!` would define a second `ALL` in this module.
+    message! { english_only(name) { en: "only {name}" } }
+    message! { without_chinese() { en: "two", de: "zwei" } }
+
     #[test]
-    fn every_message_is_said_in_every_language() {
+    fn a_language_without_a_text_prints_english() {
+        assert_eq!(english_only("this"), "only this");
+        assert_eq!(without_chinese(), "two");
+        assert_eq!(texts!(en: "two", de: "zwei"), ("two", &[("de", "zwei")]));
+    }
+
+    #[test]
+    fn translations_are_in_another_language_and_keep_the_layout() {
         let files = [
             bench::ALL,
             demo::ALL,
@@ -116,23 +136,19 @@ mod tests {
             train::ALL,
         ];
         let files = files.into_iter().chain(doctor::FILES).chain(errors::FILES);
-        for (name, [english, others @ ..]) in files.flatten() {
+        for (name, (english, translations)) in files.flatten() {
             assert!(!english.trim().is_empty(), "`{name}`");
-            if WAITING.contains(name) {
-                assert_eq!(others, &[*english; 3], "`{name}` is translated: take it off the list");
-                continue;
-            }
-            for other in others {
-                assert!(!other.trim().is_empty(), "`{name}`");
+            for (_, text) in *translations {
+                assert!(!text.trim().is_empty(), "`{name}`");
                 let has_words = words(english).chars().filter(char::is_ascii_lowercase).count() > 3;
-                let is_translated = other != english || !has_words || ALIKE.contains(name);
-                assert!(is_translated, "`{name}` is not translated: {other}");
-                assert_eq!(edges(english), edges(other), "`{name}`: {other}");
+                let is_translated = text != english || !has_words || ALIKE.contains(name);
+                assert!(is_translated, "`{name}` repeats the English: leave the language out");
+                assert_eq!(edges(english), edges(text), "`{name}`: {text}");
             }
         }
     }
 
-    /// A text without its placeholders and without what stands in backticks.
+    /// A text without its placeholders and without code in backticks.
     fn words(text: &str) -> String {
         let plain = text.split('`').step_by(2).collect::<String>();
         let outside =
@@ -140,8 +156,8 @@ mod tests {
         outside.collect()
     }
 
-    /// Line breaks and blanks at a text's ends: part of the layout, the same in all languages,
-    /// but that a Chinese colon takes no blank behind it, and that one blank may part Latin
+    /// Line breaks and spaces at a text's ends are layout, the same in all languages. Two
+    /// exceptions: a Chinese colon takes no space after it, and one space may separate Latin
     /// letters from Chinese or Japanese ones.
     fn edges(text: &str) -> (&str, &str) {
         let start = &text[..text.len() - text.trim_start().len()];

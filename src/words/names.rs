@@ -1,4 +1,4 @@
-//! Names of things that several commands speak of.
+//! Words that several commands use.
 
 use fitgpt_plan::{program::TensorClass, report::Verdict};
 
@@ -9,10 +9,14 @@ messages! {
     error() { en: "error: ", zh: "错误：", ja: "エラー: ", de: "Fehler: " }
     /// Before advice.
     hint() { en: "hint: ", zh: "提示：", ja: "ヒント: ", de: "Tipp: " }
-    /// Before what is said beside the answer.
+    /// Before something worth knowing that is not the answer.
     note() { en: "note: ", zh: "注意：", ja: "注: ", de: "Hinweis: " }
+    /// The last line of a command: what to run now.
+    next(command) {
+        en: "next: {command}", zh: "下一步：{command}", ja: "次に: {command}", de: "als Nächstes: {command}",
+    }
 
-    /// What went wrong, behind where.
+    /// A place and what went wrong there.
     placed(place, message) {
         en: "{place}: {message}", zh: "{place}：{message}", ja: "{place}: {message}", de: "{place}: {message}",
     }

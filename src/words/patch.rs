@@ -1,19 +1,33 @@
-//! What `patch` says beside its diff.
+//! What `patch` prints next to its diff.
 
-use crate::patch::{Patch, Sought};
+use crate::patch::{Anchor, Patch};
 
 messages! {
     patched(patch, description) {
         en: "patched: {patch}, {description}", zh: "已修补：{patch}，{description}", ja: "パッチ適用: {patch}、{description}", de: "gepatcht: {patch}, {description}",
     }
     already(patch) { en: "already there: {patch}", zh: "已经存在：{patch}", ja: "適用済み: {patch}", de: "schon da: {patch}" }
-    not_found(patch, file, sought) {
-        en: "not found: {patch} looked in {file} for {sought}",
-        zh: "未找到：{patch} 在 {file} 中查找 {sought}",
-        ja: "見つかりません: {patch} は {file} の中で {sought} を探しました",
-        de: "nicht gefunden: {patch} suchte in {file} nach {sought}",
+    not_found(patch, file, anchor) {
+        en: "not found: {patch} looked in {file} for {anchor}",
+        zh: "未找到：{patch} 在 {file} 中查找 {anchor}",
+        ja: "見つかりません: {patch} は {file} の中で {anchor} を探しました",
+        de: "nicht gefunden: {patch} suchte in {file} nach {anchor}",
     }
-    file_before(copy) { en: "the file before: {copy}", zh: "原文件：{copy}", ja: "元のファイル: {copy}", de: "die ursprüngliche Datei: {copy}" }
+    backup(copy) { en: "backup: {copy}", zh: "备份：{copy}", ja: "バックアップ: {copy}", de: "Sicherung: {copy}" }
+    /// Behind the command that applies the diff.
+    applies() {
+        en: "writes these changes, with a backup of each file",
+        zh: "写入这些修改，并备份每个文件",
+        ja: "この変更を書き込み、各ファイルのバックアップを残す",
+        de: "schreibt diese Änderungen und sichert jede Datei",
+    }
+    /// Behind a `train.py` command with the keys of the patches.
+    keys_are_off() {
+        en: "these keys are off by default; `fitgpt fit CONFIG.py --engine torch --gpu NAME` computes which of them your card needs",
+        zh: "这些配置项默认关闭；`fitgpt fit CONFIG.py --engine torch --gpu 名称` 会算出您的显卡需要哪些",
+        ja: "これらのキーは既定で無効です。`fitgpt fit CONFIG.py --engine torch --gpu 名前` で、その GPU に必要なものを計算できます",
+        de: "diese Schlüssel sind standardmäßig aus; `fitgpt fit CONFIG.py --engine torch --gpu NAME` berechnet, welche Ihre Karte braucht",
+    }
 
     eval_batch_size() {
         en: "keys `eval_batch_size`, `eval_block_size` for `estimate_loss` (0: as training)",
@@ -22,25 +36,25 @@ messages! {
         de: "Schlüssel `eval_batch_size`, `eval_block_size` für `estimate_loss` (0: wie im Training)",
     }
     drop_stale_logits() {
-        en: "`loss = model(X, Y)[1]`: no name keeps the logits of the last pass alive",
-        zh: "`loss = model(X, Y)[1]`：不再有名称让上一次前向的 logits 一直占用显存",
-        ja: "`loss = model(X, Y)[1]`: 前回の順伝播の logits を保持する名前がなくなります",
-        de: "`loss = model(X, Y)[1]`: kein Name hält die Logits des letzten Durchlaufs am Leben",
+        en: "`loss = model(X, Y)[1]`: the logits of the last pass are freed",
+        zh: "`loss = model(X, Y)[1]`：上一次前向的 logits 会被释放",
+        ja: "`loss = model(X, Y)[1]`: 前回の順伝播の logits が解放されます",
+        de: "`loss = model(X, Y)[1]`: die Logits des letzten Durchlaufs werden freigegeben",
     }
     chunked_loss() {
-        en: "key `loss_chunk_rows`: head and loss for some rows at a time (0: all at once)",
+        en: "key `loss_chunk_rows`: computes head and loss so many rows at a time (0: all at once)",
         zh: "配置项 `loss_chunk_rows`：输出层与损失按若干行分块计算（0：一次全部）",
         ja: "キー `loss_chunk_rows`: 出力層と損失を数行ずつ計算（0: 一度にすべて）",
-        de: "Schlüssel `loss_chunk_rows`: Kopf und Loss für einige Zeilen auf einmal (0: alle zugleich)",
+        de: "Schlüssel `loss_chunk_rows`: berechnet Ausgabeschicht und Loss in Blöcken von so vielen Zeilen (0: alle auf einmal)",
     }
     checkpoint_blocks() {
-        en: "key `grad_checkpoint`: blocks are computed again in the backward pass",
+        en: "key `grad_checkpoint`: recomputes blocks in the backward pass",
         zh: "配置项 `grad_checkpoint`：在反向传播中重新计算各个块",
         ja: "キー `grad_checkpoint`: ブロックを逆伝播で再計算します",
         de: "Schlüssel `grad_checkpoint`: Blöcke werden im Rückwärtslauf neu berechnet",
     }
     checkpoint_to_cpu() {
-        en: "resuming loads the checkpoint into the host's memory and lets it go",
+        en: "resuming loads the checkpoint into host memory and frees it",
         zh: "恢复训练时把检查点加载到主机内存，用完即释放",
         ja: "再開時にチェックポイントをホストのメモリに読み込み、使い終えたら解放します",
         de: "Fortsetzen lädt den Checkpoint in den Arbeitsspeicher und gibt ihn wieder frei",
@@ -139,23 +153,23 @@ pub(crate) fn description(patch: Patch) -> String {
     }
 }
 
-/// A place that was not found.
-pub(crate) fn sought(sought: Sought) -> String {
-    match sought {
-        Sought::Code(code) => format!("`{code}`"),
-        Sought::GetBatch => get_batch(),
-        Sought::EvaluationBatch => evaluation_batch(),
-        Sought::ConfigKeys => config_keys(),
-        Sought::Default => default_value(),
-        Sought::GptConfig => gpt_config(),
-        Sought::ToDevice => to_device(),
-        Sought::ImportTorch => import_torch(),
-        Sought::SelfConfig => self_config(),
-        Sought::LogitsInEvaluation => logits_in_evaluation(),
-        Sought::LogitsInLoop => logits_in_loop(),
-        Sought::LogitsUnread => logits_unread(),
-        Sought::LossBranch => loss_branch(),
-        Sought::Blocks => blocks(),
-        Sought::SaveAfterEvaluation => save_after_evaluation(),
+/// What a patch looked for.
+pub(crate) fn anchor(anchor: Anchor) -> String {
+    match anchor {
+        Anchor::Code(code) => format!("`{code}`"),
+        Anchor::GetBatch => get_batch(),
+        Anchor::EvaluationBatch => evaluation_batch(),
+        Anchor::ConfigKeys => config_keys(),
+        Anchor::Default => default_value(),
+        Anchor::GptConfig => gpt_config(),
+        Anchor::ToDevice => to_device(),
+        Anchor::ImportTorch => import_torch(),
+        Anchor::SelfConfig => self_config(),
+        Anchor::LogitsInEvaluation => logits_in_evaluation(),
+        Anchor::LogitsInLoop => logits_in_loop(),
+        Anchor::LogitsUnread => logits_unread(),
+        Anchor::LossBranch => loss_branch(),
+        Anchor::Blocks => blocks(),
+        Anchor::SaveAfterEvaluation => save_after_evaluation(),
     }
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::program::Place;
 
 #[test]
-fn bench_measures_every_program_of_a_job_beside_the_machine() {
+fn bench_measures_every_program_of_a_job_and_the_machine() {
     let place = Place::new();
     let ran = place.run(&["bench", "--job=shakespeare_char_cpu", "--runs=1", "--json"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);

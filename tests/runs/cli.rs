@@ -72,6 +72,16 @@ fn nanogpts_log_lines_are_printed_as_its_readers_expect() {
     assert!(rest.contains("ms, mfu ") && rest.ends_with('%'), "{line}");
 }
 
+#[test]
+fn a_preset_without_its_data_says_how_to_make_it_and_how_to_try_without() {
+    let place = Place::new();
+    let ran = place.run(&["train", "config/train_gpt2.py", "--device=cpu"]);
+    assert_eq!(ran.code, Some(2));
+    let prepare = "`fitgpt prepare openwebtext.jsonl --out data/openwebtext`";
+    assert!(ran.stderr.contains(prepare), "{}", ran.stderr);
+    assert!(ran.stderr.contains("hint: ") && ran.stderr.contains("`--dataset=stories`"));
+}
+
 /// Arguments, and what the error must name.
 const BAD: &[(&[&str], &[&str])] = &[
     (&["plan", "--n_embd=512", "--n_head=12"], &["512", "12", "n_head"]),
@@ -165,16 +175,33 @@ fn a_checkpoint_of_another_shape_or_a_damaged_one_is_refused() {
 }
 
 #[test]
-fn an_ignored_key_is_said_once_and_help_has_examples() {
+fn an_ignored_key_is_mentioned_once() {
     let place = Place::new();
     let ran = place.train(&["--max_iters=0", "--wandb_log=True", "--out_dir=out"]);
     assert_eq!(ran.stderr.matches("`wandb_log`").count(), 1, "{}", ran.stderr);
-    for command in ["plan", "train", "sample"] {
-        let help = place.run(&[command, "--help"]);
-        assert_eq!(help.code, Some(0));
-        assert!(help.stdout.contains("Examples:"), "{command}");
-        assert!(help.stdout.contains("--gradient_accumulation_steps"), "{command}");
+}
+
+#[test]
+fn the_short_help_fits_on_a_screen_and_the_long_one_has_every_key_that_matters() {
+    let place = Place::new();
+    let commands = [
+        "plan", "fit", "doctor", "prepare", "train", "sample", "patch", "bench", "devices", "demo",
+    ];
+    for command in commands {
+        let short = place.run(&[command, "-h"]).stdout;
+        assert!(short.lines().count() <= 45, "{command}:\n{short}");
+        assert!(short.lines().all(|line| line.chars().count() <= 100), "{command}:\n{short}");
+        assert!(short.contains("Examples:"), "{command}");
     }
+    let plan = place.run(&["plan", "--help"]).stdout;
+    for (key, is_shown) in [("--ffn_dim", true), ("--temperature", false), ("--wandb_log", false)] {
+        assert_eq!(plan.contains(key), is_shown, "{key}");
+    }
+    // What is not shown is still accepted: a config may set it.
+    assert_eq!(place.run(&["plan", "--temperature=0.5", "--gpu=4090"]).code, Some(0));
+    let nothing = place.run(&[]);
+    assert_eq!(nothing.code, Some(2));
+    assert!(nothing.stderr.contains("Start here:\n  fitgpt train "), "{}", nothing.stderr);
 }
 
 #[test]
@@ -313,6 +340,16 @@ fn reserved_memory_is_left_to_others() {
     assert_eq!(usable(&[]) - usable(&["--reserve=1GB"]), 1_000_000_000);
     let ran = place.run(&["plan", "--gpu=RTX 4070", "--reserve=some"]);
     assert_eq!(ran.code, Some(2));
+}
+
+#[test]
+fn a_plan_for_a_card_does_not_depend_on_the_threads_of_this_machine() {
+    let place = Place::new();
+    let arena = |threads: &str| {
+        let ran = place.run(&["plan", "--gpu=RTX 4070", "--json", threads]);
+        ran.json()["arena_bytes"].as_u64().unwrap()
+    };
+    assert_eq!(arena("--threads=1"), arena("--threads=64"));
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn every_step_of_the_demo_passes_and_can_be_kept() {
         let is_shown = step["name"] != "limit" || cfg!(target_os = "linux");
         assert_eq!(step["passed"], is_shown, "{step}");
     }
-    // Commands stand there as a user would type them.
+    // Commands are printed as a user would type them.
     for typed in [
         "$ fitgpt doctor oom.log --config oom.py\n",
         "$ fitgpt plan oom.py --engine torch --gpu \"RTX 4070\"\n",
@@ -30,8 +30,15 @@ fn every_step_of_the_demo_passes_and_can_be_kept() {
         assert!(ran.stderr.contains(typed), "{typed}{}", ran.stderr);
     }
     assert!(place.path("kept/killed/model.safetensors").exists());
+    // The screen has a page, the folder the rest.
+    let lines = ran.stderr.lines().count();
+    assert!(lines < 70, "{lines} lines:\n{}", ran.stderr);
+    let output = fs::read_to_string(place.path("kept/output.txt")).unwrap();
+    assert!(
+        output.contains("$ fitgpt doctor oom.log --config oom.py\n") && output.contains("iter 7:")
+    );
 
-    // Nothing of the user's is written over.
+    // A folder that is not empty is refused.
     let ran = place.run(&["demo", "--keep=kept"]);
     assert_eq!(ran.code, Some(2), "{}", ran.stdout);
     assert!(ran.stderr.contains("`kept`"), "{}", ran.stderr);
@@ -63,6 +70,8 @@ fn shells_get_their_completions_and_others_an_error() {
         let ran = place.run(&["completions", shell]);
         assert_eq!(ran.code, Some(0), "{shell}: {}", ran.stderr);
         assert!(ran.stdout.contains("gradient_accumulation_steps"), "{shell}");
+        let has_cards = ran.stdout.contains("RTX-4070-Ti");
+        assert_eq!(has_cards, ["bash", "zsh", "fish"].contains(&shell), "{shell}");
     }
     let ran = place.run(&["completions", "csh", "--json"]);
     assert_eq!(ran.code, Some(2), "`--json` is no flag of it either: {}", ran.stdout);
@@ -92,4 +101,9 @@ fn bash_completes_commands_and_keys() {
     };
     assert_eq!(complete("fitgpt train", "--batch_s"), "--batch_size\n");
     assert_eq!(complete("fitgpt", "dev"), "devices\n");
+    let cards = bash(
+        "source ./fitgpt.bash; COMP_WORDS=(fitgpt plan --gpu RTX-407); COMP_CWORD=3; \
+         _fitgpt fitgpt RTX-407 --gpu; printf '%s\\n' \"${COMPREPLY[@]}\"",
+    );
+    assert!(cards.contains("RTX-4070\n") && cards.contains("RTX-4070-Ti\n"), "{cards}");
 }

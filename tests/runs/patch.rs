@@ -24,6 +24,7 @@ fn a_diff_is_printed_and_nothing_changed() {
     assert!(ran.stdout.starts_with("--- a/train.py\n+++ b/train.py\n@@ -"), "{}", ran.stdout);
     assert!(ran.stdout.contains("\n--- a/model.py\n+++ b/model.py\n@@ -"), "{}", ran.stdout);
     assert_eq!(ran.stderr.matches("patched: ").count(), 7, "{}", ran.stderr);
+    assert!(ran.stderr.contains("next: fitgpt patch nano --apply  ("), "{}", ran.stderr);
     assert_eq!(fs::read_to_string(place.path("nano/train.py")).unwrap(), TRAIN);
     assert!(!place.path("nano/train.py.orig").exists());
 }
@@ -41,8 +42,24 @@ fn applied_patches_leave_a_copy_and_are_known_the_next_time() {
 
     let again = place.run(&["patch", "nano", "--apply", "--only", "gradscaler"]);
     assert_eq!((again.code, again.stdout.as_str()), (Some(0), ""));
-    assert_eq!(again.stderr, "already there: gradscaler\n");
+    assert_eq!(
+        again.stderr,
+        "already there: gradscaler\nnext: cd nano && python train.py CONFIG.py\n"
+    );
     assert!(!place.path("nano/train.py.orig.1").exists(), "nothing changed, so nothing is copied");
+}
+
+#[test]
+fn an_applied_patch_says_which_keys_turn_it_on() {
+    let place = nano();
+    let only = ["--only", "chunked-loss", "checkpoint-blocks"];
+    let ran = place.run(&[&["patch", "nano"], &only[..]].concat());
+    let apply = "next: fitgpt patch nano --apply --only chunked-loss checkpoint-blocks  (";
+    assert!(ran.stderr.contains(apply), "{}", ran.stderr);
+    let ran = place.run(&[&["patch", "nano", "--apply"], &only[..]].concat());
+    let train =
+        "next: cd nano && python train.py CONFIG.py --loss_chunk_rows=512 --grad_checkpoint=True\n";
+    assert!(ran.stderr.contains(train), "{}", ran.stderr);
 }
 
 #[test]

@@ -5,15 +5,14 @@ use std::{fs, path::Path};
 use crate::program::{Place, TINY};
 
 /// A card on which PyTorch's eager mode does not hold nanoGPT's defaults, and we do.
-const BOTH: &[&str] =
-    &["plan", "--engine", "both", "--gpu=RTX 4070", "--compile=False", "--threads=2"];
+const BOTH: &[&str] = &["plan", "--engine", "both", "--gpu=RTX 4070", "--compile=False"];
 
 #[test]
 fn the_picture_of_the_readme_is_what_its_command_draws() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let readme = fs::read_to_string(root.join("README.md")).unwrap();
     let line = readme.lines().find(|line| line.contains("--svg docs/plan.svg")).unwrap();
-    let line = line.strip_prefix("$ fitgpt ").unwrap();
+    let line = line.strip_prefix("fitgpt ").unwrap();
     // As a shell parts them: every second piece stood between quotes.
     let mut args: Vec<&str> = Vec::new();
     for (index, piece) in line.split('"').enumerate() {

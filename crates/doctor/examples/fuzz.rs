@@ -1,9 +1,9 @@
-//! Puts logs that nobody would write to the doctor, for so many seconds.
+//! Diagnoses generated logs for a number of seconds.
 //!
 //!     cargo run --release -p fitgpt-doctor --example fuzz -- 60
 //!
-//! Input `n` is the same on every machine: a panic names its number, and a second argument
-//! begins there.
+//! Input `n` is the same on every machine: a panic prints its number, and a second argument starts
+//! there.
 
 #[path = "../tests/inputs/mod.rs"]
 mod inputs;

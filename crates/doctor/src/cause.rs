@@ -1,4 +1,4 @@
-//! What a finding names, with the evidence that it rests on.
+//! Causes and their evidence.
 
 use serde::Serialize;
 
@@ -9,8 +9,7 @@ use crate::{
 
 macro_rules! causes {
     ($($(#[$doc:meta])* $rule:literal $cause:ident { $($(#[$field_doc:meta])* $field:ident: $kind:ty,)* })*) => {
-        /// One cause, or one thing that was looked at and is not the cause. In JSON: `rule` and
-        /// `evidence`.
+        /// A cause or an observation. In JSON: `rule` and `evidence`.
         #[derive(Clone, Debug, PartialEq, Serialize)]
         #[serde(tag = "rule", content = "evidence")]
         pub enum Cause {
@@ -24,7 +23,7 @@ macro_rules! causes {
         }
 
         impl Cause {
-            /// The rule's name; its page says more.
+            /// The name of its rule, which is also the name of its `--explain` page.
             pub const fn rule(&self) -> &'static str {
                 match self {
                     $(Self::$cause { .. } => $rule,)*
@@ -34,45 +33,45 @@ macro_rules! causes {
     };
 }
 
-/// What tells that the host's memory ran out.
+/// What shows that host memory ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostSign {
-    /// The process was ended from outside.
+    /// The process was killed.
     Killed,
-    /// A worker of a data loader was.
+    /// A data loader worker was killed.
     WorkerKilled,
-    /// PyTorch's allocator for the host gave up.
+    /// PyTorch's CPU allocator failed.
     HostAllocator,
-    /// A page-locked copy could not be made.
+    /// Page-locked memory could not be allocated.
     PageLocked,
-    /// Another word for it.
+    /// Another message.
     Other,
 }
 
-/// What else failed in a log that looks like memory.
+/// A failure that looks like a memory error and is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OtherFailure {
-    /// A kernel's own check.
+    /// An assertion in a kernel.
     DeviceAssert,
-    /// A kernel touched what it may not.
+    /// An illegal memory access in a kernel.
     IllegalAccess,
 }
 
-/// What a server or a framework takes before anything is asked of it.
+/// How a server or a framework reserves memory in advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reservation {
-    /// A share of the card, as vLLM and SGLang take it.
+    /// A fraction of the card (vLLM, SGLang).
     Share,
-    /// What was left for CUDA graphs and activations was too little.
+    /// The reservation left too little for CUDA graphs and activations.
     NothingLeft,
-    /// XLA takes three quarters of the card at once.
+    /// XLA preallocates three quarters of the card.
     Preallocation,
 }
 
-/// The tensor that was asked for, as far as it is known.
+/// The tensor that the request was for, as far as it is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RequestedTensor {
     /// Its name.
@@ -81,19 +80,19 @@ pub struct RequestedTensor {
     /// Outermost first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shape: Option<Vec<u64>>,
-    /// As PyTorch calls it.
+    /// PyTorch's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dtype: Option<&'static str>,
-    /// Its size before an allocator rounds it.
+    /// Its size before the allocator rounds it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tensor_bytes: Option<u64>,
-    /// The run in which it has this size, where the log's own run is not known.
+    /// The assumed run, if the log does not show the real one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub supposing: Option<AssumedRun>,
     /// The line of code that names it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<String>,
-    /// What the message says was asked for.
+    /// Size of the failed request.
     pub requested_bytes: Option<u64>,
 }
 
@@ -103,26 +102,26 @@ causes! {
         /// Which tensor.
         asked: RequestedTensor,
     }
-    /// The logits of the pass before are still held.
+    /// The logits of the previous pass are still alive.
     "stale-logits" StaleLogits {
-        /// Theirs.
+        /// Size of the stale logits.
         stale_bytes: u64,
-        /// All that the program holds then.
+        /// Everything that the program holds at that moment.
         held_bytes: u64,
-        /// What the message says.
+        /// The number in the message.
         allocated_bytes: u64,
-        /// Of what it is made.
+        /// What `held_bytes` consists of.
         parts: Vec<AccountShare>,
-        /// Whether the request would have fitted without them.
+        /// Whether the request would have fit without them.
         would_have_fitted_without: bool,
     }
-    /// An evaluation runs with the batch of training.
+    /// The evaluation uses the training batch size.
     "evaluation-uses-training-batch" EvaluationUsesTrainingBatch {
         /// Sequences.
         batch_size: u64,
-        /// Its peak.
+        /// Peak of the evaluation.
         peak_bytes: u64,
-        /// The peak with one sequence at a time.
+        /// Its peak with one sequence at a time.
         peak_with_one_sequence_bytes: u64,
     }
     /// Heads × tokens × tokens.
@@ -142,223 +141,223 @@ causes! {
     }
     /// Weights, gradients and moments exceed the card.
     "static-state-too-large" StaticStateTooLarge {
-        /// Whose, if it is a published model.
+        /// The model, if it is a published one.
         model: Option<String>,
-        /// Learned elements.
+        /// Number of parameters.
         parameter_count: u64,
         /// Weights, gradients and moments.
         state_bytes: u64,
-        /// Copies in half precision.
+        /// Half-precision copies of the weights.
         half_copies_bytes: u64,
-        /// What the card has.
+        /// Capacity of the card.
         total_bytes: u64,
     }
-    /// Others are on the card.
+    /// Other processes use the card.
     "foreign-memory" ForeignMemory {
-        /// Theirs.
+        /// Memory of the other processes.
         foreign_bytes: Option<u64>,
-        /// What was free.
+        /// Free memory.
         free_bytes: Option<u64>,
-        /// What was asked for.
+        /// Size of the failed request.
         requested_bytes: Option<u64>,
-        /// Who they are, as far as the log says.
+        /// The processes that the log lists.
         processes: Vec<Process>,
     }
-    /// More was free than was asked for.
+    /// More memory was free than requested.
     "free-exceeds-request" FreeExceedsRequest {
-        /// What was free.
+        /// Free memory.
         free_bytes: u64,
-        /// What was asked for.
+        /// Size of the failed request.
         requested_bytes: u64,
-        /// A limit of this process.
+        /// A limit set on this process.
         allowed_bytes: Option<u64>,
     }
     /// One tensor is larger than the card.
     "request-larger-than-card" RequestLargerThanCard {
-        /// What was asked for.
+        /// Size of the failed request.
         requested_bytes: u64,
-        /// What the card has.
+        /// Capacity of the card.
         total_bytes: u64,
     }
-    /// The request is the allocator's least.
+    /// The request has the allocator's minimum size.
     "no-shape-in-request" NoShapeInRequest {
-        /// What was asked for.
+        /// Size of the failed request.
         requested_bytes: u64,
     }
-    /// Reserved memory is unused and in pieces.
+    /// Reserved memory is unused because it is fragmented.
     "fragmentation" Fragmentation {
         /// Reserved and unused.
         unallocated_bytes: u64,
-        /// What was asked for.
+        /// Size of the failed request.
         requested_bytes: u64,
-        /// The longest piece, if a snapshot shows it.
+        /// The largest free block, if a snapshot shows it.
         largest_piece_bytes: Option<u64>,
     }
-    /// The optimizer's step needs more.
+    /// The optimizer step allocates memory.
     "optimizer-temporaries" OptimizerTemporaries {
-        /// Whether the moments are being made.
+        /// Whether the step creates the moments.
         makes_moments: bool,
-        /// Whether it works on lists of tensors.
+        /// Whether it is a multi-tensor (`foreach`) step.
         uses_lists: bool,
-        /// Both moments.
+        /// Size of both moments.
         moments_bytes: Option<u64>,
-        /// What the lists add.
+        /// Size of the multi-tensor temporaries.
         list_bytes: Option<u64>,
     }
     /// A checkpoint was loaded onto the card.
     "checkpoint-on-device" CheckpointOnDevice {
-        /// Whether that is what failed.
+        /// Whether loading itself failed.
         while_loading: bool,
-        /// The copy that stays.
+        /// The copy that stays on the card.
         second_copy_bytes: Option<u64>,
     }
-    /// A compiler's error wraps it.
+    /// A compiler error wraps the allocation failure.
     "hidden-by-compiler" HiddenByCompiler {
-        /// Whether the compiler was at work.
+        /// Whether the compiler was running.
         while_compiling: bool,
-        /// Whether its error wraps another.
+        /// Whether a compiler error wraps the failure.
         wrapped: bool,
-        /// What was asked for.
+        /// Size of the failed request.
         requested_bytes: Option<u64>,
     }
     /// The config cannot run.
     "invalid-config" InvalidConfig {
         /// The kind of error.
         problem: Option<String>,
-        /// What it says.
+        /// Its message.
         message: Option<String>,
-        /// The key that the script refused.
+        /// The key that the script rejected.
         key: Option<String>,
     }
-    /// The machine's own memory.
+    /// Host memory ran out.
     "host-memory" HostMemory {
-        /// What tells so.
+        /// What shows it.
         sign: HostSign,
-        /// What was asked for.
+        /// Size of the failed request.
         requested_bytes: Option<u64>,
-        /// What the process held when the kernel ended it.
+        /// What the process held when the kernel killed it.
         held_bytes: Option<u64>,
     }
-    /// A multiprocessor's memory.
+    /// A kernel needs too much shared memory.
     "shared-memory" SharedMemory {
-        /// What a kernel needs.
+        /// What the kernel needs.
         required_bytes: Option<u64>,
-        /// What there is.
+        /// What a multiprocessor has.
         limit_bytes: Option<u64>,
     }
     /// No tensor of the run has this size.
     "no-match" NoMatch {
-        /// What was asked for.
+        /// Size of the failed request.
         requested_bytes: u64,
         /// Whether the run is known.
         has_config: bool,
-        /// A common run that would print it.
+        /// A common run that has a tensor of this size.
         would_match: Option<RequestedTensor>,
-        /// The most that the run was planned to hold, if the log holds clearly more.
+        /// The planned peak of the run, if the log shows clearly more.
         planned_bytes: Option<u64>,
-        /// What the log holds.
+        /// The allocated memory in the log.
         allocated_bytes: Option<u64>,
     }
-    /// More is held than the card has: the driver moved it to the host.
+    /// Tensors hold more than the card has: the driver spilled to host memory.
     "spilled-to-host" SpilledToHost {
-        /// What tensors hold.
+        /// Memory held by tensors.
         allocated_bytes: u64,
-        /// What the card has.
+        /// Capacity of the card.
         total_bytes: u64,
     }
     /// The weights do not fit the card.
     "weights-too-large" WeightsTooLarge {
-        /// Whose, if it is a published model.
+        /// The model, if it is a published one.
         model: Option<String>,
-        /// Learned elements.
+        /// Number of parameters.
         parameter_count: Option<u64>,
-        /// What they need.
+        /// Size of the weights.
         weights_bytes: Option<u64>,
-        /// What the card has.
+        /// Capacity of the card.
         total_bytes: Option<u64>,
     }
-    /// The cache of keys and values.
+    /// The KV cache does not fit.
     "kv-cache" KvCache {
-        /// What it needs.
+        /// Size of the cache.
         needed_bytes: Option<u64>,
-        /// What there is for it.
+        /// Memory available for it.
         available_bytes: Option<u64>,
-        /// Tokens that it was to hold.
+        /// Tokens that it was planned for.
         tokens: Option<u64>,
     }
-    /// A server or a framework takes its share first.
+    /// A server or a framework reserves memory in advance.
     "server-reservation" ServerReservation {
-        /// How.
+        /// How it reserves.
         reservation: Reservation,
-        /// What it wants.
+        /// How much it reserves.
         wanted_bytes: Option<u64>,
-        /// What is free.
+        /// Free memory.
         free_bytes: Option<u64>,
-        /// The share, in thousandths.
+        /// The fraction of the card, in thousandths.
         share_thousandths: Option<u64>,
     }
     /// Predictions of all batches are kept on the card.
     "evaluation-gathers-predictions" EvaluationGathersPredictions {
-        /// What was asked for.
+        /// Size of the failed request.
         requested_bytes: Option<u64>,
-        /// The line that joins them.
+        /// The line of code that concatenates them.
         line: String,
     }
-    /// A sharded model is gathered to be saved.
+    /// A sharded model is gathered in order to save it.
     "gather-on-save" GatherOnSave {
-        /// What was asked for.
+        /// Size of the failed request.
         requested_bytes: Option<u64>,
     }
-    /// All parameters in one piece.
+    /// All parameters flattened into one tensor.
     "flat-copy" FlatCopy {
-        /// What was asked for.
+        /// Size of the failed request.
         requested_bytes: Option<u64>,
-        /// Elements of that piece.
+        /// Elements of the flat tensor.
         elements: Option<u64>,
-        /// Whose, if it is a published model.
+        /// The model, if it is a published one.
         model: Option<String>,
     }
-    /// One pass needs more than the card has.
+    /// One pass needs more memory than the card has.
     "batch-too-large" BatchTooLarge {
-        /// What tensors hold.
+        /// Memory held by tensors.
         allocated_bytes: Option<u64>,
-        /// What was asked for.
+        /// Size of the failed request.
         requested_bytes: Option<u64>,
-        /// What the card has.
+        /// Capacity of the card.
         total_bytes: Option<u64>,
-        /// Sequences or images of a pass.
+        /// Sequences or images per pass.
         batch_size: Option<u64>,
         /// A shape that the log prints.
         shape: Option<Vec<u64>>,
     }
-    /// A kernel failed before, and the library's error only follows.
+    /// A library error caused by an earlier kernel failure, or by a full card.
     "device-side-error" DeviceSideError {
-        /// Whether the failed check is in the log.
+        /// Whether the log shows the failed assertion.
         is_shown: bool,
     }
-    /// Apple's limit on what a program may hold.
+    /// The limit of Apple's Metal backend.
     "unified-memory-limit" UnifiedMemoryLimit {
-        /// Tensors.
+        /// Memory held by tensors.
         allocated_bytes: Option<u64>,
-        /// Held by the same process outside of tensors.
+        /// Other allocations of the process.
         other_bytes: Option<u64>,
         /// The limit.
         limit_bytes: Option<u64>,
-        /// What was asked for.
+        /// Size of the failed request.
         requested_bytes: Option<u64>,
     }
-    /// Windows' paging file.
+    /// The Windows paging file is too small.
     "paging-file" PagingFile {}
-    /// `/dev/shm`.
+    /// `/dev/shm` is too small.
     "dev-shm" DevShm {}
-    /// What a communicator or data parallelism needs.
+    /// Buffers of a communicator or of data parallelism.
     "communicator-buffers" CommunicatorBuffers {
-        /// What was asked for.
+        /// Size of the failed request.
         requested_bytes: Option<u64>,
     }
-    /// It looks like memory and is not.
+    /// The failure is not a memory error.
     "not-memory" NotMemory {
-        /// What it is.
+        /// What failed instead.
         failure: OtherFailure,
     }
 }

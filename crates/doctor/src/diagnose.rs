@@ -1,4 +1,4 @@
-//! From a log and what is known in addition to it to a diagnosis.
+//! From a log and its context to a diagnosis.
 
 use std::fmt::Write as _;
 
@@ -20,27 +20,27 @@ use crate::{
     rules,
 };
 
-/// What is known in addition to the log.
+/// Facts about the run that the caller knows in addition to the log.
 #[derive(Clone, Debug, Default)]
 pub struct Context {
-    /// The run's config, as far as somebody wrote it down.
+    /// The run's config.
     pub config: Option<Written>,
     /// The card.
     pub gpu: Option<&'static Gpu>,
-    /// The model, of whatever stack.
+    /// The model, in any stack.
     pub decoder: Option<Decoder>,
     file: Option<String>, // of the config
     refused: Option<ConfigError>,
 }
 
 impl Context {
-    /// Nothing but the log.
+    /// Nothing is known besides the log.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a config file. One that cannot be read is a finding, not an error: the log may say
-    /// enough without it.
+    /// Adds a config file. An invalid one becomes a finding, not an error: the log may be enough
+    /// without it.
     pub fn read_config(&mut self, source: &str, text: &str, facts: &MachineFacts) {
         let read = self.config.get_or_insert_default().read_python(source, text, facts);
         self.file = Some(source.to_owned());
@@ -60,11 +60,11 @@ impl Context {
     }
 }
 
-/// Thinks a log through.
+/// Diagnoses a log.
 pub fn diagnose(log: &Log, context: &Context) -> Diagnosis {
     let kind = kind(log);
     let domain = match domain(log) {
-        // Whoever has a nanoGPT config at hand knows what ran.
+        // A caller who passes a nanoGPT config knows what ran.
         Domain::Unknown if context.config.is_some() => Domain::NanoGpt,
         domain => domain,
     };
@@ -82,7 +82,7 @@ pub fn diagnose(log: &Log, context: &Context) -> Diagnosis {
     let is_theirs = is_cause(|cause| matches!(cause, Cause::ForeignMemory { .. }));
     let foreign_bytes = analysis.facts.foreign.map_or(0, |size| size.bytes);
     let is_gpu = kind == MemoryKind::GpuMemory;
-    // With the others gone, the whole card is there.
+    // Without the other processes the whole card is available.
     let device = device(&analysis, context).filter(|_| is_gpu);
     let fixes = match (&analysis.run, &device) {
         (Some(run), Some(device)) => fixes(run, log, context, device),
@@ -109,7 +109,7 @@ pub fn diagnose(log: &Log, context: &Context) -> Diagnosis {
     }
 }
 
-/// Harmless lines. PyTorch's advice about fragmentation is one, unless that is what happened.
+/// Harmless lines. PyTorch's hint about fragmentation is one unless fragmentation is the cause.
 fn notes(log: &Log, findings: &[Finding]) -> Vec<&'static str> {
     let is_fragmented =
         findings.iter().any(|f| f.is_cause && matches!(f.cause, Cause::Fragmentation { .. }));
@@ -131,7 +131,7 @@ fn kind(log: &Log) -> MemoryKind {
     }
 }
 
-/// The card of the log, without what others hold of it.
+/// The card of the log, less the memory of other processes.
 fn device(analysis: &Analysis<'_>, context: &Context) -> Option<DeviceMemory> {
     let total = analysis.facts.total?.bytes;
     let foreign = analysis.facts.foreign.map_or(0, |size| size.bytes);
@@ -142,7 +142,7 @@ fn device(analysis: &Analysis<'_>, context: &Context) -> Option<DeviceMemory> {
     })
 }
 
-/// Changes that make this very run fit, as PyTorch runs it. A run that fits as it is needs none.
+/// Config changes that make this run fit in PyTorch. A run that already fits has none.
 fn fixes(run: &TrainingRun, log: &Log, context: &Context, device: &DeviceMemory) -> Vec<Fix> {
     let precision = match run.options.precision {
         torch::TorchPrecision::F32 => config::Precision::Float32,
@@ -174,7 +174,7 @@ fn fixes(run: &TrainingRun, log: &Log, context: &Context, device: &DeviceMemory)
     options.map(fix).collect()
 }
 
-/// The whole line: patches first, then the script as it was started, with the changes behind.
+/// The complete command: patches first, then the original command line with the changes appended.
 fn command(run: &TrainingRun, log: &Log, context: &Context, option: &fit::FitOption) -> String {
     let mut line = String::new();
     if !option.patches.is_empty() {

@@ -1,4 +1,4 @@
-//! What the doctor says, as data. Words are chosen elsewhere.
+//! The diagnosis as data. The sentences are in the root crate's `src/words`.
 
 use fitgpt_plan::{
     config::{ConfigError, EffectiveBatch},
@@ -17,96 +17,96 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemoryKind {
-    /// A graphics card's.
+    /// GPU memory.
     GpuMemory,
-    /// The machine's own.
+    /// Host memory (RAM).
     HostMemory,
-    /// That of a multiprocessor, which no batch size changes.
+    /// Shared memory of a multiprocessor, which does not depend on the batch size.
     SharedMemory,
     /// The log shows no failure.
     None,
-    /// The log says that memory ran out and not which.
+    /// The log does not say which memory ran out.
     Unknown,
 }
 
-/// How sure a statement is.
+/// How certain a statement is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Certainty {
-    /// Open.
+    /// Possible.
     Unknown,
-    /// The best explanation of what was seen.
+    /// The best explanation of the evidence.
     Likely,
-    /// The log says so.
+    /// Stated by the log.
     Certain,
 }
 
-/// A part of a run in which memory can run out.
+/// A phase of a run in which memory can run out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PhaseName {
-    /// The forward of a micro-batch.
+    /// The forward pass of a micro-batch.
     TrainForward,
-    /// Its backward.
+    /// The backward pass of a micro-batch.
     TrainBackward,
-    /// Clipping and the optimizer's step.
+    /// Gradient clipping and the optimizer step.
     Update,
     /// `estimate_loss` or another evaluation.
     Evaluate,
-    /// The model goes to the device.
+    /// Moving the model to the device.
     Load,
-    /// A checkpoint is loaded.
+    /// Loading a checkpoint.
     Resume,
-    /// A compiler runs.
+    /// `torch.compile` or another compiler.
     Compile,
-    /// Data are prepared.
+    /// Data preparation.
     Prepare,
-    /// A checkpoint is written.
+    /// Writing a checkpoint.
     Save,
-    /// Text or an image is generated.
+    /// Generating text or images.
     Sample,
-    /// A server answers.
+    /// A server handling a request.
     Serve,
-    /// A program starts: devices, communicators, an engine's own tests.
+    /// Start-up: devices, communicators, an engine's profiling run.
     Start,
-    /// Nobody can tell.
+    /// Not known.
     Unknown,
 }
 
-/// The phase of the failure.
+/// The phase in which memory ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct FailurePhase {
-    /// Which.
+    /// The phase.
     pub name: PhaseName,
-    /// How sure.
+    /// How certain it is.
     pub certainty: Certainty,
 }
 
 impl FailurePhase {
-    /// Nobody can tell.
+    /// No evidence of a phase.
     pub const UNKNOWN: Self = Self { name: PhaseName::Unknown, certainty: Certainty::Unknown };
 }
 
-/// The numbers of the message and what follows from them.
+/// The numbers of the message and values derived from them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryFacts {
-    /// What was asked for.
+    /// Size of the failed request.
     pub requested: Option<PrintedSize>,
-    /// What the card has.
+    /// Capacity of the card.
     pub total: Option<PrintedSize>,
-    /// What was free.
+    /// Free memory.
     pub free: Option<PrintedSize>,
-    /// What tensors held.
+    /// Memory held by tensors.
     pub allocated: Option<PrintedSize>,
-    /// What the framework had taken from the driver.
+    /// Memory that the framework had reserved from the driver.
     pub reserved: Option<PrintedSize>,
-    /// What this process had in all.
+    /// Total memory of this process.
     pub process: Option<PrintedSize>,
-    /// What other processes had.
+    /// Memory of other processes.
     pub foreign: Option<PrintedSize>,
-    /// What was reserved and held no tensor.
+    /// Reserved memory that held no tensor.
     pub unallocated: Option<PrintedSize>,
-    /// A limit that was set on this process.
+    /// A limit set on this process.
     pub allowed: Option<PrintedSize>,
 }
 
@@ -127,129 +127,129 @@ impl Serialize for MemoryFacts {
     }
 }
 
-/// What kind of program the log is of.
+/// What kind of program wrote the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Domain {
-    /// nanoGPT and scripts written after it.
+    /// nanoGPT and scripts derived from it.
     #[serde(rename = "nanogpt")]
     NanoGpt,
-    /// Decoders in other stacks.
+    /// Training a decoder in another stack.
     DecoderTraining,
-    /// Anything else that learns.
+    /// Any other training.
     OtherTraining,
-    /// A model that only runs.
+    /// Inference in a script.
     Inference,
-    /// A server or an interface that runs models.
+    /// A model server or a user interface for models.
     Serving,
     /// Nothing failed.
     None,
-    /// Nobody can tell.
+    /// Not known.
     Unknown,
 }
 
-/// What a tensor is, as rules ask for it.
+/// What a tensor is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
-    /// Rows × vocabulary: logits, their copies, their softmax, their gradients.
+    /// Rows × vocabulary: logits, their copies, softmax and gradients.
     Logits,
     /// Heads × tokens × tokens.
     AttentionScores,
-    /// Four times as wide as the residual stream.
+    /// MLP activation, four times as wide as the residual stream.
     Mlp,
-    /// Shaped like a parameter: it, its gradient, its moments, its half copy.
+    /// Shaped like a parameter: the weight, its gradient, its moments or its half-precision copy.
     Weight,
     /// Any other activation.
     Other,
 }
 
-/// A tensor that the failed request may have been.
+/// A tensor that would explain the size of the failed request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CandidateTensor {
-    /// As in GPT-2's checkpoints; `h.*` stands for every layer.
+    /// As in GPT-2's checkpoints; `h.*` means every layer.
     pub name: String,
     /// Outermost first.
     pub shape: Vec<u64>,
-    /// As PyTorch calls it.
+    /// PyTorch's name.
     pub dtype: &'static str,
-    /// Its own size, before an allocator rounds it.
+    /// Size of the tensor before the allocator rounds it.
     pub bytes: u64,
-    /// What it is.
+    /// What it is for.
     pub role: Role,
-    /// The phase that makes it.
+    /// The phase that allocates it.
     pub phase: PhaseName,
-    /// The run in which it has this size, where the log's own run is not known.
+    /// The assumed run, if the log does not show the real one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub supposing: Option<AssumedRun>,
 }
 
-/// A run that would print the same number.
+/// A run that is assumed because the log does not show its config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct AssumedRun {
-    /// A published size, or the nearest to it.
+    /// Name of the model.
     pub model: &'static str,
-    /// Sequences.
+    /// Sequences per micro-batch.
     pub batch_size: u64,
-    /// Tokens of each.
+    /// Tokens per sequence.
     pub block_size: u64,
     /// Rows of the embedding.
     pub vocab_size: u64,
 }
 
-/// One cause named by the doctor, or one thing that was looked at and is not the cause.
+/// A cause, or an observation that is not the cause.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Finding {
-    /// How sure.
+    /// How certain it is.
     pub certainty: Certainty,
-    /// Whether this explains the failure; else it was also seen.
+    /// Whether it explains the failure.
     pub is_cause: bool,
-    /// What, with its evidence.
+    /// What was found, with its evidence.
     #[serde(flatten)]
     pub cause: Cause,
 }
 
 impl Finding {
-    /// The rule's name.
+    /// The name of its rule.
     pub const fn rule(&self) -> &'static str {
         self.cause.rule()
     }
 }
 
-/// One share of what was held.
+/// One item of an account of memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AccountShare {
-    /// A tensor, or a class of them.
+    /// A tensor or a class of tensors.
     pub name: String,
-    /// Its bytes.
+    /// Its size.
     pub bytes: u64,
 }
 
-/// A change that helps, as `fit` computed it, with the line that applies it.
+/// Config changes that help, computed by `fit`, with the command that applies them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fix {
-    /// Who would run it: `torch` or `fitgpt`.
+    /// The engine: `torch` or `fitgpt`.
     pub engine: &'static str,
     /// Keys and their new values.
     #[serde(serialize_with = "as_map")]
     pub changes: Vec<Change>,
-    /// Patches of nanoGPT without which the changes mean nothing.
+    /// nanoGPT patches that the changed keys need.
     pub patches: Vec<Patch>,
-    /// A whole line to paste into a shell.
+    /// A complete shell command.
     pub command: String,
-    /// The peak with them.
+    /// The peak after the changes.
     pub peak_bytes: u64,
-    /// What they save.
+    /// Bytes saved at the peak.
     pub saved_bytes: u64,
-    /// Whether it then fits.
+    /// Whether the run then fits.
     pub fits: bool,
-    /// In three grades.
+    /// The same with a third grade, "tight".
     pub verdict: Verdict,
-    /// Whether the training stays the same.
+    /// Whether the training result stays the same.
     pub keeps_training: bool,
-    /// Work that is added, as a share.
+    /// Additional compute, as a fraction.
     pub extra_compute: f64,
-    /// What a step learns from.
+    /// Sequences and tokens per step.
     pub effective_batch: EffectiveBatch,
 }
 
@@ -257,77 +257,77 @@ fn as_map<S: Serializer>(pairs: &[Change], serializer: S) -> Result<S::Ok, S::Er
     serializer.collect_map(pairs.iter().map(|(key, value)| (key, value)))
 }
 
-/// A phase that would not fit either, after this failure is fixed.
+/// The next phase that does not fit, after this failure is fixed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct NextFailure {
-    /// Which.
+    /// The phase.
     pub phase: PhaseName,
-    /// Its tensors at the peak.
+    /// Bytes of tensors at its peak.
     pub peak_bytes: u64,
-    /// What the card has for them.
+    /// Bytes of the card available for tensors.
     pub usable_bytes: u64,
 }
 
-/// What the log's "already allocated" is made of.
+/// What the "already allocated" memory of the log consists of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Account {
-    /// Shares, largest classes first.
+    /// State first, then other tensors by size.
     pub parts: Vec<AccountShare>,
     /// Their sum.
     pub explained_bytes: u64,
-    /// What the log says.
+    /// The number in the log.
     pub held_bytes: u64,
 }
 
-/// Something to do, of the playbook.
+/// One recommendation of the playbook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Advice {
-    /// Which; its sentence is chosen elsewhere.
+    /// Its name.
     pub id: Remedy,
-    /// Commands or lines of code that do it on this stack.
+    /// Commands or code that apply it on this stack.
     pub commands: Vec<String>,
 }
 
-/// One step now, and the one fact that would change the answer.
+/// The next command to run, and the one fact that would change the diagnosis.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DoNext {
-    /// A command to run.
+    /// The command.
     pub command: Option<String>,
-    /// What to find out.
+    /// The missing fact.
     pub question: Option<Question>,
 }
 
 /// The diagnosis: `doctor --json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diagnosis {
-    /// Which memory.
+    /// Which memory ran out.
     pub kind: MemoryKind,
-    /// What kind of program.
+    /// What kind of program wrote the log.
     pub domain: Domain,
-    /// The numbers.
+    /// The numbers of the message.
     pub facts: MemoryFacts,
-    /// When.
+    /// The phase of the failure.
     pub phase: FailurePhase,
-    /// The run that is supposed, where the log says nothing of its config.
+    /// The assumed run, if the log does not show its config.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub supposing: Option<AssumedRun>,
-    /// What was asked for: every candidate, best first.
+    /// Every tensor that the request may have been for, best first.
     pub tensors: Vec<CandidateTensor>,
-    /// Why, causes first.
+    /// Causes first, then observations.
     pub findings: Vec<Finding>,
-    /// What was held, if it adds up.
+    /// What the allocated memory consists of, if that is known.
     pub account: Option<Account>,
     /// What fails next.
     pub next: Option<NextFailure>,
-    /// What to do on this stack, in order.
+    /// Recommendations for this stack, in order.
     pub advice: Vec<Advice>,
-    /// Changes of the config, best first, each computed.
+    /// Config changes, best first, each computed.
     pub fixes: Vec<Fix>,
-    /// The one step now.
+    /// The next command or question.
     pub do_next: DoNext,
-    /// Lines of the log that are harmless.
+    /// Names of harmless lines in the log.
     pub notes: Vec<&'static str>,
-    /// Why the config cannot run. In JSON it is evidence of a finding.
+    /// Why the config cannot run. JSON has it as evidence of a finding.
     #[serde(skip)]
     pub refused: Option<ConfigError>,
 }

@@ -1,12 +1,12 @@
-//! The doctor: what an out-of-memory text says, and why the run did not fit.
+//! The doctor: explains an out-of-memory error from its log.
 //!
-//! [`parse`] reads a log, [`diagnose`] thinks it through: what kind of program it is of, which
-//! numbers the allocator proves, and, if the run is known, the programs that
-//! [`fitgpt_plan::torch`] writes for it. The answer is data, and the caller has the words for it.
-//! Nothing is guessed: a number that several tensors would print lists all of them, and if
-//! nothing explains it, that is the finding.
+//! [`parse`] reads a log. [`diagnose`] determines what kind of program wrote it, what the
+//! allocator's numbers prove and, if the run is known, compares it with the programs that
+//! [`fitgpt_plan::torch`] builds for that run. The result is data; the caller chooses the words.
+//! Nothing is guessed: if several tensors would print the same number, all of them are listed,
+//! and if none does, that is the finding.
 //!
-//! No I/O happens here, and no input panics: a log is a text that strangers wrote.
+//! This crate does no I/O and no input makes it panic: logs are untrusted text.
 #![forbid(unsafe_code)]
 
 pub mod parse;

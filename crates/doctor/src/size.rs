@@ -1,6 +1,6 @@
-//! How PyTorch prints a size: a format of numbers, the same in every language.
+//! Sizes in PyTorch's format.
 
-/// A size as PyTorch prints it.
+/// A size in PyTorch's format.
 pub fn size(bytes: u64) -> String {
     const GIB: f64 = (1_u64 << 30) as f64;
     const MIB: f64 = (1_u64 << 20) as f64;

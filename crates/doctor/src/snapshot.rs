@@ -1,9 +1,8 @@
-//! PyTorch's memory snapshots: who owns every live byte, what was asked for last, and how the
-//! unused memory lies.
+//! PyTorch's memory snapshots: the owner of every live byte, the failed request, and the layout of
+//! the unused memory.
 //!
 //! `torch.cuda.memory._dump_snapshot` writes a pickle of plain data. It is read as a stream and
-//! nothing in it is executed. Of its traces, which are most of a large file, only the failures
-//! are kept.
+//! nothing in it is executed. Traces are most of a large file; only their failures are kept.
 
 use std::{collections::HashMap, io::Read};
 
@@ -14,16 +13,16 @@ use crate::{
     parse::{Frame, Log, Message, PrintedSize},
 };
 
-/// What a snapshot shows.
+/// The contents of a snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// What tensors hold.
+    /// Memory held by tensors.
     pub allocated_bytes: u64,
-    /// What PyTorch has taken from the driver.
+    /// Memory that PyTorch has reserved from the driver.
     pub reserved_bytes: u64,
-    /// The longest unused piece.
+    /// The largest free block.
     pub largest_piece_bytes: u64,
-    /// Live bytes by the line of code that asked for them, the largest first.
+    /// Live bytes by the line of code that allocated them, largest first.
     pub owners: Vec<AccountShare>,
     /// The last request that failed.
     pub failure: Option<FailedRequest>,
@@ -32,24 +31,24 @@ pub struct Snapshot {
 /// A request that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedRequest {
-    /// What was asked for.
+    /// Size of the failed request.
     pub requested_bytes: u64,
-    /// What the driver called free.
+    /// Free memory according to the driver.
     pub free_bytes: Option<u64>,
     frames: Vec<Frame>, // outermost first
 }
 
-/// Owners that are named; the rest is one share.
+/// Number of owners to name; the rest is one item.
 const OWNERS: usize = 12;
-/// Frames of a traceback that are kept.
+/// Maximum number of frames to keep per traceback.
 const FRAMES: usize = 256;
 
-/// Why a file is not a snapshot.
+/// Why a file cannot be read as a snapshot.
 #[derive(Debug)]
 pub enum SnapshotError {
     /// It is not a plain pickle.
     Pickle(PickleError),
-    /// It is one, of something else.
+    /// It is a pickle of something else.
     NotASnapshot,
 }
 
@@ -60,7 +59,7 @@ impl From<PickleError> for SnapshotError {
 }
 
 impl Snapshot {
-    /// Whether a file begins as a pickle of protocols 2 to 5 does.
+    /// Whether a file begins like a pickle of protocol 2 to 5.
     pub fn is_one(start: &[u8]) -> bool {
         matches!(start, [0x80, 2..=5, ..])
     }
@@ -115,7 +114,7 @@ impl Snapshot {
         }
     }
 
-    /// The log that PyTorch would have written.
+    /// The log that PyTorch would have printed.
     pub fn into_log(self) -> Log {
         let mut message = None;
         let mut frames = Vec::new();
@@ -134,7 +133,7 @@ impl Snapshot {
     }
 }
 
-/// Of traces only failures are read later. Segments and blocks have an address, frames a file name.
+/// Of traces only failures are kept. Segments, blocks and frames have no `action`.
 fn is_wanted(pickle: &Pickle, pairs: &[[Handle; 2]]) -> bool {
     match pickle.get(pairs, "action") {
         Some(PickleValue::Text(action)) => action == "oom",
@@ -153,7 +152,7 @@ impl<'a, I: Iterator<Item = &'a [[Handle; 2]]>> LastFailure<'a> for I {
             .filter(|entry| matches!(pickle.get(entry, "action"), Some(PickleValue::Text("oom"))));
         let last = failures.last()?;
         let mut frames = frames(pickle, last);
-        frames.reverse(); // PyTorch writes the innermost first
+        frames.reverse(); // snapshots list the innermost first
         Some(FailedRequest {
             requested_bytes: bytes(pickle, last, "size").unwrap_or(0),
             free_bytes: bytes(pickle, last, "device_free"),
@@ -196,7 +195,7 @@ fn frames(pickle: &Pickle, dict: &[[Handle; 2]]) -> Vec<Frame> {
         .collect()
 }
 
-/// Who asked for a block: the innermost line that is neither PyTorch's nor C++.
+/// The owner of a block: the innermost Python line outside PyTorch.
 fn owner(pickle: &Pickle, block: &[[Handle; 2]]) -> String {
     let frames = frames(pickle, block);
     let is_library = |frame: &&Frame| {
@@ -322,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn fragmentation_is_measured_and_not_guessed() {
+    fn fragmentation_is_measured() {
         let log = Snapshot::read(example().as_slice()).unwrap().into_log();
         let diagnosis = diagnose(&log, &Context::new());
         assert_eq!(diagnosis.kind, MemoryKind::GpuMemory);
@@ -349,7 +348,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any byte may be another one, and the file may end anywhere.
+        /// Any byte may be changed, and the file may end anywhere.
         #[test]
         fn a_damaged_snapshot_is_read_or_refused(at in any::<prop::sample::Index>(), byte: u8, end in any::<prop::sample::Index>()) {
             let mut bytes = example();

@@ -1,4 +1,4 @@
-//! The logs of `examples/`: what the doctor must say about each, and the JSON that says it.
+//! The logs of `examples/`: the expected diagnosis of each, and its JSON.
 
 use fitgpt_doctor::{
     Cause, Certainty, Context, Diagnosis, MemoryKind, PhaseName, diagnose, parse::Log, size,
@@ -26,7 +26,7 @@ fn causes(diagnosis: &Diagnosis) -> Vec<&'static str> {
     diagnosis.findings.iter().filter(|f| f.is_cause).map(fitgpt_doctor::Finding::rule).collect()
 }
 
-/// Name; kind; phase and how sure; the best tensor's shape and type; the causes.
+/// Name; kind; phase and its certainty; shape and dtype of the best tensor; causes.
 type Expectation = (
     &'static str,
     MemoryKind,
@@ -166,7 +166,7 @@ fn the_evaluation_at_batch_64_is_accounted_for_to_a_hundredth() {
 }
 
 #[test]
-fn the_same_case_is_read_where_the_odd_number_is_what_was_reserved() {
+fn the_same_failure_is_recognized_with_a_different_reserved_number() {
     let log = std::fs::read_to_string(format!("{EXAMPLES}/estimate-loss-batch-64.log")).unwrap();
     let log = log.replace("Process 2208 has 224.90 MiB memory in use. ", "");
     let log = log.replace("61.24 MiB is reserved", "224.90 MiB is reserved");
@@ -177,7 +177,7 @@ fn the_same_case_is_read_where_the_odd_number_is_what_was_reserved() {
 }
 
 #[test]
-fn the_case_without_a_traceback_is_the_first_evaluation() {
+fn the_log_without_a_traceback_is_the_first_evaluation() {
     let diagnosis = diagnosis("no-traceback-batch-32");
     assert!(diagnosis.tensors[0].name.contains("softmax"));
     assert!(diagnosis.tensors.iter().any(|tensor| tensor.name == "logits (float32)"));
@@ -186,18 +186,18 @@ fn the_case_without_a_traceback_is_the_first_evaluation() {
 }
 
 #[test]
-fn the_line_that_failed_names_its_tensor() {
+fn the_failing_line_of_code_names_its_tensor() {
     assert!(diagnosis("optimizer-step").tensors[0].name.starts_with("exp_avg_sq."));
     assert_eq!(diagnosis("early-era-attention").tensors[0].name, "h.*.attn.softmax");
 }
 
 #[test]
-fn with_the_others_gone_from_the_card_the_rest_of_the_run_fits() {
+fn without_the_other_processes_the_rest_of_the_run_fits() {
     assert_eq!(diagnosis("foreign-process").next, None);
 }
 
 #[test]
-fn the_json_holds_what_scripts_read() {
+fn the_json_has_the_documented_fields() {
     let (log, case) = read("estimate-loss-batch-64");
     let json = serde_json::to_value(diagnose(&log, &case)).unwrap();
     assert_eq!(json["kind"], "gpu-memory");
@@ -248,10 +248,10 @@ fn an_out_of_memory_word_alone_is_unknown() {
 }
 
 #[test]
-fn it_asks_where_nothing_that_was_found_has_weight() {
+fn a_question_is_asked_if_no_finding_is_conclusive() {
     let log = Log::read(b"my run went OOM again");
     assert!(diagnose(&log, &Context::new()).do_next.question.is_some());
-    // Without a config, a number is only supposed to be somebody's logits.
+    // Without a config, it is only an assumption that the number is logits.
     let (log, _) = read("rank-backward-rocm");
     assert!(diagnose(&log, &Context::new()).do_next.question.is_some());
     for name in ["calm", "shared-memory", "estimate-loss-batch-64"] {

@@ -1,11 +1,11 @@
-//! A fixed number of logs that nobody would write; `examples/fuzz.rs` tries more of them.
+//! A fixed number of generated logs; `examples/fuzz.rs` tries more.
 
 mod inputs;
 
 use inputs::{Numbers, examine, log};
 
 #[test]
-fn logs_that_nobody_would_write_end_in_a_diagnosis() {
+fn generated_logs_end_in_a_diagnosis() {
     let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples")).unwrap();
     let paths = folder.map(|file| file.unwrap().path());
     let mut paths: Vec<_> =

@@ -1,6 +1,6 @@
-//! Invented reports in the form of public ones: what an expert would conclude from each.
+//! Invented reports in the form of public ones, with the diagnosis an expert would make.
 //!
-//! `docs/doctor.md` says how the doctor does on real ones.
+//! `docs/doctor.md` has the results on real ones.
 
 use fitgpt_doctor::{
     Certainty, Context, Diagnosis, Domain, PhaseName, Remedy, diagnose, parse::Log,
@@ -279,7 +279,7 @@ fn of(log: &str) -> Diagnosis {
 }
 
 #[test]
-fn every_report_gets_its_cause_its_phase_and_a_remedy() {
+fn every_report_gets_the_right_cause_phase_and_remedy() {
     for (name, log, domain, cause, phase, remedy) in ROWS {
         let diagnosis = of(log);
         assert_eq!(diagnosis.domain, *domain, "{name}");
@@ -294,7 +294,7 @@ fn every_report_gets_its_cause_its_phase_and_a_remedy() {
 }
 
 #[test]
-fn no_tensor_of_gpt2_is_named_for_another_model() {
+fn no_gpt2_tensor_is_named_for_another_model() {
     for (name, log, domain, ..) in ROWS {
         if !matches!(domain, NanoGpt | DecoderTraining) {
             assert_eq!(
@@ -307,7 +307,7 @@ fn no_tensor_of_gpt2_is_named_for_another_model() {
 }
 
 #[test]
-fn what_a_run_does_already_is_not_advised() {
+fn a_remedy_already_in_use_is_not_recommended() {
     let (_, log, ..) = ROWS[5];
     let advised = |log: &str| of(log).advice.iter().any(|a| a.id == R::GradientCheckpointing);
     assert!(advised(log));
@@ -315,13 +315,13 @@ fn what_a_run_does_already_is_not_advised() {
 }
 
 #[test]
-fn a_web_services_quota_is_no_memory() {
+fn a_quota_of_a_web_service_is_not_memory() {
     let quota = of("429 RESOURCE_EXHAUSTED: Quota exceeded for quota metric 'requests per minute'");
     assert_eq!((quota.domain, quota.findings), (Domain::None, Vec::new()));
 }
 
 #[test]
-fn what_only_numbers_say_is_possible_and_asked_about() {
+fn a_cause_from_numbers_alone_is_only_possible() {
     let bare = of(
         "Tried to allocate 20.00 MiB (GPU 0; 1.96 GiB total capacity; 1.24 GiB already allocated; 2.88 MiB free; 1.25 GiB \
          reserved in total by PyTorch)",

@@ -1,4 +1,4 @@
-//! Bytes as they come, with a place.
+//! A byte stream with its position.
 
 use std::io::{self, Read};
 
@@ -6,7 +6,7 @@ use crate::PickleError;
 
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// A stream and how far it was read.
+/// A buffered stream and its position.
 pub(crate) struct Input<R> {
     reader: R,
     buffer: Vec<u8>,
@@ -19,12 +19,12 @@ impl<R: Read> Input<R> {
         Self { reader, buffer: Vec::with_capacity(BUFFER_BYTES), next: 0, consumed: 0 }
     }
 
-    /// Bytes that were taken.
+    /// Number of bytes consumed.
     pub(crate) fn position(&self) -> usize {
         self.consumed
     }
 
-    /// Whether another byte is there; what was taken of the buffer is gone then.
+    /// Refills the buffer if it is empty; false at the end of the input.
     fn refill(&mut self) -> Result<bool, PickleError> {
         if self.next < self.buffer.len() {
             return Ok(true);
@@ -55,8 +55,8 @@ impl<R: Read> Input<R> {
         Ok(byte)
     }
 
-    /// Appends `count` bytes to `into`, as far as they are there: a length that the file does not
-    /// have is an error and not memory.
+    /// Appends `count` bytes to `into`. Memory grows only with the bytes that exist, so a false
+    /// length is an error and not an allocation.
     pub(crate) fn take(&mut self, count: u64, into: &mut Vec<u8>) -> Result<(), PickleError> {
         let mut missing = count;
         while missing > 0 {
@@ -73,7 +73,7 @@ impl<R: Read> Input<R> {
         Ok(())
     }
 
-    /// Passes over `count` bytes.
+    /// Skips `count` bytes.
     pub(crate) fn skip(&mut self, count: u64) -> Result<(), PickleError> {
         let mut missing = count;
         while missing > 0 {
@@ -89,7 +89,7 @@ impl<R: Read> Input<R> {
         Ok(())
     }
 
-    /// Up to the end of a line, without it.
+    /// Reads a line, without its end.
     pub(crate) fn line(&mut self, into: &mut Vec<u8>) -> Result<(), PickleError> {
         loop {
             match self.byte()? {
@@ -108,7 +108,7 @@ impl<R: Read> Input<R> {
         Ok(number)
     }
 
-    /// Bytes that are left.
+    /// Counts the remaining bytes.
     pub(crate) fn rest(&mut self) -> Result<usize, PickleError> {
         let start = self.consumed;
         while self.refill()? {

@@ -1,12 +1,12 @@
-//! Plain values out of a Python pickle, and nothing else.
+//! Reads plain values from a Python pickle.
 //!
 //! A pickle is a program for a stack machine that may call any Python function. This reader
-//! knows numbers, text and containers; the first opcode that would look up or call something
-//! is an error. Containers live in tables and refer to each other by index, so a pickle
-//! that nests a million deep, contains itself or doubles itself forty times costs no more
-//! than its own bytes. The bytes are read as a stream and values take four bytes each: what is
-//! kept of a file is about as large as the file. (`serde-pickle` overflows the stack on the
-//! first and invents empty dicts for objects; that is why this crate exists.)
+//! supports numbers, strings and containers; the first opcode that would look up or call something
+//! is an error. Containers are kept in tables and refer to each other by index, so a pickle that is
+//! nested a million deep, contains itself or doubles itself forty times costs no more than its own
+//! bytes. The input is read as a stream and a value takes four bytes, so a parsed file is about as
+//! large as the file. (`serde-pickle` overflows the stack on deep nesting and replaces objects by
+//! empty dicts, which is why this crate exists.)
 #![forbid(unsafe_code)]
 
 mod input;
@@ -15,61 +15,61 @@ mod values;
 
 pub use self::values::{Handle, Pickle, PickleValue};
 
-/// Why bytes are not a plain pickle. Offsets are in bytes from the start.
+/// Why the input is not a plain pickle. Offsets are in bytes from the start.
 #[derive(Debug, thiserror::Error)]
 pub enum PickleError {
     /// The pickle would run code.
-    #[error("it asks to run code, which is not done (opcode `{opcode}` at byte {offset})")]
+    #[error("it would run code, which is not allowed (opcode `{opcode}` at byte {offset})")]
     Code {
         /// Python's name of the opcode.
         opcode: &'static str,
-        /// Where it stands.
+        /// Its offset.
         offset: usize,
     },
     /// Not a pickle, or of a protocol after 5.
-    #[error("it is not a pickle that can be read (byte {byte:#04x} at {offset} is no opcode)")]
+    #[error("it is not a supported pickle (byte {byte:#04x} at {offset} is not an opcode)")]
     UnknownOpcode {
         /// The byte.
         byte: u8,
-        /// Where it stands.
+        /// Its offset.
         offset: usize,
     },
-    /// The bytes end too early.
+    /// The input ends too early.
     #[error("it is cut off: it ends after {length} bytes, before its end mark")]
     CutOff {
-        /// How many bytes there are.
+        /// Length of the input.
         length: usize,
     },
-    /// An opcode takes what the stack does not have.
+    /// The stack lacks the operand of an opcode.
     #[error("it is not a valid pickle (the opcode at byte {offset} lacks its operand)")]
     NoOperand {
-        /// Where the opcode stands.
+        /// Offset of the opcode.
         offset: usize,
     },
-    /// A number or a text that cannot be decoded.
+    /// A number or string that cannot be decoded.
     #[error("it is not a valid pickle (the value at byte {offset} cannot be decoded)")]
     BadValue {
-        /// Where its opcode stands.
+        /// Offset of its opcode.
         offset: usize,
     },
-    /// More values than four bytes can tell apart.
-    #[error("it holds more values than this reader can tell apart (at byte {offset})")]
+    /// More values than a four-byte handle can index.
+    #[error("it has more values than this reader supports (at byte {offset})")]
     TooLarge {
-        /// Where the table was full.
+        /// Offset at which the table was full.
         offset: usize,
     },
     /// Bytes after the end mark.
-    #[error("it goes on for {extra} bytes after its end mark")]
+    #[error("it has {extra} bytes after its end mark")]
     Trailing {
-        /// How many.
+        /// Their number.
         extra: usize,
     },
-    /// The bytes could not be read.
+    /// The input could not be read.
     #[error("it cannot be read: {0}")]
     Io(#[from] std::io::Error),
 }
 
-/// Errors are the same where they say the same; two failures of the system never are.
+/// Errors with the same message are equal; I/O errors never are.
 impl PartialEq for PickleError {
     fn eq(&self, other: &Self) -> bool {
         !matches!(self, Self::Io(_)) && self.to_string() == other.to_string()
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pickle_that_nests_a_million_deep_is_read_like_any_other() {
+    fn a_pickle_nested_a_million_deep_is_read() {
         for opening in [b")\x85".as_slice(), b"]", b"}"] {
             let mut bytes = b"\x80\x02".to_vec();
             if opening == b")\x85" {
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_exceeds_the_file_is_an_error_before_it_is_memory() {
+    fn a_length_beyond_the_file_is_an_error_and_allocates_nothing() {
         for bytes in [
             b"X\xff\xff\xff\xff".as_slice(),
             b"\x8d\xff\xff\xff\xff\xff\xff\xff\xff",
@@ -137,7 +137,7 @@ mod tests {
     fn every_opcode_on_an_empty_stack_is_an_error_or_a_value() {
         for first in 0..=u8::MAX {
             for second in 0..=u8::MAX {
-                // No assertion beyond "returns": a panic or an abort fails the test.
+                // Only checks that reading returns: a panic or abort fails the test.
                 let _ = Pickle::read([first, second, b'.'].as_slice());
                 let _ = Pickle::read([b'(', first, second, b'.'].as_slice());
                 let _ = Pickle::read([b'}', first, second, b'\n', b'.'].as_slice());
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_that_nobody_wants_are_left_out() {
+    fn unwanted_entries_are_left_out() {
         // {'a': 1}, {'b': 2} in a list
         let bytes = b"](}(X\x01\0\0\0aK\x01u}(X\x01\0\0\0bK\x02ue.";
         let pickle =
@@ -186,13 +186,13 @@ mod tests {
     }
 
     proptest! {
-        /// No assertion beyond "returns": a panic or an abort fails the test.
+        /// Only checks that reading returns: a panic or abort fails the test.
         #[test]
         fn any_bytes_are_values_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             let _ = Pickle::read(bytes.as_slice());
         }
 
-        /// Opcodes alone, which random bytes seldom are.
+        /// Opcodes only; random bytes rarely form any.
         #[test]
         fn any_opcodes_are_values_or_an_error(
             codes in proptest::collection::vec(proptest::sample::select(b"(]})0123eaudsthqKM\x94\x85\x86\x87\x8a\x8cN.".to_vec()), 0..200),

@@ -1,4 +1,4 @@
-//! The stack machine, for opcodes that make plain data.
+//! The stack machine, limited to opcodes that create plain data.
 
 use std::{collections::BTreeMap, io::Read};
 
@@ -35,7 +35,7 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
         }
     }
 
-    /// Runs to the end mark and takes what lies on top.
+    /// Runs to the end mark; the top of the stack is the result.
     pub(crate) fn run(mut self) -> Result<Pickle, PickleError> {
         let root = loop {
             self.opcode_at = self.input.position();
@@ -54,12 +54,12 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
 
     fn step(&mut self, opcode: u8) -> Result<(), PickleError> {
         match opcode {
-            0x80 => self.input.skip(1)?, // PROTO: opcodes say enough
-            0x95 => self.input.skip(8)?, // FRAME: a hint for readers of streams
+            0x80 => self.input.skip(1)?, // PROTO: not needed
+            0x95 => self.input.skip(8)?, // FRAME: a hint for buffering
 
             b'(' => self.marks.push(self.stack.len()),
             b'0' => self.pop_any()?,
-            // POP_MARK, or ADDITEMS to a set, whose items nobody reads.
+            // POP_MARK, or ADDITEMS to a set, whose items are not needed.
             b'1' | 0x90 => drop(self.pop_mark()?),
             b'2' => {
                 let top = self.top()?;
@@ -184,7 +184,7 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
         PickleError::Code { opcode, offset }
     }
 
-    // Numbers and text.
+    // Numbers and strings.
 
     fn line(&mut self) -> Result<&str, PickleError> {
         self.bytes.clear();
@@ -198,7 +198,7 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
         self.line()?.parse().map_err(|_| PickleError::BadValue { offset })
     }
 
-    /// Bytes behind their length, which has `width` bytes itself.
+    /// Reads bytes that are prefixed by a length of `width` bytes.
     fn sized(&mut self, width: usize) -> Result<(), PickleError> {
         let length = self.input.unsigned(width)?;
         self.bytes.clear();
@@ -292,7 +292,7 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
 
     // The stack and the memo.
 
-    /// The lowest height that the current opcode may reach down to.
+    /// The lowest stack height that the current opcode may pop to.
     fn floor(&self) -> usize {
         self.marks.last().copied().unwrap_or(0)
     }
@@ -347,7 +347,7 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
 
     fn recall(&mut self, key: u64) -> Result<(), PickleError> {
         let dense = usize::try_from(key).ok().and_then(|index| self.memo.get(index));
-        // A key that was set out of turn may have been passed by the dense ones since.
+        // A key that was set out of order may also be in the dense range by now.
         let value = self.rest.get(&key).or(dense).copied().ok_or(self.no_operand())?;
         self.stack.push(value);
         Ok(())

@@ -1,14 +1,14 @@
-//! Values of four bytes, and the tables that they point into.
+//! Four-byte values and the tables that they index.
 
 use std::io::Read;
 
 use crate::{PickleError, machine::Machine};
 
-/// A value's place in its [`Pickle`].
+/// A reference to a value in its [`Pickle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handle(u32);
 
-/// A value, looked up.
+/// A value of a pickle.
 #[derive(Clone, Copy, Debug)]
 pub enum PickleValue<'a> {
     /// An integer of up to 64 bits.
@@ -19,13 +19,13 @@ pub enum PickleValue<'a> {
     Text(&'a str),
     /// Keys and values, in the order they were set.
     Dict(&'a [[Handle; 2]]),
-    /// Items; tuples too.
+    /// The items of a list or tuple.
     List(&'a [Handle]),
-    /// Something we never need, by its Python name.
+    /// A value of another type, by its Python name.
     Other(&'static str),
 }
 
-/// What a handle's upper three bits say.
+/// The upper three bits of a handle.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tag {
     SmallInt = 0,
@@ -37,10 +37,10 @@ pub(crate) enum Tag {
 }
 
 const INDEX_BITS: u32 = 29;
-/// Numbers up to here need no table.
+/// Smaller non-negative integers are stored in the handle itself.
 const SMALL: i64 = 1 << INDEX_BITS;
 
-/// Types that are named and not read.
+/// Types whose values are not kept.
 const OTHERS: [&str; 7] = ["None", "bool", "float", "bytes", "set", "frozenset", "int"];
 
 impl Handle {
@@ -58,7 +58,7 @@ impl Handle {
     }
 }
 
-/// A pickle, read.
+/// A parsed pickle.
 #[derive(Debug, Default)]
 pub struct Pickle {
     pub(crate) root: Option<Handle>,
@@ -70,13 +70,14 @@ pub struct Pickle {
 }
 
 impl Pickle {
-    /// Reads protocols 0 to 5 out of bytes that hold nothing else.
+    /// Reads a pickle of protocol 0 to 5.
     pub fn read(reader: impl Read) -> Result<Self, PickleError> {
         Self::read_some(reader, |_, _| true)
     }
 
-    /// The same, but dicts that `keep` does not want are left empty: of a file with millions of
-    /// entries only those stay that are read later. It is asked whenever entries were set.
+    /// Like [`Pickle::read`], but drops dict entries for which `keep` returns false, so that a file
+    /// with millions of dicts needs memory only for the wanted ones. `keep` is called whenever
+    /// entries are set.
     pub fn read_some(
         reader: impl Read,
         keep: impl FnMut(&Self, &[[Handle; 2]]) -> bool,
@@ -84,7 +85,7 @@ impl Pickle {
         Machine::new(reader, keep).run()
     }
 
-    /// What the whole pickle is.
+    /// The top-level value.
     pub fn root(&self) -> PickleValue<'_> {
         self.root.map_or(PickleValue::Other(OTHERS[0]), |root| self.value(root))
     }
@@ -106,7 +107,7 @@ impl Pickle {
         }
     }
 
-    /// The last value that a dict has under a text.
+    /// The last value of a dict under a string key.
     pub fn get(&self, dict: &[[Handle; 2]], key: &str) -> Option<PickleValue<'_>> {
         let is_wanted = |pair: &&[Handle; 2]| matches!(self.value(pair[0]), PickleValue::Text(text) if text == key);
         dict.iter().rfind(is_wanted).map(|[_, value]| self.value(*value))

@@ -1,9 +1,9 @@
-//! `fitgpt demo`: what the program promises, shown on this machine in a minute or two.
+//! `fitgpt demo`: what the program promises, shown on this machine.
 //!
-//! Every step prints the commands that it runs, as a user could type them, what they print, and
-//! a verdict that was computed. No network; everything happens in a folder that is removed.
+//! Every step prints the commands that it runs as a user would type them, a few lines of their
+//! output, and a verdict that it computed. No network; everything happens in a temporary folder.
 
-mod stage;
+mod sandbox;
 
 use std::{path::Path, time::Instant};
 
@@ -11,95 +11,103 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_plan::units::Bytes;
 use serde_json::json;
 
-use self::stage::{Folder, Halt, Stage};
+use self::sandbox::{Excerpt, Folder, Sandbox, StepError};
 use super::{Answer, Failure, Reader};
-use crate::{budget::HOST_OVERHEAD, run::stop::Stop, terminal, words::demo as say};
+use crate::{
+    budget::HOST_OVERHEAD,
+    run::stop::Stop,
+    terminal,
+    words::{demo as words, names},
+};
 
 const LOG: &str = include_str!("../../../examples/estimate-loss-batch-64.log");
 const CONFIG: &str = include_str!("../../../examples/estimate-loss-batch-64.py");
 const SMALL: &str = include_str!("small.py");
 const WIDE: &str = include_str!("wide.py");
 
-/// How far losses of two splits may be apart: float32 sums in another order, over the steps of
-/// `small.py`; the contract for any split.
+/// Largest difference of the losses of two splits: float32 sums in another order, over the steps
+/// of `small.py`. The project promises this for every split.
 const SPLIT_TOLERANCE: f64 = 1e-4;
 
 pub(super) fn command() -> Command {
     Command::new("demo")
-        .about("Shows what the program promises, on this machine, in a minute or two")
+        .about("Shows what the program promises, on this machine, in about a minute")
         .arg(
             Arg::new("keep")
                 .long("keep")
                 .value_name("DIR")
-                .help("Work in this new or empty folder and leave everything in it"),
+                .help("Work in this new or empty folder and keep everything, with the full output"),
         )
         .arg(
             Arg::new("json")
                 .long("json")
                 .action(ArgAction::SetTrue)
-                .help("Print one JSON document instead of text, which goes to stderr"),
+                .help("Print one JSON document; the text goes to stderr"),
         )
         .after_help("Examples:\n  fitgpt demo\n  fitgpt demo --keep demo --lang de")
 }
 
-/// What a step showed.
-enum Shown {
+/// How a step ended.
+enum StepResult {
     Passed(String),
-    /// This system cannot show it; why, in words.
-    LeftOut(String),
+    /// This system cannot show it; why, in the user's language.
+    Skipped(String),
 }
 
-/// One thing to show: its name in JSON, its heading, and how it goes.
-struct Step {
+/// One thing to show: its name in JSON, its heading, and the function that runs it.
+struct DemoStep {
     name: &'static str,
     title: fn() -> String,
-    play: fn(&Stage) -> Result<Shown, Halt>,
+    run: fn(&Sandbox) -> Result<StepResult, StepError>,
 }
 
-const STEPS: [Step; 6] = [
-    Step { name: "doctor", title: say::doctor, play: doctor },
-    Step { name: "fit", title: say::fit, play: fit },
-    Step { name: "plan", title: say::plan, play: plan },
-    Step { name: "limit", title: say::limit, play: limit },
-    Step { name: "split", title: say::split, play: split },
-    Step { name: "resume", title: say::resume, play: resume },
+const STEPS: [DemoStep; 6] = [
+    DemoStep { name: "doctor", title: words::doctor, run: doctor },
+    DemoStep { name: "fit", title: words::fit, run: fit },
+    DemoStep { name: "plan", title: words::plan, run: plan },
+    DemoStep { name: "limit", title: words::limit, run: limit },
+    DemoStep { name: "split", title: words::split, run: split },
+    DemoStep { name: "resume", title: words::resume, run: resume },
 ];
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     let stop = Stop::on_signals().map_err(|error| Failure::signals(&error))?;
     let folder = match matches.get_one::<String>("keep") {
         Some(path) => Folder::kept(Path::new(path))
-            .map_err(|error| Failure::new("file", say::file(path, error)))?,
+            .map_err(|error| Failure::new("file", words::file(path, error)))?,
         None => Folder::temporary().map_err(|error| Failure::new("file", error))?,
     };
-    let stage = Stage::new(folder, matches.get_one("lang"), reader, stop)?;
+    let sandbox = Sandbox::new(folder, matches.get_one("lang"), reader, stop)?;
     let started = Instant::now();
     let mut shown = Vec::new();
     for (index, step) in STEPS.iter().enumerate() {
         let title = (step.title)();
-        stage.say(&format!("== {} / {}  {title}\n", index + 1, STEPS.len()));
+        sandbox.print(&format!("== {} / {}  {title}", index + 1, STEPS.len()));
         let clock = Instant::now();
-        let (verdict, is_left_out) = match (step.play)(&stage) {
-            Ok(Shown::Passed(verdict)) => (say::passed(verdict), false),
-            Ok(Shown::LeftOut(reason)) => (say::left_out(reason), true),
-            Err(Halt::Stopped) => return Ok(Answer::Stopped),
-            Err(Halt::Failed(reason)) => {
-                return Err(Failure::new("demo", say::failed(index + 1, title, reason)));
+        let (verdict, is_skipped) = match (step.run)(&sandbox) {
+            Ok(StepResult::Passed(verdict)) => (words::passed(verdict), false),
+            Ok(StepResult::Skipped(reason)) => (words::skipped(reason), true),
+            Err(StepError::Stopped) => return Ok(Answer::Stopped),
+            Err(StepError::Failed(reason)) => {
+                return Err(Failure::new("demo", words::failed(index + 1, title, reason)));
             }
         };
-        stage.say(&format!("\n-- {verdict}\n"));
+        sandbox.print(&format!("-- {verdict}\n"));
         shown.push(json!({
             "name": step.name,
-            "passed": !is_left_out,
+            "passed": !is_skipped,
             "seconds": clock.elapsed().as_secs_f64(),
         }));
     }
     let seconds = started.elapsed().as_secs_f64();
     let passed = shown.iter().filter(|step| step["passed"] == true).count();
-    stage.say(&say::done(passed, STEPS.len(), format!("{seconds:.0}")));
+    sandbox.print(&words::done(passed, STEPS.len(), format!("{seconds:.0}")));
     if let Some(path) = matches.get_one::<String>("keep") {
-        stage.say(&say::kept(path));
+        sandbox.print(&words::kept(path));
+    } else {
+        sandbox.print(&names::next(format!("fitgpt demo --keep demo  ({})", words::keep())));
     }
+    sandbox.print(&names::next(format!("fitgpt train  ({})", words::train())));
     if reader == Reader::Programs {
         terminal::line(&json!({ "steps": shown, "seconds": seconds }).to_string());
     }
@@ -107,104 +115,109 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
 }
 
 /// An out-of-memory log is explained.
-fn doctor(stage: &Stage) -> Result<Shown, Halt> {
-    stage.write("oom.log", LOG)?;
-    stage.write("oom.py", CONFIG)?;
-    let ran = stage.fitgpt(&["doctor", "oom.log", "--config", "oom.py"])?;
-    ran.ended_with(0)?;
-    if !ran.text.contains("stale-logits") {
-        return Err(Halt::Failed(say::not_found("stale-logits")));
+fn doctor(sandbox: &Sandbox) -> Result<StepResult, StepError> {
+    let rule = "stale-logits";
+    sandbox.write("oom.log", LOG)?;
+    sandbox.write("oom.py", CONFIG)?;
+    let excerpt = Excerpt::Containing(vec![format!("{rule}:")]);
+    let output = sandbox.fitgpt(&["doctor", "oom.log", "--config", "oom.py"], &excerpt)?;
+    output.ended_with(0)?;
+    if !output.text.contains(rule) {
+        return Err(StepError::Failed(words::not_found(rule)));
     }
-    Ok(Shown::Passed(say::doctor_passed("stale-logits")))
+    Ok(StepResult::Passed(words::doctor_passed(rule)))
 }
 
 /// The config of that log is fitted to its card.
-fn fit(stage: &Stage) -> Result<Shown, Halt> {
-    let there = ["--engine", "torch", "--gpu", "RTX 4070"];
-    stage.fitgpt(&[&["plan", "oom.py"], &there[..]].concat())?.ended_with(1)?;
-    stage.say("");
-    let fit = [&["fit", "oom.py"], &there[..], &["--write", "fitted.py"]].concat();
-    stage.fitgpt(&fit)?.ended_with(0)?;
-    stage.say("");
-    stage.fitgpt(&[&["plan", "fitted.py"], &there[..]].concat())?.ended_with(0)?;
-    stage.keep_json(&[&["plan", "oom.py"], &there[..]].concat(), 1, "oom.json")?;
-    stage.keep_json(&[&["plan", "fitted.py"], &there[..]].concat(), 0, "fitted.json")?;
-    let sequences = |file| stage.kept_number(file, "/effective_batch/sequences");
+fn fit(sandbox: &Sandbox) -> Result<StepResult, StepError> {
+    let card = ["--engine", "torch", "--gpu", "RTX 4070"];
+    let plan = |file| [&["plan", file], &card[..]].concat();
+    sandbox.fitgpt(&plan("oom.py"), &Excerpt::Last)?.ended_with(1)?;
+    let fit = [&["fit", "oom.py"], &card[..], &["--write", "fitted.py"]].concat();
+    sandbox.fitgpt(&fit, &Excerpt::Containing(vec!["fitted.py".to_owned()]))?.ended_with(0)?;
+    sandbox.fitgpt(&plan("fitted.py"), &Excerpt::Last)?.ended_with(0)?;
+    sandbox.keep_json(&plan("oom.py"), 1, "oom.json")?;
+    sandbox.keep_json(&plan("fitted.py"), 0, "fitted.json")?;
+    let sequences = |file| sandbox.kept_number(file, "/effective_batch/sequences");
     let (before, after) = (sequences("oom.json")?, sequences("fitted.json")?);
     if before != after {
-        return Err(Halt::Failed(say::other_batch(before, after)));
+        return Err(StepError::Failed(words::other_batch(before, after)));
     }
-    Ok(Shown::Passed(say::fit_passed(after)))
+    Ok(StepResult::Passed(words::fit_passed(after)))
 }
 
-/// Every byte of a run, before it is there.
-fn plan(stage: &Stage) -> Result<Shown, Halt> {
-    stage.write("wide.py", WIDE)?;
-    stage.fitgpt(&["plan", "wide.py"])?.ended_with(0)?;
-    stage.keep_json(&["plan", "wide.py"], 0, "plan.json")?;
-    Ok(Shown::Passed(say::plan_passed(arena(stage)?)))
+/// Every byte of a run, before it starts.
+fn plan(sandbox: &Sandbox) -> Result<StepResult, StepError> {
+    sandbox.write("wide.py", WIDE)?;
+    sandbox.fitgpt(&["plan", "wide.py"], &Excerpt::All)?.ended_with(0)?;
+    sandbox.keep_json(&["plan", "wide.py"], 0, "plan.json")?;
+    Ok(StepResult::Passed(words::plan_passed(arena(sandbox)?)))
 }
 
-/// As the step before kept it.
-fn arena(stage: &Stage) -> Result<Bytes, Halt> {
-    stage.kept_number("plan.json", "/arena_bytes").map(Bytes::new)
+/// The arena of the plan that [`plan`] wrote.
+fn arena(sandbox: &Sandbox) -> Result<Bytes, StepError> {
+    sandbox.kept_number("plan.json", "/arena_bytes").map(Bytes::new)
 }
 
-/// A limit of the system just above the plan is enough, and one below is refused in time.
-fn limit(stage: &Stage) -> Result<Shown, Halt> {
-    let arena = arena(stage)?;
-    let [_, beside] = HOST_OVERHEAD.range();
-    let Some(refused) = stage.limited(&["train", "wide.py", "--out_dir=refused"], arena) else {
-        return Ok(Shown::LeftOut(say::no_limit_here()));
+/// A limit just above the plan is enough; below it, the run is refused before it starts.
+fn limit(sandbox: &Sandbox) -> Result<StepResult, StepError> {
+    let arena = arena(sandbox)?;
+    let [_, overhead] = HOST_OVERHEAD.range();
+    let error = Excerpt::Containing(vec![names::error()]);
+    let refused = ["train", "wide.py", "--out_dir=refused"];
+    let Some(refused) = sandbox.limited(&refused, arena, &error) else {
+        return Ok(StepResult::Skipped(words::no_limit_here()));
     };
     refused?.ended_with(1)?;
-    stage.say("");
     // The budget keeps one part in 64 for the system, and the program's own pages count too.
-    let enough = Bytes::new(((arena + beside).get() * 64).div_ceil(63)) + beside;
-    let Some(ran) = stage.limited(&["train", "wide.py", "--out_dir=limited"], enough) else {
-        return Ok(Shown::LeftOut(say::no_limit_here()));
+    let enough = Bytes::new(((arena + overhead).get() * 64).div_ceil(63)) + overhead;
+    let limited = ["train", "wide.py", "--out_dir=limited"];
+    let Some(output) = sandbox.limited(&limited, enough, &LAST_STEP) else {
+        return Ok(StepResult::Skipped(words::no_limit_here()));
     };
-    ran?.ended_with(0)?;
-    Ok(Shown::Passed(say::limit_passed(arena, enough)))
+    output?.ended_with(0)?;
+    Ok(StepResult::Passed(words::limit_passed(arena, enough)))
 }
+
+/// nanoGPT's log line of the last step.
+const LAST_STEP: Excerpt = Excerpt::LastStarting("iter ");
 
 /// The same effective batch in two splits is the same training.
-fn split(stage: &Stage) -> Result<Shown, Halt> {
-    stage.write("small.py", SMALL)?;
-    stage.fitgpt(&["train", "small.py", "--out_dir=16x1"])?.ended_with(0)?;
-    stage.say("");
+fn split(sandbox: &Sandbox) -> Result<StepResult, StepError> {
+    sandbox.write("small.py", SMALL)?;
+    sandbox.fitgpt(&["train", "small.py", "--out_dir=16x1"], &LAST_STEP)?.ended_with(0)?;
     let parts = ["--batch_size=4", "--gradient_accumulation_steps=4", "--out_dir=4x4"];
-    stage.fitgpt(&[&["train", "small.py"], &parts[..]].concat())?.ended_with(0)?;
-    let (whole, parts) = (stage.losses("16x1")?, stage.losses("4x4")?);
-    let apart = apart(&whole, &parts)
-        .ok_or_else(|| Halt::Failed(say::other_steps(whole.len(), parts.len())))?;
-    let shown = format!("{apart:.1e}");
-    if apart > SPLIT_TOLERANCE {
-        return Err(Halt::Failed(say::losses_differ(shown)));
+    sandbox.fitgpt(&[&["train", "small.py"], &parts[..]].concat(), &LAST_STEP)?.ended_with(0)?;
+    let (whole, parts) = (sandbox.losses("16x1")?, sandbox.losses("4x4")?);
+    let difference = largest_difference(&whole, &parts)
+        .ok_or_else(|| StepError::Failed(words::other_steps(whole.len(), parts.len())))?;
+    let shown = format!("{difference:.1e}");
+    if difference > SPLIT_TOLERANCE {
+        return Err(StepError::Failed(words::losses_differ(shown)));
     }
-    Ok(Shown::Passed(say::split_passed(whole.len(), shown)))
+    Ok(StepResult::Passed(words::split_passed(whole.len(), shown)))
 }
 
-/// A run that is killed goes on as if nothing had happened.
-fn resume(stage: &Stage) -> Result<Shown, Halt> {
-    let killed = stage.killed_at(&["train", "small.py", "--out_dir=killed"], "iter 50:")?;
+/// A run that is killed continues as if nothing had happened.
+fn resume(sandbox: &Sandbox) -> Result<StepResult, StepError> {
+    let killed = sandbox.killed_at(&["train", "small.py", "--out_dir=killed"], "iter 50:")?;
     killed.was_killed()?;
-    stage.say("");
-    stage.fitgpt(&["train", "--init_from=resume", "--out_dir=killed"])?.ended_with(0)?;
-    let (whole, killed) = (stage.losses("16x1")?, stage.losses("killed")?);
+    let resume = ["train", "--init_from=resume", "--out_dir=killed"];
+    sandbox.fitgpt(&resume, &LAST_STEP)?.ended_with(0)?;
+    let (whole, killed) = (sandbox.losses("16x1")?, sandbox.losses("killed")?);
     if whole != killed {
-        let shown = apart(&whole, &killed).map(|apart| format!("{apart:.1e}"));
-        return Err(Halt::Failed(match shown {
-            Some(shown) => say::losses_differ(shown),
-            None => say::other_steps(whole.len(), killed.len()),
+        let shown = largest_difference(&whole, &killed).map(|d| format!("{d:.1e}"));
+        return Err(StepError::Failed(match shown {
+            Some(shown) => words::losses_differ(shown),
+            None => words::other_steps(whole.len(), killed.len()),
         }));
     }
-    Ok(Shown::Passed(say::resume_passed(whole.len())))
+    Ok(StepResult::Passed(words::resume_passed(whole.len())))
 }
 
-/// Largest difference at any step; `None` where the runs do not have the same steps. A loss that
-/// is no number is infinitely far from any other.
-fn apart(a: &[f64], b: &[f64]) -> Option<f64> {
+/// Largest difference at any step; `None` if the runs do not have the same steps. A loss that is
+/// not a number is infinitely far from any other.
+fn largest_difference(a: &[f64], b: &[f64]) -> Option<f64> {
     let distance = |(a, b): (&f64, &f64)| {
         let distance = (a - b).abs();
         if distance.is_nan() { f64::INFINITY } else { distance }
@@ -217,11 +230,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_are_as_far_apart_as_their_worst_step() {
-        assert_eq!(apart(&[1.0, 2.0], &[1.0, 1.5]), Some(0.5));
-        assert_eq!(apart(&[1.0, f64::NAN], &[1.0, 1.5]), Some(f64::INFINITY));
-        assert_eq!(apart(&[1.0], &[1.0, 1.5]), None);
-        assert_eq!(apart(&[], &[]), None);
+    fn the_worst_step_decides() {
+        assert_eq!(largest_difference(&[1.0, 2.0], &[1.0, 1.5]), Some(0.5));
+        assert_eq!(largest_difference(&[1.0, f64::NAN], &[1.0, 1.5]), Some(f64::INFINITY));
+        assert_eq!(largest_difference(&[1.0], &[1.0, 1.5]), None);
+        assert_eq!(largest_difference(&[], &[]), None);
     }
 
     #[test]

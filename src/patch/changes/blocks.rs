@@ -4,9 +4,9 @@
 //! pass. It drops the activations, not the logits: those are `chunked-loss`'s.
 
 use super::{field, hand_over, import_checkpoint, key, own_config};
-use crate::patch::{Sought, edit::Place, python::Source};
+use crate::patch::{Anchor, edit::Site, python::PythonFile};
 
-pub(in crate::patch) fn places(train: &Source<'_>, model: &Source<'_>) -> Vec<Place> {
+pub(in crate::patch) fn sites(train: &PythonFile<'_>, model: &PythonFile<'_>) -> Vec<Site> {
     let value = "False # keep only the inputs of blocks, compute the rest again in backward";
     vec![
         key(train, "grad_checkpoint", value, "compile"),
@@ -18,7 +18,7 @@ pub(in crate::patch) fn places(train: &Source<'_>, model: &Source<'_>) -> Vec<Pl
     ]
 }
 
-fn blocks(model: &Source<'_>) -> Place {
+fn blocks(model: &PythonFile<'_>) -> Site {
     for head in 0..model.statements.len() {
         let Some(found) = model.matches(head, "for $block in self.transformer.h:") else {
             continue;
@@ -27,7 +27,7 @@ fn blocks(model: &Source<'_>) -> Place {
         let call = format!("$x = {block}($$arguments)");
         let again = format!("checkpoint({block}, $$arguments)");
         if model.inside(head).any(|statement| model.find(statement, &again).is_some()) {
-            return Place::Already;
+            return Site::Already;
         }
         for statement in model.children(Some(head)) {
             let Some(found) = model.matches(statement, &call) else { continue };
@@ -45,5 +45,5 @@ fn blocks(model: &Source<'_>) -> Place {
             return model.change([model.replace_lines(statement, &lines)]);
         }
     }
-    model.missing(Sought::Blocks)
+    model.missing(Anchor::Blocks)
 }

@@ -8,9 +8,9 @@
 //! all; `dynamic=False` keeps one program a shape.
 
 use super::{estimate_loss, key, top};
-use crate::patch::{Sought, edit::Place, python::Source};
+use crate::patch::{Anchor, edit::Site, python::PythonFile};
 
-pub(in crate::patch) fn places(train: &Source<'_>) -> Vec<Place> {
+pub(in crate::patch) fn sites(train: &PythonFile<'_>) -> Vec<Site> {
     let batch = "0 # sequences of a batch in estimate_loss; 0: batch_size";
     let block = "0 # tokens of a sequence in estimate_loss; 0: block_size";
     vec![
@@ -23,9 +23,9 @@ pub(in crate::patch) fn places(train: &Source<'_>) -> Vec<Place> {
 }
 
 /// `def get_batch(split, batch_size=batch_size, block_size=block_size):`.
-fn parameters(train: &Source<'_>) -> Place {
+fn parameters(train: &PythonFile<'_>) -> Site {
     const HEAD: &str = "def get_batch($$parameters)$$returns:";
-    let missing = train.missing(Sought::GetBatch);
+    let missing = train.missing(Anchor::GetBatch);
     let Some(function) = top(train, HEAD) else { return missing };
     // A default is read where the function is defined: the command line must be known by then.
     if top(train, "config_keys = $$list").is_none_or(|keys| function < keys) {
@@ -35,7 +35,7 @@ fn parameters(train: &Source<'_>) -> Place {
     let parameters = train.arguments(found.gap("parameters"));
     let has = |name| parameters.iter().any(|p| train.mentions(p.clone(), name) > 0);
     match (has("batch_size"), has("block_size")) {
-        (true, true) => return Place::Already,
+        (true, true) => return Site::Already,
         (false, false) => {}
         _ => return missing,
     }
@@ -57,16 +57,16 @@ fn parameters(train: &Source<'_>) -> Place {
     }
 }
 
-fn call(train: &Source<'_>) -> Place {
+fn call(train: &PythonFile<'_>) -> Site {
     let call = estimate_loss(train).and_then(|function| {
         train.inside(function).find_map(|statement| train.find(statement, "get_batch($$arguments)"))
     });
     let Some(call) = call else {
-        return train.missing(Sought::EvaluationBatch);
+        return train.missing(Anchor::EvaluationBatch);
     };
     let arguments = call.gap("arguments");
     if train.mentions(arguments.clone(), "eval_batch_size") > 0 {
-        return Place::Already;
+        return Site::Already;
     }
     match train.arguments(arguments).last() {
         Some(last) => {
@@ -74,16 +74,16 @@ fn call(train: &Source<'_>) -> Place {
                          block_size=eval_block_size or block_size";
             train.change([train.append(last.end - 1, added)])
         }
-        None => train.missing(Sought::EvaluationBatch),
+        None => train.missing(Anchor::EvaluationBatch),
     }
 }
 
 /// Only where there is a compiled model whose options are PyTorch's.
-fn compile(train: &Source<'_>) -> Place {
+fn compile(train: &PythonFile<'_>) -> Site {
     let mut statements = 0..train.statements.len();
     let found = statements.find_map(|statement| train.find(statement, "torch.compile($model)"));
     match found {
         Some(found) => train.change([train.append(found.gap("model").start, ", dynamic=False")]),
-        None => Place::Already,
+        None => Site::Already,
     }
 }

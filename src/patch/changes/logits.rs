@@ -7,9 +7,9 @@
 use std::ops::Range;
 
 use super::estimate_loss;
-use crate::patch::{Sought, edit::Place, python::Source};
+use crate::patch::{Anchor, edit::Site, python::PythonFile};
 
-pub(in crate::patch) fn places(train: &Source<'_>) -> Vec<Place> {
+pub(in crate::patch) fn sites(train: &PythonFile<'_>) -> Vec<Site> {
     let evaluation = estimate_loss(train);
     let is_loop = |&head: &usize| {
         let is_head = |pattern| train.matches(head, pattern).is_some();
@@ -17,19 +17,19 @@ pub(in crate::patch) fn places(train: &Source<'_>) -> Vec<Place> {
     };
     let in_loop = train.children(None).filter(is_loop).find_map(|head| {
         let place = drop_in(train, head, None);
-        (!matches!(place, Place::Missing(..))).then_some(place)
+        (!matches!(place, Site::Missing(..))).then_some(place)
     });
     let in_evaluation = evaluation.map(|head| drop_in(train, head, Some(head)));
     vec![
-        in_evaluation.unwrap_or(train.missing(Sought::LogitsInEvaluation)),
-        in_loop.unwrap_or(train.missing(Sought::LogitsInLoop)),
+        in_evaluation.unwrap_or(train.missing(Anchor::LogitsInEvaluation)),
+        in_loop.unwrap_or(train.missing(Anchor::LogitsInLoop)),
     ]
 }
 
 const NAMED: &str = "$logits, $loss = model($$arguments)";
 
 /// Whether anything in the file reads logits that the model returned.
-pub(super) fn are_read(train: &Source<'_>) -> bool {
+pub(super) fn are_read(train: &PythonFile<'_>) -> bool {
     let statements = 0..train.statements.len();
     let names = statements.clone().filter_map(|s| train.matches(s, NAMED));
     let mut names = names.map(|found| train.token(found.gap("logits").start));
@@ -37,7 +37,7 @@ pub(super) fn are_read(train: &Source<'_>) -> bool {
 }
 
 /// Whether some statements say `name` elsewhere than where the model's result is unpacked.
-fn is_read(train: &Source<'_>, statements: Range<usize>, name: &str) -> bool {
+fn is_read(train: &PythonFile<'_>, statements: Range<usize>, name: &str) -> bool {
     let is_named = |&statement: &usize| {
         let found = train.matches(statement, NAMED);
         found.is_some_and(|found| train.token(found.gap("logits").start) == name)
@@ -48,11 +48,11 @@ fn is_read(train: &Source<'_>, statements: Range<usize>, name: &str) -> bool {
 
 /// Drops the logits in the block of `head`. Names are looked up in `scope`, a function, or in the
 /// whole file.
-fn drop_in(train: &Source<'_>, head: usize, scope: Option<usize>) -> Place {
+fn drop_in(train: &PythonFile<'_>, head: usize, scope: Option<usize>) -> Site {
     let missing = train.missing(if scope.is_some() {
-        Sought::LogitsInEvaluation
+        Anchor::LogitsInEvaluation
     } else {
-        Sought::LogitsInLoop
+        Anchor::LogitsInLoop
     });
     let statements = scope.map_or(0..train.statements.len(), |scope| train.inside(scope));
     let mut edits = Vec::new();
@@ -69,12 +69,12 @@ fn drop_in(train: &Source<'_>, head: usize, scope: Option<usize>) -> Place {
     let is_dropped = |s: usize| train.matches(s, "$loss = model($$arguments)[1]").is_some();
     match edits.is_empty() {
         false => train.change(edits),
-        true if train.inside(head).any(is_dropped) => Place::Already,
+        true if train.inside(head).any(is_dropped) => Site::Already,
         true => missing,
     }
 }
 
-fn tokens_of(source: &Source<'_>, statements: Range<usize>) -> Range<usize> {
+fn tokens_of(source: &PythonFile<'_>, statements: Range<usize>) -> Range<usize> {
     let first = source.statements.get(statements.start).map_or(0, |s| s.tokens.start);
     let last = source.statements[..statements.end].last().map_or(0, |s| s.tokens.end);
     first..last

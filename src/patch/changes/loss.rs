@@ -12,12 +12,12 @@ use std::ops::Range;
 
 use super::{field, hand_over, import_checkpoint, key, logits, own_config};
 use crate::patch::{
-    Sought,
-    edit::{Edit, Place},
-    python::Source,
+    Anchor,
+    edit::{Edit, Site},
+    python::PythonFile,
 };
 
-pub(in crate::patch) fn places(train: &Source<'_>, model: &Source<'_>) -> Vec<Place> {
+pub(in crate::patch) fn sites(train: &PythonFile<'_>, model: &PythonFile<'_>) -> Vec<Site> {
     let rows = "1024 # rows of logits that exist at a time; 0: all of a batch";
     vec![
         key(train, "loss_chunk_rows", rows, "compile"),
@@ -32,12 +32,12 @@ pub(in crate::patch) fn places(train: &Source<'_>, model: &Source<'_>) -> Vec<Pl
 }
 
 /// With chunks there are no logits to return, so nothing may read them.
-fn reader(train: &Source<'_>) -> Place {
-    if logits::are_read(train) { train.missing(Sought::LogitsUnread) } else { Place::Already }
+fn reader(train: &PythonFile<'_>) -> Site {
+    if logits::are_read(train) { train.missing(Anchor::LogitsUnread) } else { Site::Already }
 }
 
 /// The head has no bias: the chunks use its weights alone.
-fn head(model: &Source<'_>) -> Place {
+fn head(model: &PythonFile<'_>) -> Site {
     let is_head = |statement| {
         let found = model.matches(statement, "self.lm_head = $$module.Linear($$arguments)")?;
         let mut arguments = model.arguments(found.gap("arguments")).into_iter();
@@ -45,23 +45,23 @@ fn head(model: &Source<'_>) -> Place {
     };
     let found = (0..model.statements.len()).find_map(is_head);
     if found.is_some() {
-        Place::Already
+        Site::Already
     } else {
-        model.missing(Sought::Code("self.lm_head = nn.Linear(…, bias=False)"))
+        model.missing(Anchor::Code("self.lm_head = nn.Linear(…, bias=False)"))
     }
 }
 
-fn branch(model: &Source<'_>) -> Place {
+fn branch(model: &PythonFile<'_>) -> Site {
     let mut statements = 0..model.statements.len();
     if statements.any(|statement| model.find(statement, "self.chunked_loss($$a)").is_some()) {
-        return Place::Already;
+        return Site::Already;
     }
     let edits = (0..model.statements.len()).find_map(|statement| edits(model, statement));
-    edits.map_or(model.missing(Sought::LossBranch), |edits| model.change(edits))
+    edits.map_or(model.missing(Anchor::LossBranch), |edits| model.change(edits))
 }
 
 /// The edits where `branch` is the branch of the loss, in every detail that its chunks rely on.
-fn edits(model: &Source<'_>, branch: usize) -> Option<Vec<Edit>> {
+fn edits(model: &PythonFile<'_>, branch: usize) -> Option<Vec<Edit>> {
     let found = model.matches(branch, "if $targets is not None:")?;
     let function = model.statements[branch].parent?;
     model.matches(function, "def forward($$parameters)$$returns:")?;
@@ -104,7 +104,7 @@ fn edits(model: &Source<'_>, branch: usize) -> Option<Vec<Edit>> {
 }
 
 /// `logits`, flattened to rows, all of them.
-fn is_all_rows(model: &Source<'_>, argument: Range<usize>, logits: &str) -> bool {
+fn is_all_rows(model: &PythonFile<'_>, argument: Range<usize>, logits: &str) -> bool {
     let forms = [
         format!("{logits}.view(-1, {logits}.size(-1))"),
         format!("{logits}.view(-1, {logits}.shape[-1])"),
@@ -115,13 +115,13 @@ fn is_all_rows(model: &Source<'_>, argument: Range<usize>, logits: &str) -> bool
     forms.iter().any(|form| model.matches_tokens(argument.clone(), form).is_some())
 }
 
-fn is_flat(model: &Source<'_>, argument: Range<usize>, targets: &str) -> bool {
+fn is_flat(model: &PythonFile<'_>, argument: Range<usize>, targets: &str) -> bool {
     let forms = ["view(-1)", "reshape(-1)", "flatten()"].map(|call| format!("{targets}.{call}"));
     forms.iter().any(|form| model.matches_tokens(argument.clone(), form).is_some())
 }
 
 /// The first of the lines that begin with `@` above a function.
-fn first_decorator(source: &Source<'_>, function: usize) -> usize {
+fn first_decorator(source: &PythonFile<'_>, function: usize) -> usize {
     let is_decorator = |s: &usize| source.token(source.statements[*s].tokens.start) == "@";
     (0..function).rev().take_while(is_decorator).last().unwrap_or(function)
 }

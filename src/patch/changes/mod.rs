@@ -1,4 +1,4 @@
-//! What each patch changes, one file a patch, and the places that several of them share.
+//! What each patch changes, one file a patch, and the sites that several of them share.
 
 pub(super) mod blocks;
 pub(super) mod evaluation;
@@ -8,23 +8,23 @@ pub(super) mod resume;
 pub(super) mod save;
 pub(super) mod scaler;
 
-use super::{Sought, edit::Place, python::Source};
+use super::{Anchor, edit::Site, python::PythonFile};
 
 /// A statement at the top of a file.
-fn top(source: &Source<'_>, pattern: &str) -> Option<usize> {
+fn top(source: &PythonFile<'_>, pattern: &str) -> Option<usize> {
     source.children(None).find(|&statement| source.matches(statement, pattern).is_some())
 }
 
 /// The function `estimate_loss`.
-fn estimate_loss(train: &Source<'_>) -> Option<usize> {
+fn estimate_loss(train: &PythonFile<'_>) -> Option<usize> {
     top(train, "def estimate_loss($$parameters)$$returns:")
 }
 
 /// A key of the configuration: an assignment at the top of `train.py`, which must stand before
 /// `config_keys` collects them. `near` is the key that it belongs beside.
-fn key(train: &Source<'_>, name: &str, value: &str, near: &str) -> Place {
+fn key(train: &PythonFile<'_>, name: &str, value: &str, near: &str) -> Site {
     let Some(end) = top(train, "config_keys = $$list") else {
-        return train.missing(Sought::ConfigKeys);
+        return train.missing(Anchor::ConfigKeys);
     };
     let keys = || train.children(None).take_while(|&statement| statement < end);
     let assigns = |name: &str| {
@@ -32,7 +32,7 @@ fn key(train: &Source<'_>, name: &str, value: &str, near: &str) -> Place {
         keys().find(|&statement| train.matches(statement, &pattern).is_some())
     };
     if assigns(name).is_some() {
-        return Place::Already;
+        return Site::Already;
     }
     let last = || keys().filter(|&key| train.matches(key, "$key = $$value").is_some()).last();
     match assigns(near).or_else(last) {
@@ -40,19 +40,19 @@ fn key(train: &Source<'_>, name: &str, value: &str, near: &str) -> Place {
             let line = format!("{name} = {value}");
             train.change([train.lines_after(anchor, &[line])])
         }
-        None => train.missing(Sought::Default),
+        None => train.missing(Anchor::Default),
     }
 }
 
 /// A field of `GPTConfig`.
-fn field(model: &Source<'_>, name: &str, default: &str) -> Place {
+fn field(model: &PythonFile<'_>, name: &str, default: &str) -> Site {
     let class = top(model, "class GPTConfig$$bases:");
     let Some(class) = class else {
-        return model.missing(Sought::GptConfig);
+        return model.missing(Anchor::GptConfig);
     };
     let mut fields = model.children(Some(class));
     if fields.any(|field| model.matches(field, &format!("{name}: $$rest")).is_some()) {
-        return Place::Already;
+        return Site::Already;
     }
     let with_default = |&field: &usize| model.matches(field, "$name: $$type = $$value").is_some();
     match model.children(Some(class)).filter(with_default).last() {
@@ -60,15 +60,15 @@ fn field(model: &Source<'_>, name: &str, default: &str) -> Place {
             let line = format!("{name}: {default}");
             model.change([model.lines_after(last, &[line])])
         }
-        None => model.missing(Sought::GptConfig),
+        None => model.missing(Anchor::GptConfig),
     }
 }
 
 /// Hands a key of `train.py` to the model, however the model was made. Not through `model_args`:
 /// those go into the checkpoint, which a `model.py` without the field could then not read.
-fn hand_over(train: &Source<'_>, name: &str) -> Place {
+fn hand_over(train: &PythonFile<'_>, name: &str) -> Site {
     if top(train, &format!("model.config.{name} = $$value")).is_some() {
-        return Place::Already;
+        return Site::Already;
     }
     let moved = top(train, "model.to($$device)").or_else(|| top(train, "model = model.to($$d)"));
     match moved {
@@ -76,15 +76,15 @@ fn hand_over(train: &Source<'_>, name: &str) -> Place {
             let line = format!("model.config.{name} = {name}");
             train.change([train.lines_before(moved, &[line])])
         }
-        None => train.missing(Sought::ToDevice),
+        None => train.missing(Anchor::ToDevice),
     }
 }
 
 /// `from torch.utils.checkpoint import checkpoint` in `model.py`.
-fn import_checkpoint(model: &Source<'_>) -> Place {
+fn import_checkpoint(model: &PythonFile<'_>) -> Site {
     const LINE: &str = "from torch.utils.checkpoint import checkpoint";
     if top(model, LINE).is_some() {
-        return Place::Already;
+        return Site::Already;
     }
     let is_import = |&statement: &usize| {
         let first = model.token(model.statements[statement].tokens.start);
@@ -92,16 +92,16 @@ fn import_checkpoint(model: &Source<'_>) -> Place {
     };
     match model.children(None).filter(is_import).last() {
         Some(last) => model.change([model.lines_after(last, &[LINE])]),
-        None => model.missing(Sought::ImportTorch),
+        None => model.missing(Anchor::ImportTorch),
     }
 }
 
 /// `self.config`, which a model asks for its keys.
-fn own_config(model: &Source<'_>) -> Place {
+fn own_config(model: &PythonFile<'_>) -> Site {
     let mut statements = 0..model.statements.len();
     if statements.any(|statement| model.matches(statement, "self.config = config").is_some()) {
-        Place::Already
+        Site::Already
     } else {
-        model.missing(Sought::SelfConfig)
+        model.missing(Anchor::SelfConfig)
     }
 }

@@ -4,14 +4,14 @@
 //! onto the card, and the name `state_dict` keeps the weights there to the end of the run. Loaded
 //! into the host's memory they never take a byte of it.
 
-use crate::patch::{Sought, edit::Place, python::Source};
+use crate::patch::{Anchor, edit::Site, python::PythonFile};
 
-pub(in crate::patch) fn places(train: &Source<'_>) -> Vec<Place> {
+pub(in crate::patch) fn sites(train: &PythonFile<'_>) -> Vec<Site> {
     vec![load(train), weights(train), checkpoint(train)]
 }
 
-fn load(train: &Source<'_>) -> Place {
-    let missing = train.missing(Sought::Code("checkpoint = torch.load(…)"));
+fn load(train: &PythonFile<'_>) -> Site {
+    let missing = train.missing(Anchor::Code("checkpoint = torch.load(…)"));
     let loads = |s| train.matches(s, "checkpoint = torch.load($$arguments)");
     let Some(found) = (0..train.statements.len()).find_map(loads) else { return missing };
     let arguments = train.arguments(found.gap("arguments"));
@@ -20,7 +20,7 @@ fn load(train: &Source<'_>) -> Place {
         .filter_map(|argument| train.matches_tokens(argument.clone(), "map_location=$$where"));
     match (locations.next(), arguments.last()) {
         (Some(location), _) if train.matches_tokens(location.gap("where"), "'cpu'").is_some() => {
-            Place::Already
+            Site::Already
         }
         (Some(location), _) => train.change([train.replace(location.gap("where"), "'cpu'")]),
         (None, Some(last)) => train.change([train.append(last.end - 1, ", map_location='cpu'")]),
@@ -29,36 +29,36 @@ fn load(train: &Source<'_>) -> Place {
 }
 
 /// After `model.load_state_dict(state_dict)`, where the weights have a name of their own.
-fn weights(train: &Source<'_>) -> Place {
+fn weights(train: &PythonFile<'_>) -> Site {
     let loads = |&s: &usize| train.matches(s, "model.load_state_dict($$weights)").is_some();
     let Some(load) = (0..train.statements.len()).find(loads) else {
-        return train.missing(Sought::Code("model.load_state_dict(state_dict)"));
+        return train.missing(Anchor::Code("model.load_state_dict(state_dict)"));
     };
     let Some(found) = train.matches(load, "model.load_state_dict($name)") else {
-        return Place::Already; // an expression: nothing but the checkpoint holds it
+        return Site::Already; // an expression: nothing but the checkpoint holds it
     };
     let name = train.text_of(found.gap("name"));
     if is_freed(train, name, load) {
-        return Place::Already;
+        return Site::Already;
     }
     let line = format!("{name} = checkpoint['model'] = None # the model has its own copy");
     train.change([train.lines_after(load, &[line])])
 }
 
-fn checkpoint(train: &Source<'_>) -> Place {
-    const LOOKED_FOR: Sought = Sought::Code("optimizer.load_state_dict(checkpoint['optimizer'])");
+fn checkpoint(train: &PythonFile<'_>) -> Site {
+    const LOOKED_FOR: Anchor = Anchor::Code("optimizer.load_state_dict(checkpoint['optimizer'])");
     let loads = |s: &usize| train.matches(*s, "optimizer.load_state_dict($$state)").is_some();
     let Some(load) = (0..train.statements.len()).find(loads) else {
         return train.missing(LOOKED_FOR);
     };
     if is_freed(train, "checkpoint", load) {
-        return Place::Already;
+        return Site::Already;
     }
     train.change([train.lines_after(load, &["checkpoint = None # free up memory"])])
 }
 
 /// Whether a name is taken off its value somewhere after a statement.
-fn is_freed(train: &Source<'_>, name: &str, after: usize) -> bool {
+fn is_freed(train: &PythonFile<'_>, name: &str, after: usize) -> bool {
     let patterns = [format!("{name} = $$others None"), format!("del {name}")];
     let mut later = after..train.statements.len();
     later.any(|s| patterns.iter().any(|pattern| train.matches(s, pattern).is_some()))

@@ -6,21 +6,21 @@
 //! best. What is saved holds the best loss of the evaluations before; a resumed run evaluates at
 //! once and knows better.
 
-use crate::patch::{Sought, edit::Place, python::Source};
+use crate::patch::{Anchor, edit::Site, python::PythonFile};
 
-pub(in crate::patch) fn places(train: &Source<'_>) -> Vec<Place> {
+pub(in crate::patch) fn sites(train: &PythonFile<'_>) -> Vec<Site> {
     let mut evaluations = (0..train.statements.len())
         .filter(|&s| train.matches(s, "$losses = estimate_loss()").is_some());
     let place = evaluations.find_map(|evaluation| save_before(train, evaluation));
-    vec![place.unwrap_or(train.missing(Sought::SaveAfterEvaluation))]
+    vec![place.unwrap_or(train.missing(Anchor::SaveAfterEvaluation))]
 }
 
-fn save_before(train: &Source<'_>, evaluation: usize) -> Option<Place> {
+fn save_before(train: &PythonFile<'_>, evaluation: usize) -> Option<Site> {
     const SAVE: &str = "torch.save($$what, $$path)";
     let outer = train.statements[evaluation].parent?;
     let saves = |statement: usize| train.find(statement, SAVE).is_some();
     if (outer + 1..evaluation).any(saves) {
-        return Some(Place::Already);
+        return Some(Site::Already);
     }
     let decides = |&s: &usize| {
         let condition = train.statements[s].tokens.clone();
@@ -71,13 +71,13 @@ fn save_before(train: &Source<'_>, evaluation: usize) -> Option<Place> {
 }
 
 /// How many lines of a block stand before one of its statements.
-fn lines_up_to(train: &Source<'_>, head: usize, statement: usize) -> usize {
+fn lines_up_to(train: &PythonFile<'_>, head: usize, statement: usize) -> usize {
     let start = train.statements[head].lines.start;
     train.text[start..train.statements[statement].lines.start].lines().count()
 }
 
 /// Whether an `else` or `elif` follows: it would then run in cases that were not its own.
-fn has_alternative(train: &Source<'_>, head: usize) -> bool {
+fn has_alternative(train: &PythonFile<'_>, head: usize) -> bool {
     let next = train.statements.get(train.statements[head].end);
     next.is_some_and(|next| matches!(train.token(next.tokens.start), "else" | "elif"))
 }

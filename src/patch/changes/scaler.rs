@@ -3,25 +3,25 @@
 //! `torch.cuda.amp.GradScaler` is deprecated; the current one takes its device as an argument.
 
 use crate::patch::{
-    Sought,
-    edit::{Edit, Place},
-    python::Source,
+    Anchor,
+    edit::{Edit, Site},
+    python::PythonFile,
 };
 
-pub(in crate::patch) fn places(train: &Source<'_>) -> Vec<Place> {
-    const LOOKED_FOR: Sought = Sought::Code("torch.cuda.amp.GradScaler(…)");
+pub(in crate::patch) fn sites(train: &PythonFile<'_>) -> Vec<Site> {
+    const LOOKED_FOR: Anchor = Anchor::Code("torch.cuda.amp.GradScaler(…)");
     let statements = || 0..train.statements.len();
     let edits: Vec<_> = statements().flat_map(|statement| edits(train, statement)).collect();
     let is_current = |s| train.find(s, "torch.amp.GradScaler($$arguments)").is_some();
     let place = match edits.is_empty() {
         false => train.change(edits),
-        true if statements().any(is_current) => Place::Already,
+        true if statements().any(is_current) => Site::Already,
         true => train.missing(LOOKED_FOR),
     };
     vec![place]
 }
 
-fn edits(train: &Source<'_>, statement: usize) -> Vec<Edit> {
+fn edits(train: &PythonFile<'_>, statement: usize) -> Vec<Edit> {
     let Some(found) = train.find(statement, "torch.cuda.amp.GradScaler($$arguments)") else {
         return Vec::new();
     };

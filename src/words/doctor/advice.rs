@@ -1,4 +1,4 @@
-//! What to do: one sentence a remedy, and one a question.
+//! Recommendations and questions: one sentence each.
 
 use fitgpt_doctor::{Question, Remedy};
 
@@ -35,21 +35,21 @@ messages! {
     }
     lora() {
         en: "train adapters (LoRA) instead of all weights: gradients and moments shrink to a few percent",
-        zh: "只训练适配器（LoRA）而不是全部权重：梯度和动量缩小到百分之几",
+        zh: "只训练适配器（LoRA）而不是全部权重：梯度和 Adam 矩缩小到百分之几",
         ja: "全重みの代わりにアダプタ（LoRA）だけを学習する。勾配とモーメントは数パーセントになります",
         de: "Adapter (LoRA) statt aller Gewichte trainieren: Gradienten und Momente schrumpfen auf wenige Prozent",
     }
     eight_bit_adam() {
-        en: "use an 8-bit Adam: its moments need 2 bytes a parameter instead of 8",
-        zh: "使用 8 位 Adam：每个参数的动量从 8 字节降到 2 字节",
+        en: "use an 8-bit Adam: its moments need 2 bytes per parameter instead of 8",
+        zh: "使用 8 位 Adam：每个参数的矩从 8 字节降到 2 字节",
         ja: "8 ビットの Adam を使う。モーメントは 1 パラメータ 8 バイトから 2 バイトになります",
         de: "8-Bit-Adam verwenden: Momente brauchen 2 statt 8 Byte je Parameter",
     }
     fused_adam() {
-        en: "use the fused AdamW, which makes no lists of temporaries",
-        zh: "使用融合的 AdamW，它不会生成临时张量列表",
-        ja: "一時テンソルのリストを作らない fused AdamW を使う",
-        de: "das fusionierte AdamW verwenden, das keine Listen von Zwischenwerten anlegt",
+        en: "use the fused AdamW, which needs no temporary tensors",
+        zh: "使用融合的 AdamW（fused），它不需要临时张量",
+        ja: "一時テンソルを作らない fused AdamW を使う",
+        de: "das fusionierte AdamW verwenden, das keine temporären Tensoren anlegt",
     }
     zero_offload() {
         en: "keep the optimizer state in host memory",
@@ -58,8 +58,8 @@ messages! {
         de: "den Optimiererzustand im Arbeitsspeicher halten",
     }
     zero_stage_3() {
-        en: "share weights, gradients and moments between the cards (ZeRO-3), with offload to the host if that is not enough",
-        zh: "在多张卡之间分摊权重、梯度和动量（ZeRO-3），不够时再卸载到主机",
+        en: "shard weights, gradients and moments over the cards (ZeRO-3), and offload to the host if that is not enough",
+        zh: "在多张卡之间切分权重、梯度和 Adam 矩（ZeRO-3），不够时再卸载到主机",
         ja: "重み、勾配、モーメントを GPU 間で分割し（ZeRO-3）、足りなければホストに退避する",
         de: "Gewichte, Gradienten und Momente auf die Karten verteilen (ZeRO-3), notfalls mit Auslagerung auf den Rechner",
     }
@@ -70,37 +70,37 @@ messages! {
         de: "das Modell auf mehrere Karten aufteilen",
     }
     chunked_loss() {
-        en: "compute logits and loss in chunks, so that the full logits never exist",
-        zh: "分块计算 logits 和损失，完整的 logits 就不会出现",
+        en: "compute logits and loss in chunks, so that the full logits are never stored",
+        zh: "分块计算 logits 和损失，避免存放完整的 logits",
         ja: "logits と損失を分割して計算し、logits 全体を作らない",
-        de: "Logits und Verlust in Stücken berechnen, so dass die vollen Logits nie existieren",
+        de: "Logits und Loss stückweise berechnen, sodass die vollen Logits nie gespeichert werden",
     }
     drop_stale_logits() {
-        en: "do not keep the last batch's logits alive under a name",
+        en: "do not keep the logits of the previous batch in a variable",
         zh: "不要让上一批的 logits 继续被变量引用",
         ja: "前のバッチの logits を変数に残さない",
-        de: "die Logits des letzten Batches nicht unter einem Namen am Leben halten",
+        de: "die Logits des vorigen Batches nicht in einer Variablen behalten",
     }
     fused_attention() {
-        en: "use fused attention (SDPA, FlashAttention, xFormers), which never writes the scores out",
-        zh: "使用融合注意力（SDPA、FlashAttention、xFormers），它不会写出注意力分数",
-        ja: "スコアを書き出さない融合アテンション（SDPA、FlashAttention、xFormers）を使う",
-        de: "fusionierte Attention verwenden (SDPA, FlashAttention, xFormers), die die Scores nie ausschreibt",
+        en: "use fused attention (SDPA, FlashAttention, xFormers), which never stores the scores",
+        zh: "使用融合注意力（SDPA、FlashAttention、xFormers），它不会存放注意力分数",
+        ja: "スコアをメモリに保存しない融合アテンション（SDPA、FlashAttention、xFormers）を使う",
+        de: "fusionierte Attention verwenden (SDPA, FlashAttention, xFormers), die die Scores nie speichert",
     }
     eval_batch() {
         en: "use a smaller batch for evaluation than for training",
         zh: "评估时使用比训练更小的批",
         ja: "評価では学習より小さいバッチを使う",
-        de: "für die Evaluierung einen kleineren Batch als fürs Training nehmen",
+        de: "für die Evaluierung einen kleineren Batch als für das Training verwenden",
     }
     eval_accumulation() {
         en: "move predictions to the host during the evaluation, or keep only the argmax",
         zh: "评估过程中把预测移到主机，或只保留 argmax",
         ja: "評価の途中で予測をホストに移すか、argmax だけを残す",
-        de: "Vorhersagen während der Evaluierung auf den Rechner verschieben oder nur das Argmax behalten",
+        de: "Vorhersagen während der Evaluierung in den Arbeitsspeicher verschieben oder nur das Argmax behalten",
     }
     no_grad() {
-        en: "run without a graph: under `torch.inference_mode()`, nothing is kept for a backward pass",
+        en: "run without an autograd graph: under `torch.inference_mode()`, nothing is kept for a backward pass",
         zh: "不建立计算图：在 `torch.inference_mode()` 下不会为反向传播保留任何东西",
         ja: "計算グラフなしで実行する。`torch.inference_mode()` では逆伝播用に何も保持されません",
         de: "ohne Graph rechnen: unter `torch.inference_mode()` wird nichts für einen Rückwärtslauf behalten",
@@ -115,13 +115,13 @@ messages! {
         en: "gather the full state dict on the host, on rank 0 only",
         zh: "在主机上、仅由 rank 0 汇集完整的 state dict",
         ja: "完全な state dict はホスト上で、rank 0 だけで集める",
-        de: "das volle State-Dict auf dem Rechner sammeln, nur auf Rank 0",
+        de: "das vollständige State-Dict im Arbeitsspeicher sammeln, nur auf Rank 0",
     }
     sharded_state_dict() {
         en: "save shards instead of one full checkpoint",
         zh: "保存分片，而不是一个完整的检查点",
         ja: "1 つの完全なチェックポイントではなく分割して保存する",
-        de: "Teile speichern statt eines vollen Checkpoints",
+        de: "Shards speichern statt eines vollständigen Checkpoints",
     }
     quantize_weights() {
         en: "load the weights in 4 or 8 bits",
@@ -145,16 +145,16 @@ messages! {
         en: "use a smaller model",
         zh: "使用更小的模型",
         ja: "より小さいモデルを使う",
-        de: "ein kleineres Modell nehmen",
+        de: "ein kleineres Modell verwenden",
     }
     gpu_memory_utilization() {
-        en: "set the server's share of the card to what is really free",
+        en: "set the server's fraction of the card to what is actually free",
         zh: "把服务器占用的显存比例设为实际空闲的大小",
         ja: "サーバーの占有率を実際の空きに合わせる",
         de: "den Anteil des Servers an der Karte auf das setzen, was wirklich frei ist",
     }
     max_model_len() {
-        en: "limit the context length: the server plans for the longest that the model allows",
+        en: "limit the context length: the server plans for the longest that the model supports",
         zh: "限制上下文长度：服务器按模型允许的最大长度规划",
         ja: "コンテキスト長を制限する。サーバーはモデルの最大長で計画します",
         de: "die Kontextlänge begrenzen: der Server plant mit der längsten, die das Modell erlaubt",
@@ -184,10 +184,10 @@ messages! {
         de: "weniger Schichten auf die Karte legen; der Rest läuft auf der CPU",
     }
     lowvram() {
-        en: "use the interface's mode for small cards",
-        zh: "使用界面的低显存模式",
-        ja: "インターフェースの低 VRAM モードを使う",
-        de: "den Modus der Oberfläche für kleine Karten verwenden",
+        en: "use the low-VRAM mode of the program",
+        zh: "使用程序的低显存模式",
+        ja: "プログラムの低 VRAM モードを使う",
+        de: "den Low-VRAM-Modus des Programms verwenden",
     }
     tiled_vae() {
         en: "decode the image in tiles (in ComfyUI the node `VAE Decode (Tiled)` with a smaller tile)",
@@ -202,22 +202,22 @@ messages! {
         de: "kleinere Bilder oder weniger auf einmal erzeugen und danach vergrößern",
     }
     cpu_offload() {
-        en: "let the parts of the pipeline wait in host memory until they run",
+        en: "keep the parts of the pipeline in host memory until they run",
         zh: "让流水线的各部分在运行前留在主机内存中",
         ja: "パイプラインの各部を実行時までホストのメモリに置く",
-        de: "die Teile der Pipeline im Arbeitsspeicher warten lassen, bis sie laufen",
+        de: "die Teile der Pipeline im Arbeitsspeicher halten, bis sie laufen",
     }
     sysmem_fallback() {
-        en: "in NVIDIA's control panel set `CUDA - Sysmem Fallback Policy` to `Prefer No Sysmem Fallback`: the run then fails at once instead of slowing down",
+        en: "in the NVIDIA Control Panel, set `CUDA - Sysmem Fallback Policy` to `Prefer No Sysmem Fallback`: the run then fails at once instead of slowing down",
         zh: "在 NVIDIA 控制面板中把 `CUDA - Sysmem Fallback Policy` 设为 `Prefer No Sysmem Fallback`：运行会立即失败，而不是变慢",
         ja: "NVIDIA コントロールパネルで `CUDA - Sysmem Fallback Policy` を `Prefer No Sysmem Fallback` にする。遅くなる代わりにすぐ失敗します",
         de: "in NVIDIAs Systemsteuerung `CUDA - Sysmem Fallback Policy` auf `Prefer No Sysmem Fallback` setzen: der Lauf scheitert dann sofort, statt langsam zu werden",
     }
     free_the_card() {
-        en: "see who is on the card and end what should not be there, including notebooks and earlier runs",
+        en: "list the processes on the card and end those that should not be there, including notebooks and earlier runs",
         zh: "查看谁在使用显卡，结束不该在那里的进程，包括笔记本和之前的运行",
         ja: "GPU の使用者を調べ、ノートブックや以前の実行を含め不要なものを終了する",
-        de: "nachsehen, wer auf der Karte ist, und beenden, was dort nicht hingehört, auch Notebooks und frühere Läufe",
+        de: "die Prozesse auf der Karte auflisten und beenden, was dort nicht hingehört, auch Notebooks und frühere Läufe",
     }
     one_rank_per_card() {
         en: "check that every rank uses its own card and that nothing limits this process",
@@ -226,16 +226,16 @@ messages! {
         de: "prüfen, dass jeder Rank seine eigene Karte benutzt und nichts diesen Prozess begrenzt",
     }
     expandable_segments() {
-        en: "let the allocator grow its segments, so that unused pieces can be joined",
-        zh: "让分配器的段可以扩展，这样未用的碎片可以合并",
-        ja: "アロケータのセグメントを拡張可能にし、未使用の断片をつなげる",
-        de: "den Allokator seine Segmente erweitern lassen, damit ungenutzte Stücke zusammenwachsen",
+        en: "use expandable segments, so that unused blocks can be merged",
+        zh: "使用可扩展的段（expandable segments），这样未用的碎片可以合并",
+        ja: "拡張可能なセグメント（expandable segments）を使い、未使用の断片をつなげる",
+        de: "erweiterbare Segmente (expandable segments) verwenden, damit ungenutzte Blöcke verschmelzen",
     }
     find_the_shape() {
-        en: "find the operation that asks for so much: print its shapes; a forgotten reshape or broadcast is likely",
-        zh: "找出申请这么大的操作：打印它的形状；很可能是忘记的 reshape 或广播",
+        en: "find the operation that requests so much and print its shapes; a wrong reshape or broadcast is likely",
+        zh: "找出申请这么大的操作并打印形状；很可能是 reshape 或广播写错了",
         ja: "これほど大きな要求をする演算を探す。形状を表示してください。reshape やブロードキャストの誤りが疑われます",
-        de: "die Operation finden, die so viel verlangt: ihre Formen ausgeben; ein vergessenes Reshape oder Broadcast ist wahrscheinlich",
+        de: "die Operation finden, die so viel anfordert, und ihre Shapes ausgeben; wahrscheinlich ist ein Reshape oder Broadcast falsch",
     }
     leave_memory_for_compiler() {
         en: "leave free memory for the compiler's first call",
@@ -244,16 +244,16 @@ messages! {
         de: "für den ersten Aufruf des Compilers Speicher frei lassen",
     }
     xla_preallocate() {
-        en: "let JAX take memory as it needs it, and check that no other process holds the card",
+        en: "let JAX allocate memory on demand, and check that no other process uses the card",
         zh: "让 JAX 按需占用显存，并确认没有其他进程占用显卡",
         ja: "JAX に必要な分だけ確保させ、他のプロセスが GPU を使っていないか確認する",
-        de: "JAX Speicher nach Bedarf nehmen lassen und prüfen, dass kein anderer Prozess die Karte hält",
+        de: "JAX Speicher nach Bedarf anfordern lassen und prüfen, dass kein anderer Prozess die Karte benutzt",
     }
     tf_memory_growth() {
-        en: "let TensorFlow take memory as it needs it",
+        en: "let TensorFlow allocate memory on demand",
         zh: "让 TensorFlow 按需占用显存",
         ja: "TensorFlow に必要な分だけ確保させる",
-        de: "TensorFlow Speicher nach Bedarf nehmen lassen",
+        de: "TensorFlow Speicher nach Bedarf anfordern lassen",
     }
     mps_watermark() {
         en: "as a last resort lift PyTorch's own limit on Metal; the machine may start to swap",
@@ -268,22 +268,22 @@ messages! {
         de: "andere Programme schließen: sie teilen sich diesen Speicher",
     }
     more_ram() {
-        en: "give the machine or the container more memory or swap, and look at who used it",
+        en: "give the machine or container more memory or swap, and check what used it",
         zh: "给机器或容器更多内存或交换空间，并查看是谁用掉的",
         ja: "マシンやコンテナのメモリかスワップを増やし、何が使ったかを調べる",
         de: "dem Rechner oder Container mehr Speicher oder Swap geben und nachsehen, wer ihn belegt",
     }
     fewer_workers() {
-        en: "use fewer data-loader workers: each holds its own copy of what it reads",
+        en: "use fewer data loader workers: each holds a copy of what it reads",
         zh: "减少数据加载进程：每个进程都保留自己的一份数据",
         ja: "データローダーのワーカーを減らす。それぞれが自分のコピーを持ちます",
         de: "weniger Worker des Data-Loaders: jeder hält seine eigene Kopie",
     }
     stream_data() {
-        en: "read data in a stream instead of whole",
+        en: "stream the data instead of reading all of it into memory",
         zh: "以流的方式读取数据，而不是一次全部读入",
         ja: "データを一括でなくストリームで読む",
-        de: "Daten als Strom lesen statt im Ganzen",
+        de: "Daten als Stream lesen statt im Ganzen",
     }
     shm_size() {
         en: "give the container a larger `/dev/shm`",
@@ -298,7 +298,7 @@ messages! {
         de: "Windows die Auslagerungsdatei verwalten lassen oder sie vergrößern (Erweitert, Virtueller Arbeitsspeicher), dann neu starten",
     }
     launch_blocking() {
-        en: "run once with synchronous kernels: the traceback then points at the operation that failed",
+        en: "run once with synchronous kernel launches: the traceback then points to the operation that failed",
         zh: "用同步内核运行一次：回溯就会指向真正失败的操作",
         ja: "カーネルを同期で 1 回実行する。トレースバックが失敗した演算を指します",
         de: "einmal mit synchronen Kernels laufen lassen: der Traceback zeigt dann auf die Operation, die fehlschlug",
@@ -316,29 +316,29 @@ messages! {
         de: "kleinere Kacheln oder weniger Stufen in diesem Kernel, oder eine andere Version von Triton; ein kleinerer Batch hilft nicht",
     }
     fix_config() {
-        en: "fix the config: it cannot run anywhere",
-        zh: "修正配置：它在哪里都无法运行",
-        ja: "設定を直す。どこでも実行できません",
-        de: "die Konfiguration berichtigen: sie läuft nirgends",
+        en: "fix the config: it is invalid",
+        zh: "修正配置：该配置无效",
+        ja: "設定を修正する。この設定は無効です",
+        de: "die Konfiguration berichtigen: sie ist ungültig",
     }
     record_snapshot() {
-        en: "record a memory snapshot, which shows who owns every byte, and hand it to the doctor",
-        zh: "记录一份内存快照，它显示每个字节属于谁，并交给 doctor",
-        ja: "すべてのバイトの持ち主が分かるメモリスナップショットを記録し、doctor に渡す",
-        de: "einen Speicher-Snapshot aufzeichnen, der zeigt, wem jedes Byte gehört, und ihn dem Doktor geben",
+        en: "record a memory snapshot, which shows what allocated every byte, and pass it to `fitgpt doctor`",
+        zh: "记录一份内存快照（它显示每个字节由谁分配），再交给 `fitgpt doctor`",
+        ja: "どのコードがどのメモリを確保したか分かるメモリスナップショットを記録し、`fitgpt doctor` に渡す",
+        de: "einen Speicher-Snapshot aufzeichnen, der zeigt, wer jedes Byte angefordert hat, und ihn an `fitgpt doctor` übergeben",
     }
 
     which_program() {
-        en: "what program is this: which framework, training or inference, which model?",
+        en: "which program is it: which framework, training or inference, which model?",
         zh: "这是什么程序：哪个框架，训练还是推理，哪个模型？",
         ja: "どのプログラムですか。フレームワーク、学習か推論か、どのモデルか",
         de: "was ist das für ein Programm: welches Framework, Training oder Inferenz, welches Modell?",
     }
     traceback() {
-        en: "where did it fail? The whole traceback would tell",
-        zh: "在哪里失败的？完整的回溯会说明",
-        ja: "どこで失敗しましたか。トレースバック全体があれば分かります",
-        de: "wo ist es gescheitert? Der ganze Traceback würde es zeigen",
+        en: "where did it fail? Pass the complete traceback",
+        zh: "在哪里失败的？请提供完整的回溯（traceback）",
+        ja: "どこで失敗しましたか。トレースバック全体を渡してください",
+        de: "wo ist es gescheitert? Bitte den vollständigen Traceback übergeben",
     }
     which_model() {
         en: "which model is it (how many parameters), and are all weights trained or only adapters?",
@@ -353,10 +353,10 @@ messages! {
         de: "wie groß sind Batch und Sequenzen oder Bilder?",
     }
     config_used() {
-        en: "which config was used, with the overrides of the command line?",
-        zh: "用的是哪个配置，命令行上有哪些覆盖？",
-        ja: "どの設定を使い、コマンドラインで何を上書きしましたか",
-        de: "welche Konfiguration wurde benutzt, mit welchen Angaben auf der Kommandozeile?",
+        en: "which config was used? With `--config FILE.py` and the overrides, the doctor computes changes that fit",
+        zh: "用的是哪个配置？给出 `--config FILE.py` 和命令行上的覆盖，doctor 就能算出放得下的修改",
+        ja: "どの設定を使いましたか。`--config FILE.py` と上書きを渡すと、収まる変更を計算します",
+        de: "welche Konfiguration wurde benutzt? Mit `--config FILE.py` und den Angaben der Kommandozeile berechnet der Doktor Änderungen, die passen",
     }
     which_card() {
         en: "which card is it, and what does `nvidia-smi` show while the program runs?",
@@ -366,15 +366,15 @@ messages! {
     }
     who_else() {
         en: "does another process or rank use the same card, or is a limit set for this one?",
-        zh: "是否有其他进程或 rank 使用同一张卡，或者对本进程设了限制？",
+        zh: "是否有其他进程或 rank 使用同一张卡，或对本进程设有限制？",
         ja: "別のプロセスやランクが同じ GPU を使っているか、このプロセスに制限がありますか",
         de: "benutzt ein anderer Prozess oder Rank dieselbe Karte, oder ist für diesen eine Grenze gesetzt?",
     }
     kernel_log() {
-        en: "does the kernel's log (`dmesg -T`) show `Killed process` for it, and how much memory does the machine have?",
+        en: "does the kernel log (`dmesg -T`) show `Killed process` for it, and how much memory does the machine have?",
         zh: "内核日志（`dmesg -T`）中是否有它的 `Killed process`，机器有多少内存？",
         ja: "カーネルのログ（`dmesg -T`）に `Killed process` がありますか。マシンのメモリはどれだけですか",
-        de: "zeigt das Log des Kernels (`dmesg -T`) ein `Killed process` dafür, und wie viel Speicher hat der Rechner?",
+        de: "zeigt das Kernel-Log (`dmesg -T`) dafür `Killed process`, und wie viel Speicher hat der Rechner?",
     }
     ids_in_range() {
         en: "does the same batch run on the CPU? `index out of range` there means a bad token id, not memory",
@@ -390,7 +390,7 @@ messages! {
     }
 }
 
-/// What to do.
+/// The sentence of a remedy.
 pub(crate) fn advice(remedy: Remedy) -> String {
     match remedy {
         Remedy::SmallerMicroBatch => smaller_micro_batch(),
@@ -450,7 +450,7 @@ pub(crate) fn advice(remedy: Remedy) -> String {
     }
 }
 
-/// What would change the answer.
+/// The sentence of a question.
 pub(crate) fn question(question: Question) -> String {
     match question {
         Question::WhichProgram => which_program(),

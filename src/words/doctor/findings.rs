@@ -1,4 +1,4 @@
-//! One sentence a rule, made of the finding's evidence.
+//! One sentence for each rule, built from the evidence.
 
 use fitgpt_doctor::{
     AccountShare, Cause, Certainty, Finding, HostSign, OtherFailure, RequestedTensor, Reservation,
@@ -6,139 +6,139 @@ use fitgpt_doctor::{
 use fitgpt_plan::config::ConfigError;
 
 use super::size;
-use crate::words::errors::Spoken as _;
+use crate::words::{Lang, errors::Spoken as _, lang};
 
 messages! {
     probably(text) { en: "probably: {text}", zh: "很可能：{text}", ja: "おそらく: {text}", de: "wahrscheinlich: {text}" }
     possibly(text) { en: "possibly: {text}", zh: "有可能：{text}", ja: "可能性あり: {text}", de: "möglich: {text}" }
 
     host_killed() {
-        en: "the machine's own memory ran out: the system killed the process",
+        en: "host memory ran out and the system killed the process",
         zh: "主机内存耗尽：系统终止了进程",
         ja: "ホストのメモリが不足し、システムがプロセスを終了しました",
         de: "der Arbeitsspeicher ist erschöpft: das System hat den Prozess beendet",
     }
     host_worker() {
-        en: "the machine's own memory ran out: the system killed a worker of the data loader",
+        en: "host memory ran out and the system killed a data loader worker",
         zh: "主机内存耗尽：系统终止了一个数据加载进程",
         ja: "ホストのメモリが不足し、システムがデータローダーのワーカーを終了しました",
         de: "der Arbeitsspeicher ist erschöpft: das System hat einen Worker des Data-Loaders beendet",
     }
     host_allocator(requested) {
-        en: "PyTorch asked the machine, not the card, for {requested} and did not get it",
-        zh: "PyTorch 向主机（而不是显卡）申请 {requested}，未能得到",
-        ja: "PyTorch は GPU ではなくホストに {requested} を要求し、得られませんでした",
-        de: "PyTorch verlangte {requested} vom Rechner, nicht von der Karte, und bekam sie nicht",
+        en: "PyTorch could not allocate {requested} of host memory (not GPU memory)",
+        zh: "PyTorch 无法分配 {requested} 主机内存（不是显存）",
+        ja: "PyTorch がホストのメモリ（VRAM ではありません）{requested} を確保できませんでした",
+        de: "PyTorch konnte {requested} Arbeitsspeicher (nicht Grafikspeicher) nicht anfordern",
     }
     host_pinned() {
-        en: "a page-locked copy in the machine's memory could not be made",
-        zh: "无法在主机内存中建立锁页副本",
-        ja: "ホストのメモリにページロックされたコピーを作れませんでした",
-        de: "eine seitenfixierte Kopie im Arbeitsspeicher konnte nicht angelegt werden",
+        en: "page-locked (pinned) host memory could not be allocated",
+        zh: "无法分配锁页（pinned）主机内存",
+        ja: "ページロックされた（pinned）ホストメモリを確保できませんでした",
+        de: "seitenfixierter (pinned) Arbeitsspeicher konnte nicht angefordert werden",
     }
     host_other() {
-        en: "the machine's own memory ran out", zh: "主机内存耗尽", ja: "ホストのメモリが不足しました", de: "der Arbeitsspeicher ist erschöpft",
+        en: "host memory ran out", zh: "主机内存耗尽", ja: "ホストのメモリが不足しました", de: "der Arbeitsspeicher ist erschöpft",
     }
     host_held(text, held) {
-        en: "{text}; it held {held}", zh: "{text}；当时占用 {held}", ja: "{text}（使用量 {held}）", de: "{text}; er hielt {held}",
+        en: "{text}; it held {held}", zh: "{text}；当时占用 {held}", ja: "{text}（使用量 {held}）", de: "{text}; belegt waren {held}",
     }
     shared(required, limit) {
-        en: "a kernel needs {required} bytes of shared memory and a multiprocessor has {limit}; this is not the card's memory",
+        en: "a kernel needs {required} bytes of shared memory and a multiprocessor has {limit}; this is not GPU memory",
         zh: "某个内核需要 {required} 字节共享内存，而一个多处理器只有 {limit}；这不是显存",
         ja: "カーネルは {required} バイトの共有メモリを必要としますが、マルチプロセッサには {limit} しかありません。これは VRAM ではありません",
-        de: "ein Kernel braucht {required} Bytes Shared Memory, ein Multiprozessor hat {limit}; das ist nicht der Grafikspeicher",
+        de: "ein Kernel braucht {required} Byte Shared Memory, ein Multiprozessor hat {limit}; das ist nicht der Grafikspeicher",
     }
     shared_unsized() {
         en: "a kernel needs more shared memory than a multiprocessor has",
-        zh: "某个内核需要的共享内存超过了一个多处理器所拥有的",
-        ja: "カーネルがマルチプロセッサの持つ以上の共有メモリを必要としています",
+        zh: "某个内核需要的共享内存超过了多处理器的容量",
+        ja: "カーネルに必要な共有メモリが、マルチプロセッサの容量を超えています",
         de: "ein Kernel braucht mehr Shared Memory, als ein Multiprozessor hat",
     }
     invalid_config(message) {
         en: "the config cannot run: {message}", zh: "该配置无法运行：{message}", ja: "この設定では実行できません: {message}", de: "die Konfiguration ist nicht lauffähig: {message}",
     }
     refused_key(key) {
-        en: "the script refused `{key}`", zh: "脚本拒绝了 `{key}`", ja: "スクリプトが `{key}` を拒否しました", de: "das Skript wies `{key}` zurück",
+        en: "the script rejected `{key}`", zh: "脚本拒绝了 `{key}`", ja: "スクリプトが `{key}` を拒否しました", de: "das Skript wies `{key}` zurück",
     }
     hidden_by_compiler() {
-        en: "the allocation failed while the compiler was at work, or inside one of its errors",
-        zh: "分配在编译器工作时失败，或被包在编译器的错误里",
+        en: "the allocation failed during compilation, or is hidden inside a compiler error",
+        zh: "分配在编译过程中失败，或被包在编译器的错误里",
         ja: "割り当ての失敗はコンパイラの動作中か、そのエラーの内側で起きています",
         de: "die Allokation schlug fehl, während der Compiler arbeitete, oder steckt in einem seiner Fehler",
     }
     foreign_cause(foreign, free, requested) {
-        en: "other processes hold {foreign}; with the {free} free it would have held the {requested}",
+        en: "other processes use {foreign}; together with the {free} free, that is enough for the requested {requested}",
         zh: "其他进程占用了 {foreign}；加上空闲的 {free}，本来放得下 {requested}",
         ja: "他のプロセスが {foreign} を使っています。空きの {free} と合わせれば {requested} は収まったはずです",
-        de: "andere Prozesse halten {foreign}; mit den freien {free} hätten die {requested} Platz gehabt",
+        de: "andere Prozesse belegen {foreign}; zusammen mit den freien {free} hätte das für die angeforderten {requested} gereicht",
     }
     foreign_not_cause(foreign, requested, free) {
-        en: "other processes hold {foreign}, but that is not why: {requested} were asked for, {free} were free",
+        en: "other processes use {foreign}, but they are not the cause: {requested} requested, {free} free",
         zh: "其他进程占用了 {foreign}，但这不是原因：申请了 {requested}，空闲 {free}",
         ja: "他のプロセスが {foreign} を使っていますが、原因ではありません: 要求 {requested}、空き {free}",
-        de: "andere Prozesse halten {foreign}, aber daran liegt es nicht: angefordert wurden {requested}, frei waren {free}",
+        de: "andere Prozesse belegen {foreign}, aber daran liegt es nicht: angefordert {requested}, frei {free}",
     }
     free_exceeds(free, requested) {
-        en: "{free} were free and only {requested} were asked for: capacity is not the cause",
+        en: "{free} was free and only {requested} was requested: capacity is not the cause",
         zh: "空闲 {free}，只申请了 {requested}：容量不是原因",
         ja: "空きは {free}、要求は {requested} だけです。容量が原因ではありません",
         de: "{free} waren frei und nur {requested} angefordert: an der Kapazität liegt es nicht",
     }
     larger_than_card(requested, total) {
-        en: "one tensor of {requested} is larger than the whole card ({total})",
-        zh: "单个张量 {requested} 就超过了整张显卡（{total}）",
-        ja: "{requested} のテンソル 1 つが GPU 全体（{total}）より大きいです",
-        de: "ein einziger CandidateTensor von {requested} ist größer als die ganze Karte ({total})",
+        en: "a single request of {requested} is larger than the whole card ({total})",
+        zh: "单次申请 {requested} 就超过了整张显卡（{total}）",
+        ja: "1 回の要求 {requested} が GPU 全体（{total}）を超えています",
+        de: "eine einzige Anforderung von {requested} ist größer als die ganze Karte ({total})",
     }
     static_state(parameters, state, copies, total) {
-        en: "{parameters} parameters need {state} for weights, gradients and moments, and {copies} for half copies; the card has {total}: no batch is small enough",
+        en: "{parameters} parameters need {state} for weights, gradients and moments, plus {copies} for half-precision copies; the card has {total}: no batch is small enough",
         zh: "{parameters} 个参数的权重、梯度和 Adam 矩需要 {state}，半精度副本还需要 {copies}；显卡只有 {total}：再小的批也放不下",
         ja: "{parameters} 個のパラメータは重み、勾配、モーメントに {state}、半精度コピーに {copies} を必要としますが、GPU は {total} です。バッチをどれだけ小さくしても収まりません",
         de: "{parameters} Parameter brauchen {state} für Gewichte, Gradienten und Momente und {copies} für Kopien in halber Genauigkeit; die Karte hat {total}: kein Batch ist klein genug",
     }
     fragmented(unallocated, requested) {
-        en: "{unallocated} were reserved and unused, {requested} were asked for: in pieces there was enough",
+        en: "{unallocated} was reserved but unused and {requested} was requested: there was enough, but not in one block",
         zh: "已保留但未使用的有 {unallocated}，申请的是 {requested}：总量足够，但不连续",
         ja: "確保済みで未使用の領域が {unallocated}、要求は {requested} でした。合計では足りていましたが、断片化していました",
-        de: "{unallocated} waren reserviert und ungenutzt, {requested} angefordert: in Stücken war genug da",
+        de: "{unallocated} waren reserviert, aber ungenutzt, {requested} angefordert: es war genug da, aber nicht am Stück",
     }
     checkpoint() {
-        en: "the checkpoint was loaded onto the card, where a second copy of the weights stays",
+        en: "the checkpoint was loaded onto the card, and a second copy of the weights stays there",
         zh: "检查点被加载到了显卡上，那里还留着第二份权重",
         ja: "チェックポイントが GPU に読み込まれ、重みの 2 つ目のコピーが残っています",
         de: "der Checkpoint wurde auf die Karte geladen, wo eine zweite Kopie der Gewichte bleibt",
     }
     checkpoint_sized(copy) {
-        en: "the checkpoint was loaded onto the card, where a second copy of the weights stays ({copy})",
+        en: "the checkpoint was loaded onto the card, and a second copy of the weights stays there ({copy})",
         zh: "检查点被加载到了显卡上，那里还留着第二份权重（{copy}）",
         ja: "チェックポイントが GPU に読み込まれ、重みの 2 つ目のコピー（{copy}）が残っています",
         de: "der Checkpoint wurde auf die Karte geladen, wo eine zweite Kopie der Gewichte bleibt ({copy})",
     }
     optimizer_step() {
-        en: "the optimizer's step needs room of its own", zh: "优化器更新本身也需要空间", ja: "オプティマイザの更新にはそれ自体の領域が必要です", de: "der Schritt des Optimierers braucht eigenen Platz",
+        en: "the optimizer step needs additional memory", zh: "优化器更新还需要额外的显存", ja: "オプティマイザの更新には追加のメモリが必要です", de: "der Schritt des Optimierers braucht zusätzlichen Speicher",
     }
     optimizer_moments(moments) {
-        en: "the optimizer's step needs room of its own: {moments} of moments",
-        zh: "优化器更新本身也需要空间：Adam 矩需要 {moments}",
-        ja: "オプティマイザの更新にはそれ自体の領域が必要です: モーメントに {moments}",
-        de: "der Schritt des Optimierers braucht eigenen Platz: {moments} für Momente",
+        en: "the optimizer step needs additional memory: {moments} for the moments",
+        zh: "优化器更新还需要额外的显存：Adam 矩需要 {moments}",
+        ja: "オプティマイザの更新には追加のメモリが必要です: モーメントに {moments}",
+        de: "der Schritt des Optimierers braucht zusätzlichen Speicher: {moments} für Momente",
     }
     stale_logits(stale, sum, held, allocated) {
-        en: "the logits of the pass before are still held ({stale}): {sum} = {held}, and the message says {allocated}",
+        en: "the logits of the previous pass are still in memory ({stale}): {sum} = {held}; the message says {allocated}",
         zh: "上一次前向的 logits 仍被占用（{stale}）：{sum} = {held}，而错误信息中是 {allocated}",
         ja: "前回の順伝播の logits がまだ保持されています（{stale}）: {sum} = {held}、メッセージでは {allocated}",
-        de: "die Logits des vorigen Durchlaufs werden noch gehalten ({stale}): {sum} = {held}, und die Meldung nennt {allocated}",
+        de: "die Logits des vorigen Durchlaufs sind noch im Speicher ({stale}): {sum} = {held}; die Meldung nennt {allocated}",
     }
     asked_for(requested, what, tensor, shape, dtype) {
-        en: "{requested} were asked for: {what}, `{tensor}` {shape} {dtype}",
+        en: "the request of {requested} is for {what}: `{tensor}` {shape} {dtype}",
         zh: "申请了 {requested}：{what}，`{tensor}` {shape} {dtype}",
         ja: "要求は {requested}: {what}、`{tensor}` {shape} {dtype}",
         de: "angefordert wurden {requested}: {what}, `{tensor}` {shape} {dtype}",
     }
-    vocabulary_scores() { en: "scores over the vocabulary", zh: "整个词表的得分", ja: "語彙全体のスコア", de: "Scores über das Vokabular" }
+    vocabulary_scores() { en: "logits", zh: "logits", ja: "logits", de: "Logits" }
     attention_scores() { en: "attention scores", zh: "注意力分数", ja: "アテンションスコア", de: "Attention-Scores" }
-    mlp_value() { en: "an MLP's inner value", zh: "MLP 的中间值", ja: "MLP の中間値", de: "ein innerer Wert eines MLP" }
-    weight_shape() { en: "a tensor shaped like a weight", zh: "与权重同形状的张量", ja: "重みと同じ形のテンソル", de: "ein CandidateTensor in der Form eines Gewichts" }
+    mlp_value() { en: "an MLP activation", zh: "MLP 的激活值", ja: "MLP の活性値", de: "eine MLP-Aktivierung" }
+    weight_shape() { en: "a tensor with the shape of a weight", zh: "与权重同形状的张量", ja: "重みと同じ形のテンソル", de: "einen Tensor mit der Form eines Gewichts" }
     supposing(text, model, batch_size, block_size) {
         en: "{text}, if this is {model} with batch_size {batch_size} and block_size {block_size} (no config was given)",
         zh: "{text}，前提是这是 {model}、batch_size {batch_size}、block_size {block_size}（没有给出配置）",
@@ -146,41 +146,41 @@ messages! {
         de: "{text}, falls dies {model} mit batch_size {batch_size} und block_size {block_size} ist (keine Konfiguration angegeben)",
     }
     evaluation_batch(batch_size, peak, single) {
-        en: "the evaluation runs with training's batch of {batch_size}: {peak}; with one sequence at a time {single}",
+        en: "the evaluation uses the training batch size of {batch_size} and needs {peak}; one sequence at a time needs {single}",
         zh: "评估沿用了训练的批大小 {batch_size}：{peak}；每次一条序列则只需 {single}",
         ja: "評価が学習と同じバッチサイズ {batch_size} で動いています: {peak}。1 系列ずつなら {single} です",
         de: "die Evaluierung läuft mit der Batchgröße des Trainings, {batch_size}: {peak}; mit je einer Sequenz {single}",
     }
     no_shape(requested) {
-        en: "{requested} is what the allocator asks for whatever a small tensor needs: the number names no tensor",
+        en: "{requested} is the allocator's request for any small tensor, so the number does not identify a tensor",
         zh: "{requested} 是分配器为小张量固定申请的大小：这个数字不对应具体张量",
         ja: "{requested} は、小さなテンソルのためにアロケータが常に要求する大きさです。この数字からテンソルは特定できません",
-        de: "{requested} fordert der Allokator für jeden kleinen CandidateTensor an: die Zahl verrät keinen CandidateTensor",
+        de: "{requested} fordert der Allokator für jeden kleinen Tensor an; die Zahl bestimmt keinen Tensor",
     }
     no_match(requested) {
-        en: "no tensor of this run is {requested}", zh: "这次运行中没有大小为 {requested} 的张量", ja: "この実行に {requested} のテンソルはありません", de: "kein CandidateTensor dieses Laufs ist {requested} groß",
+        en: "no tensor of this run has {requested}", zh: "这次运行中没有大小为 {requested} 的张量", ja: "この実行に {requested} のテンソルはありません", de: "kein Tensor dieses Laufs ist {requested} groß",
     }
     unknown_run(requested) {
-        en: "the log does not say which model this is, so {requested} names no tensor",
+        en: "the log does not show the model, so {requested} does not identify a tensor",
         zh: "日志没有说明是哪个模型，因此无法从 {requested} 判断是哪个张量",
         ja: "どのモデルかログに示されていないため、{requested} からテンソルは特定できません",
-        de: "das Log sagt nicht, welches Modell es ist; {requested} verrät daher keinen CandidateTensor",
+        de: "das Log sagt nicht, welches Modell es ist; {requested} bestimmt daher keinen Tensor",
     }
     would_match(text, tensor, shape, dtype, model, batch_size, block_size) {
-        en: "{text}; {tensor} {shape} {dtype} would be, in {model} with batch_size {batch_size} and block_size {block_size}",
+        en: "{text}; {tensor} {shape} {dtype} would have this size in {model} with batch_size {batch_size} and block_size {block_size}",
         zh: "{text}；但在 {model}、batch_size {batch_size}、block_size {block_size} 下，{tensor} {shape} {dtype} 正好是这个大小",
         ja: "{text}。ただし {model}、batch_size {batch_size}、block_size {block_size} なら {tensor} {shape} {dtype} がこの大きさです",
-        de: "{text}; {tensor} {shape} {dtype} wäre es, in {model} mit batch_size {batch_size} und block_size {block_size}",
+        de: "{text}; {tensor} {shape} {dtype} hätte diese Größe in {model} mit batch_size {batch_size} und block_size {block_size}",
     }
 
     weights() { en: "weights", zh: "权重", ja: "重み", de: "Gewichte" }
     gradients() { en: "gradients", zh: "梯度", ja: "勾配", de: "Gradienten" }
     optimizer_state() { en: "optimizer state", zh: "优化器状态", ja: "オプティマイザの状態", de: "Optimiererzustand" }
     last_logits() {
-        en: "logits of the last batch", zh: "上一批的 logits", ja: "直前のバッチの logits", de: "Logits des letzten Batches",
+        en: "logits of the previous batch", zh: "上一批的 logits", ja: "直前のバッチの logits", de: "Logits des letzten Batches",
     }
     last_micro_logits() {
-        en: "logits of the last micro-batch", zh: "上一微批的 logits", ja: "直前のマイクロバッチの logits", de: "Logits des letzten Mikro-Batches",
+        en: "logits of the previous micro-batch", zh: "上一微批的 logits", ja: "直前のマイクロバッチの logits", de: "Logits des letzten Mikro-Batches",
     }
     activations() { en: "activations", zh: "激活值", ja: "活性値", de: "Aktivierungen" }
     other() { en: "other", zh: "其他", ja: "その他", de: "Sonstiges" }
@@ -189,16 +189,16 @@ messages! {
     unknown() { en: "unknown", zh: "未知", ja: "不明", de: "unbekannt" }
 
     spilled(allocated, total) {
-        en: "tensors hold {allocated} and the card has {total}: the driver has been moving memory to the host, which is slow, until that failed too",
+        en: "tensors hold {allocated} and the card has {total}: the driver moved memory to the host, which is slow, until that failed too",
         zh: "张量占用 {allocated}，而显卡只有 {total}：驱动一直把内存移到主机（很慢），直到这也失败",
         ja: "テンソルは {allocated} を使い、GPU は {total} です。ドライバがメモリをホストへ移し続け（低速）、それも失敗しました",
         de: "Tensoren halten {allocated}, die Karte hat {total}: der Treiber hat Speicher auf den Rechner ausgelagert, was langsam ist, bis auch das scheiterte",
     }
     unified(allocated, other, limit, requested) {
-        en: "Metal allows this program {limit}; tensors hold {allocated}, other allocations {other}, and {requested} more were asked for",
+        en: "Metal allows this program {limit}; tensors hold {allocated}, other allocations {other}, and {requested} more was requested",
         zh: "Metal 允许本程序使用 {limit}；张量占用 {allocated}，其他分配 {other}，又申请了 {requested}",
         ja: "Metal がこのプログラムに許すのは {limit} です。テンソル {allocated}、その他 {other}、さらに {requested} が要求されました",
-        de: "Metal erlaubt diesem Programm {limit}; Tensoren halten {allocated}, andere Allokationen {other}, und {requested} mehr wurden verlangt",
+        de: "Metal erlaubt diesem Programm {limit}; Tensoren belegen {allocated}, andere Allokationen {other}, und weitere {requested} wurden angefordert",
     }
     unified_bare() {
         en: "Metal refused the allocation: the limit for one program or one buffer is reached",
@@ -207,7 +207,7 @@ messages! {
         de: "Metal hat die Allokation abgelehnt: die Grenze für ein Programm oder einen Puffer ist erreicht",
     }
     paging_file_too_small() {
-        en: "Windows could not reserve memory because its paging file is too small; the card's memory is not the problem",
+        en: "Windows could not commit memory because the paging file is too small; GPU memory is not the problem",
         zh: "页面文件太小，Windows 无法保留内存；问题不在显存",
         ja: "ページングファイルが小さく、Windows がメモリを確保できませんでした。VRAM の問題ではありません",
         de: "Windows konnte keinen Speicher reservieren, weil die Auslagerungsdatei zu klein ist; am Grafikspeicher liegt es nicht",
@@ -219,22 +219,22 @@ messages! {
         de: "die Worker des Data-Loaders haben `/dev/shm` gefüllt, über das sie Batches weitergeben",
     }
     not_memory_assert() {
-        en: "this is not memory: a check inside a GPU kernel failed, usually a token id or a label out of range",
+        en: "this is not a memory error: an assertion in a GPU kernel failed, usually because of a token id or label out of range",
         zh: "这不是内存问题：GPU 内核中的检查失败，通常是 token id 或标签超出范围",
-        ja: "メモリではありません。GPU カーネル内の検査が失敗しました。多くはトークン ID やラベルの範囲外です",
-        de: "das ist nicht der Speicher: eine Prüfung in einem GPU-Kernel schlug fehl, meist eine Token-ID oder ein Label außerhalb des Bereichs",
+        ja: "メモリ不足ではありません。GPU カーネル内のアサーションが失敗しました。多くはトークン ID やラベルの範囲外です",
+        de: "das ist kein Speicherfehler: eine Assertion in einem GPU-Kernel schlug fehl, meist wegen einer Token-ID oder eines Labels außerhalb des Bereichs",
     }
     not_memory_access() {
-        en: "this is not memory: a GPU kernel accessed an illegal address",
+        en: "this is not a memory shortage: a GPU kernel accessed an illegal address",
         zh: "这不是内存问题：GPU 内核访问了非法地址",
-        ja: "メモリ不足ではありません。GPU カーネルが不正なアドレスに触れました",
-        de: "das ist nicht der Speicher: ein GPU-Kernel griff auf eine unzulässige Adresse zu",
+        ja: "メモリ不足ではありません。GPU カーネルが不正なアドレスにアクセスしました",
+        de: "das ist kein Speichermangel: ein GPU-Kernel griff auf eine unzulässige Adresse zu",
     }
     device_side_shown() {
-        en: "the library's error only follows: a check inside a GPU kernel failed before it, usually a token id or a label out of range",
+        en: "the library error is a consequence: an assertion in an earlier GPU kernel failed, usually because of a token id or label out of range",
         zh: "库的错误只是后果：在它之前 GPU 内核中的检查失败，通常是 token id 或标签超出范围",
         ja: "ライブラリのエラーは結果にすぎません。その前に GPU カーネル内の検査が失敗しています。多くはトークン ID やラベルの範囲外です",
-        de: "der Fehler der Bibliothek folgt nur: davor schlug eine Prüfung in einem GPU-Kernel fehl, meist eine Token-ID oder ein Label außerhalb des Bereichs",
+        de: "der Fehler der Bibliothek ist eine Folge: davor schlug eine Assertion in einem GPU-Kernel fehl, meist wegen einer Token-ID oder eines Labels außerhalb des Bereichs",
     }
     device_side() {
         en: "`CUBLAS_STATUS_ALLOC_FAILED` without numbers is either a completely full card or an earlier kernel error such as a token id out of range",
@@ -243,22 +243,22 @@ messages! {
         de: "`CUBLAS_STATUS_ALLOC_FAILED` ohne Zahlen ist entweder eine ganz volle Karte oder ein früherer Kernelfehler, etwa eine Token-ID außerhalb des Bereichs",
     }
     kv_cache_sized(needed, available) {
-        en: "the cache of keys and values needs {needed}, and {available} are left for it",
-        zh: "键值缓存需要 {needed}，可用的只有 {available}",
-        ja: "キーとバリューのキャッシュに {needed} 必要ですが、残りは {available} です",
-        de: "der Cache für Keys und Values braucht {needed}, und {available} sind dafür übrig",
+        en: "the KV cache needs {needed}, but only {available} is available",
+        zh: "KV cache 需要 {needed}，可用的只有 {available}",
+        ja: "KV cache に {needed} 必要ですが、使えるのは {available} です",
+        de: "der KV-Cache braucht {needed}, verfügbar sind {available}",
     }
     kv_cache_needs(needed) {
-        en: "the cache of keys and values takes {needed}",
-        zh: "键值缓存占用 {needed}",
-        ja: "キーとバリューのキャッシュが {needed} を使います",
-        de: "der Cache für Keys und Values belegt {needed}",
+        en: "the KV cache takes {needed}",
+        zh: "KV cache 占用 {needed}",
+        ja: "KV cache が {needed} を使います",
+        de: "der KV-Cache belegt {needed}",
     }
     kv_cache() {
-        en: "the cache of keys and values does not fit",
-        zh: "键值缓存放不下",
-        ja: "キーとバリューのキャッシュが収まりません",
-        de: "der Cache für Keys und Values passt nicht",
+        en: "the KV cache does not fit",
+        zh: "KV cache 放不下",
+        ja: "KV cache が収まりません",
+        de: "der KV-Cache passt nicht",
     }
     kv_cache_tokens(text, tokens) {
         en: "{text} (planned for {tokens} tokens)",
@@ -267,22 +267,22 @@ messages! {
         de: "{text} (geplant für {tokens} Token)",
     }
     reservation_sized(wanted, free) {
-        en: "the server wants {wanted} of the card, and {free} are free when it starts",
+        en: "the server wants to reserve {wanted} of the card, but only {free} is free when it starts",
         zh: "服务器想占用显卡的 {wanted}，启动时空闲的只有 {free}",
         ja: "サーバーは {wanted} を確保しようとしますが、起動時の空きは {free} です",
         de: "der Server will {wanted} der Karte, und beim Start sind {free} frei",
     }
     reservation() {
-        en: "the server takes its share of the whole card, no matter who else is on it",
-        zh: "服务器按整张显卡的比例占用，不管还有谁在用",
-        ja: "サーバーは他の使用者に関係なく、GPU 全体に対する割合を確保します",
-        de: "der Server nimmt seinen Anteil an der ganzen Karte, gleich wer sonst darauf ist",
+        en: "the server reserves a fraction of the whole card, regardless of other processes",
+        zh: "服务器按整张显卡的比例占用，不管有没有其他进程",
+        ja: "サーバーは他のプロセスに関係なく、GPU 全体に対する割合を確保します",
+        de: "der Server reserviert einen Anteil der ganzen Karte, gleich welche Prozesse sonst darauf laufen",
     }
     reservation_share(share) {
-        en: "the server may take {share} % of the card; what is left is too little for CUDA graphs and everything outside PyTorch",
+        en: "the server reserves {share} % of the card; the rest is too little for CUDA graphs and everything outside PyTorch",
         zh: "服务器可以占用显卡的 {share} %；剩下的不够 CUDA 图和 PyTorch 之外的部分使用",
         ja: "サーバーは GPU の {share} % を使えます。残りは CUDA グラフや PyTorch 以外には足りません",
-        de: "der Server darf {share} % der Karte nehmen; der Rest ist zu wenig für CUDA-Graphen und alles außerhalb von PyTorch",
+        de: "der Server reserviert {share} % der Karte; der Rest ist zu wenig für CUDA-Graphen und alles außerhalb von PyTorch",
     }
     reservation_left() {
         en: "the server filled the card, and too little is left for CUDA graphs and everything outside PyTorch",
@@ -303,28 +303,28 @@ messages! {
         de: "die Evaluierung behält die Vorhersagen aller Batches bis zum Ende auf der Karte (`{line}`)",
     }
     gather_on_save() {
-        en: "saving gathers the whole model on each card; it fits only in shards",
+        en: "saving gathers the whole model on every card, but it fits only in shards",
         zh: "保存时会在每张卡上汇集整个模型；它只有分片才放得下",
         ja: "保存時に各 GPU へモデル全体が集められます。分割しないと収まりません",
-        de: "beim Speichern wird das ganze Modell auf jeder Karte gesammelt; es passt nur in Teilen",
+        de: "beim Speichern wird das ganze Modell auf jeder Karte gesammelt; es passt nur in Shards",
     }
     flat_copy_of(requested, model) {
-        en: "{requested} is all parameters of {model} in one piece: a flat copy for the optimizer or for sharding",
+        en: "{requested} is the size of all parameters of {model}: a flat copy for the optimizer or for sharding",
         zh: "{requested} 正好是 {model} 的全部参数连成一块：供优化器或分片使用的平铺副本",
         ja: "{requested} は {model} の全パラメータを 1 つにしたもので、オプティマイザや分割のための平坦なコピーです",
         de: "{requested} sind alle Parameter von {model} in einem Stück: eine flache Kopie für den Optimierer oder das Aufteilen",
     }
     flat_copy(requested) {
-        en: "{requested} were asked for to lay parameters or optimizer state end to end in one tensor",
-        zh: "申请 {requested} 是为了把参数或优化器状态首尾相接放进一个张量",
-        ja: "{requested} は、パラメータやオプティマイザの状態を 1 つのテンソルに並べるための要求です",
-        de: "{requested} wurden verlangt, um Parameter oder Optimiererzustand in einem CandidateTensor aneinanderzulegen",
+        en: "the request of {requested} is for a flat tensor of parameters or optimizer state",
+        zh: "申请 {requested} 是为了把参数或优化器状态展平到一个张量里",
+        ja: "{requested} は、パラメータやオプティマイザの状態を 1 つのテンソルに平坦化するための要求です",
+        de: "{requested} wurden für einen flachen Tensor aus Parametern oder Optimiererzustand angefordert",
     }
     communicator() {
-        en: "communication between ranks needs memory of its own: NCCL's buffers, or a copy of all gradients in buckets",
+        en: "communication between ranks needs memory: NCCL's buffers, or a copy of all gradients in buckets",
         zh: "rank 之间的通信也需要内存：NCCL 的缓冲区，或按桶存放的全部梯度副本",
         ja: "ランク間の通信にもメモリが必要です。NCCL のバッファや、バケットに入った全勾配のコピーです",
-        de: "die Kommunikation zwischen Ranks braucht selbst Speicher: NCCLs Puffer oder eine Kopie aller Gradienten in Buckets",
+        de: "die Kommunikation zwischen Ranks braucht Speicher: NCCLs Puffer oder eine Kopie aller Gradienten in Buckets",
     }
     weights_of(model, parameters, weights, total) {
         en: "the weights of {model} ({parameters} parameters) need about {weights}; the card has {total}",
@@ -339,26 +339,26 @@ messages! {
         de: "die Gewichte brauchen etwa {weights}; die Karte hat {total}",
     }
     weights_too_large() {
-        en: "the model's weights do not fit while they are loaded",
+        en: "the weights of the model do not fit while loading",
         zh: "加载时模型的权重放不下",
         ja: "読み込み中にモデルの重みが収まりません",
         de: "die Gewichte des Modells passen beim Laden nicht",
     }
     batch_numbers(allocated, total, requested) {
-        en: "the program's own tensors hold {allocated} of {total}, and this pass asks for {requested} more",
-        zh: "程序自己的张量占用了 {total} 中的 {allocated}，这一遍还要 {requested}",
+        en: "the program's tensors hold {allocated} of {total}, and this pass requests {requested} more",
+        zh: "程序自己的张量占用了 {total} 中的 {allocated}，又申请了 {requested}",
         ja: "プログラム自身のテンソルが {total} のうち {allocated} を使い、さらに {requested} を要求しています",
-        de: "die eigenen Tensoren des Programms halten {allocated} von {total}, und dieser Durchlauf verlangt {requested} mehr",
+        de: "die Tensoren des Programms belegen {allocated} von {total}, und dieser Durchlauf fordert weitere {requested} an",
     }
     batch_shape(shape) {
-        en: "one pass makes a tensor of shape {shape} that no longer fits",
-        zh: "这一遍要建立形状为 {shape} 的张量，已经放不下",
+        en: "one pass allocates a tensor of shape {shape} that does not fit",
+        zh: "一次前向或反向要分配形状为 {shape} 的张量，已经放不下",
         ja: "1 回の処理で形状 {shape} のテンソルを作りますが、もう収まりません",
-        de: "ein Durchlauf legt einen CandidateTensor der Form {shape} an, der nicht mehr passt",
+        de: "ein Durchlauf legt einen Tensor der Form {shape} an, der nicht mehr passt",
     }
     batch() {
-        en: "one pass needs more than the card has left",
-        zh: "这一遍需要的超过显卡剩余的",
+        en: "one pass needs more memory than the card has left",
+        zh: "一次前向或反向所需的显存超过了显卡剩余的",
         ja: "1 回の処理が GPU の残りより多くを必要とします",
         de: "ein Durchlauf braucht mehr, als auf der Karte übrig ist",
     }
@@ -369,10 +369,10 @@ messages! {
         de: "{text} (Batch {batch})",
     }
     foreign_context() {
-        en: "the card had no memory left even for a context or a few MiB: another process holds it",
+        en: "the card had no memory left even for a CUDA context or a few MiB: another process uses it",
         zh: "显卡连一个上下文或几 MiB 都没有了：被其他进程占用",
         ja: "GPU にはコンテキストや数 MiB の空きさえありません。別のプロセスが使っています",
-        de: "die Karte hatte nicht einmal mehr Speicher für einen Kontext oder einige MiB: ein anderer Prozess hält ihn",
+        de: "die Karte hatte nicht einmal mehr Speicher für einen CUDA-Kontext oder einige MiB: ein anderer Prozess belegt ihn",
     }
     foreign_who(text, processes) {
         en: "{text}: {processes}",
@@ -393,16 +393,16 @@ messages! {
         de: "alle {parameters} Parameter von {model} zu trainieren braucht {state} für Gewichte, Gradienten und Adams Momente; die Karte hat {total}: kein Batch ist klein genug",
     }
     line_logits(requested, line) {
-        en: "{requested} were asked for by a line that makes scores over the vocabulary: `{line}`",
-        zh: "申请 {requested} 的这一行生成整个词表的得分：`{line}`",
-        ja: "{requested} を要求した行は語彙全体のスコアを作ります: `{line}`",
-        de: "{requested} verlangte eine Zeile, die Scores über das Vokabular anlegt: `{line}`",
+        en: "the request of {requested} comes from a line that computes logits: `{line}`",
+        zh: "申请 {requested} 的这一行计算 logits：`{line}`",
+        ja: "{requested} を要求した行は logits を計算します: `{line}`",
+        de: "{requested} hat eine Zeile angefordert, die Logits berechnet: `{line}`",
     }
     line_attention(requested, line) {
-        en: "{requested} were asked for by a line that writes attention scores out: `{line}`",
-        zh: "申请 {requested} 的这一行写出注意力分数：`{line}`",
-        ja: "{requested} を要求した行はアテンションスコアを書き出します: `{line}`",
-        de: "{requested} verlangte eine Zeile, die Attention-Scores ausschreibt: `{line}`",
+        en: "the request of {requested} comes from a line that stores attention scores: `{line}`",
+        zh: "申请 {requested} 的这一行存放注意力分数：`{line}`",
+        ja: "{requested} を要求した行はアテンションスコアを保存します: `{line}`",
+        de: "{requested} hat eine Zeile angefordert, die Attention-Scores speichert: `{line}`",
     }
     sized_logits(requested, shape, dtype) {
         en: "{requested} is the size of the logits {shape} in {dtype}",
@@ -411,20 +411,20 @@ messages! {
         de: "{requested} ist die Größe der Logits {shape} in {dtype}",
     }
     contradicted(allocated, planned) {
-        en: "this config holds {planned} at most and the log holds {allocated}: it was another program (written-out attention, another optimizer, another script), so nothing is concluded from the config",
-        zh: "该配置最多占用 {planned}，而日志中占用 {allocated}：那是另一个程序（写出的注意力、别的优化器、别的脚本），因此不从配置得出结论",
-        ja: "この設定の最大は {planned} ですが、ログでは {allocated} です。別のプログラム（書き出すアテンション、別のオプティマイザ、別のスクリプト）なので、設定からは何も結論しません",
-        de: "diese Konfiguration hält höchstens {planned}, das Log zeigt {allocated}: es war ein anderes Programm (ausgeschriebene Attention, anderer Optimierer, anderes Skript), daher folgt aus der Konfiguration nichts",
+        en: "this config needs {planned} at most, but the log shows {allocated}: it was a different program (unfused attention, another optimizer, another script), so the config is not used for the diagnosis",
+        zh: "该配置最多占用 {planned}，而日志中占用 {allocated}：那是另一个程序（未融合的注意力、别的优化器、别的脚本），因此诊断不使用这个配置",
+        ja: "この設定の最大は {planned} ですが、ログでは {allocated} です。別のプログラム（融合されていないアテンション、別のオプティマイザ、別のスクリプト）なので、診断にこの設定は使いません",
+        de: "diese Konfiguration braucht höchstens {planned}, das Log zeigt {allocated}: es war ein anderes Programm (nicht fusionierte Attention, anderer Optimierer, anderes Skript), daher wird die Konfiguration nicht verwendet",
     }
     measured_pieces(unallocated, requested, largest) {
-        en: "{unallocated} were reserved and unused, {requested} were asked for, and the longest unused piece was {largest}",
-        zh: "已保留未用的有 {unallocated}，申请 {requested}，而最长的空闲块只有 {largest}",
-        ja: "確保済みで未使用が {unallocated}、要求は {requested}、最長の空きは {largest} でした",
-        de: "{unallocated} waren reserviert und ungenutzt, {requested} verlangt, und das längste freie Stück war {largest}",
+        en: "{unallocated} was reserved but unused, {requested} was requested, and the largest free block was {largest}",
+        zh: "已保留但未使用的有 {unallocated}，申请 {requested}，而最大的空闲块只有 {largest}",
+        ja: "確保済みで未使用が {unallocated}、要求は {requested}、最大の空きブロックは {largest} でした",
+        de: "{unallocated} waren reserviert, aber ungenutzt, {requested} angefordert, und der größte freie Block hatte {largest}",
     }
 }
 
-/// One finding. `refused` is why the case's config cannot run, if that was found.
+/// The sentence of a finding. `refused` is why the config is invalid.
 pub(crate) fn finding(finding: &Finding, refused: Option<&ConfigError>) -> String {
     let text = sentence(finding, refused);
     match finding.certainty {
@@ -540,7 +540,7 @@ fn sentence(finding: &Finding, refused: Option<&ConfigError>) -> String {
     }
 }
 
-/// Causes that no config is needed for.
+/// Causes that do not depend on a config.
 fn of_any_stack(cause: &Cause) -> String {
     match cause {
         Cause::SpilledToHost { allocated_bytes, total_bytes } => {
@@ -628,7 +628,7 @@ fn of_any_stack(cause: &Cause) -> String {
     }
 }
 
-/// Others on the card.
+/// Other processes on the card.
 fn foreign(finding: &Finding) -> String {
     let Cause::ForeignMemory { foreign_bytes, free_bytes, requested_bytes, processes } =
         &finding.cause
@@ -665,7 +665,7 @@ fn tensor(asked: &RequestedTensor, what: String) -> String {
     }
 }
 
-/// A common run that would print the number.
+/// A common run with a tensor of the requested size.
 fn would(text: String, asked: &RequestedTensor) -> String {
     let Some(run) = asked.supposing else { return text };
     let name = asked.tensor.clone().unwrap_or_else(unknown);
@@ -685,7 +685,7 @@ pub(super) fn sum(parts: &[AccountShare]) -> String {
     parts.iter().map(part).collect::<Vec<_>>().join(" + ")
 }
 
-/// A class of tensors by its name; a tensor keeps its own.
+/// The translated name of a class of tensors; tensor names are not translated.
 fn share(name: &str) -> String {
     match name {
         "weights" => weights(),
@@ -703,11 +703,12 @@ fn optional(bytes: Option<u64>) -> String {
     bytes.map_or_else(unknown_size, size)
 }
 
-/// `6.74 billion`, as people say it, else the number itself.
+/// `6.74B`, `124.4M` or the number itself, with the language's decimal separator.
 fn count(number: u64) -> String {
-    match number {
+    let text = match number {
         1_000_000_000.. => format!("{:.2}B", number as f64 / 1e9),
         1_000_000.. => format!("{:.1}M", number as f64 / 1e6),
         _ => number.to_string(),
-    }
+    };
+    if lang() == Lang::German { text.replace('.', ",") } else { text }
 }

@@ -1,4 +1,4 @@
-//! What `doctor` prints: the verdict, the account, the causes, what to do, and the next command.
+//! The output of `doctor`: verdict, account, causes, recommendations, next command.
 
 mod advice;
 mod findings;
@@ -17,37 +17,37 @@ use super::{Lang, lang};
 
 messages! {
     gpu_memory() {
-        en: "the card's memory ran out", zh: "显存不足", ja: "VRAM が不足しました", de: "der Grafikspeicher ist erschöpft",
+        en: "GPU memory ran out", zh: "显存不足", ja: "VRAM が不足しました", de: "der Grafikspeicher ist erschöpft",
     }
     host_memory() {
-        en: "the machine's own memory ran out, not the card's",
+        en: "host memory (RAM) ran out, not GPU memory",
         zh: "耗尽的是主机内存，而不是显存",
         ja: "不足したのは VRAM ではなくホストのメモリです",
         de: "der Arbeitsspeicher des Rechners ist erschöpft, nicht der Grafikspeicher",
     }
     shared_memory() {
-        en: "a kernel asked for more shared memory than a multiprocessor has",
-        zh: "某个内核申请的共享内存超过了一个多处理器所拥有的",
-        ja: "カーネルがマルチプロセッサの持つ以上の共有メモリを要求しました",
+        en: "a kernel needs more shared memory than a multiprocessor has",
+        zh: "某个内核需要的共享内存超过了多处理器的容量",
+        ja: "カーネルに必要な共有メモリが、マルチプロセッサの容量を超えています",
         de: "ein Kernel verlangte mehr Shared Memory, als ein Multiprozessor hat",
     }
     no_failure() {
-        en: "the log shows no failure of memory", zh: "日志中没有内存不足的错误", ja: "ログにメモリ不足のエラーはありません", de: "das Log zeigt keinen Speicherfehler",
+        en: "the log shows no memory error", zh: "日志中没有内存不足的错误", ja: "ログにメモリ不足のエラーはありません", de: "das Log zeigt keinen Speicherfehler",
     }
     some_memory() {
-        en: "memory ran out; the log does not say which",
+        en: "memory ran out, but the log does not say which",
         zh: "内存不足；日志没有说明是哪一种内存",
         ja: "メモリが不足しましたが、どのメモリかはログからは分かりません",
         de: "ein Speicher ist erschöpft; das Log sagt nicht, welcher",
     }
 
     train_forward() {
-        en: "the forward of a training step", zh: "训练步的前向传播", ja: "学習ステップの順伝播", de: "der Vorwärtslauf eines Trainingsschritts",
+        en: "the forward pass of a training step", zh: "训练步的前向传播", ja: "学習ステップの順伝播", de: "der Vorwärtslauf eines Trainingsschritts",
     }
     train_backward() {
-        en: "the backward of a training step", zh: "训练步的反向传播", ja: "学習ステップの逆伝播", de: "der Rückwärtslauf eines Trainingsschritts",
+        en: "the backward pass of a training step", zh: "训练步的反向传播", ja: "学習ステップの逆伝播", de: "der Rückwärtslauf eines Trainingsschritts",
     }
-    update() { en: "the optimizer's step", zh: "优化器更新", ja: "オプティマイザの更新", de: "der Schritt des Optimierers" }
+    update() { en: "the optimizer step", zh: "优化器更新", ja: "オプティマイザの更新", de: "der Schritt des Optimierers" }
     evaluate() { en: "an evaluation", zh: "评估", ja: "評価", de: "eine Evaluierung" }
     save() { en: "saving a checkpoint", zh: "保存检查点", ja: "チェックポイントの保存", de: "das Speichern eines Checkpoints" }
     sample() { en: "generating", zh: "生成", ja: "生成", de: "das Generieren" }
@@ -57,39 +57,39 @@ messages! {
     resume() { en: "loading a checkpoint", zh: "加载检查点", ja: "チェックポイントの読み込み", de: "das Laden eines Checkpoints" }
     compile() { en: "compiling the model", zh: "编译模型", ja: "モデルのコンパイル", de: "das Kompilieren des Modells" }
     prepare() { en: "preparing data", zh: "准备数据", ja: "データの準備", de: "das Vorbereiten der Daten" }
-    unknown_phase() { en: "an unknown phase", zh: "未知阶段", ja: "不明な段階", de: "eine unbekannte FailurePhase" }
+    unknown_phase() { en: "an unknown phase", zh: "未知阶段", ja: "不明な段階", de: "eine unbekannte Phase" }
 
-    in_phase(phase) { en: "in {phase}", zh: "发生在{phase}时", ja: "発生した段階: {phase}", de: "FailurePhase: {phase}" }
+    in_phase(phase) { en: "in {phase}", zh: "发生在{phase}时", ja: "発生した段階: {phase}", de: "Phase: {phase}" }
     probably_in_phase(phase) {
-        en: "probably in {phase}", zh: "很可能发生在{phase}时", ja: "発生した段階: おそらく{phase}", de: "FailurePhase: wahrscheinlich {phase}",
+        en: "probably in {phase}", zh: "很可能发生在{phase}时", ja: "発生した段階: おそらく{phase}", de: "Phase: wahrscheinlich {phase}",
     }
     phase_not_shown() {
-        en: "the log does not show in which phase", zh: "日志没有显示发生在哪个阶段", ja: "どの段階かはログに示されていません", de: "das Log zeigt nicht, in welcher FailurePhase",
+        en: "the log does not show in which phase", zh: "日志没有显示发生在哪个阶段", ja: "どの段階かはログに示されていません", de: "das Log zeigt nicht, in welcher Phase",
     }
 
-    /// Before a finding that explains the failure.
+    /// Label of a finding that explains the failure.
     cause() { en: "cause", zh: "原因", ja: "原因", de: "Ursache" }
-    /// Before a finding that was seen and does not.
-    seen() { en: "also seen", zh: "另外观察到", ja: "観察", de: "außerdem" }
-    /// Before a line of the log that is harmless.
+    /// Label of a finding that does not.
+    seen() { en: "also", zh: "另外观察到", ja: "観察", de: "außerdem" }
+    /// Label of a harmless line of the log.
     harmless() { en: "note", zh: "说明", ja: "補足", de: "Hinweis" }
 
     next_failure(phase, peak, usable) {
-        en: "after that fix, {phase} does not fit either: {peak} of tensors, {usable} for them",
+        en: "after that fix, {phase} does not fit either: it needs {peak}, and {usable} is available",
         zh: "解决之后，{phase}同样放不下：张量需要 {peak}，可用的只有 {usable}",
         ja: "それを直しても、次は{phase}が収まりません: テンソルに {peak} 必要ですが、使えるのは {usable} です",
-        de: "ist das behoben, passt auch {phase} nicht: {peak} an Tensoren, {usable} dafür",
+        de: "ist das behoben, passt auch {phase} nicht: nötig sind {peak}, verfügbar {usable}",
     }
 
-    /// Before tensors that all print like the request.
+    /// Before the list of tensors with the requested size.
     ties() {
-        en: "what was asked for may be any of these, best first:",
+        en: "the request may have been for any of these tensors, most likely first:",
         zh: "所申请的可能是下列任意一个张量，最可能的在前：",
         ja: "要求されたのは次のいずれかと考えられます（可能性の高い順）:",
         de: "angefordert wurde womöglich einer dieser Tensoren, der wahrscheinlichste zuerst:",
     }
     supposing(tensor, model, batch_size, block_size) {
-        en: "{tensor}, supposing {model} with batch_size {batch_size} and block_size {block_size}",
+        en: "{tensor}, assuming {model} with batch_size {batch_size} and block_size {block_size}",
         zh: "{tensor}，假设为 {model}、batch_size {batch_size}、block_size {block_size}",
         ja: "{tensor}（{model}、batch_size {batch_size}、block_size {block_size} と仮定）",
         de: "{tensor}, angenommen {model} mit batch_size {batch_size} und block_size {block_size}",
@@ -97,39 +97,37 @@ messages! {
     more(count) { en: "and {count} more", zh: "以及另外 {count} 个", ja: "ほか {count} 件", de: "und {count} weitere" }
 
     fixes_heading() {
-        en: "\nchanges that help, each computed:\n",
-        zh: "\n有帮助的修改，每一条都经过计算：\n",
-        ja: "\n有効な変更（いずれも計算済み）:\n",
-        de: "\nÄnderungen, die helfen, jede berechnet:\n",
+        en: "\nconfig changes that help (each one is a computed plan):\n",
+        zh: "\n有帮助的配置修改（每一条都经过计算）：\n",
+        ja: "\n有効な設定変更（いずれも計算済み）:\n",
+        de: "\nKonfigurationsänderungen, die helfen (jede berechnet):\n",
     }
     fix_line(verdict, peak, training) {
         en: "{verdict}, peak {peak}, {training}", zh: "{verdict}，峰值 {peak}，{training}", ja: "{verdict}、ピーク {peak}、{training}", de: "{verdict}, Spitze {peak}, {training}",
     }
     same_training() { en: "the same training", zh: "训练不变", ja: "学習は同じ", de: "dasselbe Training" }
-    different_training() { en: "changes the training run", zh: "训练会改变", ja: "学習が変わる", de: "ein anderes Training" }
-
-    /// Before the sum of what was held.
+    different_training() { en: "changes the training run", zh: "训练会改变", ja: "学習が変わる", de: "verändert das Training" }
     account_is(sum, explained, held) {
-        en: "account: {sum} = {explained} of the {held} that were held",
-        zh: "构成：{sum} = {explained}，日志中占用 {held}",
+        en: "memory held: {sum} = {explained}; the log says {held}",
+        zh: "占用构成：{sum} = {explained}；日志中为 {held}",
         ja: "内訳: {sum} = {explained}（ログでは {held}）",
-        de: "Rechnung: {sum} = {explained} von {held}, die gehalten wurden",
+        de: "Belegung: {sum} = {explained}; laut Log {held}",
     }
     what_to_do() {
-        en: "\nwhat to do, in this order:\n", zh: "\n建议依次尝试：\n", ja: "\n次の順に試してください:\n", de: "\nwas zu tun ist, in dieser Reihenfolge:\n",
+        en: "\nwhat to do, in this order:\n", zh: "\n建议依次尝试：\n", ja: "\n次の順に試してください:\n", de: "\nempfohlen, in dieser Reihenfolge:\n",
     }
-    now(command) { en: "now: {command}", zh: "现在运行：{command}", ja: "次に実行: {command}", de: "jetzt: {command}" }
+    now(command) { en: "next: {command}", zh: "下一步：{command}", ja: "次に実行: {command}", de: "als Nächstes: {command}" }
     would_help(question) {
-        en: "this would change the answer: {question}",
-        zh: "能改变结论的信息：{question}",
-        ja: "次の情報で答えが変わります: {question}",
-        de: "das würde die Antwort ändern: {question}",
+        en: "to narrow it down: {question}",
+        zh: "为进一步判断：{question}",
+        ja: "さらに絞り込むには: {question}",
+        de: "um es einzugrenzen: {question}",
     }
     more_on(rule) {
-        en: "more: fitgpt doctor --explain {rule}", zh: "详情：fitgpt doctor --explain {rule}", ja: "詳細: fitgpt doctor --explain {rule}", de: "mehr: fitgpt doctor --explain {rule}",
+        en: "details: fitgpt doctor --explain {rule}", zh: "详情：fitgpt doctor --explain {rule}", ja: "詳細: fitgpt doctor --explain {rule}", de: "Einzelheiten: fitgpt doctor --explain {rule}",
     }
 
-    /// What to try where there is nothing to read.
+    /// Usage examples, if there is no input.
     examples() {
         en: "fitgpt doctor reads a log from a file or from stdin:\n",
         zh: "fitgpt doctor 从文件或标准输入读取日志：\n",
@@ -140,7 +138,7 @@ messages! {
         en: "`{path}` is not a memory snapshot: {why}", zh: "`{path}` 不是内存快照：{why}", ja: "`{path}` はメモリスナップショットではありません: {why}", de: "`{path}` ist kein Speicher-Snapshot: {why}",
     }
     not_a_snapshot() {
-        en: "it is a pickle without segments", zh: "其中没有内存段", ja: "セグメントのない pickle です", de: "ein Pickle ohne Segmente",
+        en: "it is a pickle without memory segments", zh: "其中没有内存段", ja: "メモリセグメントのない pickle です", de: "ein Pickle ohne Speichersegmente",
     }
     bad_model(path, error) {
         en: "`{path}` is not a config.json: {error}", zh: "`{path}` 不是有效的 config.json：{error}", ja: "`{path}` は config.json ではありません: {error}", de: "`{path}` ist keine config.json: {error}",
@@ -149,16 +147,16 @@ messages! {
         en: "`{path}` has no usable `{key}`", zh: "`{path}` 中没有可用的 `{key}`", ja: "`{path}` に使える `{key}` がありません", de: "`{path}` hat kein brauchbares `{key}`",
     }
     no_page(topic) {
-        en: "there is no page `{topic}`", zh: "没有 `{topic}` 这一页", ja: "`{topic}` というページはありません", de: "es gibt keine Seite `{topic}`",
+        en: "no page is named `{topic}`", zh: "没有名为 `{topic}` 的页面", ja: "`{topic}` というページはありません", de: "es gibt keine Seite `{topic}`",
     }
     pages(topics) { en: "pages: {topics}", zh: "可用的页面：{topics}", ja: "ページ一覧: {topics}", de: "Seiten: {topics}" }
 }
 
-/// Every message of the doctor's.
+/// All messages of the doctor.
 #[cfg(test)]
-pub(super) const FILES: [&[(&str, [&str; 4])]; 4] = [ALL, advice::ALL, findings::ALL, notes::ALL];
+pub(super) const FILES: [&[super::Texts]; 4] = [ALL, advice::ALL, findings::ALL, notes::ALL];
 
-/// A size as PyTorch prints it, with the language's decimal mark and word for bytes.
+/// A size in PyTorch's format, with the language's decimal separator and word for bytes.
 pub(crate) fn size(bytes: u64) -> String {
     let text = fitgpt_doctor::size(bytes);
     match lang() {
@@ -169,13 +167,13 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// What was held, class by class.
+/// What the allocated memory consists of.
 pub(crate) fn account(account: &Account) -> String {
     let sum = findings::sum(&account.parts);
     account_is(sum, size(account.explained_bytes), size(account.held_bytes))
 }
 
-/// Which memory.
+/// Which memory ran out.
 pub(crate) fn kind(kind: MemoryKind) -> String {
     match kind {
         MemoryKind::GpuMemory => gpu_memory(),
@@ -204,7 +202,7 @@ fn phase_name(name: PhaseName) -> String {
     }
 }
 
-/// When it failed.
+/// The phase of the failure.
 pub(crate) fn phase(phase: FailurePhase) -> String {
     match phase.certainty {
         Certainty::Certain => in_phase(phase_name(phase.name)),
@@ -218,7 +216,7 @@ pub(crate) fn next(next: NextFailure) -> String {
     next_failure(phase_name(next.phase), size(next.peak_bytes), size(next.usable_bytes))
 }
 
-/// One candidate.
+/// A tensor that the request may have been for.
 pub(crate) fn tensor(tensor: &CandidateTensor) -> String {
     let shape: Vec<_> = tensor.shape.iter().map(u64::to_string).collect();
     let (name, shape, dtype) = (&tensor.name, shape.join(", "), tensor.dtype);
@@ -244,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn no_two_remedies_or_questions_say_the_same() {
+    fn no_two_remedies_or_questions_have_the_same_sentence() {
         let advice = Remedy::ALL.iter().map(|remedy| super::advice(*remedy));
         let questions = Question::ALL.iter().map(|question| super::question(*question));
         let mut all: Vec<_> = advice.chain(questions).collect();

@@ -1,23 +1,23 @@
-//! Lines of a log that people take for the cause, and what they are.
+//! Harmless lines of a log that are often mistaken for the cause.
 
 messages! {
     few_multiprocessors() {
         en: "`Not enough SMs` is harmless: it disables one autotuner",
-        zh: "`Not enough SMs` 只是关闭了一种自动调优",
-        ja: "`Not enough SMs` はチューナーの一つが無効になるだけです",
-        de: "`Not enough SMs` schaltet nur einen Tuner ab",
+        zh: "`Not enough SMs` 无害：只是关闭了一种自动调优",
+        ja: "`Not enough SMs` は無害です。自動チューニングの 1 つが無効になるだけです",
+        de: "`Not enough SMs` ist harmlos: ein Autotuner wird abgeschaltet",
     }
     grad_scaler() {
         en: "the `GradScaler` warning is about a renamed function",
         zh: "`GradScaler` 的警告只是名称变更",
         ja: "`GradScaler` の警告は名前の変更についてのものです",
-        de: "bei der `GradScaler`-Warnung geht es um einen Namen",
+        de: "die `GradScaler`-Warnung betrifft eine umbenannte Funktion",
     }
     autocast() {
         en: "the `autocast` warning is about a renamed function",
         zh: "`autocast` 的警告只是名称变更",
         ja: "`autocast` の警告は名前の変更についてのものです",
-        de: "bei der `autocast`-Warnung geht es um einen Namen",
+        de: "die `autocast`-Warnung betrifft eine umbenannte Funktion",
     }
     weights_only() {
         en: "the `weights_only` warning is about safety, not memory",
@@ -26,43 +26,43 @@ messages! {
         de: "die `weights_only`-Warnung betrifft die Sicherheit, nicht den Speicher",
     }
     fragmentation_hint() {
-        en: "PyTorch prints the advice about fragmentation in every such message",
-        zh: "关于碎片的建议会出现在每一条此类错误信息里",
-        ja: "断片化についての助言は、この種のメッセージには必ず付きます",
-        de: "der Rat zur Fragmentierung steht in jeder solchen Meldung",
+        en: "PyTorch prints the hint about fragmentation in every such message; it does not apply here",
+        zh: "PyTorch 在每条此类报错里都附带碎片化的提示；这里并不适用",
+        ja: "断片化についてのヒントは、この種のメッセージに必ず付きます。ここでは当てはまりません",
+        de: "den Hinweis zur Fragmentierung druckt PyTorch in jeder solchen Meldung; hier trifft er nicht zu",
     }
     matmul_precision() {
-        en: "the TensorFloat32 warning is about speed", zh: "TensorFloat32 的警告只关乎速度", ja: "TensorFloat32 の警告は速度についてのものです", de: "bei der TensorFloat32-Warnung geht es um Tempo",
+        en: "the TensorFloat32 warning is about speed", zh: "TensorFloat32 的警告只关乎速度", ja: "TensorFloat32 の警告は速度についてのものです", de: "die TensorFloat32-Warnung betrifft die Geschwindigkeit",
     }
     omp_threads() {
-        en: "`OMP_NUM_THREADS` is about the host's threads", zh: "`OMP_NUM_THREADS` 只关乎主机的线程数", ja: "`OMP_NUM_THREADS` はホスト側のスレッド数の話です", de: "`OMP_NUM_THREADS` betrifft die Threads des Rechners",
+        en: "the `OMP_NUM_THREADS` warning is about CPU threads", zh: "`OMP_NUM_THREADS` 只关乎主机的线程数", ja: "`OMP_NUM_THREADS` はホスト側のスレッド数の話です", de: "`OMP_NUM_THREADS` betrifft die Threads des Rechners",
     }
     process_group() {
-        en: "the process group's warning follows from the failure",
+        en: "the process group warning is a consequence of the failure",
         zh: "进程组的警告是失败的后果",
         ja: "プロセスグループの警告は失敗の結果として出たものです",
-        de: "die Warnung der Prozessgruppe folgt aus dem Fehler",
+        de: "die Warnung der Prozessgruppe ist eine Folge des Fehlers",
     }
     slow_attention() {
-        en: "this PyTorch has no fused attention: scores are written out",
+        en: "this PyTorch has no fused attention, so attention scores are stored in memory",
         zh: "这个版本的 PyTorch 没有融合注意力：注意力分数会完整写入显存",
         ja: "この PyTorch には融合アテンションがなく、スコアがすべてメモリに書き出されます",
-        de: "dieses PyTorch hat keine fusionierte Attention: die Scores werden ausgeschrieben",
+        de: "dieses PyTorch hat keine fusionierte Attention: die Attention-Scores liegen im Speicher",
     }
     asynchronous() {
-        en: "the traceback may point behind the op that failed",
+        en: "the traceback may point to a later op than the one that failed",
         zh: "回溯所指的位置可能在真正失败的算子之后",
         ja: "トレースバックは失敗した演算より後を指していることがあります",
-        de: "der Traceback kann hinter die Op zeigen, die fehlschlug",
+        de: "der Traceback kann auf eine spätere Operation zeigen als die, die fehlschlug",
     }
     scheduler_order() {
-        en: "the scheduler's warning is about the learning rate", zh: "调度器的警告只关乎学习率", ja: "スケジューラの警告は学習率についてのものです", de: "bei der Warnung des Schedulers geht es um die Lernrate",
+        en: "the scheduler's warning is about the learning rate", zh: "调度器的警告只关乎学习率", ja: "スケジューラの警告は学習率についてのものです", de: "die Warnung des Schedulers betrifft die Lernrate",
     }
     choice_skipped() {
-        en: "Triton's `out of resource` lines are choices that a tuner skipped",
+        en: "Triton's `out of resource` lines are configurations that the autotuner skipped",
         zh: "Triton 的 `out of resource` 行是调优时跳过的候选配置",
-        ja: "Triton の `out of resource` の行は、チューナーが飛ばした候補です",
-        de: "Tritons `out of resource`-Zeilen sind Varianten, die ein Tuner übersprang",
+        ja: "Triton の `out of resource` の行は、自動チューニングが飛ばした候補です",
+        de: "Tritons `out of resource`-Zeilen sind Varianten, die der Autotuner übersprang",
     }
     harmless() { en: "harmless", zh: "无害", ja: "無害です", de: "harmlos" }
 }

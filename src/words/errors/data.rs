@@ -10,11 +10,24 @@ use crate::{
 use super::{Spoken, io};
 
 messages! {
-    no_dataset(dataset, folders) {
-        en: "there is no dataset `{dataset}`: no folder {folders}; a dataset is a folder with `train.bin` and `val.bin`, and `fitgpt prepare` makes one",
-        zh: "找不到数据集 `{dataset}`：没有文件夹 {folders}；数据集是一个含有 `train.bin` 和 `val.bin` 的文件夹，可以用 `fitgpt prepare` 生成",
-        ja: "データセット `{dataset}` が見つかりません。フォルダ {folders} がありません。データセットは `train.bin` と `val.bin` を含むフォルダで、`fitgpt prepare` で作成できます",
-        de: "es gibt keinen Datensatz `{dataset}`: kein Ordner {folders}; ein Datensatz ist ein Ordner mit `train.bin` und `val.bin`, und `fitgpt prepare` legt einen an",
+    no_dataset(dataset, folders, prepare) {
+        en: "there is no dataset `{dataset}`: no folder {folders}; make it with `{prepare}`",
+        zh: "找不到数据集 `{dataset}`：没有文件夹 {folders}；可以用 `{prepare}` 生成",
+        ja: "データセット `{dataset}` が見つかりません。フォルダ {folders} がありません。`{prepare}` で作成できます",
+        de: "es gibt keinen Datensatz `{dataset}`: kein Ordner {folders}; `{prepare}` legt ihn an",
+    }
+    /// Below it.
+    prepare_reads() {
+        en: "`prepare` reads text files, folders, JSONL and stdin; the comments of the presets in `config/` say where their text comes from",
+        zh: "`prepare` 可读取文本文件、文件夹、JSONL 和标准输入；`config/` 中各预设的注释说明了文本的来源",
+        ja: "`prepare` はテキストファイル、フォルダ、JSONL、標準入力を読めます。`config/` の各プリセットのコメントにテキストの入手先があります",
+        de: "`prepare` liest Textdateien, Ordner, JSONL und die Standardeingabe; woher der Text kommt, steht in den Kommentaren der Vorlagen in `config/`",
+    }
+    try_stories() {
+        en: "to try this config without data, add `--dataset=stories`: built-in text",
+        zh: "没有数据也想试用此配置，可加上 `--dataset=stories`：内置文本",
+        ja: "データなしで試すには `--dataset=stories`（内蔵テキスト）を付けてください",
+        de: "ohne Daten lässt sich die Konfiguration mit `--dataset=stories` ausprobieren: eingebauter Text",
     }
     /// Between two folders, neither of which is there.
     nor_folder() { en: ", no folder ", zh: "，也没有文件夹 ", ja: "、", de: ", kein Ordner " }
@@ -86,13 +99,13 @@ messages! {
     }
 
     code(opcode, offset) {
-        en: "it asks to run code, which is not done (opcode `{opcode}` at byte {offset})",
+        en: "it would run code, which is not allowed (opcode `{opcode}` at byte {offset})",
         zh: "它要求执行代码，这里不会执行（第 {offset} 字节的操作码 `{opcode}`）",
         ja: "コードの実行を要求していますが、実行しません（バイト {offset} のオペコード `{opcode}`）",
         de: "sie will Code ausführen, was hier nicht geschieht (Opcode `{opcode}` bei Byte {offset})",
     }
     unknown_opcode(byte, offset) {
-        en: "it is not a pickle that can be read (byte {byte} at {offset} is no opcode)",
+        en: "it is not a supported pickle (byte {byte} at {offset} is not an opcode)",
         zh: "它不是可读取的 pickle（位置 {offset} 的字节 {byte} 不是操作码）",
         ja: "読み取れる pickle ではありません（位置 {offset} のバイト {byte} はオペコードではありません）",
         de: "sie ist kein lesbares Pickle (Byte {byte} bei {offset} ist kein Opcode)",
@@ -116,7 +129,7 @@ messages! {
         de: "sie ist kein gültiges Pickle (der Wert bei Byte {offset} ist nicht zu dekodieren)",
     }
     too_large(offset) {
-        en: "it holds more values than this reader can tell apart (at byte {offset})",
+        en: "it has more values than this reader supports (at byte {offset})",
         zh: "其中的值太多，无法区分（第 {offset} 字节处）",
         ja: "値が多すぎて区別できません（バイト {offset}）",
         de: "sie enthält mehr Werte, als dieser Leser unterscheiden kann (bei Byte {offset})",
@@ -125,7 +138,7 @@ messages! {
         en: "it cannot be read: {error}", zh: "无法读取：{error}", ja: "読み取れません: {error}", de: "sie ist nicht lesbar: {error}",
     }
     trailing(extra) {
-        en: "it goes on for {extra} bytes after its end mark",
+        en: "it has {extra} bytes after its end mark",
         zh: "结束标记之后还有 {extra} 字节",
         ja: "終端記号の後にさらに {extra} バイト続いています",
         de: "nach ihrer Endmarke folgen noch {extra} Bytes",
@@ -188,6 +201,14 @@ messages! {
     }
 }
 
+/// What to do about it.
+pub(crate) fn hints(error: &DataError) -> Vec<String> {
+    match error {
+        DataError::NoDataset { .. } => vec![prepare_reads(), try_stories()],
+        _ => Vec::new(),
+    }
+}
+
 impl Spoken for DataError {
     fn spoken(&self) -> String {
         match self {
@@ -195,7 +216,8 @@ impl Spoken for DataError {
                 let folder = |path: &std::path::PathBuf| format!("`{}`", path.display());
                 let mut folders: Vec<_> = looked_at.iter().map(folder).collect();
                 folders.dedup();
-                no_dataset(dataset, folders.join(&nor_folder()))
+                let prepare = crate::data::prepare_line(dataset);
+                no_dataset(dataset, folders.join(&nor_folder()), prepare)
             }
             Self::Missing { path } => missing(path.display()),
             Self::NotAFile { path } => not_a_file(path.display()),

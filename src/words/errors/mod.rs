@@ -1,7 +1,7 @@
 //! What went wrong, in the language of the process.
 //!
-//! An error's own `Display` is English and stays in its room, for logs and for other programs.
-//! Here every variant has a sentence in each language: a variant without one does not compile.
+//! An error's `Display` is English, for logs and other programs. Here every variant has a message;
+//! a variant without one does not compile.
 
 pub(crate) mod checkpoint;
 pub(crate) mod config;
@@ -15,15 +15,15 @@ pub(crate) mod run;
 #[cfg(test)]
 mod tests;
 
-/// An error that can say itself to people.
+/// An error with a translated message.
 pub(crate) trait Spoken {
-    /// The message, without a place that is shown apart.
+    /// The message, without the place, which is shown separately.
     fn spoken(&self) -> String;
 }
 
 /// Every message about an error.
 #[cfg(test)]
-pub(super) const FILES: [&[(&str, [&str; 4])]; 9] = [
+pub(super) const FILES: [&[super::Texts]; 9] = [
     checkpoint::ALL,
     config::ALL,
     data::ALL,

@@ -1,7 +1,7 @@
 //! Why a nanoGPT folder could not be patched.
 
 use super::{Spoken, io};
-use crate::patch::{PatchError, Slip};
+use crate::patch::{PatchError, SyntaxSlip};
 
 messages! {
     not_python(file, line, what) {
@@ -31,9 +31,9 @@ impl Spoken for PatchError {
         match self {
             Self::NotPython { file, line, what } => {
                 let what = match what {
-                    Slip::OpenBracket => open_bracket(),
-                    Slip::StrayBracket => stray_bracket(),
-                    Slip::OpenString => open_string(),
+                    SyntaxSlip::OpenBracket => open_bracket(),
+                    SyntaxSlip::StrayBracket => stray_bracket(),
+                    SyntaxSlip::OpenString => open_string(),
                 };
                 not_python(file, line, what)
             }

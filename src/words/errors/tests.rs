@@ -21,7 +21,7 @@ use crate::{
     attempt::Attempt,
     checkpoint::CheckpointError,
     data::{DataError, MetaError, Split},
-    patch::{File, PatchError, Slip},
+    patch::{File, PatchError, SyntaxSlip},
     prepare::{DiskNeed, JsonKind, PrepareError, Share},
     run::{device::Unavailable, error::RunError, events::EventError, setup::SetupError},
     tokenizer::TokenizerError,
@@ -387,7 +387,7 @@ fn preparing() {
 
 #[test]
 fn patching() {
-    for what in [Slip::OpenBracket, Slip::StrayBracket, Slip::OpenString] {
+    for what in [SyntaxSlip::OpenBracket, SyntaxSlip::StrayBracket, SyntaxSlip::OpenString] {
         same(&PatchError::NotPython { file: File::Train, line: 3, what });
     }
     same(&PatchError::NoSuchPatch { name: "x".into() });

@@ -1,4 +1,4 @@
-//! Wordings without numbers: what says that memory ran out, and at best whose.
+//! Messages without numbers, which say only that memory ran out and sometimes which.
 
 use super::{
     message::{Memory, Message, Wording, first_of, last_of, size_after},
@@ -6,7 +6,7 @@ use super::{
     squeezed::{Occurrence, Offset, Passage},
 };
 
-/// Words that say it wherever they stand, squeezed.
+/// Phrases that always mean it, without white space.
 const PLAIN: &[(&str, Wording, Memory)] = &[
     ("cublas_status_alloc_failed", Wording::Cublas, Memory::Gpu),
     ("cudnn_status_alloc_failed", Wording::Cublas, Memory::Gpu),
@@ -15,7 +15,7 @@ const PLAIN: &[(&str, Wording, Memory)] = &[
     ("hiperroroutofmemory", Wording::NoNumbers, Memory::Gpu),
     ("failedtocudacalloc", Wording::NoNumbers, Memory::Gpu),
     ("rocblas_status_memory_error", Wording::Cublas, Memory::Gpu),
-    // A notebook heads a traceback with the error's name alone.
+    // Notebooks print the bare name of the error above a traceback.
     ("resourceexhaustederrortraceback(mostrecent", Wording::NoNumbers, Memory::Gpu),
     ("显存不足", Wording::Word, Memory::Gpu),
     ("显存溢出", Wording::Word, Memory::Gpu),
@@ -30,18 +30,18 @@ const PLAIN: &[(&str, Wording, Memory)] = &[
     ("oomkilled", Wording::HostOther, Memory::Host),
     ("exceededjobmemorylimit", Wording::HostOther, Memory::Host),
     ("exceededstepmemorylimit", Wording::HostOther, Memory::Host),
-    // The files through which loaders' workers hand batches over, not a multiprocessor's.
+    // The files through which data loader workers pass batches, not a multiprocessor's memory.
     ("insufficientsharedmemory(shm)", Wording::DevShm, Memory::Host),
     ("workersareoutofsharedmemory", Wording::DevShm, Memory::Host),
     ("unabletowritetofile</torch_", Wording::DevShm, Memory::Host),
     ("unabletoopensharedmemoryobject", Wording::DevShm, Memory::Host),
-    // Windows, in some of its languages.
+    // Windows, in several languages.
     ("pagingfileistoosmall", Wording::PagingFile, Memory::Host),
     ("winerror1455", Wording::PagingFile, Memory::Host),
     ("oserror1455", Wording::PagingFile, Memory::Host),
     ("页面文件太小", Wording::PagingFile, Memory::Host),
     ("auslagerungsdateiistzuklein", Wording::PagingFile, Memory::Host),
-    // Apple's driver.
+    // Apple's Metal driver.
     ("kiogpucommandbuffercallbackerroroutofmemory", Wording::Metal, Memory::Gpu),
     ("greaterthanthemaximumallowedbuffersize", Wording::Metal, Memory::Gpu),
     // Notebooks in a browser.
@@ -63,7 +63,7 @@ pub(super) fn messages(passage: Passage<'_>, mut found: impl FnMut(Message)) {
     }
 }
 
-/// Names of a card's software; where one stands near, the memory is the card's.
+/// Names of GPU software; if one is nearby, the message is about GPU memory.
 const CARDS: [&str; 14] = [
     "cuda",
     "cublas",
@@ -81,7 +81,7 @@ const CARDS: [&str; 14] = [
     "vulkan",
 ];
 
-/// `out of memory` wherever no other reading begins with it.
+/// `out of memory`, unless it is part of a message that another function reads.
 fn out_of_memory(place: &Occurrence<'_>) -> Option<Message> {
     let before = last_of(place.before, 120);
     let after = first_of(place.after, 40);
@@ -101,7 +101,7 @@ fn out_of_memory(place: &Occurrence<'_>) -> Option<Message> {
         return Some(Message::new(place.at, Wording::HostOther, Memory::Host));
     }
     if after.starts_with("whiletryingtoallocate") {
-        // XLA's words in another language's error.
+        // XLA's message inside another error.
         let mut message = Message::new(place.at, Wording::Jax, Memory::Gpu);
         let rest = &place.after["whiletryingtoallocate".len()..];
         message.requested = PrintedSize::at_start(rest).map(|(size, _)| size);
@@ -113,9 +113,9 @@ fn out_of_memory(place: &Occurrence<'_>) -> Option<Message> {
     let near = last_of(before, 40);
     let is_gpu = CARDS.iter().any(|name| near.contains(name) || after.contains(name))
         || before.ends_with("hip")
-        // llm.c names the file and the line between both.
+        // llm.c prints file and line in between.
         || before.contains("[cudaerror]")
-        // A notebook heads a traceback with the error's name alone.
+        // Notebooks print the bare name of the error above a traceback.
         || after.starts_with("errortraceback(mostrecent");
     let (wording, memory) =
         if is_gpu { (Wording::NoNumbers, Memory::Gpu) } else { (Wording::Word, Memory::Unknown) };
@@ -126,14 +126,14 @@ fn out_of_memory(place: &Occurrence<'_>) -> Option<Message> {
     Some(message)
 }
 
-/// Words that mean something only where they fill a line or stand apart in it.
+/// Words that count only as a whole line or as a separate word.
 pub(super) fn of_line(line: &str, at: Offset) -> Option<Message> {
     let lower = line.to_ascii_lowercase();
     let signs = ["kill", "137", "-9", "signal", "memoryerror", "oom"];
     if signs.iter().all(|sign| !lower.contains(sign)) {
         return None;
     }
-    // A forum's marks around a word are not part of it.
+    // Strip Markdown.
     let lower = lower.trim_matches(['*', '`', '_', '~']).to_owned();
     let words: Vec<&str> = lower.split_whitespace().take(64).collect();
     let is_killed = words.iter().enumerate().any(|(index, word)| {

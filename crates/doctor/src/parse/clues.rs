@@ -1,7 +1,7 @@
-//! Clues: words that tell whose log this is and what the program was doing.
+//! Clues: keywords that show which program wrote the log and what it was doing.
 //!
-//! One pass finds all of them, however many there are. A clue is never a diagnosis: rules and
-//! the domain gate weigh several.
+//! One pass finds all of them. A clue alone is never a diagnosis: the rules and the domain
+//! combine several.
 
 use std::sync::LazyLock;
 
@@ -11,24 +11,24 @@ use super::squeezed::Passage;
 
 macro_rules! clues {
     ($($(#[$doc:meta])* $clue:ident: [$($word:literal),* $(,)?],)*) => {
-        /// One thing that a log's words say.
+        /// One fact that keywords in the log indicate.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Clue {
             $($(#[$doc])* $clue,)*
         }
 
-        /// The words of each, squeezed and in lower case.
+        /// The keywords, without white space and in lower case.
         const WORDS: &[(&str, Clue)] = &[$($(($word, Clue::$clue)),*),*];
     };
 }
 
 clues! {
-    // Who trains.
-    /// nanoGPT or a script written after it.
+    // Training stacks.
+    /// nanoGPT or a script derived from it.
     NanoGpt: ["nanogpt", "causalselfattention", "logits,loss=model(", "estimate_loss", "llama2.c/train.py"],
-    /// GPT-2, by whomever it is run.
+    /// GPT-2 in any stack.
     Gpt2: ["gpt2", "gpt-2", "gpt_2", "mingpt", "transformer.wte"],
-    /// Hugging Face's trainer.
+    /// Hugging Face's `Trainer`.
     HfTrainer: [
         "transformers/trainer.py", "transformers\\trainer.py", "trainer.train(", "trainingarguments", "per_device_train_batch_size",
         "per_gpu_train_batch_size", "run_clm.py", "run_mlm.py", "run_language_modeling.py", "run_glue.py", "run_qa.py",
@@ -37,15 +37,15 @@ clues! {
     ],
     /// Reinforcement learning and preference tuning.
     Trl: ["trl/trainer", "dpotrainer", "ppotrainer", "grpotrainer", "sfttrainer", "dpo_trainer", "grpo_trainer", "ppo_trainer", "sft_trainer", "openrlhf", "rlhf", "verl/", "actor_rollout_ref", "orpo", "kto_trainer"],
-    /// Programs that fine-tune decoders.
+    /// Fine-tuning programs for decoders.
     TuningKit: ["llamafactory", "llama-factory", "axolotl", "unsloth", "torchtune", "lit-gpt", "litgpt", "lit_gpt", "xtuner", "ms-swift", "swift/llm", "fastchat", "alpaca", "llama-recipes", "llama_recipes", "mistral-finetune", "gpt-neox", "pretrain_gpt", "lmflow", "nanotron", "happytransformer", "happy-transformer", "finetune.py", "qlora.py"],
     /// PEFT and adapters.
     Lora: ["lora", "peft"],
-    /// Weights of 8 or 4 bits.
+    /// 8-bit or 4-bit weights.
     Quantized: ["load_in_4bit", "load_in_8bit", "quantization_bit", "gptq", "awq", "bnb_4bit", "bnb-4bit", "bitsandbytes", "qlora", "gguf", "exl2", "int4", "fp8", "nf4", "q4_k", "q8_0"],
     /// DeepSpeed.
     DeepSpeed: ["deepspeed", "sigkill_handler", "zerooptim", "zero_stage", "zerostage", "zero_optim"],
-    /// ZeRO's third stage.
+    /// ZeRO stage 3.
     ZeroThree: ["zerostage3", "zero3", "stage3.py", "zero-3", "zero_stage3", "stage\":3", "zero_3"],
     /// Fully sharded data parallel.
     Fsdp: ["fsdp", "fully_shard", "fullyshardeddataparallel"],
@@ -55,90 +55,90 @@ clues! {
     Ddp: ["distributeddataparallel", "torch/nn/parallel/distributed.py", "dataparallel", "ddp("],
     /// Lightning.
     Lightning: ["pytorch_lightning", "lightning/pytorch", "lightning_fabric", "lightningmodule", "l.trainer(", "pl.trainer("],
-    /// Recomputation is on.
+    /// Gradient checkpointing is on.
     Recomputes: ["gradient_checkpointingtrue", "gradient_checkpointing=true", "gradient_checkpointing:true", "gradient_checkpointing','true", "checkpoint_activations", "torch/utils/checkpoint.py", "use_gradient_checkpointing=true"],
-    /// State is kept on the host.
+    /// Parameters or optimizer state are offloaded to the host.
     Offloads: ["offload_optimizer", "cpu_offload", "offload_param", "deepspeedcpuadam", "optimizer_offload=true", "param_offload=true"],
-    // Which models.
-    /// A decoder of some family.
+    // Models.
+    /// A decoder of any family.
     Decoder: ["llama", "qwen", "mistral", "mixtral", "gemma", "deepseek", "falcon", "starcoder", "baichuan", "chatglm", "internlm", "gpt-j", "gptj", "gpt-neo", "gpt_neo", "gptneo", "gpt-oss", "gpt_oss", "vicuna", "bloomz", "bloom-", "pythia", "opt-125m", "opt-1.3b", "opt-6.7b", "phi-2", "phi-3", "phi3", "smollm", "causallm", "modeling_gpt", "dolly", "codegen", "mpt-7b", "yi-34b", "glm-4", "llm"],
-    /// An encoder or encoder-decoder of text.
+    /// A text encoder or encoder-decoder.
     TextEncoder: ["bert", "t5-", "modeling_t5", "bart", "pegasus", "electra", "longformer", "sentence-transformers", "sentence_transformers"],
-    /// Speech and sound.
+    /// Speech and audio.
     Audio: ["whisper", "wav2vec", "hubert", "torchaudio", "tts", "bark", "musicgen", "rvc", "so-vits"],
-    /// Pictures: detection, segmentation, classification.
+    /// Computer vision: detection, segmentation, classification.
     Vision: ["yolo", "resnet", "torchvision", "detectron", "mmdet", "mmseg", "mmcv", "mmengine", "segmentation", "detr", "vit_", "efficientnet", "vgg", "mask_rcnn", "maskrcnn", "rcnn", "conv2d", "conv3d", "_conv_forward", "imagenet", "coco.data", "unet", "stylegan", "pix2pix", "cyclegan", "esrgan", "nerf", "gaussian-splatting", "gaussian_splatting", "gaussian_model", "pointnet", "nnunet", "medical", "darknet", "imgsz", "img_size"],
-    /// Ultralytics' programs.
+    /// YOLO.
     Yolo: ["yolo", "ultralytics"],
-    /// Graphs, proteins and other science.
+    /// Graph networks, proteins and other scientific models.
     Science: ["torch_geometric", "torch_scatter", "dgl", "alphafold", "openfold", "colabfold", "graphcast", "esmfold", "schnet", "mace_"],
     /// Image generation.
     Diffusion: ["txt2img", "img2img", "stablediffusion", "stable-diffusion", "stable_diffusion", "latentdiffusion", "ldm/", "ldm\\", "diffusers", "controlnet", "sdxl", "sd3.5", "inpaint", "hunyuan", "animatediff", "wan2", "flux.1", "flux1", "cogvideo", "vaedecode", "ksampler", "cogview"],
-    /// DreamBooth, kohya and other training of image models.
+    /// Training of image models: DreamBooth, kohya and others.
     DiffusionTraining: ["dreambooth", "kohya", "train_network.py", "sdxl_train", "train_text_to_image", "sd-scripts", "textual_inversion"],
-    // Who serves.
+    // Servers and user interfaces.
     /// vLLM.
     Vllm: ["vllm"],
     /// SGLang.
     Sglang: ["sglang", "mem_fraction_static", "mem-fraction-static"],
-    /// Hugging Face's server.
+    /// Hugging Face's text-generation-inference.
     Tgi: ["text-generation-inference", "text_generation_server", "text-generation-launcher", "text_generation_launcher"],
-    /// llama.cpp and what is built on it.
+    /// llama.cpp and programs built on it.
     LlamaCpp: ["llama.cpp", "ggml_", "ggml-", "llama_model_load", "llm_load_", "llamafile", "llama_cpp", "llama-cpp", "llama-server", "koboldcpp"],
     /// Ollama.
     Ollama: ["ollama"],
-    /// oobabooga's web interface.
+    /// oobabooga's text-generation-webui.
     TextGenWebui: ["oobabooga", "text-generation-webui"],
     /// ExLlama.
     Exllama: ["exllama", "tabbyapi"],
-    /// TensorRT-LLM and Triton's server.
+    /// TensorRT-LLM and Triton Inference Server.
     TensorRt: ["tensorrt", "trtllm", "tritonserver"],
     /// ComfyUI.
     ComfyUi: ["comfyui", "comfy\\", "comfy/"],
-    /// The web interfaces of Stable Diffusion.
+    /// Web interfaces of Stable Diffusion.
     SdWebui: ["webui", "automatic1111", "sd.webui", "fooocus", "invokeai", "forge"],
-    // Which framework.
+    // Frameworks.
     /// JAX.
     Jax: ["jaxlib", "jax/_src", "xlaruntimeerror", "xla_extension", "xla_python_client", "importjax"],
     /// TensorFlow or Keras.
     TensorFlow: ["tensorflow", "keras", "bfc_allocator", "gpu_0_bfc", "resourceexhaustederror"],
     /// Windows.
     Windows: ["c:\\", "d:\\", "e:\\", "f:\\", "windows", "wsl", "winerror", ".bat", ".dll"],
-    // What it was doing.
-    /// A training.
+    // Activities.
+    /// Training.
     Trains: ["training", "finetun", "fine-tun", "fine_tun", "微调", "训练", "train.py", "epoch", ".backward(", "optimizer.step(", "train_batch_size", "num_train_epochs", "trainer.fit(", "model.fit(", "pretrain_", "_train"],
-    /// Text or images are generated.
+    /// Generating text or images.
     Generates: [".generate(", "inference", "generate_text", "推理", "pipeline(", "chatbot", "num_beams", "max_new_tokens", "textgeneration"],
-    /// Weights are being loaded, in somebody's words.
+    /// Loading weights, as described by a user.
     Loading: ["failedtoload", "loadingcheckpointshards", "errorloadingmodel", "tryingtoload", "whenloadingthemodel", "loadthemodel", "loadingthemodel"],
-    /// A checkpoint is being written, in somebody's words.
+    /// Writing a checkpoint, as described by a user.
     Saving: ["savingthecheckpoint", "savingthefinalcheckpoint", "savingacheckpoint", "whensaving", "savingthemodel", "checkpointsaving", "保存"],
-    /// An evaluation, in somebody's words.
+    /// Evaluating, as described by a user.
     Validating: ["duringvalidation", "duringevaluation", "inevaluation", "evaluationloop", "whileevaluating", "validationstep"],
-    // What else failed.
-    /// A kernel's own check failed.
+    // Other failures.
+    /// An assertion in a kernel failed.
     DeviceAssert: ["device-sideassert", "srcindex<srcselectdimsize", "indexselectlargeindex", "indexselectsmallindex", "vectorized_gather_kernel", "t>=0&&t<n_classes", "indexoutofrangeinself", "indexoutofbounds"],
-    /// Illegal access: not a matter of sizes.
+    /// An illegal memory access.
     IllegalAccess: ["illegalmemoryaccess", "misalignedaddress"],
-    /// A context is being made.
+    /// Creating a CUDA context.
     MakesContext: ["cuctxcreate", "_cuda_init(", "cudeviceprimaryctxretain", "cudagetdevicecount"],
-    /// NCCL spoke.
+    /// An NCCL error.
     Nccl: ["ncclunhandledcudaerror", "ncclsystemerror", "ncclinternalerror", "failedtocudacalloc", "cudacallocasync", "ncclcommsplit", "ncclcomminit"],
-    /// CUDA graphs were being captured.
+    /// Capturing CUDA graphs.
     CapturesGraphs: ["capturingcudagraph", "cudagraphcapture", "capture_model", "cuda_graph_runner"],
 }
 
-/// The clues of a log, as a set.
+/// A set of clues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Clues(u128);
 
 impl Clues {
-    /// Whether the log holds one.
+    /// Whether the set contains a clue.
     pub const fn has(self, clue: Clue) -> bool {
         self.0 & (1 << clue as u32) != 0
     }
 
-    /// Whether it holds one of several.
+    /// Whether the set contains one of several clues.
     pub fn any(self, clues: &[Clue]) -> bool {
         clues.iter().any(|clue| self.has(*clue))
     }
@@ -147,7 +147,7 @@ impl Clues {
         self.0 |= 1 << clue as u32;
     }
 
-    /// The clues of a text that is squeezed already.
+    /// The clues in a text without white space.
     pub(crate) fn of_squeezed(text: &str) -> Self {
         let mut clues = Self::default();
         clues.search(text);
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clue_is_found_wherever_it_stands() {
+    fn a_clue_is_found_anywhere_in_a_text() {
         let clues = Clues::of_squeezed("file\"/x/transformers/trainer.py\",line3,intrain");
         assert!(clues.has(Clue::HfTrainer));
         assert!(!clues.any(&[Clue::Vllm, Clue::Diffusion]));

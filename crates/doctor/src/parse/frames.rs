@@ -1,4 +1,4 @@
-//! Frames of tracebacks: Python's own, those of notebooks, and the boxed ones.
+//! Traceback frames as printed by Python, by notebooks and by `rich`.
 
 use std::collections::VecDeque;
 
@@ -9,44 +9,44 @@ use super::squeezed::Offset;
 pub struct Frame {
     pub(crate) at: Offset,
     pub(crate) rank: Option<u32>,
-    /// As printed, or empty where the frame names none.
+    /// As printed; empty if none was.
     pub file: String,
-    /// Counted from 1; 0 where none was printed.
+    /// Counted from 1; 0 if none was printed.
     pub line: u32,
-    /// Empty where none was printed.
+    /// Empty if none was printed.
     pub function: String,
-    /// The line's text, where it was printed.
+    /// The source line; empty if none was printed.
     pub code: String,
 }
 
 impl Frame {
-    /// A frame that a memory snapshot names.
+    /// A frame of a memory snapshot.
     pub(crate) fn of_snapshot(file: String, line: u32, function: String) -> Self {
         Self { at: 0, rank: None, file, line, function, code: String::new() }
     }
 
-    /// Function and code without white space: a name that a terminal broke is whole again.
+    /// Function and code without white space, so that a wrapped name is whole again.
     pub(crate) fn squeezed(&self) -> String {
         self.function.chars().chain(self.code.chars()).filter(|c| !c.is_whitespace()).collect()
     }
 
-    /// Whether its file's path ends so.
+    /// Whether the path of its file ends with `path`.
     pub(crate) fn is_in(&self, path: &str) -> bool {
         self.file.replace('\\', "/").ends_with(path)
     }
 }
 
-/// Frames as they come, the last ones of each traceback.
+/// The last frames of the log.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     list: VecDeque<Frame>,
-    /// Where tracebacks began.
+    /// Offsets at which tracebacks begin.
     starts: VecDeque<(Offset, Option<u32>)>,
-    open: Option<(String, u8)>, // a `File "…` whose end is on another line, and lines since
+    open: Option<(String, u8)>, // a `File "…` that continues on the next line, and lines since
     wants_code: bool,
 }
 
-/// Frames that are kept; Python itself stops at a thousand.
+/// Maximum number of frames to keep; Python itself stops at a thousand.
 const MOST: usize = 1024;
 
 impl Frames {
@@ -74,10 +74,10 @@ impl Frames {
             self.open = Some((line.to_owned(), 0));
         } else if let Some(parts) = ipython(line).or_else(|| boxed(line)) {
             self.add(parts, at, rank);
-            self.wants_code = false; // several lines around follow, an arrow marks the one
+            self.wants_code = false; // several source lines follow; an arrow marks the current one
         } else if let Some(code) = arrow(line) {
-            let has_room = self.list.back().is_some_and(|frame| frame.code.is_empty());
-            if !has_room {
+            let lacks_code = self.list.back().is_some_and(|frame| frame.code.is_empty());
+            if !lacks_code {
                 self.add((String::new(), 0, String::new()), at, rank);
             }
             if let Some(frame) = self.list.back_mut() {
@@ -105,8 +105,8 @@ impl Frames {
         self.wants_code = true;
     }
 
-    /// The frames of the last traceback before `at`, of the worker that wrote there. Where there
-    /// is none, people have put the message first: then those of the next one.
+    /// The frames of the last traceback before `at`, written by the same rank. If there is none,
+    /// the message was quoted first, and the frames of the next traceback are returned.
     pub(super) fn around(&self, at: Offset, rank: Option<u32>) -> Vec<Frame> {
         let start = self.starts.iter().rev().find(|(start, r)| *start <= at && *r == rank);
         let from = start.map_or(0, |(start, _)| *start);
@@ -130,8 +130,8 @@ impl Frames {
     }
 }
 
-/// A traceback's first line. The "original" one of a loader or a replica goes on from the one
-/// around it.
+/// The first line of a traceback. The "Original Traceback" of a data loader or a replica
+/// continues the traceback around it.
 fn is_start(line: &str) -> bool {
     line.contains("Traceback (most recent call last)") && !line.starts_with("Original")
         || line.starts_with("Traceback (most")
@@ -139,7 +139,7 @@ fn is_start(line: &str) -> bool {
 
 type FrameParts = (String, u32, String);
 
-/// `File "train.py", line 264, in <module>`, however it is spaced.
+/// `File "train.py", line 264, in <module>`, with any spacing.
 fn python(line: &str) -> Option<FrameParts> {
     let (file, rest) = line.strip_prefix("File \"")?.split_once('"')?;
     let rest: String = rest.chars().filter(|c| !c.is_whitespace()).collect();
@@ -164,7 +164,7 @@ fn ipython(line: &str) -> Option<FrameParts> {
     Some((format!("In{}]", cell.trim_start()), number, String::new()))
 }
 
-/// `/home/me/train.py:264 in <module>`, out of a box, and what older notebooks print:
+/// `/home/me/train.py:264 in <module>` as `rich` prints it, and the form of older notebooks:
 /// `/home/me/train.py in step(self)` and `<ipython-input-5-d3b07384d113> in <module>`.
 fn boxed(line: &str) -> Option<FrameParts> {
     let (place, function) = line.split_once(" in ")?;
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn pythons_frames_are_read_whole_and_broken() {
+    fn python_frames_are_read_whole_and_wrapped() {
         let lines = [
             "Traceback (most recent call last):",
             "File \"train.py\", line 264, in <module>",
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn notebooks_and_boxes_are_read() {
+    fn frames_of_notebooks_and_rich_are_read() {
         let lines = [
             "File ~/gpt/train.py:220, in estimate_loss()",
             "--> 220 logits, loss = model(X, Y)",
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_traceback_before_a_place_counts() {
+    fn only_the_last_traceback_before_the_message_counts() {
         let mut list = Frames::default();
         let lines = ["Traceback (most", "File \"a.py\", line 1, in a", "Traceback (most"];
         for (at, line) in (0..).zip(lines) {
@@ -265,7 +265,7 @@ mod tests {
         }
         list.push("File \"b.py\", line 2, in b", 9, Some(2));
         let names: Vec<_> = list.around(3, None).into_iter().map(|f| f.file).collect();
-        assert_eq!(names, ["a.py", "b.py"]); // one frame is less than a traceback
+        assert_eq!(names, ["a.py", "b.py"]); // one frame alone is not a traceback
         for at in 20..23 {
             list.push("File \"c.py\", line 2, in c", at, Some(2));
         }
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_progress_bar_before_a_traceback_and_an_original_one_inside_it_are_seen() {
+    fn a_traceback_behind_a_progress_bar_and_an_original_traceback_are_read() {
         let lines = [
             "File \"old.py\", line 1, in old",
             "0%|          | 0/21 [00:00<?, ?it/s]Traceback (most recent call last):",
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn older_notebooks_are_read() {
+    fn frames_of_older_notebooks_are_read() {
         let lines = [
             "<ipython-input-7-0f0f0f> in train(model, data)",
             "     11     model.train()",

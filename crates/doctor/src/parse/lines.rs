@@ -1,7 +1,7 @@
-//! From bytes to lines of bounded length, without what terminals, launchers and people put
-//! around them.
+//! From bytes to lines of bounded length, without the decoration that terminals, launchers and
+//! forums add.
 
-/// A longer line is read in pieces; nothing that is looked for in a line is as long.
+/// A longer line is split; no pattern is as long.
 const LONGEST: usize = 4096;
 
 /// Collects bytes into lines.
@@ -12,13 +12,13 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Takes some bytes and hands each line that they end to `line`, with whether it goes on
-    /// from the piece before.
+    /// Takes some bytes and calls `line` with each complete line, and with whether it continues
+    /// the previous piece of a long line.
     pub(super) fn push(&mut self, bytes: &[u8], mut line: impl FnMut(&str, bool)) {
         for &byte in bytes {
             match byte {
                 b'\n' | b'\r' => self.end(&mut line),
-                0 => {} // half of UTF-16's letters, as a shell of Windows writes them
+                0 => {} // UTF-16 output of a Windows shell
                 byte => {
                     self.open.push(byte);
                     if self.open.len() >= LONGEST {
@@ -30,7 +30,7 @@ impl Lines {
         }
     }
 
-    /// The line that is still open.
+    /// Ends the last line.
     pub(super) fn finish(mut self, mut line: impl FnMut(&str, bool)) {
         self.end(&mut line);
     }
@@ -53,7 +53,7 @@ impl Lines {
     }
 }
 
-/// Colours and cursor movements.
+/// Removes colours and cursor movements.
 fn without_escapes(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut chars = text.chars();
@@ -79,11 +79,11 @@ fn without_escapes(text: &str) -> String {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PlainLine<'a> {
     pub(super) text: &'a str,
-    /// Which worker wrote it, where its launcher says so.
+    /// The rank that wrote it, if the launcher prints one.
     pub(super) rank: Option<u32>,
 }
 
-/// Strips quotes, boxes, workers' names and timestamps, however they nest.
+/// Strips quote marks, boxes, rank prefixes and timestamps, in any nesting.
 pub(super) fn plain(line: &str) -> PlainLine<'_> {
     let is_border = |c: char| matches!(c, '│' | '┃' | '║' | '▌' | '▏' | '╎' | '┆');
     let mut text = line.trim();
@@ -122,7 +122,7 @@ fn worker(text: &str) -> Option<(Option<u32>, &str)> {
     Some((number.parse().ok(), rest))
 }
 
-/// `2024-05-01T12:00:00.0000000Z `, as runners of checks write it.
+/// `2024-05-01T12:00:00.0000000Z `, as CI systems print it.
 fn timestamp(text: &str) -> Option<&str> {
     let (time, rest) = text.split_once(' ')?;
     let is_time = time.len() >= 20
@@ -132,7 +132,7 @@ fn timestamp(text: &str) -> Option<&str> {
     is_time.then_some(rest)
 }
 
-/// `(EngineCore pid=42521) ERROR 06-09 14:01:52 [core.py:1136] `, as vLLM writes it.
+/// `(EngineCore pid=42521) ERROR 06-09 14:01:52 [core.py:1136] `, as vLLM prints it.
 fn server(text: &str) -> Option<&str> {
     if let Some((name, rest)) = text.strip_prefix('(').and_then(|text| text.split_once(") ")) {
         return (name.contains("pid=") && name.len() < 80).then_some(rest);
@@ -157,24 +157,24 @@ mod tests {
     }
 
     #[test]
-    fn lines_end_at_either_mark_and_at_the_end() {
+    fn lines_end_at_cr_lf_and_the_end_of_input() {
         assert_eq!(lines(b"a\r\nb\rc\n\nd"), ["a", "b", "c", "d"]);
         assert_eq!(lines(b"o\0u\0t\0"), ["out"]);
     }
 
     #[test]
-    fn a_long_line_comes_in_pieces() {
+    fn a_long_line_is_split() {
         let pieces = lines(&[b'x'; 10_000]);
         assert_eq!(pieces.iter().map(String::len).collect::<Vec<_>>(), [4096, 4096, 1808]);
     }
 
     #[test]
-    fn colours_are_gone() {
+    fn colours_are_removed() {
         assert_eq!(lines(b"\x1b[1;31mred\x1b[0m \x1b]0;title\x07end"), ["red end"]);
     }
 
     #[test]
-    fn decoration_is_stripped_however_it_nests() {
+    fn nested_decoration_is_stripped() {
         let table = [
             ("[rank3]:   File \"train.py\"", "File \"train.py\"", Some(3)),
             ("> > quoted", "quoted", None),

@@ -1,4 +1,4 @@
-//! The wordings of memory errors, of every framework and every era.
+//! Memory errors as each framework and version words them.
 
 use fitgpt_plan::units::DType;
 
@@ -8,30 +8,30 @@ use super::{
     squeezed::{Occurrence, Offset, Passage},
 };
 
-/// Who speaks, and in which words.
+/// The form of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wording {
-    /// `Tried to allocate … (GPU 0; … total capacity; … already allocated; …)`, to PyTorch 2.0.
+    /// `Tried to allocate … (GPU 0; … total capacity; … already allocated; …)`, up to PyTorch 2.0.
     Torch1,
-    /// `… has a total capacity of … of which … is free`, from PyTorch 2.1 on.
+    /// `… has a total capacity of … of which … is free`, since PyTorch 2.1.
     Torch2,
-    /// `memory allocation failed with OOM on device …`, PyTorch 2.9's line before the other.
+    /// `memory allocation failed with OOM on device …`, which PyTorch 2.9 prints first.
     TorchExact,
-    /// `Tried to allocate …` and nothing else that is known.
+    /// `Tried to allocate …` without further numbers.
     TorchBare,
-    /// `Allocation on device … would exceed allowed memory`, of CUDA's own allocator.
+    /// `Allocation on device … would exceed allowed memory`, from `cudaMallocAsync`.
     TorchAsync,
     /// `MPS backend out of memory`.
     Mps,
-    /// Apple's driver, as MLX passes it on.
+    /// Apple's driver, as reported by MLX.
     Metal,
     /// llama.cpp: `allocating … MiB on device 0: cudaMalloc failed`.
     Ggml,
-    /// A server that computed before it asked: vLLM's and SGLang's own errors.
+    /// A server that checks sizes before it allocates: vLLM and SGLang.
     Server,
-    /// `CUDA error: out of memory` and its kin, without a number.
+    /// `CUDA error: out of memory` and similar, without numbers.
     NoNumbers,
-    /// A library of NVIDIA's could not get its workspace.
+    /// cuBLAS or cuDNN could not allocate its workspace.
     Cublas,
     /// JAX.
     Jax,
@@ -39,23 +39,23 @@ pub enum Wording {
     TensorFlow,
     /// Habana.
     Habana,
-    /// PyTorch's allocator for the host.
+    /// PyTorch's CPU allocator.
     CpuAllocator,
-    /// The operating system ended the process.
+    /// The operating system killed the process.
     Killed,
-    /// Windows could not back memory with its paging file.
+    /// The Windows paging file is too small.
     PagingFile,
-    /// The files through which loaders' workers hand batches over.
+    /// `/dev/shm`, through which data loader workers pass batches.
     DevShm,
-    /// Another word for host memory that could not be had.
+    /// Any other failed host allocation.
     HostOther,
-    /// Triton's kernels wanted more than a multiprocessor has.
+    /// A Triton kernel needs more shared memory than a multiprocessor has.
     Triton,
-    /// An out-of-memory word and nothing else.
+    /// "OOM" or "out of memory" and nothing else.
     Word,
 }
 
-/// Which memory it was.
+/// Which memory ran out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Memory {
     Gpu,
@@ -68,40 +68,40 @@ pub(crate) enum Memory {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
     pub(crate) at: Offset,
-    /// Who speaks.
+    /// Its form.
     pub wording: Wording,
     pub(crate) memory: Memory,
-    /// What was asked for.
+    /// Size of the failed request.
     pub requested: Option<PrintedSize>,
-    /// What the card has.
+    /// Capacity of the card.
     pub total: Option<PrintedSize>,
-    /// What was free.
+    /// Free memory.
     pub free: Option<PrintedSize>,
-    /// What tensors held.
+    /// Memory held by tensors.
     pub allocated: Option<PrintedSize>,
-    /// What PyTorch had taken from the driver.
+    /// Memory that PyTorch had reserved from the driver.
     pub reserved: Option<PrintedSize>,
-    /// What of that no tensor held.
+    /// Reserved memory that held no tensor.
     pub unallocated: Option<PrintedSize>,
-    /// What this process had taken in all.
+    /// Total memory of this process.
     pub process: Option<PrintedSize>,
-    /// What other processes are said to have, or unnamed ones, with their numbers.
+    /// Process ids and their memory; one of them may be this process.
     pub processes: Vec<(u64, PrintedSize)>,
-    /// What Metal counts outside of tensors.
+    /// Metal's allocations outside of tensors.
     pub other: Option<PrintedSize>,
-    /// What a server wants of the card, or a cache of keys and values needs.
+    /// What a server wants to reserve, or what its KV cache needs.
     pub wanted: Option<PrintedSize>,
-    /// What there is for it.
+    /// What is available for it.
     pub available: Option<PrintedSize>,
-    /// Tokens that a cache was to hold.
+    /// Tokens that the KV cache was planned for.
     pub tokens: Option<u64>,
-    /// What CUDA graphs keep to themselves.
+    /// Private pools of CUDA graphs.
     pub pools: Option<PrintedSize>,
-    /// A limit that somebody set.
+    /// A limit set on this process.
     pub allowed: Option<PrintedSize>,
-    /// Triton's two numbers: required, and there.
+    /// Triton's two numbers: required and available.
     pub shared: Option<[u64; 2]>,
-    /// A shape that the message itself prints.
+    /// The shape that the message prints.
     pub shape: Option<PrintedShape>,
 }
 
@@ -115,7 +115,7 @@ pub struct PrintedShape {
 }
 
 impl PrintedShape {
-    /// Its size; `None` if it leaves 64 bits.
+    /// Its size; `None` if it overflows.
     pub fn bytes(&self) -> Option<u64> {
         let count = self.axes.iter().try_fold(1_u64, |n, axis| n.checked_mul(*axis))?;
         count.checked_mul(self.dtype.size())
@@ -147,16 +147,16 @@ impl Message {
         }
     }
 
-    /// What a memory snapshot says in PyTorch's place.
+    /// The message that corresponds to a memory snapshot.
     pub(crate) fn of_snapshot(requested_bytes: u64) -> Self {
         let mut message = Self::new(0, Wording::Torch2, Memory::Gpu);
         message.requested = Some(PrintedSize::exact(requested_bytes));
         message
     }
 
-    /// How much it tells: of several messages the one that tells most is the failure, and of
-    /// those the last. Triton's autotuner reports what it merely tried, and torchrun kills the
-    /// other workers, so that both count less than an allocation that failed.
+    /// How informative it is: of several messages the most informative is the failure, and of
+    /// equals the last. Triton's autotuner reports configurations that it merely tried, and
+    /// torchrun kills the other ranks, so both count less than a failed allocation.
     pub(crate) fn weight(&self) -> u8 {
         match self.wording {
             Wording::Torch1
@@ -182,7 +182,7 @@ impl Message {
         }
     }
 
-    /// Whether the number asked for is the allocator's, rounded up, and not the tensor's.
+    /// Whether the requested size is the allocator's rounded size, not the tensor's.
     pub fn is_rounded(&self) -> bool {
         matches!(
             self.wording,
@@ -193,7 +193,7 @@ impl Message {
 
 /// Every message that begins in `passage`.
 pub(super) fn messages(passage: Passage<'_>, mut found: impl FnMut(Message)) {
-    // Every wording holds one of these; most of a log holds none.
+    // Every message contains one of these words; most text contains none.
     let words =
         ["alloc", "memory", "oom", "resource", "paging", "ram", "kvcache", "存", "文件", "shm"];
     if words.iter().all(|word| !passage.holds(word)) {
@@ -246,7 +246,7 @@ pub(super) fn messages(passage: Passage<'_>, mut found: impl FnMut(Message)) {
     bare::messages(passage, found);
 }
 
-/// Sentences of servers that compare before they allocate.
+/// Errors of servers that check sizes before they allocate.
 const SERVERS: [&str; 6] = [
     "onstartupislessthandesiredgpumemoryutilization",
     "kvcacheisneeded",
@@ -256,7 +256,7 @@ const SERVERS: [&str; 6] = [
     "notenoughmemorytohandle", // so many prefill tokens
 ];
 
-/// vLLM's and SGLang's words: what they want, and what there is.
+/// vLLM and SGLang: what they need and what is available.
 fn server(place: &Occurrence<'_>) -> Message {
     let mut message = Message::new(place.at, Wording::Server, Memory::Gpu);
     let (before, after) = (last_of(place.before, 200), first_of(place.after, 200));
@@ -310,12 +310,12 @@ fn ggml(place: &Occurrence<'_>) -> Message {
     message
 }
 
-/// PyTorch's message, of any era and device.
+/// PyTorch's message, of any version and device.
 fn tried(place: &Occurrence<'_>) -> Option<Message> {
     let own = own_part(place.after);
     let mut message = Message::new(place.at, Wording::TorchBare, Memory::Gpu);
     message.requested = PrintedSize::at_start(own).map(|(size, _)| size);
-    // The host's allocator says "you tried to", the card's never does.
+    // Only the CPU allocator says "you tried to".
     let is_host =
         place.before.ends_with("you") || last_of(place.before, 400).contains("defaultcpuallocator");
     if is_host {
@@ -324,7 +324,7 @@ fn tried(place: &Occurrence<'_>) -> Option<Message> {
         return message.requested.is_some().then_some(message);
     }
     if message.requested.is_none() {
-        // Cut off before its number, or somebody's own sentence.
+        // The message is cut off before its number, or this is prose.
         message.wording = Wording::NoNumbers;
         return place.before.ends_with("outofmemory.").then_some(message);
     }
@@ -352,7 +352,7 @@ fn tried(place: &Occurrence<'_>) -> Option<Message> {
         message.allowed = size_before(own, "allowed");
         return Some(message);
     }
-    // The typo is PyTorch 2.1's.
+    // The typo is in PyTorch 2.1.
     let total = ["totalcapacityof", "totalcapactyof"].iter().find_map(|w| size_after(own, w));
     if total.is_some() || own.contains("isallocatedbypytorch") {
         message.wording = Wording::Torch2;
@@ -369,7 +369,7 @@ fn tried(place: &Occurrence<'_>) -> Option<Message> {
             _ => None,
         };
     } else {
-        // Shortened by hand: `GPU had 12.44 GiB free of 79.19`, `8 GiB total, 7 GiB allocated`.
+        // Abbreviated by a user: `GPU had 12.44 GiB free of 79.19`, `8 GiB total, 7 GiB allocated`.
         let own = first_of(own, 200);
         message.free = size_before(own, "free");
         message.total = size_before(own, "total");
@@ -379,12 +379,12 @@ fn tried(place: &Occurrence<'_>) -> Option<Message> {
     Some(message)
 }
 
-/// To PyTorch 1.3 the cache is what no tensor held.
+/// Up to PyTorch 1.3, "cached" is the memory that held no tensor.
 fn cached(own: &str, allocated: Option<PrintedSize>) -> Option<PrintedSize> {
     Some(allocated?.plus(size_before(own, "cached")?))
 }
 
-/// `Process 1234 has 1.97 GiB memory in use.`, as often as it stands there.
+/// Every `Process 1234 has 1.97 GiB memory in use.`
 fn processes(own: &str) -> Vec<(u64, PrintedSize)> {
     const MOST: usize = 64;
     let named = own.match_indices("process").filter_map(|(at, word)| {
@@ -407,7 +407,7 @@ fn exact(place: &Occurrence<'_>) -> Message {
     message
 }
 
-/// XLA's words. Quotas of web services are exhausted in the same ones, without memory in them.
+/// XLA. Quota errors of web services use the same status, but do not mention memory.
 fn exhausted(place: &Occurrence<'_>) -> Option<Message> {
     let own = first_of(place.after, 300);
     let sentence = first_of(own, 120);
@@ -421,7 +421,7 @@ fn exhausted(place: &Occurrence<'_>) -> Option<Message> {
         message.requested = message.requested.or(size).or(number);
     }
     if own.starts_with("oomwhenallocatingtensor") {
-        message.wording = Wording::Word; // TensorFlow's own words follow
+        message.wording = Wording::Word; // TensorFlow's own message follows
     }
     Some(message)
 }
@@ -457,7 +457,7 @@ fn triton(place: &Occurrence<'_>) -> Message {
     message
 }
 
-/// What belongs to this message: up to the next one.
+/// The text of this message, up to the next message.
 fn own_part(after: &str) -> &str {
     const LONGEST: usize = 3000;
     let own = first_of(after, LONGEST);
@@ -482,7 +482,7 @@ pub(super) fn size_after(text: &str, words: &str) -> Option<PrintedSize> {
     PrintedSize::at_start(rest).map(|(size, _)| size)
 }
 
-/// The size right before `words`, wherever they first have one.
+/// The size right before the first `words` that have one.
 fn size_before(text: &str, words: &str) -> Option<PrintedSize> {
     text.match_indices(words).find_map(|(at, _)| PrintedSize::at_end(&text[..at]))
 }
@@ -521,7 +521,7 @@ fn dtype(text: &str) -> Option<DType> {
     names.iter().find(|(name, _)| text.starts_with(name)).map(|(_, dtype)| *dtype)
 }
 
-/// Every buffer that generated code says it makes:
+/// Every allocation in the source of generated code:
 /// `buf7 = empty_strided_cuda((65536, 50304), (50304, 1), torch.bfloat16)`.
 pub(super) fn made(passage: Passage<'_>, mut found: impl FnMut(Offset, PrintedShape)) {
     for place in passage.find("empty_strided") {

@@ -1,10 +1,11 @@
-//! Reading a log: any bytes, of any length, in constant memory.
+//! Parsing a log: any bytes, of any length, in constant memory.
 //!
-//! [`Reader`] takes the bytes as they come; [`Log`] is what was found. Lines are undressed
-//! ([`lines`]), then looked at twice: as lines, for frames of tracebacks and the training
-//! script's own words, and as one squeezed text, for messages that somebody's terminal broke.
+//! [`Reader`] takes the bytes in chunks; [`Log`] is the result. Each line is stripped of
+//! decoration ([`lines`]) and then parsed twice: as a line, for traceback frames and the output
+//! of the training script, and as part of one text without white space, for messages that a
+//! terminal has wrapped.
 //!
-//! Promise: no input whatsoever panics, and memory does not grow with the log.
+//! No input panics, and memory use does not grow with the length of the log.
 
 mod bare;
 mod clues;
@@ -37,19 +38,19 @@ use self::{
     squeezed::{Offset, Squeezed},
 };
 
-/// Messages and shapes that are kept; a log may hold a thousand of the same.
+/// Maximum number of messages and shapes to keep; a log may repeat one a thousand times.
 const MOST: usize = 256;
-/// How far before its message generated code may print what it makes.
+/// Maximum distance between the shape that generated code prints and the error message.
 const NEAR: Offset = 16 * 1024;
 
-/// Takes a log's bytes.
+/// Parses a log incrementally.
 #[derive(Debug, Default)]
 pub struct Reader {
     lines: Lines,
     body: LogBuilder,
 }
 
-/// Everything behind the lines.
+/// Collects what the lines of a log contain.
 #[derive(Debug, Default)]
 struct LogBuilder {
     squeezed: Squeezed,
@@ -57,9 +58,9 @@ struct LogBuilder {
     progress: Progress,
     setup: Setup,
     found: Matches,
-    ranks: VecDeque<(Offset, Option<u32>)>, // where the writing worker changes
+    ranks: VecDeque<(Offset, Option<u32>)>, // offsets at which the writing rank changes
     last: String,                           // line
-    above: VecDeque<(Offset, String)>,      // lines before messages, with where those begin
+    above: VecDeque<(Offset, String)>,      // lines above messages, with the message's offset
     workers: u32,
 }
 
@@ -72,37 +73,37 @@ struct Matches {
     has_compiler_error: bool,
 }
 
-/// What a log holds.
+/// A parsed log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Log {
     /// The message of the failure.
     pub message: Option<Message>,
-    /// Triton's refusal, where it is not the failure itself.
+    /// The log has Triton's `out of resource` line, but that is not the failure.
     pub(crate) has_harmless_triton_error: bool,
-    /// The shape that generated code was about to make.
+    /// The shape that generated code was about to allocate.
     pub shape: Option<PrintedShape>,
     /// The traceback of the failure, outermost frame first.
     pub frames: Vec<Frame>,
     /// The line above the message.
     pub(crate) line_before: Option<String>,
-    /// The training script's own lines.
+    /// The output of the training script.
     pub progress: Progress,
     /// Harmless lines that look like causes.
     pub notes: Vec<&'static Note>,
-    /// Workers that wrote into this log; 0 where no line says so.
+    /// Ranks that wrote this log; 0 if no line names a rank.
     pub workers: u32,
-    /// What its words say of the program.
+    /// Keywords that identify the program.
     pub clues: Clues,
-    /// What it says of the run's sizes.
+    /// Model, batch size and other settings in the log.
     pub setup: Setup,
-    /// A compiler's error wraps another one.
+    /// A compiler error wraps another error.
     pub(crate) has_compiler_error: bool,
-    /// The memory snapshot that this was read from.
+    /// The memory snapshot, if the input was one instead of a text.
     pub(crate) snapshot: Option<crate::snapshot::Snapshot>,
 }
 
 impl Log {
-    /// What a memory snapshot tells instead of a text.
+    /// A log made from a memory snapshot.
     pub(crate) fn of_snapshot(
         message: Option<Message>,
         frames: Vec<Frame>,
@@ -123,13 +124,13 @@ impl Log {
 }
 
 impl Reader {
-    /// The next bytes of the log.
+    /// Takes the next bytes of the log.
     pub fn push(&mut self, bytes: &[u8]) {
         let Self { lines, body } = self;
         lines.push(bytes, |line, is_continued| body.line(line, is_continued));
     }
 
-    /// The log has ended.
+    /// Ends the log.
     pub fn finish(self) -> Log {
         let Self { lines, mut body } = self;
         lines.finish(|line, is_continued| body.line(line, is_continued));
@@ -181,7 +182,7 @@ impl LogBuilder {
         let frames = frames.around(at, rank);
         let line_before =
             above.into_iter().rev().find(|(start, _)| *start <= at).map(|(_, line)| line);
-        // A page-locked copy of the host fails in the card's words.
+        // A failed page-locked allocation in host memory is reported as a CUDA error.
         let is_pinned = frames.last().is_some_and(|f| f.squeezed().contains("pin_memory"))
             || line_before.as_ref().is_some_and(|line| line.contains("pin_memory("));
         if let Some(message) = message.as_mut().filter(|m| is_pinned && m.requested.is_none()) {
@@ -189,7 +190,7 @@ impl LogBuilder {
         }
         let shape = message.as_ref().and_then(|message| {
             let near = shapes.iter().rev().find(|(place, _)| *place < at && at - *place < NEAR);
-            // The line belongs to the message only if their sizes agree.
+            // The shape belongs to the message only if the sizes agree.
             let shape = message.shape.clone().or_else(|| near.map(|(_, shape)| shape.clone()))?;
             let requested = message.requested?;
             let bytes = shape.bytes()?;
@@ -235,7 +236,7 @@ impl Matches {
         self.has_compiler_error |= wrappers.iter().any(|w| passage.find(w).next().is_some());
     }
 
-    /// Keeps it. Where there are too many, the least telling of the oldest goes.
+    /// Keeps a message. If there are too many, drops the oldest of the least informative.
     fn message(&mut self, message: Message) {
         self.messages.push_back(message);
         if self.messages.len() > MOST {
@@ -246,13 +247,13 @@ impl Matches {
     }
 }
 
-/// The message of the failure, with the exact numbers of the line that came before it.
+/// The message of the failure, with the exact numbers of the line before it.
 fn failure(messages: &VecDeque<Message>) -> Option<Message> {
     let telling =
         |m: &&Message| (m.weight(), m.requested.is_some(), m.wording != Wording::TorchExact, m.at);
     let best = messages.iter().max_by_key(telling)?;
     let mut message = best.clone();
-    // The same failure is often told again in fewer words, behind its traceback.
+    // The same failure is often repeated in short form after its traceback.
     let is_fuller = |m: &&Message| m.requested == message.requested && m.total.is_some();
     if message.total.is_none()
         && message.requested.is_some()

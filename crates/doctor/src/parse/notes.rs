@@ -1,19 +1,19 @@
-//! Lines that people take for the cause, and that are not.
+//! Harmless lines that are often mistaken for the cause.
 
 use super::squeezed::Passage;
 
 /// A harmless line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Note {
-    /// In reports.
+    /// Its name in reports.
     pub name: &'static str,
-    words: &'static [&'static str], // all of them, squeezed
+    words: &'static [&'static str], // all must occur, without white space
 }
 
 impl Note {
     pub(super) fn is_in(&self, passage: Passage<'_>) -> bool {
         let (first, rest) = self.words.split_first().expect("a note has words");
-        // The others follow within one warning.
+        // The other words follow in the same warning.
         let near = |text: &str| rest.iter().all(|words| text.contains(words));
         passage.find(first).any(|place| {
             let end =
@@ -23,7 +23,7 @@ impl Note {
     }
 }
 
-/// Every note that is known.
+/// All notes.
 pub static NOTES: &[Note] = &[
     Note { name: "few-multiprocessors", words: &["notenoughsmstousemax_autotune"] },
     Note { name: "grad-scaler-deprecated", words: &["gradscaler(", "deprecated"] },

@@ -1,15 +1,15 @@
-//! What the training script said before it failed: how far it came, and with which config.
+//! The output of nanoGPT's training script: its progress and its config.
 
 use fitgpt_plan::config::Key;
 
 use super::squeezed::Offset;
 
-/// The script's own lines. Each has its place, so that the last of them can be told.
+/// The script's own lines, with their offsets, so that the last one can be determined.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Progress {
     /// `compiling the model...`
     pub(crate) compiling: Option<Offset>,
-    /// The model is made: parameters were counted, or tensors listed for the optimizer.
+    /// The model exists: its parameters were counted or listed for the optimizer.
     pub(crate) made: Option<Offset>,
     /// `step 250: train loss …`, the last.
     pub(crate) step: Option<(u64, Offset)>,
@@ -31,19 +31,19 @@ pub struct Progress {
     pub(crate) fused_adam: Option<bool>,
     /// `WARNING: using slow attention.`
     pub(crate) slow_attention: bool,
-    /// Workers that the launcher was told to start.
+    /// Number of ranks on the launcher's command line.
     pub(crate) workers: u32,
-    /// Keys that the log shows being set, the last of each.
+    /// Config keys that the log shows, the last value of each.
     pub(crate) overrides: Vec<(&'static str, String)>,
-    /// The script ran at all: something above, or its command line.
+    /// Whether the log contains output or a command line of nanoGPT.
     pub(crate) is_nanogpt: bool,
-    /// What nanoGPT itself refused.
+    /// A key that nanoGPT rejected.
     pub(crate) refused: Option<String>,
-    in_config: bool, // the lines of a config file are being printed
+    in_config: bool, // inside the echo of a config file
 }
 
-/// What the configs that come with nanoGPT say of memory, for logs that begin with the command
-/// and end before the echo.
+/// The memory-related keys of the configs that ship with nanoGPT, for logs that show the command
+/// but not the echo of the config.
 const SHIPPED: &[(&str, &[(&str, &str)])] = &[
     (
         "config/finetune_shakespeare.py",
@@ -90,7 +90,7 @@ impl Progress {
         }
     }
 
-    /// Whether the line is one of nanoGPT's.
+    /// Parses a line of nanoGPT's output; false if it is not one.
     fn own_line(&mut self, line: &str, at: Offset) -> bool {
         if let Some((number, rest)) = counted(line, "step ") {
             if !rest.trim_start().starts_with("train loss") {
@@ -136,9 +136,9 @@ impl Progress {
         true
     }
 
-    /// `python train.py config/a.py --batch_size=32 --compile=False`. Half of all projects have a
-    /// `train.py`: it is nanoGPT's where a key or a config of nanoGPT's stands behind it, and
-    /// nothing that nanoGPT would refuse.
+    /// `python train.py config/a.py --batch_size=32 --compile=False`. Many projects have a
+    /// `train.py`: it is nanoGPT's only if a nanoGPT key or config follows, and nothing that
+    /// nanoGPT would reject.
     fn command(&mut self, line: &str) {
         let (before, after) = line.split_once("train.py").unwrap_or((line, ""));
         let is_command = ["python", "torchrun", "$", "./"].iter().any(|word| before.contains(word));
@@ -178,7 +178,7 @@ impl Progress {
         }
     }
 
-    /// `batch_size = 12 # a comment`, of a config file as it is echoed.
+    /// `batch_size = 12 # a comment`, a line of an echoed config file.
     fn assignment(&mut self, line: &str) {
         let Some((key, value)) = line.split_once('=') else { return };
         let value = value.split('#').next().unwrap_or_default();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_config_that_is_echoed_is_read_until_the_script_goes_on() {
+    fn an_echoed_config_is_read_up_to_the_next_line_of_the_script() {
         let progress = read(
             "Overriding config with config/a.py:\n\
              # batch_size = 99 in a comment\n\
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_line_is_read_and_a_frame_is_not() {
+    fn a_command_line_is_read_but_a_frame_is_not() {
         let progress = read("`python train.py --batch_size=32 --compile=False`");
         assert_eq!(progress.overrides, [("batch_size", "32".into()), ("compile", "False".into())]);
         assert!(!read("File \"train.py\", line 3, in <module>").is_nanogpt);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_train_py_is_nanogpts_only_with_its_keys_or_its_configs() {
+    fn train_py_is_nanogpt_only_with_its_keys_or_configs() {
         for other in [
             "$ python train.py",
             "python train.py --epochs=3 --batch_size=8",
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_step_and_iteration_stay() {
+    fn the_last_step_and_iteration_are_kept() {
         let progress =
             read("step 0: train loss 10.9, val loss 10.9\niter 0: loss 10.9, time 1ms\nstep 3: up");
         assert_eq!(progress.step, Some((0, 0)));

@@ -1,69 +1,69 @@
-//! What a log says of its run in any stack's words: models by name, sizes, and tables of memory.
+//! Settings in the log of any stack: model names, batch and sequence sizes, memory tables.
 
 use fitgpt_plan::published::{self, Published};
 
 use super::size::PrintedSize;
 
-/// What was found, each value the last that was printed unless it says otherwise.
+/// The settings; the last value wins unless noted otherwise.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Setup {
-    /// Published models that are named, and how often.
+    /// Published models that the log names, and how often.
     pub(crate) models: Vec<(&'static Published, u32)>,
-    /// Learned elements, where somebody prints their number.
+    /// Number of parameters, if the log prints it.
     pub(crate) parameters: Option<u64>,
-    /// Sequences or images of a micro-batch.
+    /// Sequences or images per micro-batch.
     pub(crate) batch: Option<u64>,
-    /// Of an evaluation's batch.
+    /// Sequences or images per evaluation batch.
     pub(crate) eval_batch: Option<u64>,
-    /// Micro-batches of a step.
+    /// Micro-batches per step.
     pub(crate) accumulation: Option<u64>,
-    /// Tokens of a sequence.
+    /// Tokens per sequence.
     pub(crate) seq: Option<u64>,
     /// PyTorch's version: major and minor.
     pub(crate) torch: Option<[u32; 2]>,
-    /// What a server was told to take of the card, in thousandths.
+    /// Fraction of the card that a server was configured to use, in thousandths.
     pub(crate) utilization_thousandths: Option<u64>,
-    /// What the weights took once they were loaded.
+    /// Size of the loaded weights.
     pub(crate) weights: Option<PrintedSize>,
-    /// A cache of keys and values.
+    /// Size of the KV cache.
     pub(crate) kv_cache: Option<PrintedSize>,
-    /// Everything that XLA wanted at once.
+    /// XLA's total allocation.
     pub(crate) xla_total: Option<PrintedSize>,
-    /// `torch.cuda.memory_summary()`: what tensors hold, and what is reserved.
+    /// `torch.cuda.memory_summary()`: allocated and reserved.
     pub(crate) summary: [Option<PrintedSize>; 2],
-    /// `nvidia-smi`: used and total of the first card that is listed.
+    /// `nvidia-smi`: used and total memory of the first card.
     pub(crate) smi: Option<[u64; 2]>,
-    /// `nvidia-smi`: who holds how much.
+    /// `nvidia-smi`: processes and their memory.
     pub(crate) smi_processes: Vec<Process>,
-    /// The kernel's own words: whom it killed, and what that process held.
+    /// The kernel's OOM killer: the process and its resident memory.
     pub(crate) killed: Option<(String, u64)>,
-    seen: Vec<(String, Option<&'static Published>)>, // names that were looked up already
+    seen: Vec<(String, Option<&'static Published>)>, // cache of name lookups
 }
 
 /// A process on the card.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Process {
-    /// Its number.
+    /// Process id.
     pub pid: u64,
-    /// Its name, where one is printed.
+    /// Its name, if printed.
     pub name: Option<String>,
-    /// What it holds.
+    /// Its memory.
     pub bytes: u64,
 }
 
-/// Names, processes and numbers that are kept.
+/// Maximum number of models and processes to keep.
 const MOST: usize = 64;
 
-/// Parts of names by which a word is worth looking up.
+/// A word is looked up as a model name if it contains one of these.
 const FAMILIES: [&str; 18] = [
     "gpt", "llama", "mistral", "mixtral", "qwen", "gemma", "phi", "opt-", "pythia", "smollm", "t5",
     "bert", "falcon", "bloom", "yi-", "deepseek", "vicuna", "alpaca",
 ];
 
-/// Where a value goes.
+/// The field that a key sets.
 type Field = fn(&mut Setup) -> &mut Option<u64>;
 
-/// Keys of every stack, in lower case; the first that a line holds is taken.
+/// Keys of all stacks, in lower case.
 const KEYS: [(&str, Field); 26] = [
     ("per_device_train_batch_size", |s| &mut s.batch),
     ("per_gpu_train_batch_size", |s| &mut s.batch),
@@ -102,7 +102,7 @@ impl Setup {
         }
         for (key, place) in KEYS {
             for (at, _) in lower.match_indices(key) {
-                // `eval_batch_size` holds `batch_size` too.
+                // `eval_batch_size` contains `batch_size`.
                 let is_whole =
                     !lower[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_');
                 if let Some(value) = value_after(&lower[at + key.len()..]).filter(|_| is_whole) {
@@ -116,7 +116,7 @@ impl Setup {
         self.tables(line, &lower);
     }
 
-    /// The model that is named most often; of several the first.
+    /// The model that is named most often; of equals the first.
     pub(crate) fn model(&self) -> Option<&'static Published> {
         let most = self.models.iter().map(|(_, count)| *count).max()?;
         self.models.iter().find(|(_, count)| *count == most).map(|(model, _)| *model)
@@ -138,7 +138,7 @@ impl Setup {
             if word.len() > 120 || !is_family(word) {
                 continue;
             }
-            // `Mistral 7B` and `Llama 2 7B` are one name in two or three words.
+            // `Mistral 7B` and `Llama 2 7B` are names of two or three words.
             let next = |n: usize| words.get(index + n).copied().unwrap_or_default();
             let joined = [
                 word.to_owned(),
@@ -161,7 +161,7 @@ impl Setup {
     }
 
     fn name(&mut self, name: &str) {
-        // Of a path each part may be the name: `models/Llama-2-7b-hf/checkpoint-500`.
+        // Any component of a path may be the name: `models/Llama-2-7b-hf/checkpoint-500`.
         for part in name.split(['/', '\\']).filter(|part| part.len() >= 3) {
             let known = self.seen.iter().find(|(seen, _)| seen == part).map(|(_, model)| *model);
             let model = match known {
@@ -175,11 +175,11 @@ impl Setup {
                 }
             };
             let Some(model) = model else { continue };
-            let has_place = self.models.len() < MOST;
+            let is_full = self.models.len() >= MOST;
             match self.models.iter_mut().find(|(other, _)| other.id == model.id) {
                 Some((_, count)) => *count = count.saturating_add(1),
-                None if has_place => self.models.push((model, 1)),
-                None => {}
+                None if is_full => {}
+                None => self.models.push((model, 1)),
             }
         }
     }
@@ -223,7 +223,7 @@ impl Setup {
         }
     }
 
-    /// What servers print while they start.
+    /// Start-up output of servers.
     fn server(&mut self, lower: &str) {
         for key in [
             "gpu_memory_utilization",
@@ -261,7 +261,7 @@ impl Setup {
         self.xla_total = after("totalallocation:").or(self.xla_total);
     }
 
-    /// Tables of `memory_summary()` and `nvidia-smi`, and the kernel's line.
+    /// Tables of `memory_summary()` and `nvidia-smi`, and the line of the OOM killer.
     fn tables(&mut self, line: &str, lower: &str) {
         let cells: Vec<&str> =
             lower.split('|').map(str::trim).filter(|c| !c.is_empty()).take(8).collect();
@@ -305,7 +305,7 @@ impl Setup {
     }
 }
 
-/// The number behind a key: `=8`, `: 8`, `", "8"`, `', '64`, ` 8`.
+/// The number after a key: `=8`, `: 8`, `", "8"`, `', '64`, ` 8`.
 fn value_after(rest: &str) -> Option<u64> {
     const LARGEST: u64 = 1 << 24;
     let rest = rest.trim_start_matches(['"', '\'', '`']);
@@ -315,7 +315,7 @@ fn value_after(rest: &str) -> Option<u64> {
     (value > 0 && value < LARGEST).then_some(value)
 }
 
-/// A whole number that may be grouped by commas.
+/// An integer, possibly grouped by commas.
 fn number(text: &str) -> Option<u64> {
     let digits = text.bytes().take_while(|c| c.is_ascii_digit() || *c == b',').count();
     let text = text[..digits].trim_end_matches(',');
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn models_are_read_out_of_commands_paths_and_prose() {
+    fn models_are_found_in_commands_paths_and_prose() {
         for (text, id) in [
             ("--model_name_or_path ./llama-7b-hf --bf16 True", "huggyllama/llama-7b"),
             ("finetuning Mistral 7B on one card", "mistralai/Mistral-7B-v0.1"),
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_in_every_stacks_words() {
+    fn settings_of_several_stacks_are_read() {
         let setup = read(
             "['--per_device_train_batch_size', '64', '--max_length', '2048']\n\
              gradient_accumulation_steps: 4\nper_device_eval_batch_size=8\n\
@@ -370,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_of_memory_are_read() {
+    fn memory_tables_are_read() {
         let setup = read(
             "|  0  N/A  N/A     2208      C   python                10553MiB |\n\
              | 45%   60C    P2   200W / 250W |  11019MiB / 11264MiB |     99%      Default |\n\
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn servers_lines_are_read() {
+    fn server_output_is_read() {
         let setup = read(
             "can use total_gpu_memory (44.53GiB) x gpu_memory_utilization (0.98) = 43.64GiB\nLoading model weights took 15.2075 GB",
         );

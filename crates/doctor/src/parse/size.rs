@@ -1,18 +1,18 @@
-//! Sizes as messages print them: a number, its unit, and what the rounding hides.
+//! Sizes as messages print them: a number, a unit, and the range that rounds to it.
 
-/// A size read from a text. `6.14 GiB` is any number of bytes that prints so.
+/// A size read from text. `6.14 GiB` is any number of bytes that rounds to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PrintedSize {
-    /// The number as printed.
+    /// The printed value.
     pub bytes: u64,
-    /// The least that prints alike.
+    /// The smallest size that prints the same.
     pub low: u64,
-    /// The most that prints alike.
+    /// The largest size that prints the same.
     pub high: u64,
 }
 
-/// Units as they end a number, squeezed and in lower case. PyTorch on Apple writes MB and
-/// means MiB; longer names come first where one begins another.
+/// Units in lower case. PyTorch on Apple prints MB and means MiB. Longer names come before their
+/// prefixes.
 const UNITS: [(&str, u64); 10] = [
     ("bytes", 1),
     ("kib", 1 << 10),
@@ -27,17 +27,17 @@ const UNITS: [(&str, u64); 10] = [
 ];
 
 impl PrintedSize {
-    /// A number of bytes that is known to the last one.
+    /// An exact number of bytes.
     pub const fn exact(bytes: u64) -> Self {
         Self { bytes, low: bytes, high: bytes }
     }
 
-    /// Whether the number was printed whole.
+    /// Whether the size is known exactly.
     pub const fn is_exact(self) -> bool {
         self.low == self.high
     }
 
-    /// Whether so many bytes would print alike.
+    /// Whether `bytes` would print the same.
     pub const fn admits(self, bytes: u64) -> bool {
         self.low <= bytes && bytes <= self.high
     }
@@ -52,7 +52,7 @@ impl PrintedSize {
         }
     }
 
-    /// The difference, with the uncertainty of both; nothing below nothing.
+    /// The difference, with the uncertainty of both; at least 0.
     #[must_use]
     pub const fn minus(self, other: Self) -> Self {
         Self {
@@ -62,7 +62,7 @@ impl PrintedSize {
         }
     }
 
-    /// The size at the start of a squeezed text, and what follows it.
+    /// The size at the start of a text without white space, and the rest.
     pub(super) fn at_start(text: &str) -> Option<(Self, &str)> {
         let digits = text.bytes().take_while(|c| c.is_ascii_digit() || *c == b'.').count();
         let (number, rest) = text.split_at(digits);
@@ -70,7 +70,7 @@ impl PrintedSize {
         Some((Self::of(number, *factor)?, &rest[unit.len()..]))
     }
 
-    /// The size at the end of a squeezed text.
+    /// The size at the end of a text without white space.
     pub(super) fn at_end(text: &str) -> Option<Self> {
         let (unit, factor) = UNITS.iter().find(|(unit, _)| {
             let before = text.strip_suffix(unit);
@@ -78,11 +78,11 @@ impl PrintedSize {
         })?;
         let before = &text[..text.len() - unit.len()];
         let digits = before.bytes().rev().take_while(|c| c.is_ascii_digit() || *c == b'.').count();
-        // The full stop of the sentence before may touch it.
+        // The full stop of the previous sentence may precede it directly.
         Self::of(before[before.len() - digits..].trim_start_matches('.'), *factor)
     }
 
-    /// `number` of `factor` bytes each; `None` where that is no size that memory can have.
+    /// `number` times `factor` bytes; `None` if no memory is that large.
     fn of(number: &str, factor: u64) -> Option<Self> {
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         let mut value = u128::from(whole.parse::<u64>().ok()?);
@@ -96,11 +96,11 @@ impl PrintedSize {
         }
         let factor = u128::from(factor);
         let bytes = value * factor / scale;
-        // Half a unit of the last digit; a number without a unit is exact.
+        // Half a unit of the last digit; a number of bytes is exact.
         let slack = if factor == 1 { 0 } else { factor / (2 * scale) };
         let low = bytes.saturating_sub(slack);
         let high = bytes + slack + u128::from(factor > 1 && slack > 0);
-        // 17179869184.00 GiB is 2^64: what a driver says that does not know.
+        // 17179869184.00 GiB is 2^64: some drivers report it for an unknown size.
         if high > u128::from(u64::MAX >> 4) {
             return None;
         }
@@ -108,9 +108,9 @@ impl PrintedSize {
     }
 }
 
-/// What PyTorch's allocator asks the driver for, where a tensor needs `bytes`. This is the
-/// number of its messages: up to 1 MiB it is 2 MiB, below 10 MiB it is 20 MiB, and from there
-/// on the next multiple of 2 MiB.
+/// What PyTorch's allocator requests from the driver for a tensor of `bytes`, and prints in its
+/// messages: 2 MiB for tensors up to 1 MiB, 20 MiB for tensors below 10 MiB, otherwise the next
+/// multiple of 2 MiB.
 pub fn allocator_request(bytes: u64) -> u64 {
     const MIB: u64 = 1 << 20;
     match bytes.div_ceil(512).saturating_mul(512) {
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_no_memory_has_are_none() {
+    fn impossible_sizes_are_none() {
         for text in ["17179869184.00gib", "99999999999999999999gib", "gib", ".gib", "1.2.3gib"] {
             assert_eq!(read(text), None, "{text}");
         }

@@ -1,15 +1,15 @@
-//! The whole log as one text without white space, read through a window.
+//! The whole log as one text without white space, searched through a sliding window.
 //!
-//! A terminal breaks a message at its last column, a forum at another, a mail puts marks before
-//! each piece. Without white space (and in lower case) all of them are the same text again, so
-//! a wording is looked for here and never in a line.
+//! Terminals, forums and mail programs wrap messages at different columns. Without white space
+//! and in lower case the text is always the same, so messages are searched for here and not in
+//! single lines.
 
-/// What a message may hold before and behind the words it is found by.
+/// Context that is kept before and after a match.
 const REACH: usize = 4096;
-/// The text is searched when this much has come together.
+/// The text is searched whenever this much has been added.
 const BATCH: usize = 32 * 1024;
 
-/// A place in the squeezed text, counted from the log's start.
+/// An offset in the text without white space.
 pub(super) type Offset = u64;
 
 /// The window.
@@ -17,16 +17,16 @@ pub(super) type Offset = u64;
 pub(super) struct Squeezed {
     text: String,
     start: Offset,
-    searched: usize, // up to here all is found
+    searched: usize, // everything before this has been searched
 }
 
 impl Squeezed {
-    /// Where the next letter will stand.
+    /// The offset of the next character.
     pub(super) fn end(&self) -> Offset {
         self.start + self.text.len() as u64
     }
 
-    /// Adds a line. Whatever can be judged by now goes to `find`.
+    /// Adds a line, and calls `find` when enough text has been collected.
     pub(super) fn push(&mut self, line: &str, find: impl FnMut(Passage<'_>)) {
         self.text
             .extend(line.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_ascii_lowercase()));
@@ -50,7 +50,7 @@ impl Squeezed {
     }
 }
 
-/// A piece of the text in which every wording that begins inside is to be found.
+/// A section of the text to search. Matches must begin inside it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Passage<'a> {
     text: &'a str,
@@ -59,7 +59,7 @@ pub(super) struct Passage<'a> {
     to: usize,
 }
 
-/// A wording's place with what stands around it.
+/// A match with its context.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Occurrence<'a> {
     pub(super) at: Offset,
@@ -68,17 +68,17 @@ pub(super) struct Occurrence<'a> {
 }
 
 impl<'a> Passage<'a> {
-    /// All of it, with what follows as far as it is known.
+    /// The section and the text after it.
     pub(super) fn text(self) -> &'a str {
         &self.text[self.from..]
     }
 
-    /// Whether `word` stands anywhere in it.
+    /// Whether it contains `word`.
     pub(super) fn holds(self, word: &str) -> bool {
         self.text[self.from..].contains(word)
     }
 
-    /// Every place where `words` begin.
+    /// Every occurrence of `words`.
     pub(super) fn find(self, words: &'static str) -> impl Iterator<Item = Occurrence<'a>> {
         let Self { text, start, from, to } = self;
         text[from..]
@@ -96,7 +96,7 @@ impl<'a> Passage<'a> {
     }
 }
 
-/// The last boundary of a character at or before `index`.
+/// The last character boundary at or before `index`.
 fn floor(text: &str, index: usize) -> usize {
     (0..=index).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0)
 }
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_found_once_wherever_windows_and_lines_end() {
+    fn words_are_found_once_across_window_and_line_boundaries() {
         let filler = "é padding that says nothing\n".repeat(97);
         let mut squeezed = Squeezed::default();
         let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! Every wording of every era, and the same when it was broken, quoted and cut.
+//! Every form of message of every version, also wrapped, quoted and cut off.
 
 use proptest::prelude::*;
 
@@ -46,7 +46,7 @@ const ROCM: &str = "torch.OutOfMemoryError: HIP out of memory. Tried to allocate
     PYTORCH_HIP_ALLOC_CONF=expandable_segments:True to avoid fragmentation.";
 
 #[test]
-fn the_eras_of_pytorch_are_told_apart_and_read() {
+fn messages_of_all_pytorch_versions_are_read() {
     let early = message(TORCH_1_2);
     assert_eq!(early.wording, Wording::Torch1);
     assert_eq!(gib(early.total).unwrap(), "5.94");
@@ -84,13 +84,13 @@ fn the_eras_of_pytorch_are_told_apart_and_read() {
 }
 
 #[test]
-fn the_line_without_a_space_is_read() {
+fn a_message_without_a_space_is_read() {
     let own = "Tried to allocate 2.00 MiB. GPU 0 has a total capacity of 1.00 GiB of which19.38 MiB is free.";
     assert_eq!(shown(message(own).free, MIB).unwrap(), "19.38");
 }
 
 #[test]
-fn apples_message_counts_what_is_left() {
+fn the_mps_message_gives_the_free_memory() {
     let message = message(
         "RuntimeError: MPS backend out of memory (MPS allocated: 17.50 GB, other allocations: 400.00 MB, \
          max allowed: 18.13 GB). Tried to allocate 392.98 MB on private pool. Use \
@@ -104,7 +104,7 @@ fn apples_message_counts_what_is_left() {
 }
 
 #[test]
-fn odd_numbers_are_no_facts() {
+fn impossible_numbers_are_ignored() {
     let odd = "CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total capacity of 7.75 GiB of which \
         0 bytes is free. Including non-PyTorch memory, this process has 17179869184.00 GiB memory in use. Of the \
         allocated memory 6.90 GiB is allocated by PyTorch, and 512.00 KiB is reserved by PyTorch but unallocated.";
@@ -118,7 +118,7 @@ fn odd_numbers_are_no_facts() {
 }
 
 #[test]
-fn other_wordings_have_their_kind() {
+fn other_messages_have_the_right_memory_kind() {
     let table = [
         (
             "RuntimeError: cuda runtime error (2) : out of memory at /b/aten/src/THC/generic/THCStorage.cu:66",
@@ -316,7 +316,7 @@ fn numbers_of_other_frameworks_are_exact() {
 }
 
 #[test]
-fn calm_logs_hold_no_message() {
+fn logs_without_a_failure_have_no_message() {
     let logs = [
         "",
         "step 0: train loss 10.9886, val loss 10.9898\niter 0: loss 10.9, time 100.00ms, mfu -100.00%",
@@ -335,7 +335,7 @@ fn calm_logs_hold_no_message() {
 }
 
 #[test]
-fn an_allocation_that_failed_outweighs_what_a_tuner_tried_and_a_launcher_killed() {
+fn a_failed_allocation_outweighs_autotuning_and_killed_ranks() {
     let tuner = "out of resource: shared memory, Required: 131072, Hardware limit: 101376.";
     let log = format!("{tuner}\n{TORCH_2_6}\nexitcode : -9 (pid: 3)\nKilled\nOOM");
     let log = Log::read(log.as_bytes());
@@ -344,7 +344,7 @@ fn an_allocation_that_failed_outweighs_what_a_tuner_tried_and_a_launcher_killed(
 }
 
 #[test]
-fn the_shape_in_generated_code_belongs_to_the_message_only_if_sizes_agree() {
+fn a_shape_in_generated_code_counts_only_if_its_size_agrees() {
     let line = "buf706 = empty_strided_cuda((65536, 50304), (50304, 1), torch.bfloat16)";
     let log = Log::read(format!("{line}\n{TORCH_2_6}").as_bytes());
     assert_eq!(log.shape, Some(PrintedShape { axes: vec![65536, 50304], dtype: DType::Bf16 }));
@@ -356,7 +356,7 @@ fn the_shape_in_generated_code_belongs_to_the_message_only_if_sizes_agree() {
 }
 
 #[test]
-fn a_message_that_is_told_again_in_fewer_words_keeps_its_numbers() {
+fn a_message_repeated_in_short_form_keeps_its_numbers() {
     let log = format!("{TORCH_2_6}\nStack:\nCUDA out of memory. Tried to allocate 6.14 GiB.\n");
     let told = message(&log);
     assert_eq!(gib(told.total).unwrap(), "11.69");
@@ -364,7 +364,7 @@ fn a_message_that_is_told_again_in_fewer_words_keeps_its_numbers() {
 }
 
 #[test]
-fn the_model_is_known_by_its_words_only() {
+fn the_model_is_recognized_by_keywords_only() {
     let of = |log: &str| Log::read(log.as_bytes()).clues;
     assert!(of("fine-tuning GPT-2 small").has(Clue::Gpt2));
     assert!(of("Stable Diffusion, 768 x 768").has(Clue::Diffusion));
@@ -381,7 +381,7 @@ fn harmless_lines_are_notes() {
 }
 
 #[test]
-fn workers_are_counted_and_their_frames_kept_apart() {
+fn ranks_are_counted_and_their_frames_kept_apart() {
     let log = format!(
         "[rank0]: Traceback (most recent call last):\n[rank1]: Traceback (most recent call last):\n\
          [rank0]:   File \"train.py\", line 264, in <module>\n[rank1]:   File \"train.py\", line 305, in <module>\n\
@@ -394,7 +394,7 @@ fn workers_are_counted_and_their_frames_kept_apart() {
 
 use fitgpt_plan::units::DType;
 
-/// A log as people paste it: broken at a column, with something before each line.
+/// A log as pasted into a forum: wrapped at a column, with a prefix before each line.
 fn dressed(log: &str, columns: usize, before: &str, after: &str, end: &str) -> String {
     let mut text = String::new();
     for line in log.lines() {
@@ -417,7 +417,7 @@ proptest! {
     }
 
     #[test]
-    fn a_broken_and_quoted_message_is_the_same_message(
+    fn a_wrapped_and_quoted_message_reads_the_same(
         log in any_message(),
         columns in 40_usize..160,
         before in proptest::sample::select(vec!["", "> ", "> > ", "│ ", "[rank0]: ", "┃  ", "\u{1b}[31m"]),
@@ -435,7 +435,7 @@ proptest! {
         let text: String = log.chars().skip(from.min(to)).take(from.abs_diff(to)).collect();
         let cut = Log::read(text.as_bytes()).message;
         let (Some(cut), whole) = (cut, message(log)) else { return Ok(()) };
-        // A number that was cut at its front is another number; those behind it are not.
+        // A number that is cut at its front reads differently; later numbers do not.
         let same = |a: Option<PrintedSize>, b: Option<PrintedSize>| a.is_none() || a == b;
         let is_front_whole = text.contains("Tried to allocate ") && !text.contains("failed with OOM");
         if is_front_whole && whole.wording == cut.wording && log != TORCH_2_9 {
@@ -446,7 +446,7 @@ proptest! {
     }
 
     #[test]
-    fn pieces_of_any_length_give_the_same_log(
+    fn chunks_of_any_length_give_the_same_log(
         log in any_message(),
         noise in proptest::collection::vec(any::<u8>(), 0..300),
         piece in 1_usize..64,

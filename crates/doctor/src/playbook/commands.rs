@@ -1,4 +1,4 @@
-//! What is typed: flags of a command line, a line of code, or a command of a shell.
+//! The commands, flags and lines of code of the playbook.
 
 use super::{Remedy, stack::Stack};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     reason::{Analysis, Decoder},
 };
 
-/// The lines that do `remedy` on `stack`, best first; none if words say it better.
+/// The commands or code that apply `remedy` on `stack`, best first; empty if the sentence is enough.
 pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<String> {
     use Remedy as R;
     use Stack as S;
@@ -174,7 +174,7 @@ pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<S
     }
 }
 
-/// Who is on the card, and how the largest of them is ended.
+/// Lists the processes on the card and kills the largest other one.
 fn free_the_card(analysis: &Analysis<'_>) -> Vec<String> {
     let mut lines = vec![
         "nvidia-smi --query-compute-apps=pid,process_name,used_memory --format=csv".to_owned(),
@@ -191,7 +191,7 @@ fn free_the_card(analysis: &Analysis<'_>) -> Vec<String> {
     lines
 }
 
-/// The model that is served, or a place for its name.
+/// The served model, or a placeholder.
 fn served(analysis: &Analysis<'_>) -> String {
     let model = analysis.log.setup.model().map(|model| model.id.to_owned());
     model
@@ -199,7 +199,7 @@ fn served(analysis: &Analysis<'_>) -> String {
         .unwrap_or_else(|| "MODEL".to_owned())
 }
 
-/// A share of the card that what is free can hold, in tenths.
+/// A fraction of the card that fits the free memory.
 fn share(analysis: &Analysis<'_>) -> String {
     let fits = match (analysis.facts.free, analysis.facts.total) {
         (Some(free), Some(total)) if total.bytes > 0 && free.bytes > total.bytes / 10 => {

@@ -1,7 +1,7 @@
-//! The playbook: for each cause and stack what to do, in order, with the command or the line of
-//! code that does it.
+//! The playbook: for each cause and stack, what to do, in order, with the command or code.
 //!
-//! A remedy is a name here and a sentence elsewhere; [`commands`] holds what is typed.
+//! A remedy is only a name here; its sentence is in the root crate's `src/words`. [`commands`] has
+//! the commands and code.
 
 mod commands;
 mod stack;
@@ -39,149 +39,149 @@ macro_rules! names {
 }
 
 names! {
-    /// Something that helps.
+    /// A remedy.
     Remedy {
-        /// Fewer sequences or images at once, and accumulation.
+        /// A smaller micro-batch with gradient accumulation.
         SmallerMicroBatch = "smaller-micro-batch",
-        /// Recompute instead of keeping.
+        /// Recompute activations in the backward pass.
         GradientCheckpointing = "gradient-checkpointing",
-        /// Fewer tokens of a sequence.
+        /// Fewer tokens per sequence.
         ShorterSequences = "shorter-sequences",
-        /// Smaller images, crops, graphs.
+        /// Smaller images, crops or graphs.
         SmallerInput = "smaller-input",
         /// 16-bit arithmetic.
         HalfPrecision = "half-precision",
         /// Train adapters only.
         Lora = "lora",
-        /// Moments of 8 bits.
+        /// 8-bit moments.
         EightBitAdam = "eight-bit-adam",
-        /// AdamW as one kernel.
+        /// Fused AdamW.
         FusedAdam = "fused-adam",
         /// Optimizer state on the host.
         ZeroOffload = "zero-offload",
-        /// Weights shared between cards.
+        /// Weights sharded over the cards (DeepSpeed).
         ZeroStage3 = "zero-stage-3",
-        /// The same with PyTorch's own means.
+        /// Weights sharded over the cards (PyTorch).
         Fsdp = "fsdp",
-        /// Logits in pieces.
+        /// Logits and loss in chunks.
         ChunkedLoss = "chunked-loss",
-        /// Do not hold the last logits.
+        /// Release the previous logits.
         DropLogits = "drop-stale-logits",
-        /// Attention without written-out scores.
+        /// Fused attention.
         FusedAttention = "fused-attention",
-        /// A smaller batch for evaluations.
+        /// A smaller evaluation batch.
         EvalBatch = "eval-batch",
-        /// Predictions go to the host.
+        /// Move predictions to the host.
         EvalAccumulation = "eval-accumulation",
-        /// No graph where nothing learns.
+        /// No autograd graph during inference.
         NoGrad = "no-grad",
-        /// The checkpoint goes through the host.
+        /// Load the checkpoint into host memory.
         LoadToCpu = "load-to-cpu",
-        /// A full state dict goes through the host.
+        /// Gather the full state dict in host memory.
         FullStateOffload = "full-state-offload",
-        /// Each rank writes its shard.
+        /// Each rank saves its shard.
         ShardedStateDict = "sharded-state-dict",
-        /// Weights of 4 or 8 bits.
+        /// 4-bit or 8-bit weights.
         QuantizeWeights = "quantize-weights",
-        /// Layers on the host or on several cards.
+        /// Spread layers over several cards and the host.
         DeviceMap = "device-map",
-        /// Several cards serve one model.
+        /// Tensor parallelism.
         TensorParallel = "tensor-parallel",
         /// A smaller model.
         SmallerModel = "smaller-model",
-        /// A server's share of the card.
+        /// The fraction of the card that a server reserves.
         GpuMemoryUtilization = "gpu-memory-utilization",
-        /// A server's longest context.
+        /// The maximum context length of a server.
         MaxModelLen = "max-model-len",
         /// No CUDA graphs.
         EnforceEager = "enforce-eager",
-        /// llama.cpp's context.
+        /// A smaller context.
         SmallerContext = "smaller-context",
-        /// A cache of 8 bits.
+        /// A quantized KV cache.
         QuantizedKv = "quantized-kv",
         /// Fewer layers on the card.
         FewerGpuLayers = "fewer-gpu-layers",
-        /// Interfaces for small cards.
+        /// The low-VRAM mode of a user interface.
         LowVram = "lowvram",
-        /// Images are decoded in tiles.
+        /// Decode images in tiles.
         TiledVae = "tiled-vae",
         /// A smaller image.
         SmallerImage = "smaller-image",
-        /// Parts of a pipeline wait on the host.
+        /// Keep idle parts of a pipeline on the host.
         CpuOffload = "cpu-offload",
-        /// Let the driver refuse at once.
+        /// Disable the driver's fallback to host memory.
         SysmemFallback = "sysmem-fallback",
         /// End other processes.
         FreeTheCard = "free-the-card",
-        /// One rank a card.
+        /// One rank per card.
         OneRankPerCard = "one-rank-per-card",
-        /// Segments that grow.
+        /// Expandable segments.
         ExpandableSegments = "expandable-segments",
-        /// Find the op that asks for so much.
+        /// Find the op that requests so much.
         FindTheShape = "find-the-shape",
         /// Leave memory for the compiler.
         LeaveMemoryForCompiler = "room-to-compile",
         /// XLA without preallocation.
         XlaPreallocate = "xla-preallocate",
-        /// TensorFlow without it.
+        /// TensorFlow without preallocation.
         TfMemoryGrowth = "tf-memory-growth",
-        /// The limit of the Metal backend.
+        /// Raise the limit of the Metal backend.
         MpsWatermark = "mps-watermark",
         /// Close other programs.
         CloseApps = "close-apps",
-        /// More memory or swap for the host.
+        /// More host memory or swap.
         MoreRam = "more-ram",
-        /// Fewer workers of the loader.
+        /// Fewer data loader workers.
         FewerWorkers = "fewer-workers",
-        /// Data in a stream.
+        /// Stream the data.
         StreamData = "stream-data",
         /// A larger `/dev/shm`.
         ShmSize = "shm-size",
         /// A larger paging file.
         PagingFile = "paging-file",
-        /// Errors where they happen.
+        /// Synchronous kernel launches.
         LaunchBlocking = "launch-blocking",
-        /// Token ids and labels in range.
+        /// Check that token ids and labels are in range.
         CheckIds = "check-ids",
-        /// Smaller tiles of a kernel.
+        /// Smaller kernel tiles.
         SmallerTiles = "smaller-tiles",
-        /// A config that can run.
+        /// Fix the config.
         FixConfig = "fix-config",
-        /// A memory snapshot.
+        /// Record a memory snapshot.
         RecordSnapshot = "record-snapshot",
     }
 }
 
 names! {
-    /// A fact that would change the answer.
+    /// A missing fact that would change the diagnosis.
     Question {
-        /// What program this is of.
+        /// Which program it was.
         WhichProgram = "which-program",
-        /// The whole traceback.
+        /// The complete traceback.
         Traceback = "traceback",
-        /// Which model, trained how.
+        /// Which model, and how it was trained.
         WhichModel = "which-model",
-        /// Batch and length.
+        /// Batch size and sequence length.
         BatchAndLength = "batch-and-length",
-        /// The config that was used.
+        /// The config of the run.
         Config = "config",
         /// The card.
         WhichCard = "which-card",
-        /// Who else is on the card.
+        /// Other processes on the card.
         WhoElse = "who-else",
-        /// What the kernel says.
+        /// The kernel log.
         KernelLog = "kernel-log",
-        /// Whether ids are in range.
+        /// Whether token ids are in range.
         IdsInRange = "ids-in-range",
-        /// Whether a snapshot shows more.
+        /// A memory snapshot.
         Snapshot = "snapshot",
     }
 }
 
-/// Pieces of advice at most.
+/// Maximum number of recommendations.
 const MOST: usize = 6;
 
-/// What to do about the causes, the surest first.
+/// Recommendations for the causes, the most certain cause first.
 pub(crate) fn advice(
     analysis: &Analysis<'_>,
     kind: MemoryKind,
@@ -205,7 +205,7 @@ pub(crate) fn advice(
     if kind == MemoryKind::Unknown {
         list.push(Remedy::RecordSnapshot);
     }
-    // What the run does already helps nobody, unless there is nothing else.
+    // Skip what the run already does, unless nothing else is left.
     let clues = analysis.log.clues;
     let is_done = |remedy: &Remedy| match remedy {
         Remedy::GradientCheckpointing => clues.has(Clue::Recomputes),
@@ -228,7 +228,7 @@ pub(crate) fn advice(
     list.into_iter().map(of).collect()
 }
 
-/// The one step now, and the one question.
+/// The next command and question.
 pub(crate) fn do_next(
     analysis: &Analysis<'_>,
     kind: MemoryKind,
@@ -291,7 +291,7 @@ fn question(analysis: &Analysis<'_>, kind: MemoryKind, findings: &[Finding]) -> 
     (!is_likely).then_some(Question::Snapshot)
 }
 
-/// What helps against one cause on one stack, in order.
+/// The remedies for a cause on a stack, in order.
 fn remedies(analysis: &Analysis<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy> {
     use Remedy as R;
     let clues = analysis.log.clues;
@@ -370,7 +370,7 @@ fn remedies(analysis: &Analysis<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy>
         Cause::CommunicatorBuffers { .. } => {
             vec![R::OneRankPerCard, R::ZeroStage3, R::Fsdp, R::SmallerMicroBatch]
         }
-        // Without a number nothing says that this process holds the card.
+        // Without numbers it is unknown whether this process fills the card.
         Cause::WeightsTooLarge { weights_bytes: None, .. }
             if analysis.facts.total.is_none() && analysis.domain != Domain::Serving =>
         {
@@ -431,7 +431,7 @@ fn remedies(analysis: &Analysis<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy>
     }
 }
 
-/// What makes one pass smaller.
+/// Remedies that make one pass smaller.
 fn pass(analysis: &Analysis<'_>, stack: Stack) -> Vec<Remedy> {
     use Remedy as R;
     match stack {

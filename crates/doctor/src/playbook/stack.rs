@@ -1,4 +1,4 @@
-//! Which program's flags and lines a person would type.
+//! The stack whose commands and code the playbook prints.
 
 use crate::{
     diagnosis::Domain,
@@ -6,7 +6,7 @@ use crate::{
     reason::Analysis,
 };
 
-/// A stack, as its users call it.
+/// A training or serving stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stack {
     NanoGpt,
@@ -26,7 +26,7 @@ pub(super) enum Stack {
     ComfyUi,
     SdWebui,
     Diffusers,
-    /// PyTorch without anything known around it.
+    /// PyTorch without a known framework.
     Plain,
 }
 

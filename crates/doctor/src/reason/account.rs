@@ -1,4 +1,4 @@
-//! The account: what a program holds when it asks for a tensor, against what a message prints.
+//! The memory that a program holds when it requests a tensor, compared with the message.
 
 use fitgpt_plan::{
     memory::{Lifetime, lifetimes},
@@ -7,38 +7,37 @@ use fitgpt_plan::{
 
 use crate::{diagnosis::AccountShare, parse::PrintedSize};
 
-/// What is held besides tensors of the program and is counted as allocated all the same: the
-/// workspace that cuBLAS takes through PyTorch's allocator (8 MiB a stream, 32 on Hopper) and
-/// kernels' temporaries.
+/// Memory that PyTorch counts as allocated but that is no tensor of the program: the cuBLAS
+/// workspace (8 MiB per stream, 32 MiB on Hopper) and temporaries of kernels.
 const WORKSPACE: u64 = 40 << 20;
 
-/// A share of the printed number within which two accounts are the same one.
+/// Relative difference within which an account agrees with the message.
 const NEAR: f64 = 0.015;
 
-/// What is alive when an op asks for its result.
+/// The live tensors when an op allocates its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct HeldMemory {
     pub(crate) bytes: u64,
-    /// Whether logits of an earlier pass are among it.
+    /// Logits of an earlier pass.
     pub(crate) stale_logits_bytes: u64,
     pub(crate) parts: Vec<AccountShare>,
 }
 
 impl HeldMemory {
-    /// How far this is from what the message prints, as a share of it; 0 inside its rounding.
+    /// Relative difference from the message; 0 within its rounding.
     pub(crate) fn distance(&self, allocated: PrintedSize) -> f64 {
         let over = self.bytes.saturating_sub(allocated.high);
         let under = allocated.low.saturating_sub(self.bytes.saturating_add(WORKSPACE));
         over.max(under) as f64 / allocated.bytes.max(1) as f64
     }
 
-    /// Whether the message can be about this moment.
+    /// Whether it agrees with the message.
     pub(crate) fn agrees(&self, allocated: PrintedSize) -> bool {
         self.distance(allocated) <= NEAR
     }
 }
 
-/// Live bytes of a program, op by op.
+/// The live tensors of a program, op by op.
 pub(super) struct LiveTensors<'a> {
     program: &'a Program,
     spans: Vec<Lifetime>,
@@ -49,7 +48,7 @@ impl<'a> LiveTensors<'a> {
         Self { program, spans: lifetimes(program) }
     }
 
-    /// What is alive at an op, without what that op makes.
+    /// What is alive at an op, without the results of that op.
     pub(super) fn before(&self, op: u32) -> HeldMemory {
         let mut held = HeldMemory { bytes: 0, stale_logits_bytes: 0, parts: Vec::new() };
         let mut state = [("weights", 0), ("gradients", 0), ("optimizer state", 0)];
@@ -81,13 +80,13 @@ impl<'a> LiveTensors<'a> {
     }
 }
 
-/// State and inputs are there before the program begins.
+/// State and inputs exist before the program begins.
 fn is_there_before(tensor: &Tensor) -> bool {
     use fitgpt_plan::program::Life;
     matches!(tensor.life, Life::Always | Life::Input)
 }
 
-/// Tensors that matter, largest first, and the rest as one.
+/// The significant tensors, largest first, and the rest as one item.
 fn largest(mut single: Vec<AccountShare>, total: u64) -> Vec<AccountShare> {
     const SHOWN: usize = 6;
     single.sort_by_key(|part| std::cmp::Reverse(part.bytes));

@@ -1,4 +1,4 @@
-//! Every tensor of the run whose request would print like the message's.
+//! Every tensor of the run that matches the requested size.
 
 use fitgpt_plan::{
     program::{Access, Program, Tensor, TensorClass},
@@ -14,27 +14,27 @@ use crate::{
     parse::{Log, PrintedShape, PrintedSize, allocator_request},
 };
 
-/// A tensor that may have been asked for, at the moment that agrees best with the message.
+/// A tensor that the request may have been for, at the op that agrees best with the message.
 #[derive(Clone, Debug)]
 pub(crate) struct Candidate {
     pub(crate) tensor: diagnosis::CandidateTensor,
-    /// What the run holds at that moment; `None` where no program says it.
+    /// What the run holds at that op, if known.
     pub(crate) held: Option<HeldMemory>,
-    /// From what the message prints as allocated, as a share; infinite where unknown.
+    /// Relative difference from the allocated memory in the message; infinite if unknown.
     pub(crate) distance: f64,
     pub(crate) agrees: bool,
-    /// Whether some moment without stale logits agrees as well.
+    /// Whether another op agrees without stale logits.
     pub(crate) agrees_without_stale: bool,
-    /// Whether the config itself makes this tensor, and not one that differs in a switch.
+    /// Whether the config as given allocates this tensor, rather than a variation of it.
     pub(crate) is_of_config: bool,
-    /// Whether the line of code that failed names it.
+    /// Whether the failing line of code names it.
     pub(crate) is_named: bool,
-    /// Whether the log prints this very shape.
+    /// Whether the log prints its shape.
     pub(crate) is_printed: bool,
 }
 
 impl Candidate {
-    /// A shape that the log prints, where its run is not known.
+    /// A shape that the log prints, if its run is unknown.
     pub(super) fn printed(shape: &PrintedShape) -> Self {
         // GPT-2's vocabulary, as published and as nanoGPT pads it.
         let (name, role) = match shape.axes.as_slice() {
@@ -67,16 +67,16 @@ impl Candidate {
     }
 }
 
-/// One way in which the run may stand when it asks.
+/// One possible state of the run.
 #[derive(Clone, Copy, Debug)]
 struct Variant {
     options: TorchOptions,
-    /// The first step has not been made: Adam has no moments yet.
+    /// Before the first step, when Adam has no moments yet.
     is_before_adam: bool,
     is_of_config: bool,
 }
 
-/// All of them, in no order.
+/// All candidates, unordered.
 pub(super) fn candidates(
     log: &Log,
     run: &TrainingRun,
@@ -104,8 +104,7 @@ pub(super) fn candidates(
     list
 }
 
-/// Best first: the printed shape, then the phase that is known, then what the failing line says,
-/// then the account.
+/// Sorts by: printed shape, matching phase, named by the failing line, account.
 pub(super) fn rank(list: &mut Vec<Candidate>, phase: FailurePhase) {
     let is_elsewhere =
         |c: &Candidate| phase.name != PhaseName::Unknown && c.tensor.phase != phase.name;
@@ -131,7 +130,7 @@ pub(super) fn rank(list: &mut Vec<Candidate>, phase: FailurePhase) {
     });
 }
 
-/// Without any other sign, larger kinds of tensors come first.
+/// Without other evidence, roles with larger tensors come first.
 fn group_of(candidate: &Candidate) -> u8 {
     match candidate.tensor.role {
         Role::Logits => 0,
@@ -142,8 +141,8 @@ fn group_of(candidate: &Candidate) -> u8 {
     }
 }
 
-/// The config's own programs: each form of the loss and of attention that this PyTorch may
-/// have, in the first pass (which finds no stale logits) and in later ones.
+/// The programs of the config: each form of the loss and of attention that this PyTorch version
+/// may use, in the first pass (without stale logits) and in later passes.
 fn variants(run: &TrainingRun) -> Vec<Variant> {
     let base = run.options;
     let mut fused = vec![base.fused_attention];
@@ -171,7 +170,7 @@ fn variants(run: &TrainingRun) -> Vec<Variant> {
     list
 }
 
-/// Runs that differ in one switch, for a config that is not quite the log's.
+/// Runs that differ in one setting, in case the config is not exactly that of the log.
 fn neighbours(run: &TrainingRun) -> Vec<Variant> {
     let base = run.options;
     let mut list = vec![TorchOptions { compile: !base.compile, ..base }];
@@ -193,7 +192,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Whether a tensor of so many bytes would have been asked for in these words.
+    /// Whether a request for a tensor of this size would print the same number.
     fn prints_alike(&self, bytes: u64) -> bool {
         if self.is_rounded {
             return self.requested.admits(allocator_request(bytes));
@@ -210,7 +209,7 @@ impl Search<'_> {
                 && !variant.is_before_adam
                 && variant.options.accumulation == 1
             {
-                continue; // the same as the variant before
+                continue; // the same as the previous variant
             }
             self.look_in(phase, &program, variant, list);
         }
@@ -322,7 +321,7 @@ impl Search<'_> {
         }
     }
 
-    /// Whether the failing line says what it makes.
+    /// Whether the failing line of code names the tensor.
     fn names(&self, tensor: &str) -> bool {
         let words = [
             ("exp_avg_sq", "exp_avg_sq."),
@@ -335,7 +334,7 @@ impl Search<'_> {
         said.is_some_and(|(word, name)| tensor.contains(name) && is_root == (*word == "sqrt"))
     }
 
-    /// A shape that the log prints and no program of ours makes.
+    /// A shape that the log prints but that no program contains.
     fn unnamed(&self, shape: &PrintedShape) -> Candidate {
         let is_logits = shape.axes.last() == Some(&self.run.model.vocab.into());
         let role = if is_logits { Role::Logits } else { Role::Other };
@@ -356,12 +355,12 @@ impl Search<'_> {
     }
 }
 
-/// Programs write down what earlier passes left as if they made it.
+/// Programs model tensors of earlier passes as if they wrote them.
 fn is_older(tensor: &Tensor) -> bool {
     tensor.name.starts_with("logits of the last") || tensor.name.starts_with("training ")
 }
 
-/// The first step has made no moments yet.
+/// Removes the moments, which do not exist before the first step.
 fn without_moments(held: &mut HeldMemory) {
     let is_moments = |part: &crate::diagnosis::AccountShare| part.name == "optimizer state";
     let bytes: u64 = held.parts.iter().filter(|p| is_moments(p)).map(|p| p.bytes).sum();
@@ -369,7 +368,7 @@ fn without_moments(held: &mut HeldMemory) {
     held.parts.retain(|part| !is_moments(part));
 }
 
-/// `d_h.3.mlp.fc` → `d_h.*.mlp.fc`: layers are alike.
+/// `d_h.3.mlp.fc` → `d_h.*.mlp.fc`: all layers have the same shapes.
 fn of_any_layer(name: &str) -> String {
     let Some(at) = name.find("h.").filter(|at| {
         let before = name[..*at].chars().next_back();
@@ -390,7 +389,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn layers_are_named_as_one() {
+    fn all_layers_share_one_name() {
         assert_eq!(of_any_layer("h.11.mlp.fc"), "h.*.mlp.fc");
         assert_eq!(of_any_layer("half d_h.3.attn.c_attn.weight"), "half d_h.*.attn.c_attn.weight");
         assert_eq!(of_any_layer("wte.weight"), "wte.weight");

@@ -1,4 +1,4 @@
-//! A decoder of any stack: its sizes, and which of its tensors print like the request.
+//! A decoder in any stack: its sizes, and its tensors that match the request.
 
 use fitgpt_plan::{published::Published, units::DType};
 
@@ -7,12 +7,12 @@ use crate::{
     parse::{Log, PrintedSize, allocator_request},
 };
 
-/// The sizes of a model that the log names, or that the caller has a `config.json` of.
+/// The sizes of a model, from its name in the log or from a `config.json`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoder {
-    /// As people call it.
+    /// Its common name.
     pub name: String,
-    /// Learned elements.
+    /// Number of parameters.
     pub parameters: u64,
     /// Width of the residual stream; 0 if only the parameters are known.
     pub width: u64,
@@ -45,8 +45,7 @@ impl From<&Published> for Decoder {
 }
 
 impl Decoder {
-    /// The model that the log speaks of; a number of parameters that it prints is surer than a
-    /// name.
+    /// The model that the log names. A printed number of parameters is more reliable than a name.
     pub(crate) fn find(log: &Log) -> Option<Self> {
         let named = log.setup.model().map(Self::from);
         let Some(parameters) = log.setup.parameters else { return named };
@@ -56,7 +55,7 @@ impl Decoder {
             {
                 Some(model)
             }
-            // An adapter's own parameters are few; then the name says more.
+            // A much smaller number counts only the adapter; then the name is more reliable.
             Some(model) if parameters.saturating_mul(4) < model.parameters => Some(model),
             _ => Some(Self {
                 name: "this model".to_owned(),
@@ -71,7 +70,7 @@ impl Decoder {
         }
     }
 
-    /// Its tensors that print like the request: logits of `rows`, and weights.
+    /// Its tensors that match the request: logits and weights.
     pub(crate) fn tensors(&self, log: &Log, requested: PrintedSize) -> Vec<CandidateTensor> {
         let is_rounded = log.message.as_ref().is_some_and(crate::parse::Message::is_rounded);
         let prints_alike = |bytes: u64| {
@@ -110,14 +109,14 @@ impl Decoder {
         list
     }
 
-    /// Weights in the types that people load them in: the least that the log allows.
+    /// Size of the weights in half precision or, if quantized, in 4 bits.
     pub(crate) fn weights_bytes(&self, is_quantized: bool) -> u64 {
         if is_quantized { self.parameters / 2 } else { self.parameters.saturating_mul(2) }
     }
 }
 
-/// Numbers of tokens that a pass may have: exactly what the log says, else whole sequences of
-/// the usual lengths.
+/// Possible numbers of tokens per pass: from the log if it prints batch and length, otherwise
+/// common ones.
 fn rows(log: &Log) -> Vec<u64> {
     match (log.setup.batch, log.setup.seq) {
         (Some(batch), Some(seq)) => {

@@ -1,11 +1,11 @@
-//! The gate: what kind of program the log is of, before anything is supposed of its tensors.
+//! What kind of program wrote the log. This is decided before anything is assumed about tensors.
 
 use crate::{
     diagnosis::Domain,
     parse::{Clue, Clues, Frame, Log},
 };
 
-/// Programs that serve models, or are an interface to them.
+/// Model servers and user interfaces.
 const SERVERS: [Clue; 10] = [
     Clue::Vllm,
     Clue::Sglang,
@@ -19,7 +19,7 @@ const SERVERS: [Clue; 10] = [
     Clue::SdWebui,
 ];
 
-/// Programs that train.
+/// Training frameworks.
 const TRAINERS: [Clue; 8] = [
     Clue::HfTrainer,
     Clue::Trl,
@@ -31,7 +31,7 @@ const TRAINERS: [Clue; 8] = [
     Clue::Ddp,
 ];
 
-/// What the frames of the failure say by themselves.
+/// The clues in the traceback alone.
 pub(crate) fn of_frames(log: &Log) -> Clues {
     let text = |frame: &Frame| {
         let file: String = frame.file.chars().filter(|c| !c.is_whitespace()).collect();

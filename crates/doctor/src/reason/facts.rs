@@ -1,4 +1,4 @@
-//! What the message's numbers say by themselves.
+//! What the numbers of the message alone prove.
 
 use fitgpt_plan::device::{CUDA_CONTEXT_BYTES, CUDA_CONTEXT_MOST_BYTES};
 
@@ -7,8 +7,8 @@ use crate::{
     parse::{Log, Message, PrintedSize},
 };
 
-/// The numbers, with who holds the rest of the card. `total` is the card's size where the
-/// message names none.
+/// The numbers, including the memory of other processes. `total` is the capacity of the card if
+/// the message has none.
 pub(crate) fn facts(log: &Log, total: Option<u64>) -> MemoryFacts {
     let Some(message) = &log.message else { return MemoryFacts::default() };
     let smi_total = log.setup.smi.map(|[_, total]| total);
@@ -28,8 +28,8 @@ pub(crate) fn facts(log: &Log, total: Option<u64>) -> MemoryFacts {
     }
 }
 
-/// In a container a process does not know its own number, and its memory is printed like
-/// another's. It is the one that can hold what PyTorch has reserved.
+/// In a container a process does not know its own id, and the message lists it like any other. It
+/// is the only one large enough to hold what PyTorch has reserved.
 fn own_process(message: &Message) -> Option<PrintedSize> {
     let reserved = message.reserved?;
     let mut able = message.processes.iter().filter(|(_, size)| size.high >= reserved.low);
@@ -39,9 +39,8 @@ fn own_process(message: &Message) -> Option<PrintedSize> {
     }
 }
 
-/// What is neither free nor this process's. Without the process's own number, its context is
-/// only known within bounds: what lies beyond them on either side is told, what lies between
-/// is not.
+/// Memory that is neither free nor this process's. If the message does not give the total of this
+/// process, its CUDA context is known only within bounds, and a remainder within them is unknown.
 fn foreign(
     total: Option<PrintedSize>,
     free: Option<PrintedSize>,
@@ -76,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn the_rest_of_the_card_belongs_to_somebody_else() {
+    fn the_rest_of_the_card_belongs_to_other_processes() {
         let facts = of(
             "CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total capacity of 11.69 GiB \
              of which 2.68 GiB is free. Including non-PyTorch memory, this process has 7.04 GiB memory in use. \
@@ -86,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_only_numbered_is_our_own_if_it_alone_can_be() {
+    fn a_process_that_only_has_an_id_is_ours_if_no_other_is_large_enough() {
         let facts = of(
             "CUDA out of memory. Tried to allocate 174.00 MiB. GPU 0 has a total capacty of 39.39 GiB of which \
              61.81 MiB is free. Process 41873 has 39.33 GiB memory in use. Of the allocated memory 37.66 GiB is \
@@ -97,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_process_only_what_no_context_explains_is_foreign() {
+    fn without_a_process_size_only_more_than_a_context_is_foreign() {
         let old = |free: &str, reserved: &str| {
             of(&format!(
                 "CUDA out of memory. Tried to allocate 394.00 MiB (GPU 0; 15.77 GiB total capacity; \

@@ -1,4 +1,4 @@
-//! Without a config: which common runs would print this request.
+//! Without a config: common runs with a tensor of the requested size.
 
 use fitgpt_plan::units::DType;
 
@@ -17,21 +17,21 @@ const VOCABS: [u64; 2] = [50304, 50257];
 const SEQS: [u64; 4] = [1024, 512, 2048, 256];
 const MOST: usize = 12;
 
-/// 2 MiB and 20 MiB are what the allocator asks for whatever a small tensor needs.
+/// 2 MiB and 20 MiB are the allocator's request for any small tensor.
 pub(super) fn carries_shape(requested: PrintedSize) -> bool {
     requested.bytes != 0 && requested.bytes != 2 << 20 && requested.bytes != 20 << 20
 }
 
-/// Batches that people write. Among all of them, some would print any number.
+/// Common batch sizes. If all were tried, some would match any number.
 fn is_common(batch: u64) -> bool {
     batch.is_power_of_two() || matches!(batch, 3 | 5 | 6 | 10 | 12 | 20 | 24 | 40 | 48)
 }
 
-/// Runs that would print `requested`, likeliest first: logits before other tensors, common
-/// batches before odd ones, the smallest model before larger ones.
+/// Runs with a tensor of the `requested` size, most likely first: logits before other tensors,
+/// common batch sizes before odd ones, small models before large ones.
 ///
-/// Where nothing says that this is a GPT-2, only its logits are looked for, at common batches: a
-/// vocabulary is a fingerprint, while products of powers of two are everybody's.
+/// If nothing indicates a GPT-2, only logits at common batch sizes are tried: a vocabulary is
+/// distinctive, products of powers of two are not.
 pub(super) fn suppose(
     log: &Log,
     requested: Option<PrintedSize>,
@@ -74,7 +74,7 @@ pub(super) fn suppose(
                     ];
                     for (name, role, shape, kind) in shapes {
                         if kind > 0 && (vocab != VOCABS[0] || !is_gpt2) {
-                            continue; // no word of it is in the shape
+                            continue; // the shape does not depend on the vocabulary
                         }
                         for dtype in [DType::Bf16, DType::F32] {
                             let bytes = shape.iter().product::<u64>() * dtype.size();
@@ -111,7 +111,7 @@ pub(super) fn suppose(
         }
     }
     found.sort_by_key(|(unlikely, _, _)| *unlikely);
-    // A tensor that no width changes is the same in every model.
+    // A tensor that does not depend on the width is the same in every model.
     let mut seen: Vec<(String, Vec<u64>, &str)> = Vec::new();
     found.retain(|(_, tensor, _)| {
         let key = (tensor.name.clone(), tensor.shape.clone(), tensor.dtype);

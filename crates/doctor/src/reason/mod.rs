@@ -1,8 +1,8 @@
-//! From what the log says to what happened: the run, the phase, the tensor, the account.
+//! From the contents of a log to what happened: the run, the phase, the tensor, the account.
 //!
-//! In this order: which memory; what the numbers say by themselves; which run this was; where
-//! in it the failure lies; which tensors could have been asked for, and whether what was held
-//! then agrees with the message.
+//! In this order: which memory ran out; what the numbers alone prove; which run it was; in which
+//! phase it failed; which tensors the request may have been for, and whether the memory held at
+//! that moment agrees with the message.
 
 mod account;
 mod candidates;
@@ -37,33 +37,35 @@ use crate::{
     parse::{Clue, Log, Memory},
 };
 
-/// Whether the number may be compared with GPT-2's tensors at all: only if the log speaks of one.
-/// Among a thousand shapes of a stranger's model some fits any number.
+/// Whether the request may be compared with GPT-2's tensors: only if the log mentions GPT-2. Among
+/// a thousand shapes of an unrelated model, some tensor matches any number.
 fn may_be_gpt2(log: &Log, domain: Domain) -> bool {
     let is_named = log.clues.any(&[Clue::Gpt2, Clue::NanoGpt]) || log.progress.is_nanogpt;
     is_named && matches!(domain, Domain::NanoGpt | Domain::DecoderTraining | Domain::Unknown)
 }
 
-/// The least that a context and its libraries take.
+/// Minimum memory of the CUDA context and libraries.
 const LEAST_OVERHEAD: u64 = CUDA_CONTEXT_BYTES[0].get() + WORKSPACE_BYTES[0].get();
 
-/// A failure that has been thought through; rules look at this and nothing else.
+/// Everything known about a failure. Rules use this and nothing else.
 #[derive(Debug)]
 pub(crate) struct Analysis<'a> {
     pub(crate) log: &'a Log,
     pub(crate) facts: MemoryFacts,
     pub(crate) domain: Domain,
     pub(crate) run: Option<TrainingRun>,
-    /// The model that the log names, whatever runs it.
+    /// The model that the log names, in any stack.
     pub(crate) decoder: Option<Decoder>,
-    /// The most that the supposed run holds, if the log holds clearly more: it was another one.
+    /// The planned peak of the assumed run, if the log shows clearly more, so that the assumption
+    /// is wrong.
     pub(crate) refuted_bytes: Option<u64>,
-    /// Why the config was refused.
+    /// Why the config is invalid.
     pub(crate) config_error: Option<ConfigError>,
     pub(crate) phase: FailurePhase,
-    /// What could have been asked for, best first.
+    /// Tensors that the request may have been for, best first.
     pub(crate) candidates: Vec<Candidate>,
-    /// Runs that would print this request, where the log's own run does not or is not known.
+    /// Tensors of common runs with the requested size, if the run of the log is unknown or has
+    /// none.
     pub(crate) supposed: Vec<(CandidateTensor, AssumedRun)>,
 }
 
@@ -124,7 +126,7 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// The tensors as the diagnosis lists them.
+    /// The tensors that the diagnosis lists.
     pub(crate) fn tensors(&self) -> Vec<CandidateTensor> {
         if self.candidates.is_empty() && !self.supposed.is_empty() {
             return self.supposed.iter().map(|(tensor, _)| tensor.clone()).collect();
@@ -135,7 +137,7 @@ impl<'a> Analysis<'a> {
         self.candidates.iter().map(|candidate| candidate.tensor.clone()).collect()
     }
 
-    /// Tensors of the named decoder that print like the request.
+    /// Tensors of the named decoder with the requested size.
     pub(crate) fn decoder_tensors(&self) -> Vec<CandidateTensor> {
         let trains = matches!(self.domain, Domain::DecoderTraining | Domain::Inference);
         match (&self.decoder, self.facts.requested) {
@@ -148,18 +150,18 @@ impl<'a> Analysis<'a> {
         }
     }
 
-    /// Whether the card's memory ran out.
+    /// Whether GPU memory ran out.
     pub(crate) fn is_gpu(&self) -> bool {
         self.log.message.as_ref().is_some_and(|message| message.memory == Memory::Gpu)
     }
 
-    /// Whether something learned, as far as the log says.
+    /// Whether the log is from training.
     pub(crate) fn trains(&self) -> bool {
         matches!(self.domain, Domain::NanoGpt | Domain::DecoderTraining | Domain::OtherTraining)
     }
 
-    /// What the log's "already allocated" is made of: the program's own account if it comes within
-    /// a fifth, else nothing.
+    /// What the "already allocated" memory of the log consists of, if the program's account agrees
+    /// with it within a fifth.
     pub(crate) fn account(&self) -> Option<Account> {
         if let Some(snapshot) = &self.log.snapshot {
             return Some(Account {
@@ -198,7 +200,7 @@ impl<'a> Analysis<'a> {
             ]
         };
         if self.phase.name == PhaseName::Update && self.trains() {
-            // Half everywhere, float32 moments, float32 everywhere.
+            // All float32; half-precision weights with float32 moments; all half precision.
             return [[4, 4, 8], [2, 2, 8], [2, 2, 4]]
                 .into_iter()
                 .find_map(|bytes| of(state(bytes)));
@@ -209,20 +211,20 @@ impl<'a> Analysis<'a> {
         None
     }
 
-    /// Whether the request's number can tell a tensor.
+    /// Whether the requested size can identify a tensor.
     pub(crate) fn has_shape(&self) -> bool {
         self.facts.requested.is_some_and(infer::carries_shape)
     }
 
-    /// What of the card tensors of this run can have: all of it, less what others hold and the
-    /// least that a context and its libraries take.
+    /// Memory of the card available for tensors of this run: the capacity less the memory of other
+    /// processes and the minimum for the CUDA context and libraries.
     pub(crate) fn usable_bytes(&self) -> Option<u64> {
         let foreign = self.facts.foreign.map_or(0, |size| size.bytes);
         Some(self.facts.total?.bytes.saturating_sub(foreign).saturating_sub(LEAST_OVERHEAD))
     }
 
-    /// Whether the failing phase would fit if nobody else were on the card; `None` where the run,
-    /// the phase or the card is not known.
+    /// Whether the failing phase would fit an otherwise empty card; `None` if the run, the phase or
+    /// the card is unknown.
     pub(crate) fn fits_an_empty_card(&self) -> Option<bool> {
         let run = self.run.as_ref()?;
         let phase = match self.phase.name {
@@ -236,20 +238,20 @@ impl<'a> Analysis<'a> {
         Some(peak.saturating_add(LEAST_OVERHEAD) <= self.facts.total?.bytes)
     }
 
-    /// The best candidate of a role, and whether it is the best of all.
+    /// The best candidate with a role, and whether it is the best overall.
     pub(crate) fn best_of(&self, role: Role) -> Option<(&Candidate, bool)> {
         let index = self.candidates.iter().position(|c| c.tensor.role == role)?;
         Some((&self.candidates[index], index == 0))
     }
 }
 
-/// The most that any phase of the run holds, if the log says that clearly more was held: written-out
-/// attention, another optimizer, a script that is not nanoGPT's.
+/// The planned peak of the run, if the log shows that clearly more was held. Then it was not this
+/// program: unfused attention, another optimizer or another script.
 fn refuted(run: &TrainingRun, facts: &MemoryFacts) -> Option<u64> {
     let allocated = facts.allocated?;
     let mut options = vec![run.options];
     if !run.options.compile || run.source != ConfigOrigin::Given {
-        // Whether it is compiled is only supposed, too.
+        // Whether the run was compiled is an assumption, too.
         let eager = torch::TorchOptions { compile: false, ..run.options };
         options.extend([eager, torch::TorchOptions { fused_attention: false, ..eager }]);
     }

@@ -8,7 +8,7 @@ use fitgpt_plan::{
 use super::{Analysis, TrainingRun};
 use crate::diagnosis::{AccountShare, NextFailure, PhaseName};
 
-/// Most live bytes of a phase.
+/// Peak live bytes of a phase.
 pub(crate) fn peak_bytes(run: &TrainingRun, options: &TorchOptions, phase: TorchPhase) -> u64 {
     let programs = torch::phases(&run.model, options);
     let program = programs.iter().find(|(p, _)| *p == phase);
@@ -16,8 +16,8 @@ pub(crate) fn peak_bytes(run: &TrainingRun, options: &TorchOptions, phase: Torch
     peak.map_or(0, |peak| peak.bytes.get())
 }
 
-/// The first phase behind the failing one that does not fit the card either. Where others on the
-/// card are the cause, fixing it means that they are gone: `foreign_bytes` come back.
+/// The first phase after the failing one that does not fit the card either. If other processes are
+/// the cause, the fix ends them and frees `foreign_bytes`.
 pub(crate) fn next(analysis: &Analysis<'_>, foreign_bytes: u64) -> Option<NextFailure> {
     let (run, usable_bytes) = (analysis.run.as_ref()?, analysis.usable_bytes()? + foreign_bytes);
     let behind: &[TorchPhase] = match analysis.phase.name {
@@ -46,7 +46,7 @@ pub(crate) fn next(analysis: &Analysis<'_>, foreign_bytes: u64) -> Option<NextFa
     })
 }
 
-/// What the failing phase holds at its peak, by class.
+/// The memory of the failing phase at its peak, by class.
 pub(crate) fn account(run: &TrainingRun, analysis: &Analysis<'_>) -> Option<Vec<AccountShare>> {
     let phase = match analysis.phase.name {
         PhaseName::Evaluate if analysis.log.progress.iter.is_some() => TorchPhase::Evaluate,

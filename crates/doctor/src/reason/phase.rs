@@ -1,4 +1,4 @@
-//! When it happened: by the traceback, else by the script's last line, else by the account.
+//! The phase of the failure: from the traceback, else the script's last line, else the account.
 
 use super::{candidates::Candidate, run::TrainingRun};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     parse::{Clue, Frame, Log, Wording},
 };
 
-/// What the script's last line leaves open.
+/// What the script's last line indicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PhaseHint {
     Evaluate,
@@ -15,7 +15,7 @@ pub(super) enum PhaseHint {
     Resume,
 }
 
-/// The phase that the traceback names, and how plainly.
+/// The phase that the traceback shows.
 pub(super) fn by_frames(log: &Log) -> Option<FailurePhase> {
     let trace = Trace::new(log);
     if trace.texts.is_empty() {
@@ -40,10 +40,10 @@ pub(super) fn by_frames(log: &Log) -> Option<FailurePhase> {
     } else if trace.has(&[".backward(", "run_backward"]) {
         certain(PhaseName::TrainBackward)
     } else if trace.has(&LOADS) || trace.is_loading() {
-        // Before a checkpoint's reader: a published model is read by the same one.
+        // Checked before `torch.load`, which `from_pretrained` calls too.
         certain(PhaseName::Load)
     } else if trace.update() > forward {
-        // A checkpoint's moments are also called so.
+        // Loading a checkpoint also names the moments.
         let loads = trace.has(&["load_state_dict(", "torch.load("]);
         certain(if loads { PhaseName::Resume } else { PhaseName::Update })
     } else if trace.is_in(&["torch/serialization.py"])
@@ -65,7 +65,7 @@ pub(super) fn by_frames(log: &Log) -> Option<FailurePhase> {
     }
 }
 
-/// Calls that put a model on the card, in other scripts than nanoGPT's.
+/// Calls that put a model on the card in other scripts than nanoGPT.
 const LOADS: [&str; 5] = [
     "from_pretrained(",
     "load_model(",
@@ -74,10 +74,10 @@ const LOADS: [&str; 5] = [
     "load_checkpoint_guess_config(",
 ];
 
-/// Loops of an evaluation, which may generate.
+/// Evaluation loops, which may generate.
 const LOOPS: [&str; 4] = ["evaluation_loop", "prediction_loop", "prediction_step", "evaluate"];
 
-/// Calls before the first step: engines and communicators that set themselves up.
+/// Set-up calls of engines and communicators.
 const STARTS: [&str; 15] = [
     "deepspeed.initialize(",
     "_configure_optimizer(",
@@ -96,10 +96,10 @@ const STARTS: [&str; 15] = [
     "cuCtxCreate",
 ];
 
-/// What trainers call the forward of a step.
+/// Functions in which trainers run the forward pass of a step.
 const STEPS: [&str; 4] = ["training_step", "train_step", "compute_loss", "fit_batch"];
 
-/// A model's own forward, or PyTorch's call of it.
+/// A model's `forward`, or PyTorch's call of it.
 fn is_forward(frame: &Frame) -> bool {
     frame.function == "forward" || frame.function.ends_with("_call_impl")
 }
@@ -111,7 +111,7 @@ fn is_forward_call(frame: &Frame, _: &str) -> bool {
 /// A traceback, outermost frame first.
 struct Trace<'a> {
     frames: &'a [Frame],
-    texts: Vec<String>, // of each frame, without white space
+    texts: Vec<String>, // function and code of each frame, without white space
 }
 
 fn has(text: &str, words: &[&str]) -> bool {
@@ -139,7 +139,7 @@ impl<'a> Trace<'a> {
         self.frames.iter().zip(&self.texts).rposition(|(frame, text)| is(frame, text))
     }
 
-    /// What inductor wrote runs in every phase; a compiler that is still at work is its own.
+    /// Generated code runs in every phase; only the compiler itself is the compile phase.
     fn compiles(&self) -> bool {
         let runs_generated_code = self.frames.last().is_some_and(|frame| {
             frame.file.contains("torchinductor") || frame.code.contains("empty_strided")
@@ -155,8 +155,8 @@ impl<'a> Trace<'a> {
         is_compiling && !runs_generated_code
     }
 
-    /// The innermost frame of an optimizer. Some trainers run a whole step inside of one, as its
-    /// closure: what lies deeper counts.
+    /// The innermost optimizer frame. Some trainers run a whole step inside an optimizer's closure,
+    /// so the caller compares its depth with that of the forward pass.
     fn update(&self) -> Option<usize> {
         let files = ["optim/adamw.py", "optim/adam.py", "optim/optimizer.py", "clip_grad.py"];
         let calls = [
@@ -181,7 +181,7 @@ impl<'a> Trace<'a> {
         self.frames.iter().any(is_evaluation) || self.has(&["trainer.evaluate(", "self.evaluate("])
     }
 
-    /// A checkpoint that is written: somebody's own `save`, and the state that it gathers.
+    /// A function or call that writes a checkpoint, deeper than any forward pass.
     fn saves(&self) -> bool {
         let is_save = |frame: &Frame, text: &str| {
             let name = frame.function.to_ascii_lowercase();
@@ -212,7 +212,7 @@ impl<'a> Trace<'a> {
             "load_torch_file",
         ];
         let is_named = |frame: &Frame| names.iter().any(|name| frame.function.contains(name));
-        // A layer that is being made inside of a model that is being made.
+        // A layer constructed inside the constructor of a model.
         let makes = self.frames.iter().filter(|frame| frame.function == "__init__").count() >= 2;
         let is_weight = self.texts.last().is_some_and(|text| {
             has(text, &["Parameter(", "torch.empty(", "nn.Linear(", "nn.Embedding("])
@@ -220,7 +220,7 @@ impl<'a> Trace<'a> {
         self.frames.iter().any(is_named) || (makes && is_weight)
     }
 
-    /// PyTorch's own frames of `model.to(device)`, whatever the model's name is.
+    /// PyTorch's frames of `model.to(device)`, for any variable name.
     fn moves_a_module(&self) -> bool {
         self.frames.iter().any(|frame| {
             frame.is_in("nn/modules/module.py")
@@ -228,7 +228,7 @@ impl<'a> Trace<'a> {
         })
     }
 
-    /// Whether somebody's own training calls this.
+    /// Whether a training script or function is on the stack.
     fn trains(&self) -> bool {
         self.frames.iter().zip(&self.texts).any(|(frame, text)| {
             let file = frame.file.rsplit(['/', '\\']).next().unwrap_or_default();
@@ -245,17 +245,17 @@ impl<'a> Trace<'a> {
     }
 }
 
-/// The forward in the loop itself, not in a function of it.
+/// The forward pass directly in nanoGPT's training loop.
 fn is_training_loop(frame: &Frame) -> bool {
     let code: String = frame.code.chars().filter(|c| !c.is_whitespace()).collect();
     matches!(frame.function.as_str(), "<module>" | "main" | "train" | "")
         && (code.contains("loss=model(") || code.contains("loss=raw_model("))
 }
 
-/// What the script's last line says.
+/// The phase that follows the script's last line.
 pub(super) fn by_lines(log: &Log, run: Option<&TrainingRun>) -> Option<PhaseHint> {
     let progress = &log.progress;
-    let place = |at: Option<u64>| at.unwrap_or(0);
+    let offset = |at: Option<u64>| at.unwrap_or(0);
     let step = progress.step.map(|(_, at)| at);
     let iter = progress.iter.map(|(_, at)| at);
     let start = [progress.compiling, progress.made];
@@ -264,9 +264,9 @@ pub(super) fn by_lines(log: &Log, run: Option<&TrainingRun>) -> Option<PhaseHint
         [progress.resuming, progress.scratch, progress.pretrained.as_ref().map(|(_, at)| *at)];
     let begun = begun.into_iter().flatten().max();
     if let Some((number, at)) = progress.iter
-        && at > place(step)
+        && at > offset(step)
     {
-        // The next iteration begins with an evaluation where its number says so.
+        // The next iteration begins with an evaluation if its number is a multiple of the interval.
         let interval = run.map_or(2000, |run| run.config.eval_interval());
         let evaluates = number.checked_add(1).is_some_and(|next| next % interval.max(1) == 0);
         return Some(if evaluates { PhaseHint::Evaluate } else { PhaseHint::Train });
@@ -283,7 +283,7 @@ pub(super) fn by_lines(log: &Log, run: Option<&TrainingRun>) -> Option<PhaseHint
     begun.map(|_| PhaseHint::Load)
 }
 
-/// What people's own words say, and what a server is always doing.
+/// The phase from the user's description, or the usual phase of a server.
 pub(super) fn by_words(log: &Log, domain: Domain) -> Option<FailurePhase> {
     let likely = |name| Some(FailurePhase { name, certainty: Certainty::Likely });
     let clues = log.clues;
@@ -317,7 +317,7 @@ pub(super) fn by_words(log: &Log, domain: Domain) -> Option<FailurePhase> {
     None
 }
 
-/// The phase, from the surest witness.
+/// The phase according to the most reliable evidence.
 pub(super) fn decide(
     by_frames: Option<FailurePhase>,
     by_lines: Option<PhaseHint>,
@@ -345,7 +345,7 @@ pub(super) fn decide(
         [] if by_lines.is_some() => likely(PhaseName::TrainForward),
         [] => FailurePhase::UNKNOWN,
         [best, rest @ ..] => {
-            // Accounts as near as this cannot be told apart.
+            // Accounts this close cannot be distinguished.
             const SAME: f64 = 0.002;
             let is_rival = |c: &&&Candidate| {
                 c.tensor.phase != best.tensor.phase && c.distance < best.distance + SAME
@@ -378,7 +378,7 @@ mod tests {
     const FORWARD: (&str, &str, &str) = ("/w/net.py", "forward", "x = self.proj(x)");
 
     #[test]
-    fn a_forward_is_trainings_only_where_something_trains() {
+    fn a_forward_pass_is_training_only_if_the_script_trains() {
         let trainer = ("/lib/transformers/trainer.py", "training_step", "loss = self.run(model)");
         let likely = Some((PhaseName::TrainForward, Certainty::Likely));
         assert_eq!(phase(&[trainer, CALL, FORWARD]), likely);
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn generating_is_a_phase_and_no_training() {
+    fn generating_is_not_training() {
         let frames = [("sample.py", "<module>", "y = model.generate(x, 500)"), CALL, FORWARD];
         assert_eq!(phase(&frames), Some((PhaseName::Sample, Certainty::Likely)));
     }
@@ -401,13 +401,13 @@ mod tests {
         assert_eq!(phase(&[save]).unwrap().0, PhaseName::Save);
         let start = ("train.py", "main", "model, *_ = deepspeed.initialize(model=model)");
         assert_eq!(phase(&[start]).unwrap().0, PhaseName::Start);
-        // A callback of a trainer that is named after saving, around an ordinary forward.
+        // A function named after saving that runs an ordinary forward pass.
         let frames = [("train.py", "save_best", "score = net(x)"), CALL, FORWARD];
         assert_ne!(phase(&frames).map(|phase| phase.0), Some(PhaseName::Save));
     }
 
     #[test]
-    fn somebodys_own_evaluation_is_one() {
+    fn a_user_defined_evaluation_function_is_an_evaluation() {
         let frames = [("train.py", "main", "check(net)"), ("train.py", "evaluate_all", "net(x)")];
         assert_eq!(phase(&frames), Some((PhaseName::Evaluate, Certainty::Likely)));
         let frames = [("train.py", "validation_step", "y = self(x)"), CALL, FORWARD];
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_inside_of_an_optimizers_closure_is_a_step() {
+    fn a_forward_pass_inside_an_optimizer_closure_is_training() {
         let step = ("/lib/torch/optim/adam.py", "step", "loss = closure()");
         let inner = ("model.py", "training_step", "loss = self.net(x)");
         assert_eq!(phase(&[step, inner, FORWARD]).unwrap().0, PhaseName::TrainForward);
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_goes_to_the_card_is_loaded_whatever_its_name_is() {
+    fn moving_a_module_to_the_card_is_loading_for_any_variable_name() {
         let to = ("/lib/torch/nn/modules/module.py", "to", "return self._apply(convert)");
         assert_eq!(
             phase(&[("run.py", "setup", "encoder.to(dev)"), to]).unwrap().0,
@@ -431,7 +431,7 @@ mod tests {
         );
         let load = ("ui.py", "load_model", "warm_up()");
         assert_eq!(phase(&[load, FORWARD]).unwrap().0, PhaseName::Load);
-        // A published model is read by the reader of checkpoints.
+        // `from_pretrained` calls `torch.load`.
         let published = ("/lib/hub.py", "from_pretrained", "state = torch.load(path)");
         assert_eq!(phase(&[published]).unwrap().0, PhaseName::Load);
         let into = ("/lib/modeling_utils.py", "_load_state_dict_into_meta", "param = param[...]");

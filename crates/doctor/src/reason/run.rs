@@ -1,4 +1,4 @@
-//! Which run this was: its config, its model, and how PyTorch ran it.
+//! The run of the log: its config, its model and its PyTorch options.
 
 use fitgpt_plan::{
     config::{Config, ConfigError, ConfigValue, Precision, Written},
@@ -16,33 +16,32 @@ use crate::{
 /// Where the config comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ConfigOrigin {
-    /// The caller has it.
+    /// Given by the caller.
     Given,
-    /// The log shows it, or shows that nothing was changed.
+    /// Shown by the log, which may show that the defaults were used.
     Log,
-    /// The log is nanoGPT's and shows nothing of its config: its defaults are supposed.
+    /// The log is nanoGPT's but shows no config, so the defaults are assumed.
     Defaults,
 }
 
-/// A run.
+/// A training run of nanoGPT.
 #[derive(Clone, Debug)]
 pub(crate) struct TrainingRun {
     pub(crate) config: Config,
     pub(crate) model: Model,
     pub(crate) options: TorchOptions,
     pub(crate) source: ConfigOrigin,
-    /// Whether the config says in which type it computes.
+    /// Whether the config sets `dtype`.
     pub(crate) is_dtype_written: bool,
     /// Whether this PyTorch may be too old for fused attention.
     pub(crate) may_be_unfused: bool,
 }
 
-/// nanoGPT's vocabulary where its data name none.
+/// nanoGPT's default vocabulary size.
 const VOCAB: u32 = 50304;
 
 impl TrainingRun {
-    /// The run of the log, with what the caller knows of its config. `None` where neither says
-    /// anything.
+    /// The run of the log, with the caller's config if given. `None` if neither shows a run.
     pub(crate) fn find(
         log: &Log,
         given: Option<&Written>,
@@ -56,8 +55,7 @@ impl TrainingRun {
         }
         let mut written = Written::new();
         for (key, text) in &progress.overrides {
-            // What an echo shows may be cut or be another script's: a value that cannot be read
-            // is as good as none.
+            // The echo may be cut off or from another script: ignore values that cannot be read.
             let _ = written.set(key, text);
         }
         if let Some(given) = given {
@@ -82,7 +80,7 @@ impl TrainingRun {
             (0, None) => VOCAB,
             (written, _) => written,
         };
-        // PyTorch's programs are GPT-2's: another family's run is not supposed.
+        // The PyTorch programs are GPT-2 only, so no run of another family is assumed.
         if config.family() != Family::Gpt2 {
             return Ok(None);
         }
@@ -103,7 +101,7 @@ impl TrainingRun {
         Ok(Some(Self { config, model, options, source, is_dtype_written, may_be_unfused }))
     }
 
-    /// What is supposed, where the log says nothing of its config.
+    /// The assumption, if the log does not show the config.
     pub(crate) fn supposition(&self) -> Option<AssumedRun> {
         (self.source == ConfigOrigin::Defaults).then(|| AssumedRun {
             model: "nanoGPT's defaults",
@@ -113,14 +111,14 @@ impl TrainingRun {
         })
     }
 
-    /// Weights, gradients and Adam's moments: what a step needs before its first activation.
+    /// Weights, gradients and Adam's moments.
     pub(crate) fn static_bytes(&self) -> u64 {
         16 * self.model.parameter_count()
     }
 }
 
-/// Whether the log shows what was set, or that nothing was: nanoGPT prints its tokens an
-/// iteration and its parameters, and they have been compared.
+/// Whether the log shows the config. It also does if it has no overrides but prints the tokens per
+/// iteration and the parameters, which have been compared with the defaults.
 fn shows_config(log: &Log) -> bool {
     let progress = &log.progress;
     !progress.overrides.is_empty()
@@ -129,24 +127,24 @@ fn shows_config(log: &Log) -> bool {
             && progress.parameters_hundredth_millions.is_some()
 }
 
-/// Whether nanoGPT's own lines say that this is not the config: somebody changed the script.
+/// Whether nanoGPT's output contradicts the config, because the script was modified.
 fn is_refuted(log: &Log, config: &Config, model: &Model) -> bool {
     let progress = &log.progress;
-    let positions = u64::from(model.block) * u64::from(model.channels); // it leaves them out
+    let positions = u64::from(model.block) * u64::from(model.channels); // not in nanoGPT's count
     let count = model.parameter_count().saturating_sub(positions);
     let is_larger = |hundredths: u64| {
         let printed = hundredths.saturating_mul(10_000);
         printed.abs_diff(count) > count / 100 + 10_000
     };
     let sequences = u64::from(config.batch_size()) * u64::from(config.block_size());
-    // Other versions of the script count workers' accumulation otherwise.
+    // Versions of the script differ in how they divide accumulation among ranks.
     let is_odd = |tokens: u64| !tokens.is_multiple_of(sequences.max(1));
     progress.parameters_hundredth_millions.is_some_and(is_larger)
         || progress.tokens_per_iteration.is_some_and(is_odd)
 }
 
-/// Whether its programs can be written and their bytes added up. A log is a stranger's text: four
-/// billion layers in it must cost nothing.
+/// Whether its programs are small enough to build and their sizes cannot overflow. Logs are
+/// untrusted: four billion layers must cost nothing.
 fn is_countable(config: &Config, model: &Model) -> bool {
     const LAYERS: u32 = 512;
     const BYTES: u64 = 1 << 56;

@@ -1,20 +1,20 @@
 //! # `attention-scores`
 //!
-//! ## What it sees
-//! The request prints as batch × heads × tokens × tokens would.
+//! ## What it detects
+//! The requested size is batch × heads × tokens × tokens.
 //!
 //! ## Why it happens
-//! Attention that is not fused writes the score of every token with every other, for every
-//! head, and again as softmax and as dropout. Twice the tokens, four times the bytes.
+//! Unfused attention stores a score for every pair of tokens and every head, and again after
+//! softmax and dropout. Twice the tokens need four times the memory.
 //!
 //! ## What helps
-//! PyTorch 2's fused attention, which never writes them (nanoGPT uses it where it is there); a
-//! smaller micro-batch; and, which changes the run, a smaller `block_size`.
+//! PyTorch 2's fused attention, which never stores them (nanoGPT uses it if available); a smaller
+//! micro-batch; or a smaller `block_size`, which changes the training.
 
 use super::{Answer, asked_for, named_by_line};
 use crate::{cause::Cause, diagnosis::Role, reason::Analysis};
 
-/// Lines of code that write scores out, squeezed.
+/// Code that computes unfused scores, without white space.
 const LINES: [&str; 16] = [
     "attn_weights",
     "attention_scores",

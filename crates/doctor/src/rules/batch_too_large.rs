@@ -1,16 +1,16 @@
 //! # `batch-too-large`
 //!
-//! ## What it sees
-//! The program's own tensors fill the card in the middle of a pass, and nothing more special
-//! explains it.
+//! ## What it detects
+//! The program's tensors fill the card during a forward or backward pass, and no more specific rule
+//! applies.
 //!
 //! ## Why it happens
-//! What a pass keeps grows with the batch, with the length of a sequence or the area of an image,
-//! and with the depth of the model.
+//! The memory of a pass grows with the batch, the sequence length or image area, and the depth of
+//! the model.
 //!
 //! ## What helps
-//! A smaller micro-batch with accumulation, shorter sequences or smaller images, recomputation,
-//! half precision. A memory snapshot shows which tensors they are.
+//! A smaller micro-batch with gradient accumulation, shorter sequences or smaller images, gradient
+//! checkpointing, half precision. A memory snapshot shows which tensors fill the card.
 
 use super::Answer;
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     let message = analysis.log.message.as_ref().filter(|_| analysis.is_gpu())?;
     if message.wording == Wording::Word {
-        return None; // somebody's own words
+        return None; // only prose
     }
     let (facts, setup) = (&analysis.facts, &analysis.log.setup);
     let bytes = |size: Option<crate::parse::PrintedSize>| size.map(|size| size.bytes);
@@ -34,7 +34,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
         batch_size: setup.batch.filter(|_| analysis.trains()),
         shape: analysis.log.shape.as_ref().map(|shape| shape.axes.clone()),
     };
-    // Held and asked for together are most of what this process can have.
+    // The held and the requested memory together are most of what this process can have.
     let is_full = match (facts.allocated, facts.requested, facts.total) {
         (Some(held), Some(requested), Some(total)) => {
             let others = facts.foreign.map_or(0, |size| size.bytes);

@@ -1,16 +1,16 @@
 //! # `checkpoint-on-device`
 //!
-//! ## What it sees
-//! The run began from a checkpoint, which was loaded straight onto the card.
+//! ## What it detects
+//! The run started from a checkpoint that was loaded directly onto the card.
 //!
 //! ## Why it happens
-//! nanoGPT calls `torch.load(path, map_location=device)`: weights and both moments arrive on the
-//! card before the model does, and the global name `state_dict` keeps the loaded weights to the
-//! end of the run.
+//! nanoGPT calls `torch.load(path, map_location=device)`: the weights and both moments are on the
+//! card before the model is, and the global variable `state_dict` keeps the loaded weights alive
+//! until the run ends.
 //!
 //! ## What helps
-//! `map_location='cpu'`, and `del state_dict, checkpoint` once both have been read. Neither
-//! changes the training.
+//! `map_location='cpu'`, and `del state_dict, checkpoint` after both have been used. Neither changes
+//! the training.
 
 use super::Answer;
 use crate::{
@@ -28,7 +28,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     if !while_loading && !is_resumed {
         return None;
     }
-    // Where neither a number nor a phase is known, a checkpoint on the card is the best guess.
+    // With neither a number nor a phase, a checkpoint on the card is the best guess.
     let is_guess = analysis.facts.requested.is_none() && analysis.phase.name == PhaseName::Unknown;
     let second_copy_bytes = analysis.run.as_ref().map(|run| 4 * run.model.parameter_count());
     let would_fit = match (second_copy_bytes, analysis.facts.free, analysis.facts.requested) {

@@ -1,15 +1,15 @@
 //! # `communicator-buffers`
 //!
-//! ## What it sees
-//! NCCL could not get its memory, or data parallelism failed while it made its buckets.
+//! ## What it detects
+//! NCCL could not allocate its buffers, or data parallelism could not allocate its buckets.
 //!
 //! ## Why it happens
-//! Each communicator takes memory outside of PyTorch, and `DistributedDataParallel` keeps a copy
-//! of all gradients in buckets. On a card that PyTorch has filled, nothing is left for either.
+//! Each communicator allocates memory outside PyTorch, and `DistributedDataParallel` keeps a copy of
+//! all gradients in buckets. If PyTorch has filled the card, nothing is left for them.
 //!
 //! ## What helps
-//! Leave memory free before the first collective: a smaller batch, `gradient_as_bucket_view=True`,
-//! sharding (FSDP, ZeRO) instead of copies. Check that two ranks do not share one card.
+//! Leave memory free for the first collective: a smaller batch, `gradient_as_bucket_view=True`, or
+//! sharding (FSDP, ZeRO) instead of replicas. Check that two ranks do not share one card.
 
 use super::Answer;
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     reason::{Analysis, trace},
 };
 
-/// What data parallelism calls while it sets itself up.
+/// Calls during the set-up of data parallelism.
 const CALLS: [&str; 5] = [
     "distributeddataparallel(",
     "_ddp_init_helper",

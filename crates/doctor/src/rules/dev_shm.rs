@@ -1,12 +1,12 @@
 //! # `dev-shm`
 //!
-//! ## What it sees
-//! A worker of a data loader could not hand its batch over: `/dev/shm` is full (`Bus error`,
+//! ## What it detects
+//! A data loader worker could not pass on a batch because `/dev/shm` is full (`Bus error`,
 //! `insufficient shared memory (shm)`).
 //!
 //! ## Why it happens
-//! Workers pass batches through files in `/dev/shm`. Docker gives a container 64 MiB of it. It has
-//! nothing to do with the card.
+//! Workers pass batches through files in `/dev/shm`, and Docker gives a container only 64 MiB of it.
+//! GPU memory is not involved.
 //!
 //! ## What helps
 //! `docker run --shm-size=8g` or `--ipc=host`; in Kubernetes an `emptyDir` with `medium: Memory`

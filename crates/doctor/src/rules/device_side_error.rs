@@ -1,16 +1,16 @@
 //! # `device-side-error`
 //!
-//! ## What it sees
-//! A library of NVIDIA's could not get its workspace or handle (`CUBLAS_STATUS_ALLOC_FAILED`),
-//! without numbers of the allocator.
+//! ## What it detects
+//! An NVIDIA library could not allocate its workspace or handle (`CUBLAS_STATUS_ALLOC_FAILED`), and
+//! the log has no allocator numbers.
 //!
 //! ## Why it happens
-//! Either the card is full to the last page, or a kernel failed before and every later call
-//! reports it: most often a token id at or above the vocabulary, or a label out of range.
+//! Either the card is completely full, or an earlier kernel failed and every later call reports its
+//! error: most often a token id beyond the vocabulary, or a label out of range.
 //!
 //! ## What helps
-//! `CUDA_LAUNCH_BLOCKING=1` and one batch on the CPU tell the two apart. If ids are in range,
-//! treat it as a full card.
+//! `CUDA_LAUNCH_BLOCKING=1`, or running one batch on the CPU, distinguishes the two. If all ids are
+//! in range, treat it as a full card.
 
 use super::Answer;
 use crate::{

@@ -1,16 +1,17 @@
 //! # `evaluation-gathers-predictions`
 //!
-//! ## What it sees
-//! An evaluation failed where it joins the predictions of a batch to those of all batches before.
+//! ## What it detects
+//! An evaluation failed while concatenating the predictions of a batch with those of all previous
+//! batches.
 //!
 //! ## Why it happens
-//! Hugging Face's trainer keeps the predictions of the whole evaluation on the card until the end,
-//! and for a language model a prediction is a row of logits as wide as the vocabulary for every
-//! token.
+//! Hugging Face's trainer keeps all predictions of an evaluation on the card until the end. For a
+//! language model, each token's prediction is a row of logits as wide as the vocabulary.
 //!
 //! ## What helps
-//! `eval_accumulation_steps=1` moves them to the host every step; `preprocess_logits_for_metrics`
-//! keeps only the argmax; `prediction_loss_only=True` keeps none.
+//! `eval_accumulation_steps=1` moves them to the host after every step;
+//! `preprocess_logits_for_metrics` can reduce them to the argmax; `prediction_loss_only=True` keeps
+//! none.
 
 use super::Answer;
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
     reason::{Analysis, trace},
 };
 
-/// Lines that join predictions, squeezed.
+/// Code that concatenates predictions, without white space.
 const LINES: [&str; 9] = [
     "nested_concat(",
     "preds_host",

@@ -1,16 +1,16 @@
 //! # `evaluation-uses-training-batch`
 //!
-//! ## What it sees
-//! The failure lies in an evaluation, which runs with the batch of training.
+//! ## What it detects
+//! The failure is in an evaluation that uses the training batch size.
 //!
 //! ## Why it happens
-//! nanoGPT has one `batch_size`. Its `estimate_loss` keeps no activations and runs no backward,
-//! but needs the logits of a whole batch, and those of the batch before.
+//! nanoGPT has a single `batch_size`. Its `estimate_loss` keeps no activations and runs no backward
+//! pass, but needs the logits of a whole batch and those of the previous batch.
 //!
 //! ## What helps
-//! A batch of its own for evaluations; more `eval_iters` then cover the same sequences. nanoGPT
-//! has no key for that (`fitgpt` has `eval_batch_size`). Mind the training step: it may be the
-//! next that does not fit. Fewer `eval_iters` alone change nothing.
+//! A smaller evaluation batch; with more `eval_iters` it covers the same sequences. nanoGPT has no
+//! key for it (`fitgpt` has `eval_batch_size`). The training step may not fit either. Fewer
+//! `eval_iters` alone change nothing.
 
 use fitgpt_plan::torch::{TorchOptions, TorchPhase};
 

@@ -1,16 +1,16 @@
 //! # `flat-copy`
 //!
-//! ## What it sees
-//! The request is as large as all parameters together, or the failing line flattens them or makes
-//! the optimizer's flat state.
+//! ## What it detects
+//! The request is as large as all parameters together, or the failing code flattens the parameters
+//! or the optimizer state.
 //!
 //! ## Why it happens
-//! DeepSpeed and FSDP lay parameters end to end in one tensor, and ZeRO makes a float32 copy of
-//! its part. While that is made, both exist.
+//! DeepSpeed and FSDP flatten parameters into one tensor, and ZeRO makes a float32 copy of its
+//! partition. During the copy both exist.
 //!
 //! ## What helps
-//! More cards to share it, ZeRO's third stage, or the optimizer on the host (`offload_optimizer`).
-//! A smaller batch does not change it.
+//! More cards, ZeRO stage 3, or the optimizer on the host (`offload_optimizer`). A smaller batch
+//! does not help.
 
 use super::Answer;
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
     reason::{Analysis, trace},
 };
 
-/// Functions that lay tensors end to end.
+/// Functions that flatten tensors.
 const CALLS: [&str; 8] = [
     "flatten_dense_tensors",
     "_flatten_dense",
@@ -54,8 +54,8 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     if let Some(each) = each.filter(|_| trains) {
         return of(Some(requested.bytes / each), Certainty::Likely);
     }
-    // Half weights, float32 copies and moments: with DeepSpeed all that is held are pieces of the
-    // size of this one, or of half of it.
+    // Half-precision weights, float32 copies and moments: with DeepSpeed everything held is a
+    // multiple of this size or of half of it.
     let (held, total) = (analysis.facts.allocated?, analysis.facts.total?);
     let halves = held.bytes / (requested.bytes / 2).max(1);
     let is_multiple = (2..=12).contains(&halves)

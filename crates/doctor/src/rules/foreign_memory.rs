@@ -1,19 +1,19 @@
 //! # `foreign-memory`
 //!
-//! ## What it sees
-//! Memory of the card that is neither free nor this process's: total less free less process.
-//! Where the message does not say what the process has, it is total less free less
-//! what PyTorch reserved, less up to 1 GiB for a driver's context: only the rest counts.
+//! ## What it detects
+//! Memory that is neither free nor used by this process: total − free − process. If the message does
+//! not give the memory of the process, it is total − free − reserved by PyTorch − up to 1 GiB for
+//! the CUDA context.
 //!
 //! ## Why it happens
-//! A desktop, a browser, a notebook whose kernel still runs, an earlier run that has not ended,
-//! another worker on the same card.
+//! A desktop, a browser, a notebook whose kernel is still running, an earlier run that has not
+//! ended, or another rank on the same card.
 //!
 //! ## What helps
-//! End the other process (`nvidia-smi` lists them). It is the cause only if free and foreign
-//! memory together would have held the request and this phase fits an empty card;
-//! else the run does not fit an empty card either. Where it is only inferred, it is not blamed if
-//! PyTorch itself had more than that reserved and unused.
+//! End the other processes (`nvidia-smi` lists them). They are the cause only if the free memory
+//! plus theirs would have been enough for the request and this phase fits an empty card; otherwise
+//! the run does not fit an empty card either. If their memory is only inferred, they are not blamed
+//! if PyTorch itself had reserved more than that without using it.
 
 use super::{Answer, LAST_PAGES};
 use crate::{
@@ -23,9 +23,9 @@ use crate::{
     reason::{Analysis, trace},
 };
 
-/// Less than this is a desktop's cursor and its frames.
-const WORTH_SAYING: u64 = 256 << 20;
-/// The share of a card below which company only hastens what would fail anyway.
+/// Less than this is what a desktop uses.
+const NEGLIGIBLE: u64 = 256 << 20;
+/// Below this fraction of the card (1/n), other processes are not the reason.
 const MATTERS: u64 = 5;
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
@@ -41,7 +41,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
         requested_bytes: bytes(facts.requested),
         processes: processes.clone(),
     };
-    // Not even a context could be made, or a program of a few MiB found no place.
+    // Not even a CUDA context or a program of a few MiB fit.
     let is_start = trace::holds(analysis.log, &["_cuda_init", "_lazy_init", "cuctxcreate"])
         || analysis.log.clues.has(crate::parse::Clue::MakesContext);
     let is_bare = matches!(message.wording, Wording::NoNumbers) && is_start;
@@ -49,15 +49,15 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     if is_bare || is_tiny {
         return Some(Answer { certainty: Certainty::Likely, is_cause: true, cause: cause(None) });
     }
-    let foreign = facts.foreign.filter(|size| size.bytes >= WORTH_SAYING)?;
+    let foreign = facts.foreign.filter(|size| size.bytes >= NEGLIGIBLE)?;
     let (free, requested) = (facts.free?, facts.requested?);
-    // Where enough was free already, nobody else is to blame.
+    // If enough memory was free, other processes are not the cause.
     let was_short = free.low <= requested.high.saturating_add(LAST_PAGES);
     let would_hold = free.plus(foreign).bytes >= requested.bytes;
-    // A step that is larger than the whole card fails without company, too.
+    // A step that is larger than the whole card fails on an empty card, too.
     let fits_alone = analysis.fits_an_empty_card();
     let is_certain = facts.process.is_some();
-    // Where others' memory is only inferred, PyTorch's own unused memory may explain more.
+    // If their memory is only inferred, PyTorch's own unused memory may explain more.
     let unused = match (facts.reserved, facts.allocated) {
         (Some(reserved), Some(allocated)) => reserved.minus(allocated).bytes,
         _ => 0,
@@ -70,7 +70,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     Some(Answer { certainty, is_cause, cause: cause(Some(foreign.bytes)) })
 }
 
-/// Who is on the card and is not this process, the largest first.
+/// The other processes on the card, largest first.
 fn processes(analysis: &Analysis<'_>) -> Vec<Process> {
     let own = analysis.facts.process.map_or(0, |size| size.bytes);
     let named = analysis.log.message.iter().flat_map(|message| &message.processes);

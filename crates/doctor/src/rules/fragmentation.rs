@@ -1,21 +1,20 @@
 //! # `fragmentation`
 //!
-//! ## What it sees
-//! PyTorch had reserved at least as much as was asked for without a tensor in it, and could not
-//! use it.
+//! ## What it detects
+//! PyTorch had reserved but unused memory of at least the requested size and could not use it.
 //!
 //! ## Why it happens
-//! Reserved memory lies in segments. Free pieces of several segments add up to the request, and
-//! none of them alone is long enough.
+//! Reserved memory is divided into segments. Free blocks in several segments add up to the request,
+//! but none of them alone is large enough.
 //!
 //! ## What helps
-//! `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, before the process starts. Every message
-//! of PyTorch's carries this advice; it can help only in the case that this rule sees.
+//! `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, set before the process starts. PyTorch prints
+//! this hint in every message, but it can help only in the case that this rule detects.
 
 use super::Answer;
 use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};
 
-/// The share of a card below which unused pieces are what rounding wastes.
+/// Below this fraction of the card (1/n), unused blocks are ordinary rounding waste.
 const MATTERS: u64 = 10;
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
@@ -43,8 +42,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     };
     let is_enough = requested.bytes > 0 && unallocated.bytes >= requested.bytes;
     let matters = facts.total.is_some_and(|total| unallocated.bytes >= total.bytes / MATTERS);
-    // A request of the least size is filled from any piece: where even that failed, the card was
-    // full.
+    // A request of the minimum size fits any block: if even that failed, the card was full.
     let is_cause = analysis.has_shape();
     (is_enough && matters).then_some(Answer { certainty: Certainty::Likely, is_cause, cause })
 }

@@ -1,16 +1,16 @@
 //! # `free-exceeds-request`
 //!
-//! ## What it sees
-//! Clearly more memory was free than was asked for, and the request failed all the same. A
-//! driver never gives its last pages away: a few dozen MiB more are not meant.
+//! ## What it detects
+//! Clearly more memory was free than requested, and the request still failed. A few dozen MiB do not
+//! count: a driver never gives away its last pages.
 //!
 //! ## Why it happens
-//! A limit of the process (`set_per_process_memory_fraction`), another process that gave
-//! memory back between the failure and the message, several workers on one card, or a driver that
-//! cannot map what it reports as free.
+//! A limit on the process (`set_per_process_memory_fraction`), another process that freed memory
+//! between the failure and the message, several ranks on one card, or a driver that cannot map what
+//! it reports as free.
 //!
 //! ## What helps
-//! Look for the limit and for other processes on the card. A smaller batch treats no cause here.
+//! Look for a limit and for other processes on the card. A smaller batch does not fix the cause.
 
 use super::{Answer, LAST_PAGES};
 use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};
@@ -22,7 +22,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
         requested_bytes: requested.bytes,
         allowed_bytes: analysis.facts.allowed.map(|size| size.bytes),
     };
-    // Large requests leave no room for the alignment of their segment.
+    // Leave a margin for the alignment of large segments.
     let margin = LAST_PAGES.max(requested.bytes / 50);
     let is_more = free.low > requested.high.saturating_add(margin);
     is_more.then_some(Answer { certainty: Certainty::Certain, is_cause: true, cause })

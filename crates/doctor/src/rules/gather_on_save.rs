@@ -1,11 +1,11 @@
 //! # `gather-on-save`
 //!
-//! ## What it sees
-//! A run with FSDP or ZeRO-3 failed while it wrote a checkpoint.
+//! ## What it detects
+//! A run with FSDP or ZeRO-3 failed while saving a checkpoint.
 //!
 //! ## Why it happens
-//! A full state dict gathers every shard on every rank's card before it is written. A model that
-//! fits only in shards does not fit whole.
+//! A full state dict gathers every shard on the card of every rank before it is saved. A model that
+//! fits only in shards does not fit as a whole.
 //!
 //! ## What helps
 //! `FullStateDictConfig(offload_to_cpu=True, rank0_only=True)`, or sharded checkpoints

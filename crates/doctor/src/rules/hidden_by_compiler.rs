@@ -1,17 +1,17 @@
 //! # `hidden-by-compiler`
 //!
-//! ## What it sees
-//! An allocation failed while `torch.compile` was at work, or inside an error of the compiler
+//! ## What it detects
+//! An allocation failed while `torch.compile` was compiling, or inside a compiler error
 //! (`BackendCompilerFailed`, `InductorError`).
 //!
 //! ## Why it happens
-//! Inductor tries kernels on real tensors before it chooses one, and needs room for that at
-//! the first call only; 0.3 to 2 GiB are common and cannot be derived. The compiler's error then
-//! stands in front of the plain one.
+//! Inductor benchmarks kernels on real tensors before it chooses one. This needs extra memory at the
+//! first call only: 0.3 to 2 GiB is common and cannot be computed in advance. The compiler's error
+//! then hides the original one.
 //!
 //! ## What helps
-//! Leave room for the first call. `compile = False` saves this, but not the run: in the steady
-//! state eager mode needs more, because it keeps the float32 chain of the loss.
+//! Leave memory free for the first call. `compile = False` avoids this peak, but after the first
+//! step eager mode needs more memory, because it keeps the float32 intermediates of the loss.
 
 use super::Answer;
 use crate::{

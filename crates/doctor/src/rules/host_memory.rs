@@ -1,18 +1,18 @@
 //! # `host-memory`
 //!
-//! ## What it sees
-//! The machine's own memory ran out, not the card's: the kernel or a launcher killed the
-//! process (`Killed`, exit code 137 or -9, an `oom-kill` line), PyTorch's allocator for the
-//! host gave up (`DefaultCPUAllocator`), or a page-locked copy could not be made.
+//! ## What it detects
+//! Host memory ran out, not GPU memory: the kernel or a launcher killed the process (`Killed`, exit
+//! code 137 or -9, an `oom-kill` line), PyTorch's CPU allocator failed (`DefaultCPUAllocator`), or
+//! page-locked memory could not be allocated.
 //!
 //! ## Why it happens
-//! Preparing data that are read whole, several workers that each hold a copy, a checkpoint that
-//! passes through host memory, or a limit of the container that is lower than the machine's
-//! memory. A plain `Killed` has no number: somebody may also have killed the process by hand.
+//! Data preparation that reads everything at once, several workers that each hold a copy, a
+//! checkpoint that passes through host memory, or a container limit below the machine's memory. A
+//! bare `Killed` has no number: the process may also have been killed by hand.
 //!
 //! ## What helps
-//! Look at the kernel's log for the process's name. Prepare data in a stream, use fewer loader
-//! workers, raise the container's limit. No batch size of the card changes it.
+//! Look for the process in the kernel log. Stream the data, use fewer data loader workers, raise the
+//! container's limit. The batch size on the card does not change it.
 
 use super::Answer;
 use crate::{

@@ -1,17 +1,16 @@
 //! # `invalid-config`
 //!
-//! ## What it sees
-//! The config cannot run anywhere: heads that do not divide the channels, a key that nanoGPT
-//! does not know, a value of the wrong type.
+//! ## What it detects
+//! The config is invalid: the heads do not divide the channels, nanoGPT does not know a key, or a
+//! value has the wrong type.
 //!
 //! ## Why it happens
-//! Advice that is passed around names keys that nanoGPT never had (`eval_batch_size`,
-//! `eval_block_size`, `grad_checkpoint`) and widths that its heads do not divide: 512 and 448
-//! are no multiples of 12.
+//! Common advice names keys that nanoGPT never had (`eval_batch_size`, `eval_block_size`,
+//! `grad_checkpoint`) and widths that its heads do not divide: 512 and 448 are not multiples of 12.
 //!
 //! ## What helps
-//! 8 heads for 512 channels, 7 for 448, or a width that is a multiple of the heads. `fitgpt`
-//! knows the three keys above.
+//! 8 heads for 512 channels, 7 for 448, or a width that is a multiple of the number of heads.
+//! `fitgpt` knows the three keys above.
 
 use super::Answer;
 use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};

@@ -1,16 +1,16 @@
 //! # `kv-cache`
 //!
-//! ## What it sees
-//! A server says that its cache of keys and values does not fit, or the line that failed makes or
-//! grows that cache.
+//! ## What it detects
+//! A server reports that its KV cache does not fit, or the failing code allocates or extends that
+//! cache.
 //!
 //! ## Why it happens
-//! Every token of every sequence keeps its keys and values in every layer. A server plans for the
-//! longest context that the model allows unless it is told otherwise.
+//! Every token of every sequence keeps its keys and values in every layer. By default a server plans
+//! for the longest context that the model supports.
 //!
 //! ## What helps
-//! A shorter context (`--max-model-len`, `-c`, `num_ctx`), fewer sequences at once, a cache of 8
-//! bits, or weights of 4 bits, which leave more for it.
+//! A shorter context (`--max-model-len`, `-c`, `num_ctx`), fewer concurrent sequences, an 8-bit
+//! cache, or 4-bit weights, which leave more memory for the cache.
 
 use super::Answer;
 use crate::{
@@ -20,7 +20,7 @@ use crate::{
     reason::{Analysis, trace},
 };
 
-/// Lines and files that make a cache or lengthen it, squeezed.
+/// Code that allocates or extends a KV cache, without white space.
 const LINES: [&str; 9] = [
     "past_key",
     "key_cache",
@@ -43,14 +43,14 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     };
     let of = |certainty| Some(Answer { certainty, is_cause: true, cause: cause.clone() });
     if message.wording == Wording::Server {
-        // The other sentence is about the share of the card.
+        // A message with the free memory is about the reservation.
         return if message.free.is_some() { None } else { of(Certainty::Certain) };
     }
     let is_cache = trace::line_with(analysis.log, &LINES).is_some();
     if is_cache && matches!(analysis.domain, Domain::Inference | Domain::Serving) {
         return of(Certainty::Likely);
     }
-    // llama.cpp has its weights and its cache, and finds no place for what a pass needs.
+    // llama.cpp has allocated weights and cache, and its compute buffer does not fit.
     let cache = analysis.log.setup.kv_cache.filter(|_| message.wording == Wording::Ggml)?;
     let weights = analysis.log.setup.weights.map_or(0, |size| size.bytes);
     if cache.bytes > weights / 8 { of(Certainty::Likely) } else { None }

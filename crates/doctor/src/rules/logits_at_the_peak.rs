@@ -1,17 +1,17 @@
 //! # `logits-at-the-peak`
 //!
-//! ## What it sees
-//! The request prints exactly as rows × vocabulary would: logits, their float32 copy, their
-//! softmax or a gradient of one of these.
+//! ## What it detects
+//! The requested size is rows × vocabulary: logits, their float32 copy, their softmax or a gradient
+//! of one of these.
 //!
 //! ## Why it happens
-//! The loss needs the logits, their softmax and a gradient of the same size at once. GPT-2's
-//! vocabulary is 65 times its width, so that one such tensor outweighs a layer; eager mode keeps
-//! up to 20 bytes for each token and word, compiled mode 4.
+//! The loss needs the logits, their softmax and a gradient of the same size at the same time.
+//! GPT-2's vocabulary is 65 times its width, so one such tensor is larger than a whole layer. Eager
+//! mode keeps up to 20 bytes per token and vocabulary entry, compiled mode 4.
 //!
 //! ## What helps
-//! A loss that is computed for some rows at a time, a smaller micro-batch with more accumulation
-//! (the same training), and for evaluations a batch of their own.
+//! Computing the loss in chunks of rows, a smaller micro-batch with more accumulation (the same
+//! training), and a smaller batch for evaluations.
 
 use super::{Answer, asked_for, named_by_line};
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
     reason::Analysis,
 };
 
-/// Lines of code that make or copy scores over the vocabulary, squeezed.
+/// Code that allocates or copies logits, without white space.
 const LINES: [&str; 16] = [
     "lm_head(",
     "lm_logits",
@@ -43,7 +43,7 @@ const LINES: [&str; 16] = [
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     let of = |asked| Cause::LogitsAtThePeak { asked };
-    // A classifier's scores are small; a decoder's are as wide as its vocabulary.
+    // A classifier's logits are small; a decoder's are as wide as its vocabulary.
     let is_decoder = matches!(analysis.domain, Domain::NanoGpt | Domain::DecoderTraining)
         || analysis.log.clues.any(&[Clue::Decoder, Clue::Gpt2]);
     let by_line = || named_by_line(analysis, &LINES, of).filter(|_| is_decoder);
@@ -52,12 +52,12 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
         .or_else(|| by_size(analysis).filter(|_| is_decoder))
 }
 
-/// The decoder that the log names, with the batch and the length that it names.
+/// The named decoder's logits, with the batch and length in the log.
 fn by_size(analysis: &Analysis<'_>) -> Option<Answer> {
     let tensors = analysis.decoder_tensors();
     let tensor = tensors.first().filter(|tensor| tensor.role == Role::Logits)?;
     let setup = &analysis.log.setup;
-    let shows_config = setup.batch.is_some() && setup.seq.is_some();
+    let is_exact = setup.batch.is_some() && setup.seq.is_some();
     let asked = RequestedTensor {
         tensor: Some(tensor.name.clone()),
         shape: Some(tensor.shape.clone()),
@@ -66,6 +66,6 @@ fn by_size(analysis: &Analysis<'_>) -> Option<Answer> {
         requested_bytes: analysis.facts.requested.map(|size| size.bytes),
         ..RequestedTensor::default()
     };
-    let certainty = if shows_config { Certainty::Likely } else { Certainty::Unknown };
+    let certainty = if is_exact { Certainty::Likely } else { Certainty::Unknown };
     Some(Answer { certainty, is_cause: true, cause: Cause::LogitsAtThePeak { asked } })
 }

@@ -1,16 +1,16 @@
 //! # `mlp-activation`
 //!
-//! ## What it sees
-//! The request prints as batch × tokens × four times the channels would: the inner value of an
-//! MLP, before or after GELU, or its gradient.
+//! ## What it detects
+//! The requested size is batch × tokens × 4 · channels: the hidden activation of an MLP, before or
+//! after GELU, or its gradient.
 //!
 //! ## Why it happens
-//! Every layer keeps two of them for its backward. That one of these failed says that the card
-//! was full, more than that this tensor is the culprit.
+//! Every layer keeps two of them for the backward pass. That one of them failed only shows that the
+//! card was full, not that this tensor is the problem.
 //!
 //! ## What helps
-//! A smaller micro-batch with more accumulation, or recomputing blocks in the backward, which
-//! computes their forward once more: about a third of a step.
+//! A smaller micro-batch with more accumulation, or recomputing blocks in the backward pass, which
+//! adds about a third to the compute of a step.
 
 use super::{Answer, asked_for};
 use crate::{cause::Cause, diagnosis::Role, reason::Analysis};

@@ -1,8 +1,9 @@
-//! The rules: one file each, and each file's first comment is its page.
+//! The rules: one file each. The doc comment of a file is its `--explain` page.
 //!
-//! A rule looks at a [`Analysis`] and answers with a cause and its evidence, or not at all. It says
-//! how sure it is; whether another finding settles the case is decided here. A new rule is one
-//! file, one line of [`RULES`], one variant of [`Cause`] and its sentence.
+//! A rule checks an [`Analysis`] and returns a cause with its evidence, or nothing. It states how
+//! certain it is; this module decides whether one finding rules out others. A new rule needs a
+//! file, a line in [`RULES`], a variant of [`Cause`] and its sentence. Translations of its page are
+//! optional: English is shown until they exist.
 
 mod attention_scores;
 mod batch_too_large;
@@ -49,32 +50,32 @@ use crate::{
 /// One rule.
 pub(crate) struct Rule {
     pub(crate) name: &'static str,
-    /// Its file, whose first comment is its page.
+    /// The source file, whose doc comment is the English page.
     pub(crate) source: &'static str,
-    /// The page in Chinese, Japanese and German; English is shown until somebody translates it.
+    /// The page in Chinese, Japanese and German; `None` shows English.
     pub(crate) translated: Option<[&'static str; 3]>,
     check: fn(&Analysis<'_>) -> Option<Answer>,
     settles: Settles,
 }
 
-/// Whether a rule that names the cause ends the search for others.
+/// Whether a rule that finds the cause ends the search for other causes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Settles {
     No,
-    /// Unless it is only possible.
+    /// If it is at least likely.
     IfLikely,
-    /// Unless the log only lets it be inferred.
+    /// If it is certain.
     IfCertain,
     Yes,
-    /// It is asked only if nothing likely was found.
+    /// No; and it is checked only if no likely cause was found.
     Last,
 }
 
-/// What a driver reports as free and does not give: its last pages. Requests of 20 MiB fail where
-/// 25 are free.
+/// Free memory that a driver reports but does not give away: requests of 20 MiB fail with 25 MiB
+/// free.
 const LAST_PAGES: u64 = 64 << 20;
 
-/// What a rule says where it fires.
+/// The result of a rule that applies.
 struct Answer {
     certainty: Certainty,
     is_cause: bool,
@@ -106,29 +107,29 @@ macro_rules! rule {
     };
 }
 
-/// All of them, in the order in which they are asked: what names a cause by itself first, what
-/// only fits the numbers last.
+/// All rules in the order in which they are checked: those that prove a cause first, those that
+/// only match numbers last.
 pub(crate) static RULES: [Rule; 33] = [
-    rule!("paging-file", paging_file, Yes),
-    rule!("dev-shm", dev_shm, Yes),
+    rule!("paging-file", paging_file, Yes, translated),
+    rule!("dev-shm", dev_shm, Yes, translated),
     rule!("host-memory", host_memory, Yes, translated),
     rule!("shared-memory", shared_memory, Yes, translated),
-    rule!("not-memory", not_memory, Yes),
+    rule!("not-memory", not_memory, Yes, translated),
     rule!("invalid-config", invalid_config, No, translated),
-    rule!("device-side-error", device_side_error, IfCertain),
-    rule!("unified-memory-limit", unified_memory_limit, Yes),
-    rule!("kv-cache", kv_cache, Yes),
-    rule!("server-reservation", server_reservation, Yes),
-    rule!("spilled-to-host", spilled_to_host, Yes),
+    rule!("device-side-error", device_side_error, IfCertain, translated),
+    rule!("unified-memory-limit", unified_memory_limit, Yes, translated),
+    rule!("kv-cache", kv_cache, Yes, translated),
+    rule!("server-reservation", server_reservation, Yes, translated),
+    rule!("spilled-to-host", spilled_to_host, Yes, translated),
     rule!("hidden-by-compiler", hidden_by_compiler, No, translated),
-    rule!("evaluation-gathers-predictions", evaluation_gathers_predictions, Yes),
-    rule!("gather-on-save", gather_on_save, Yes),
+    rule!("evaluation-gathers-predictions", evaluation_gathers_predictions, Yes, translated),
+    rule!("gather-on-save", gather_on_save, Yes, translated),
     rule!("static-state-too-large", static_state_too_large, IfLikely, translated),
     rule!("foreign-memory", foreign_memory, IfCertain, translated),
     rule!("request-larger-than-card", request_larger_than_card, No, translated),
-    rule!("flat-copy", flat_copy, Yes),
-    rule!("communicator-buffers", communicator_buffers, Yes),
-    rule!("weights-too-large", weights_too_large, IfLikely),
+    rule!("flat-copy", flat_copy, Yes, translated),
+    rule!("communicator-buffers", communicator_buffers, Yes, translated),
+    rule!("weights-too-large", weights_too_large, IfLikely, translated),
     rule!("free-exceeds-request", free_exceeds_request, Yes, translated),
     rule!("fragmentation", fragmentation, No, translated),
     rule!("checkpoint-on-device", checkpoint_on_device, No, translated),
@@ -139,12 +140,12 @@ pub(crate) static RULES: [Rule; 33] = [
     rule!("attention-scores", attention_scores, No, translated),
     rule!("mlp-activation", mlp_activation, No, translated),
     rule!("weight-shaped", weight_shaped, No, translated),
-    rule!("batch-too-large", batch_too_large, Last),
+    rule!("batch-too-large", batch_too_large, Last, translated),
     rule!("no-shape-in-request", no_shape_in_request, No, translated),
     rule!("no-match", no_match, No, translated),
 ];
 
-/// What the rules find: causes first, then what was also seen.
+/// The findings of all rules: causes first, then observations.
 pub(crate) fn findings(analysis: &Analysis<'_>) -> Vec<Finding> {
     let mut list: Vec<Finding> = Vec::new();
     let mut is_settled = false;
@@ -168,12 +169,12 @@ pub(crate) fn findings(analysis: &Analysis<'_>) -> Vec<Finding> {
     list
 }
 
-/// A cause that is only possible stands behind one that is likely.
+/// Possible causes come after likely ones.
 fn is_weaker(finding: &Finding) -> bool {
     finding.is_cause && finding.certainty == Certainty::Unknown
 }
 
-/// The answer of a rule about what was asked for, by the role of the tensor.
+/// The answer of a rule about the requested tensor, by its role.
 fn asked_for(
     analysis: &Analysis<'_>,
     role: Role,
@@ -192,7 +193,7 @@ fn asked_for(
     Some(Answer { certainty, is_cause: is_best, cause })
 }
 
-/// Without a config the number alone can say it, and then it says what it supposes.
+/// Without a config: a tensor of an assumed run.
 fn supposed_for(
     analysis: &Analysis<'_>,
     role: Role,
@@ -200,13 +201,13 @@ fn supposed_for(
 ) -> Option<Answer> {
     let (tensor, _) = analysis.supposed.first().filter(|(tensor, _)| tensor.role == role)?;
     if analysis.run.is_some() || role == Role::Other {
-        return None; // a config that does not match: `no-match` says which would
+        return None; // `no-match` reports a config that does not match
     }
     let cause = cause(asked(analysis, tensor));
     Some(Answer { certainty: Certainty::Unknown, is_cause: true, cause })
 }
 
-/// The line that failed says by itself what it makes.
+/// The failing line of code shows what it allocates.
 fn named_by_line(
     analysis: &Analysis<'_>,
     lines: &[&str],

@@ -1,14 +1,14 @@
 //! # `no-match`
 //!
-//! ## What it sees
-//! No tensor of the run has the size that was asked for.
+//! ## What it detects
+//! No tensor of the run has the requested size.
 //!
 //! ## Why it happens
-//! The config is not the one of the log, the script is not nanoGPT's, or the request is a
-//! workspace of a library. Where a common run would print this number, it is named.
+//! The config is not the one that was used, the script is not nanoGPT's, or the request is a library
+//! workspace. If a common run has a tensor of this size, it is named.
 //!
 //! ## What helps
-//! The config that was really used, with the overrides of the command line.
+//! Pass the config that was actually used, with the overrides of the command line.
 
 use super::Answer;
 use crate::{
@@ -24,7 +24,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     let requested = analysis.facts.requested.filter(|_| analysis.has_shape())?;
     let is_explained =
         !analysis.tensors().is_empty() && analysis.run.is_none() || !analysis.candidates.is_empty();
-    // Outside of language models nobody expects a tensor's name.
+    // Only language models have tensors that could be named.
     let is_asked =
         matches!(analysis.domain, Domain::NanoGpt | Domain::DecoderTraining | Domain::Unknown);
     if analysis.refuted_bytes.is_none() && (is_explained || !is_asked) {

@@ -1,14 +1,14 @@
 //! # `no-shape-in-request`
 //!
-//! ## What it sees
+//! ## What it detects
 //! A request of 2.00 or 20.00 MiB.
 //!
 //! ## Why it happens
-//! PyTorch's allocator asks the driver for 2 MiB whenever a tensor of up to 1 MiB finds no room,
-//! and for 20 MiB for one below 10 MiB. The number says nothing about the tensor.
+//! PyTorch's allocator requests 2 MiB from the driver for any tensor up to 1 MiB, and 20 MiB for any
+//! tensor below 10 MiB. The number says nothing about the tensor.
 //!
 //! ## What helps
-//! Look at what fills the card and not at what came last.
+//! Look at what fills the card, not at the last request.
 
 use super::Answer;
 use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};

@@ -1,16 +1,16 @@
 //! # `not-memory`
 //!
-//! ## What it sees
-//! The log shows a failed check inside of a kernel or an illegal access, and no allocation that
-//! failed.
+//! ## What it detects
+//! The log shows a failed assertion in a kernel or an illegal memory access, and no failed
+//! allocation.
 //!
 //! ## Why it happens
-//! A token or a label is out of range, a shape does not fit, or a kernel has a bug. The card
-//! reports it late and in other places.
+//! A token id or a label is out of range, shapes do not match, or a kernel has a bug. The error is
+//! asynchronous: a later, unrelated call reports it.
 //!
 //! ## What helps
-//! `CUDA_LAUNCH_BLOCKING=1` shows the op; the same batch on a CPU gives a plain message. No change
-//! of sizes helps.
+//! `CUDA_LAUNCH_BLOCKING=1` shows the op; the same batch on a CPU gives a clear message. Changing
+//! batch sizes does not help.
 
 use super::Answer;
 use crate::{

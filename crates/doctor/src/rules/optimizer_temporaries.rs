@@ -1,16 +1,17 @@
 //! # `optimizer-temporaries`
 //!
-//! ## What it sees
-//! The failure lies in the optimizer's step, or in clipping right before it.
+//! ## What it detects
+//! The failure is in the optimizer step, or in the gradient clipping before it.
 //!
 //! ## Why it happens
-//! The first step makes both moments, 8 bytes a parameter: an iteration that fitted once may not
-//! fit again. AdamW over lists of tensors (`foreach`) also makes the square root of every second
-//! moment at once, 4 bytes a parameter more. Meanwhile `logits` still names those of the last
-//! micro-batch.
+//! The first step allocates both moments, 8 bytes per parameter, so the second iteration may not fit
+//! even if the first did. Multi-tensor AdamW (`foreach`) also allocates the square roots of all
+//! second moments at once, 4 more bytes per parameter. Meanwhile `logits` still holds those of the
+//! last micro-batch.
 //!
 //! ## What helps
-//! `fused=True` has no such list. `del logits` before the step. Neither changes the training.
+//! `fused=True`, which needs no such temporaries, and `del logits` before the step. Neither changes
+//! the training.
 
 use super::Answer;
 use crate::{

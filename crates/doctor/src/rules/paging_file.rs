@@ -1,16 +1,16 @@
 //! # `paging-file`
 //!
-//! ## What it sees
-//! Windows' error 1455: the paging file is too small.
+//! ## What it detects
+//! Windows error 1455: the paging file is too small.
 //!
 //! ## Why it happens
-//! Windows backs every page that a process reserves, whether it is used or not. Every process that
-//! imports PyTorch reserves gigabytes for CUDA's libraries, and so does every worker of a data
-//! loader. It is neither the card's memory nor, in most cases, a lack of RAM.
+//! Windows backs all memory that a process commits, used or not. Every process that imports PyTorch,
+//! including every data loader worker, commits gigabytes for the CUDA libraries. GPU memory is not
+//! involved, and usually RAM is not short either.
 //!
 //! ## What helps
-//! A larger paging file, or one that Windows manages, on a drive with space; then restart. Fewer
-//! workers of the data loader.
+//! A larger or system-managed paging file on a drive with free space, then a restart; or fewer data
+//! loader workers.
 
 use super::Answer;
 use crate::{cause::Cause, diagnosis::Certainty, parse::Wording, reason::Analysis};

@@ -1,14 +1,14 @@
 //! # `request-larger-than-card`
 //!
-//! ## What it sees
-//! One tensor that is larger than the whole card.
+//! ## What it detects
+//! A single request that is larger than the whole card.
 //!
 //! ## Why it happens
-//! Attention scores grow with the square of the sequence, logits with batch × sequence ×
-//! vocabulary. A forgotten reshape does the rest.
+//! Attention scores grow with the square of the sequence length, logits with batch × sequence ×
+//! vocabulary. A wrong reshape or broadcast can also create a huge tensor.
 //!
 //! ## What helps
-//! Nothing that frees memory: the tensor itself must become smaller, by a smaller micro-batch, a
+//! Freeing memory does not help: the tensor itself must become smaller, with a smaller micro-batch,
 //! fused attention or a chunked loss.
 
 use super::Answer;

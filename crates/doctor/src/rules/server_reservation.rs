@@ -1,16 +1,17 @@
 //! # `server-reservation`
 //!
-//! ## What it sees
-//! A server or a framework took its share of the card first: vLLM's `gpu_memory_utilization`,
-//! SGLang's `mem_fraction_static`, XLA's preallocation.
+//! ## What it detects
+//! A server or a framework reserves a fraction of the card in advance: vLLM's
+//! `gpu_memory_utilization`, SGLang's `mem_fraction_static`, XLA's preallocation.
 //!
 //! ## Why it happens
-//! vLLM fills the card up to a share of all of it, whoever else is on it; what is left must hold
-//! CUDA graphs and everything outside of PyTorch. XLA takes three quarters at its first use.
+//! vLLM reserves a fraction of the total memory, regardless of other processes; the rest must be
+//! enough for CUDA graphs and everything outside PyTorch. XLA reserves three quarters of the card at
+//! first use.
 //!
 //! ## What helps
-//! A share that fits what is free (`--gpu-memory-utilization 0.8`), without graphs (`--enforce-
-//! eager`), or an empty card. For JAX `XLA_PYTHON_CLIENT_PREALLOCATE=false`.
+//! A fraction that fits the free memory (`--gpu-memory-utilization 0.8`), no CUDA graphs
+//! (`--enforce-eager`), or an empty card. For JAX, `XLA_PYTHON_CLIENT_PREALLOCATE=false`.
 
 use super::Answer;
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
     reason::Analysis,
 };
 
-/// A share of the card that leaves too little beside it, in thousandths.
+/// A fraction of the card that leaves too little for the rest, in thousandths.
 const TOO_HIGH: u64 = 940;
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {

@@ -1,17 +1,17 @@
 //! # `shared-memory`
 //!
-//! ## What it sees
-//! Triton's `out of resource: shared memory, Required: …, Hardware limit: …`, and no allocation
-//! that failed. Some versions call it an out-of-memory error.
+//! ## What it detects
+//! Triton's `out of resource: shared memory, Required: …, Hardware limit: …`, and no failed
+//! allocation. Some versions call it an out-of-memory error.
 //!
 //! ## Why it happens
-//! A kernel wants more of the small memory inside a multiprocessor than this card has (64 KiB
-//! on Turing, 99 KiB on consumer Ampere and Ada). It has nothing to do with the card's gigabytes.
-//! While inductor tunes, the same line is only a remark: that choice is skipped.
+//! A kernel needs more of the small on-chip memory of a multiprocessor than this card has (64 KiB on
+//! Turing, 99 KiB on consumer Ampere and Ada). It has nothing to do with GPU memory. During
+//! autotuning the same line is harmless: that configuration is skipped.
 //!
 //! ## What helps
-//! Smaller tiles or fewer stages in that kernel, another version of Triton or PyTorch, or
-//! running without `torch.compile`. A smaller batch does not help.
+//! Smaller tiles or fewer stages in that kernel, another version of Triton or PyTorch, or running
+//! without `torch.compile`. A smaller batch does not help.
 
 use super::Answer;
 use crate::{cause::Cause, diagnosis::Certainty, parse::Memory, reason::Analysis};

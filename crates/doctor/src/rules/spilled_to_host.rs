@@ -1,15 +1,15 @@
 //! # `spilled-to-host`
 //!
-//! ## What it sees
+//! ## What it detects
 //! Tensors hold more than the card has.
 //!
 //! ## Why it happens
-//! On Windows and in WSL the driver moves memory to the host instead of refusing it, so a run
-//! slows down tenfold before it fails. The card has been too small for some time already.
+//! On Windows and WSL the driver moves GPU memory to host memory instead of failing, so a run slows
+//! down tenfold before it fails. The card was already too small before that.
 //!
 //! ## What helps
-//! Make the pass smaller, or let the driver refuse at once: in NVIDIA's control panel, set `CUDA -
-//! Sysmem Fallback Policy` to `Prefer No Sysmem Fallback`.
+//! Make the pass smaller. To get the error at once instead of a slow run, set
+//! `CUDA - Sysmem Fallback Policy` to `Prefer No Sysmem Fallback` in the NVIDIA Control Panel.
 
 use super::Answer;
 use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};

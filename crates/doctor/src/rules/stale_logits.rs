@@ -1,19 +1,19 @@
 //! # `stale-logits`
 //!
-//! ## What it sees
-//! What PyTorch held when the request failed is explained only with the logits of the pass
-//! before: weights, half copies, this pass's last activations and those logits add up to the
-//! number that the message prints.
+//! ## What it detects
+//! The memory that PyTorch held when the request failed can only be explained if the logits of the
+//! previous pass are included: weights, half-precision copies, the current activations and those
+//! logits add up to the number in the message.
 //!
 //! ## Why it happens
-//! `logits, loss = model(X, Y)` keeps its logits under that name until the next pass has made its
-//! own. In `estimate_loss` so the second batch needs room for two of them; after training has
-//! begun, a third lives through every evaluation, under the loop's global name. Writing
+//! `logits, loss = model(X, Y)` keeps the logits alive until the next pass has computed new ones. So
+//! in `estimate_loss` the second batch needs memory for two of them, and after training has started,
+//! the global variable of the training loop keeps a third alive during every evaluation. Writing
 //! `_, loss = …` changes nothing: `_` is a name like any other.
 //!
 //! ## What helps
-//! `loss = model(X, Y)[1]`, or `del logits` when the loss is there, in `estimate_loss` and in the
-//! training loop. The training stays the same.
+//! `loss = model(X, Y)[1]`, or `del logits` after the loss is computed, in `estimate_loss` and in
+//! the training loop. The training stays the same.
 
 use super::Answer;
 use crate::{
@@ -28,7 +28,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
         analysis.phase.name == PhaseName::Unknown || c.tensor.phase == analysis.phase.name
     };
     let best = analysis.candidates.iter().filter(is_here).find(|c| c.agrees && c.is_of_config)?;
-    // While a step goes through its layers the account grows, and meets any number somewhere.
+    // During a step the account grows layer by layer and matches any number at some point.
     let is_shown = best.tensor.role == Role::Logits
         || matches!(best.tensor.phase, PhaseName::Evaluate | PhaseName::Update);
     if !is_shown || analysis.candidates.iter().filter(is_here).any(|c| c.agrees_without_stale) {

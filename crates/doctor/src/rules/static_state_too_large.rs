@@ -1,16 +1,16 @@
 //! # `static-state-too-large`
 //!
-//! ## What it sees
-//! Weights, gradients and Adam's two moments, 16 bytes a parameter, and autocast's half copies
-//! of the weights, 2 more, do not fit the card before the first activation is made.
+//! ## What it detects
+//! Weights, gradients and Adam's two moments (16 bytes per parameter) and autocast's half-precision
+//! copies of the weights (2 more) exceed the card before the first activation is allocated.
 //!
 //! ## Why it happens
 //! Autocast keeps the weights in float32; gradients and both moments are float32 as well.
 //! GPT-2 XL has 1.56 billion parameters: 23.2 GiB.
 //!
 //! ## What helps
-//! Not a smaller batch. Moments of 8 bits or on the host, state that is shared between cards,
-//! or a smaller model.
+//! 8-bit moments, moments in host memory, sharding over several cards, or a smaller model. A smaller
+//! batch does not help.
 
 use fitgpt_plan::{device::CUDA_CONTEXT_BYTES, torch::TorchPrecision};
 
@@ -43,8 +43,8 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     is_too_large.then_some(Answer { certainty, is_cause: true, cause })
 }
 
-/// A decoder in another stack, trained whole on one card: 16 bytes a parameter in the usual
-/// setting, 8 at the very least. Adapters, small types and sharding keep less.
+/// Full training of a decoder in another stack on one card: usually 16 bytes per parameter, at least
+/// 8. Adapters, quantization and sharding need less.
 fn of_decoder(analysis: &Analysis<'_>) -> Option<Answer> {
     let (decoder, total) = (analysis.decoder.as_ref()?, analysis.facts.total?);
     let keeps_less = [

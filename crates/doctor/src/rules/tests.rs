@@ -1,4 +1,4 @@
-//! Every rule on a log that it sees, and on one that it must leave alone.
+//! Every rule on a log that it applies to and on one that it does not.
 
 use proptest::prelude::*;
 
@@ -24,7 +24,7 @@ fn message(asked: &str, total: &str, free: &str, process: &str, held: &str, rest
     )
 }
 
-/// Full to the brim, and nobody else there.
+/// A full card without other processes.
 fn full(asked: &str) -> String {
     message(asked, "11.69 GiB", "100.00 MiB", "11.50 GiB", "10.70 GiB", "10.00 MiB")
 }
@@ -37,7 +37,7 @@ fn at(code: &str, message: &str) -> String {
 
 const FORWARD: &str = "logits, loss = model(X, Y)";
 
-/// Rule; log and config where it fires; log and config where it does not.
+/// Rule; log and config to which it applies; log and config to which it does not.
 fn table() -> Vec<(&'static str, String, &'static str, String, &'static str)> {
     let stale = message("6.14 GiB", "11.69 GiB", "2.68 GiB", "7.04 GiB", "6.78 GiB", "61.24 MiB");
     let fresh = message("6.14 GiB", "7.79 GiB", "6.04 GiB", "0.96 GiB", "0.64 GiB", "61.24 MiB");
@@ -227,7 +227,7 @@ fn table() -> Vec<(&'static str, String, &'static str, String, &'static str)> {
 }
 
 #[test]
-fn every_rule_fires_where_it_should_and_only_there() {
+fn every_rule_applies_only_where_it_should() {
     let table = table();
     for (rule, log, config, other, other_config) in &table {
         let fires = |log: &str, config: &str| {
@@ -242,7 +242,7 @@ fn every_rule_fires_where_it_should_and_only_there() {
 }
 
 #[test]
-fn foreign_memory_is_the_cause_only_if_it_would_have_held_the_request() {
+fn foreign_memory_is_the_cause_only_if_the_request_would_have_fit() {
     let of = |log: &str, config: &str| {
         let found = diagnosis(log, config);
         let finding = found.findings.into_iter().find(|f| f.rule() == "foreign-memory");
@@ -258,7 +258,7 @@ fn foreign_memory_is_the_cause_only_if_it_would_have_held_the_request() {
 }
 
 #[test]
-fn ties_are_listed_and_not_guessed() {
+fn all_tensors_of_the_requested_size_are_listed() {
     // GPT-2 medium: logits of one sequence are as large as `wte`.
     let config = "n_layer = 24\nn_head = 16\nn_embd = 1024\nbatch_size = 1\ncompile = False";
     let diagnosis = diagnosis(&full("198.00 MiB"), config);
@@ -268,7 +268,7 @@ fn ties_are_listed_and_not_guessed() {
 }
 
 #[test]
-fn without_a_config_a_common_run_is_supposed_and_said_so() {
+fn without_a_config_a_common_run_is_assumed_and_marked_as_such() {
     let diagnosis = diagnosis(&format!("gpt2\n{}", full("6.14 GiB")), "");
     let best = &diagnosis.tensors[0];
     assert_eq!((best.name.as_str(), best.shape.as_slice()), ("logits", &[32768, 50304][..]));
@@ -279,10 +279,10 @@ fn without_a_config_a_common_run_is_supposed_and_said_so() {
 }
 
 #[test]
-fn other_models_have_tensors_of_which_nothing_is_known() {
+fn no_gpt2_tensor_is_named_for_another_model() {
     let listed = |log: &str| !diagnosis(log, "").tensors.is_empty();
     let asked = full("6.14 GiB");
-    // Without a word of GPT-2 a number names nothing.
+    // Without any mention of GPT-2, a number identifies no tensor.
     assert!(!listed(&asked));
     assert!(listed(&format!("GPT-2\n{asked}")));
     for other in ["Stable Diffusion on my laptop", "vllm serve gpt2", "yolo train.py", "ComfyUI"] {
@@ -294,7 +294,7 @@ fn other_models_have_tensors_of_which_nothing_is_known() {
 }
 
 #[test]
-fn other_tensors_than_logits_are_supposed_by_their_own_rule() {
+fn assumed_tensors_other_than_logits_have_their_own_rule() {
     let diagnosis = diagnosis(&format!("fine-tuning gpt2\n{}", full("384.00 MiB")), "");
     let finding = &diagnosis.findings[0];
     assert!(finding.is_cause);
@@ -306,7 +306,7 @@ fn other_tensors_than_logits_are_supposed_by_their_own_rule() {
 }
 
 #[test]
-fn the_hosts_request_is_no_tensor_of_a_card() {
+fn a_host_request_is_not_matched_with_gpu_tensors() {
     let log =
         "gpt2: DefaultCPUAllocator: can't allocate memory: you tried to allocate 268435456 bytes.";
     assert_eq!(diagnosis(log, "").tensors, []);
@@ -331,7 +331,7 @@ fn a_shape_that_the_message_prints_needs_no_config() {
 }
 
 #[test]
-fn defaults_that_are_only_supposed_are_said_to_be() {
+fn assumed_defaults_are_marked_as_such() {
     let forward = at(FORWARD, &full("2.30 GiB")); // 12 x 1024 x 50304 float32
     let silent = diagnosis(&format!("step 0: train loss 10.9, val loss 10.9\n{forward}"), "");
     let supposing = silent.supposing.unwrap();
@@ -346,14 +346,14 @@ fn defaults_that_are_only_supposed_are_said_to_be() {
     assert_eq!(told.supposing, None);
     assert!(told.tensors.iter().all(|tensor| tensor.supposing.is_none()));
 
-    // The script's own lines say that these were not its numbers.
+    // The output of the script contradicts the defaults.
     let other = diagnosis(&format!("number of parameters: 10.65M\n{forward}"), "");
     assert_eq!(other.supposing, None);
     assert!(other.tensors.iter().all(|tensor| tensor.supposing.is_some()));
 }
 
 #[test]
-fn what_is_missing_is_asked_for_and_only_then() {
+fn a_question_is_asked_only_if_a_fact_is_missing() {
     use crate::Question;
     let asked = |log: &str, config: &str| diagnosis(log, config).do_next.question;
     assert_eq!(asked("CUDA out of memory.", ""), Some(Question::WhichProgram));
@@ -363,7 +363,7 @@ fn what_is_missing_is_asked_for_and_only_then() {
 }
 
 #[test]
-fn every_failure_ends_in_advice_and_a_step() {
+fn every_failure_ends_in_advice_and_a_next_step() {
     for (rule, log, config, ..) in table() {
         let diagnosis = diagnosis(&log, config);
         if rule == "not-memory" || diagnosis.kind != crate::MemoryKind::None {
@@ -376,7 +376,7 @@ fn every_failure_ends_in_advice_and_a_step() {
 }
 
 #[test]
-fn a_run_that_holds_more_than_its_plan_is_another_run() {
+fn a_run_that_holds_more_than_its_plan_is_a_different_run() {
     // 12 x 1024 of GPT-2 hold 13 GiB at most; the log holds 41.
     let log =
         message("786.00 MiB", "44.35 GiB", "100.00 MiB", "44.00 GiB", "41.74 GiB", "10.00 MiB");
@@ -388,7 +388,7 @@ fn a_run_that_holds_more_than_its_plan_is_another_run() {
 }
 
 #[test]
-fn the_domain_is_told_before_anything_is_supposed() {
+fn the_domain_is_recognized() {
     let of = |log: &str| diagnosis(&format!("{log}\n{}", full("786.00 MiB")), "").domain;
     assert_eq!(
         of("number of parameters: 123.59M\nstep 0: train loss 1.0, val loss 1.0"),
@@ -404,7 +404,7 @@ fn the_domain_is_told_before_anything_is_supposed() {
 
 #[test]
 fn fixes_are_computed_for_the_run_that_was_diagnosed() {
-    // Unfused attention of an old PyTorch: only it makes these scores.
+    // Unfused attention of an old PyTorch: only it allocates these scores.
     let slow = "WARNING: using slow attention. Flash Attention requires PyTorch >= 2.0\n";
     let config =
         "batch_size = 16\ncompile = False\ndtype = 'float32'\ngradient_accumulation_steps = 4";
@@ -415,13 +415,13 @@ fn fixes_are_computed_for_the_run_that_was_diagnosed() {
     for fix in &found.fixes {
         assert_eq!(fix.command.contains("fitgpt patch"), !fix.patches.is_empty());
     }
-    // The fused kernel would let a larger micro-batch through.
+    // The fused kernel would allow a larger micro-batch.
     let fused = diagnosis(&at(FORWARD, &full("768.00 MiB")), config);
     assert_ne!(found.fixes, fused.fixes);
 }
 
 #[test]
-fn a_full_card_is_not_fragmented_where_the_least_request_failed() {
+fn a_card_on_which_a_minimal_request_failed_is_full_not_fragmented() {
     let log = |asked| message(asked, "7.79 GiB", "10.00 MiB", "7.60 GiB", "6.40 GiB", "820.00 MiB");
     let cause = |asked| {
         let found = diagnosis(&log(asked), "").findings.into_iter();
@@ -432,7 +432,7 @@ fn a_full_card_is_not_fragmented_where_the_least_request_failed() {
 }
 
 #[test]
-fn numbers_that_no_script_prints_overflow_nothing() {
+fn huge_numbers_do_not_overflow() {
     for lines in [
         "number of parameters: 18446744073709551.61M",
         "number of parameters: 184467440737095516.15M",
@@ -446,7 +446,7 @@ fn numbers_that_no_script_prints_overflow_nothing() {
 }
 
 #[test]
-fn the_last_free_pages_are_nobodys() {
+fn the_last_free_pages_do_not_count_as_free() {
     let log = |free: &str| {
         format!(
             "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.75 GiB total capacity; 2.40 GiB already \
@@ -459,7 +459,7 @@ fn the_last_free_pages_are_nobodys() {
 }
 
 #[test]
-fn inferred_company_is_not_blamed_where_unused_memory_explains_more() {
+fn inferred_processes_are_not_blamed_if_unused_memory_explains_more() {
     let log = |reserved: &str| {
         format!(
             "CUDA out of memory. Tried to allocate 144.00 MiB (GPU 0; 23.69 GiB total capacity; 14.01 GiB already \
@@ -475,7 +475,7 @@ fn inferred_company_is_not_blamed_where_unused_memory_explains_more() {
 }
 
 proptest! {
-    /// Numbers that no card has and configs that no machine runs: an answer all the same.
+    /// Even impossible numbers and configs get an answer.
     #[test]
     fn any_numbers_and_any_config_end_in_a_diagnosis(
         sizes in proptest::collection::vec((0_u64..1 << 40, 0_u32..100, 0_usize..5), 6),

@@ -1,16 +1,16 @@
 //! # `unified-memory-limit`
 //!
-//! ## What it sees
-//! Apple's Metal backend reached the limit that PyTorch or the driver sets on it.
+//! ## What it detects
+//! Apple's Metal backend reached the limit set by PyTorch or the driver.
 //!
 //! ## Why it happens
-//! A Mac has one memory for everything. PyTorch allows itself 1.7 times the size that Metal
-//! recommends; other allocations of the same process and of other programs count, too. A single
-//! Metal buffer has a limit as well.
+//! On a Mac, CPU and GPU share one memory. PyTorch limits itself to 1.7 times the size that Metal
+//! recommends; other allocations of the process and of other programs count, too. A single Metal
+//! buffer also has a maximum size.
 //!
 //! ## What helps
-//! A smaller batch or image, and closing other programs. `PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0`
-//! removes the limit, set before Python starts; the machine may then swap or hang.
+//! A smaller batch or image, and closing other programs. `PYTORCH_MPS_HIGH_WATERMARK_RATIO=0.0`, set
+//! before Python starts, removes the limit; the machine may then swap or hang.
 
 use super::Answer;
 use crate::{cause::Cause, diagnosis::Certainty, parse::Wording, reason::Analysis};

@@ -1,17 +1,17 @@
 //! # `weight-shaped`
 //!
-//! ## What it sees
-//! The request prints as a parameter would: a weight, its gradient, a moment of Adam's, or
-//! autocast's half copy.
+//! ## What it detects
+//! The requested size is that of a parameter: a weight, its gradient, one of Adam's moments or
+//! autocast's half-precision copy.
 //!
 //! ## Why it happens
 //! State does not depend on the batch. Such a request fails while the model is loaded, when the
-//! first backward makes gradients, when the first step makes moments, or when autocast copies a
-//! weight on a card that is already full.
+//! first backward pass allocates gradients, when the first step allocates moments, or when autocast
+//! copies a weight on a card that is already full.
 //!
 //! ## What helps
-//! Depends on the phase: see `static-state-too-large`, `checkpoint-on-device` and
-//! `optimizer-temporaries`. If none of these applies, the card was filled by something else.
+//! It depends on the phase: see `static-state-too-large`, `checkpoint-on-device` and
+//! `optimizer-temporaries`. If none of these applies, something else filled the card.
 
 use super::{Answer, asked_for};
 use crate::{cause::Cause, diagnosis::Role, reason::Analysis};

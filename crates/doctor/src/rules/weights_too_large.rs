@@ -1,14 +1,14 @@
 //! # `weights-too-large`
 //!
-//! ## What it sees
-//! The model did not fit while it was loaded, or its weights alone are larger than the card.
+//! ## What it detects
+//! The model did not fit while loading, or its weights alone exceed the card.
 //!
 //! ## Why it happens
-//! Weights take 2 bytes a parameter in half precision, 4 in float32, about half a byte with 4
-//! bits. Nothing about a batch changes them.
+//! Weights take 4 bytes per parameter in float32, 2 in half precision and about half a byte in 4
+//! bits, independent of the batch.
 //!
 //! ## What helps
-//! Weights of 4 or 8 bits, layers on the host (`device_map="auto"`, `-ngl`), several cards, or a
+//! 4-bit or 8-bit weights, layers in host memory (`device_map="auto"`, `-ngl`), several cards, or a
 //! smaller model.
 
 use super::Answer;
@@ -26,7 +26,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     let is_quantized = log.clues.has(Clue::Quantized);
     let weights = analysis.decoder.as_ref().map(|decoder| decoder.weights_bytes(is_quantized));
     let is_larger = match (weights, facts.total) {
-        // A context takes some of the card, and a first pass some more.
+        // The CUDA context and the first pass need some of the card.
         (Some(weights), Some(total)) => weights > total.high - total.high / 20,
         _ => false,
     };
@@ -44,12 +44,12 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     if message.wording == Wording::Ggml {
         return of(Certainty::Likely);
     }
-    // ollama and its like load whatever fits and fail while they do.
+    // Ollama and llama.cpp usually fail while loading.
     if log.clues.any(&[Clue::Ollama, Clue::LlamaCpp]) && message.requested.is_none() {
         return of(Certainty::Unknown);
     }
     if analysis.phase.name != PhaseName::Load {
-        // An evaluation or a generation holds weights and little else.
+        // Inference holds the weights and little else.
         let is_full = match (facts.allocated, facts.total, weights) {
             (Some(held), Some(total), Some(weights)) => {
                 held.bytes > total.bytes - total.bytes / 4 && weights > total.bytes / 2
@@ -58,7 +58,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
         };
         return if is_full && runs { of(Certainty::Likely) } else { None };
     }
-    // What is being loaded is most of what is there.
+    // The model being loaded is most of what is allocated.
     let is_most = match (facts.allocated, facts.total) {
         (Some(held), Some(total)) => held.bytes > total.bytes / 2,
         _ => true,

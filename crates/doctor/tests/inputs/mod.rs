@@ -1,15 +1,15 @@
-//! Logs that nobody would write: made from a number, the same on every machine.
+//! Generated logs: each is a function of a number and the same on every machine.
 //!
-//! Shared by the test that tries some of them and by `examples/fuzz.rs`, which tries them for as
-//! long as one likes.
+//! Shared by the test, which tries some of them, and `examples/fuzz.rs`, which tries them for any
+//! length of time.
 
 use fitgpt_doctor::{Context, Diagnosis, diagnose, parse::Reader};
 
-/// A stream of numbers, by Steele, Lea and Flood's generator that splits.
+/// A stream of pseudo-random numbers (SplitMix64 by Steele, Lea and Flood).
 pub(crate) struct Numbers(u64);
 
 impl Numbers {
-    /// The stream of `seed`.
+    /// The stream for a seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15))
     }
@@ -21,12 +21,12 @@ impl Numbers {
         x ^ (x >> 31)
     }
 
-    /// Less than `end`; 0 where that is 0.
+    /// Less than `end`; 0 if `end` is 0.
     fn below(&mut self, end: usize) -> usize {
         (self.next() % (end.max(1) as u64)) as usize
     }
 
-    /// Short ones often, long ones seldom.
+    /// Short lengths are more frequent.
     fn length(&mut self, longest: usize) -> usize {
         let bits = self.below(longest.max(1).ilog2() as usize + 1);
         self.below((2 << bits).min(longest) + 1)
@@ -37,7 +37,7 @@ impl Numbers {
     }
 }
 
-/// Words that the reader looks for, and what surrounds them.
+/// Words that the parser searches for, and their surroundings.
 const WORDS: &[&str] = &[
     "CUDA out of memory. Tried to allocate ",
     " GiB",
@@ -139,7 +139,7 @@ const WORDS: &[&str] = &[
     ", ",
 ];
 
-/// Numbers at which arithmetic breaks.
+/// Numbers that may overflow.
 const SIZES: &[&str] = &[
     "0",
     "1",
@@ -164,7 +164,7 @@ const SIZES: &[&str] = &[
     "63",
 ];
 
-/// One log, from the examples where that helps.
+/// One log, possibly derived from the examples.
 pub(crate) fn log(numbers: &mut Numbers, examples: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = match numbers.below(9) {
         0 => random(numbers),
@@ -195,7 +195,7 @@ fn soup(numbers: &mut Numbers) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// One word, often, and no end of the line.
+/// One word repeated without a line break.
 fn repeated(numbers: &mut Numbers) -> Vec<u8> {
     let word = numbers.pick(WORDS).replace('\n', "");
     word.repeat(numbers.length(1 << 20) / word.len().max(1)).into_bytes()
@@ -219,7 +219,7 @@ fn spliced(numbers: &mut Numbers, examples: &[Vec<u8>]) -> Vec<u8> {
     first
 }
 
-/// As a shell of Windows writes it: every letter with a zero behind it.
+/// UTF-16, as a Windows shell writes it.
 fn wide(bytes: &[u8]) -> Vec<u8> {
     bytes.iter().flat_map(|byte| [*byte, 0]).collect()
 }
@@ -240,7 +240,7 @@ fn mutate(numbers: &mut Numbers, bytes: &mut Vec<u8>) {
             insert(bytes, at, &piece);
         }
         _ => {
-            // A number of the log becomes another one.
+            // Replace a number.
             let digits = |byte: &u8| byte.is_ascii_digit();
             if let Some(start) = bytes[at..].iter().position(digits).map(|n| at + n) {
                 let count = bytes[start..].iter().take_while(|byte| digits(byte)).count();
@@ -255,7 +255,7 @@ fn insert(bytes: &mut Vec<u8>, at: usize, piece: &[u8]) {
     drop(bytes.splice(at..at, piece.iter().copied()));
 }
 
-/// Reads a log in pieces of any size, with any config beside it, and thinks it through.
+/// Diagnoses a log, read in chunks of any size, with any config.
 pub(crate) fn examine(numbers: &mut Numbers, bytes: &[u8]) -> Diagnosis {
     let mut reader = Reader::default();
     let mut rest = bytes;

@@ -1,10 +1,10 @@
-//! The places that patches look for, as told where one is missing.
+//! The sites that patches look for, as told where one is missing.
 
 use std::fmt;
 
 /// A place in `train.py` or `model.py`. Prints as what it looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sought {
+pub enum Anchor {
     /// This code.
     Code(&'static str),
     /// The function that fetches a batch.
@@ -37,7 +37,7 @@ pub enum Sought {
     SaveAfterEvaluation,
 }
 
-impl fmt::Display for Sought {
+impl fmt::Display for Anchor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Code(code) => return write!(f, "`{code}`"),
@@ -76,7 +76,7 @@ impl fmt::Display for Sought {
 
 /// What keeps a text from being split into Python's statements. Prints as what the line has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slip {
+pub enum SyntaxSlip {
     /// `(` without `)`.
     OpenBracket,
     /// `)` without `(`.
@@ -85,7 +85,7 @@ pub enum Slip {
     OpenString,
 }
 
-impl fmt::Display for Slip {
+impl fmt::Display for SyntaxSlip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::OpenBracket => "a bracket that nothing closes",
