@@ -8,6 +8,7 @@ pub mod attempt;
 pub mod budget;
 mod cards;
 pub mod data;
+pub mod formats;
 pub mod prepare;
 pub mod tokenizer;
 

@@ -18,11 +18,14 @@ use crate::{
     },
     run::stop::Stop,
     terminal,
-    words::prepare as said,
+    words::prepare as words,
 };
 
 /// How often the progress line is written over.
 const REFRESH: Duration = Duration::from_millis(200);
+
+/// How many skipped files are listed.
+const SHOWN_SKIPPED: usize = 10;
 
 pub(super) fn command() -> Command {
     let flag = |name: &'static str, help: &'static str| {
@@ -32,23 +35,42 @@ pub(super) fn command() -> Command {
         Arg::new(name).long(name).value_name(value).help(help)
     };
     Command::new("prepare")
-        .about("Text files, folders, JSONL or stdin to train.bin, val.bin and meta.pkl")
+        .about("Text, JSONL, Parquet or token shards to train.bin, val.bin and meta.pkl")
         .arg(
             Arg::new("INPUT")
                 .action(ArgAction::Append)
                 .num_args(1..)
                 .required(true)
-                .help("Files and folders; `-` is stdin"),
+                .help("Files (also .gz and .zst), folders, patterns; `-` is stdin"),
         )
-        .arg(value("out", "FOLDER", "Where the dataset goes; data/ under the input's name else"))
-        .arg(flag("chars", "One token a character, with a meta.pkl; GPT-2's byte pairs else"))
+        .arg(value(
+            "out",
+            "FOLDER",
+            "The folder of the dataset [default: data/ and the input's name]",
+        ))
+        .arg(flag("chars", "One token a character, with a meta.pkl [default: GPT-2's byte pairs]"))
         .arg(
-            value("format", "FORMAT", "How text lies in the files; by their extension else")
-                .value_parser(["text", "jsonl"]),
+            value(
+                "tokenizer",
+                "FILE.json",
+                "The tokens of a tokenizer.json, copied to the dataset",
+            )
+            .conflicts_with("chars"),
         )
-        .arg(value("field", "NAME", "Where the text of a JSONL line is [default: text]"))
         .arg(
-            value("eot", "WHERE", "Where GPT-2's end-of-text token stands")
+            value("eot_token", "TOKEN", "Its end-of-text token [default: as its model says]")
+                .requires("tokenizer"),
+        )
+        .arg(
+            value("format", "FORMAT", "How files hold text [default: by their extension]")
+                .value_parser(["text", "jsonl", "parquet"]),
+        )
+        .arg(
+            value("field", "NAME", "The field of JSONL or column of Parquet [default: text]")
+                .visible_alias("column"),
+        )
+        .arg(
+            value("eot", "POSITION", "The position of end-of-text tokens in documents")
                 .value_parser(["after", "before", "none"]),
         )
         .arg(
@@ -69,6 +91,7 @@ pub(super) fn command() -> Command {
         .after_help(
             "Examples:\n  fitgpt prepare input.txt --chars --out data/shakespeare_char\n  \
              fitgpt prepare books/ --out data/books\n  \
+             fitgpt prepare 'fineweb/*.parquet' --out data/fineweb\n  \
              cat docs.jsonl | fitgpt prepare - --format jsonl --field body --out data/docs",
         )
 }
@@ -116,6 +139,7 @@ fn options(matches: &ArgMatches) -> Options {
     }
     options.format = word("format").map(|format| match format {
         "jsonl" => Format::Jsonl,
+        "parquet" => Format::Parquet,
         _ => Format::Text,
     });
     if let Some(field) = word("field") {
@@ -124,6 +148,11 @@ fn options(matches: &ArgMatches) -> Options {
     if matches.get_flag("chars") {
         options.vocabulary = Vocabulary::Chars;
     }
+    if let Some(path) = word("tokenizer") {
+        options.vocabulary = Vocabulary::Json;
+        options.tokenizer = Some(PathBuf::from(path));
+    }
+    options.end_of_text_token = word("eot_token").map(str::to_owned);
     options.end_of_text = word("eot").map(|place| match place {
         "before" => EndOfText::Before,
         "none" => EndOfText::None,
@@ -143,14 +172,14 @@ fn options(matches: &ArgMatches) -> Options {
 }
 
 fn line(at: &Progress) -> String {
-    let pass = said::pass(at.pass);
+    let pass = words::pass(at.pass);
     let megabytes = |bytes: u64| format!("{:.1}", bytes as f64 / 1e6);
     let (documents, tokens) = (plan::grouped(at.documents), plan::grouped(at.tokens));
     match at.total_bytes.filter(|total| *total > 0) {
         Some(total) => {
-            said::progress_of(pass, megabytes(at.bytes), megabytes(total), documents, tokens)
+            words::progress_of(pass, megabytes(at.bytes), megabytes(total), documents, tokens)
         }
-        None => said::progress(pass, megabytes(at.bytes), documents, tokens),
+        None => words::progress(pass, megabytes(at.bytes), documents, tokens),
     }
 }
 
@@ -159,11 +188,19 @@ fn text(summary: &Summary) -> String {
     let (documents, characters) = (summary.documents, summary.characters);
     let vocab = plan::grouped(summary.vocab_size.into());
     let rate = format!("{:.2}", summary.bytes_per_token());
+    let skipped =
+        summary.skipped.iter().take(SHOWN_SKIPPED).map(|skipped| {
+            words::skipped(skipped.path.display(), words::skip_reason(skipped.reason))
+        });
+    let more = summary.skipped.len().saturating_sub(SHOWN_SKIPPED);
+    let more = if more > 0 { words::more_skipped(more) } else { String::new() };
     [
-        said::read(plan::grouped(documents), plan::grouped(characters), vocab),
-        said::split(plan::grouped(summary.train_tokens), plan::grouped(summary.val_tokens)),
-        said::rate(rate, format!("{:.1}", summary.seconds)),
-        said::train_on_it(folder),
+        skipped.collect(),
+        more,
+        words::read(plan::grouped(documents), plan::grouped(characters), vocab),
+        words::split(plan::grouped(summary.train_tokens), plan::grouped(summary.val_tokens)),
+        words::rate(rate, format!("{:.1}", summary.seconds)),
+        words::train_on_it(folder),
     ]
     .concat()
 }

@@ -12,16 +12,18 @@ use crate::attempt::Attempt;
 /// The most bytes a `meta.pkl` can need: 65,536 symbols, twice, at 256 bytes each.
 const LIMIT_BYTES: u64 = 32 << 20;
 
-/// Token files hold 16 bits a token.
-const VOCAB_LIMIT: i64 = 1 << 16;
+/// The most tokens of a vocabulary; more than 2^16 of them need files of 32-bit tokens.
+const VOCAB_LIMIT: i64 = 1 << 24;
+
+/// The most tokens of a vocabulary with symbols: a small file could ask for a table of any size.
+const SYMBOLS_LIMIT: i64 = 1 << 16;
 
 /// What a `meta.pkl` says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Meta {
     /// One more than the largest token; at least 1.
     pub vocab_size: u32,
-    /// The symbol of each token, where the file has symbols; empty text where it has no
-    /// symbol for that token.
+    /// The symbol of each token, if the file has symbols; empty text for a token without one.
     pub itos: Option<Vec<String>>,
 }
 
@@ -51,10 +53,12 @@ pub enum MetaError {
         found: &'static str,
     },
     /// A vocabulary that token files cannot hold.
-    #[error("`vocab_size` should be from 1 to 65536, since tokens have 16 bits: {vocab_size}")]
+    #[error("`vocab_size` should be from 1 to {limit}: {vocab_size}")]
     VocabSize {
         /// What the file says.
         vocab_size: i64,
+        /// The most that is read: 2^16 with symbols, 2^24 without.
+        limit: i64,
     },
     /// An id outside `0..vocab_size`.
     #[error("`{place}` has the id {id}, outside the vocabulary of {vocab_size}")]
@@ -77,7 +81,7 @@ pub enum MetaError {
 }
 
 impl Meta {
-    /// Reads `path`; `None` where there is no such file.
+    /// Reads `path`; `None` if there is no such file.
     pub fn open(path: &Path) -> Result<Option<Self>, DataError> {
         let io = |source| DataError::Io { action: Attempt::Read, path: path.to_owned(), source };
         let file = match File::open(path) {
@@ -109,8 +113,10 @@ impl Meta {
         let get = |wanted: &str| pickle.get(root, wanted); // as in Python, the last one counts
         let vocab_size =
             int("vocab_size", get("vocab_size").ok_or(MetaError::NoKey { key: "vocab_size" })?)?;
-        if !(1..=VOCAB_LIMIT).contains(&vocab_size) {
-            return Err(MetaError::VocabSize { vocab_size });
+        let has_symbols = get("itos").is_some() || get("stoi").is_some();
+        let limit = if has_symbols { SYMBOLS_LIMIT } else { VOCAB_LIMIT };
+        if !(1..=limit).contains(&vocab_size) {
+            return Err(MetaError::VocabSize { vocab_size, limit });
         }
         let mut symbols = Symbols { of: Vec::new(), vocab_size: vocab_size as u32 };
         match get("itos") {
@@ -140,6 +146,15 @@ impl Meta {
         }
         let itos = Some(symbols.of).filter(|of| !of.is_empty());
         Ok(Self { vocab_size: vocab_size as u32, itos })
+    }
+
+    /// The bytes of a `meta.pkl` for a vocabulary whose symbols are in another file.
+    pub fn pickled_size(vocab_size: u32) -> Vec<u8> {
+        let mut bytes = b"\x80\x02}(".to_vec(); // protocol 2, an empty dict, a mark
+        push_text(&mut bytes, "vocab_size");
+        push_int(&mut bytes, vocab_size as usize);
+        bytes.extend(b"u.");
+        bytes
     }
 
     /// The bytes of a `meta.pkl` that Python's `pickle.load` reads, for symbols of one
@@ -327,17 +342,14 @@ mod tests {
                 b"}X\n\0\0\0vocab_size\x8a\x09\0\0\0\0\0\0\0\0\x01s.",
                 "`vocab_size` should be `int`, but holds `int of more than 64 bits`",
             ),
-            (
-                b"}X\n\0\0\0vocab_sizeK\0s.",
-                "`vocab_size` should be from 1 to 65536, since tokens have 16 bits: 0",
-            ),
+            (b"}X\n\0\0\0vocab_sizeK\0s.", "`vocab_size` should be from 1 to 16777216: 0"),
             (
                 b"}X\n\0\0\0vocab_sizeJ\xff\xff\xff\xffs.",
-                "`vocab_size` should be from 1 to 65536, since tokens have 16 bits: -1",
+                "`vocab_size` should be from 1 to 16777216: -1",
             ),
             (
                 b"}X\n\0\0\0vocab_sizeJ\xff\xff\xff\x7fs.",
-                "`vocab_size` should be from 1 to 65536, since tokens have 16 bits: 2147483647",
+                "`vocab_size` should be from 1 to 16777216: 2147483647",
             ),
             (
                 b"}(X\n\0\0\0vocab_sizeK\x05X\x04\0\0\0itosK\x05u.",
@@ -380,6 +392,11 @@ mod tests {
     fn a_vocabulary_without_symbols_is_a_size() {
         let meta = open(b"}X\n\0\0\0vocab_sizeK\x05s.").unwrap();
         assert_eq!(meta, Meta { vocab_size: 5, itos: None });
+        let meta = open(&Meta::pickled_size(151_936)).unwrap();
+        assert_eq!(meta, Meta { vocab_size: 151_936, itos: None });
+        let with_symbols = b"}(X\n\0\0\0vocab_sizeJ\0\0\x01\x01X\x04\0\0\0itos}u.";
+        let error = MetaError::VocabSize { vocab_size: 0x0101_0000, limit: 65_536 };
+        assert_eq!(meta_error(with_symbols), error);
     }
 
     #[test]

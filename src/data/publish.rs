@@ -24,7 +24,8 @@ const PREPARED: &str = ".prepared-";
 const PLACING: &str = ".placing-";
 
 /// Files that belong to a dataset, those of the training split first.
-const FILES: [&str; 5] = ["train.bin", "train.u32.bin", "val.bin", "val.u32.bin", "meta.pkl"];
+const FILES: [&str; 6] =
+    ["train.bin", "train.u32.bin", "val.bin", "val.u32.bin", "meta.pkl", "tokenizer.json"];
 
 type Result<T> = std::result::Result<T, DiskError>;
 

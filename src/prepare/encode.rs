@@ -1,7 +1,7 @@
 //! Text to token files, on all cores, in order.
 //!
 //! The caller's thread reads and writes; workers encode. A job is a few hundred kilobytes of
-//! text, and at most two a worker are under way, so memory does not grow with the input.
+//! text, and at most two jobs a worker are under way, so memory does not grow with the input.
 
 use std::{
     collections::VecDeque,
@@ -12,10 +12,15 @@ use std::{
     thread::Scope,
 };
 
-use super::{PrepareError, cut::PIECE_BYTES, draft::Draft};
+use super::{
+    PrepareError,
+    cut::PIECE_BYTES,
+    draft::Draft,
+    error::{file_name, wide_file_name},
+};
 use crate::{
     data::Split,
-    tokenizer::{DocumentEncoder, END_OF_TEXT, TokenIds, Tokenizer, TokenizerError},
+    tokenizer::{DocumentEncoder, TokenIds, Tokenizer, TokenizerError},
 };
 
 /// More workers than one thread can read and write for are idle, and cost memory.
@@ -24,22 +29,60 @@ pub(super) const WORKERS_LIMIT: usize = 32;
 /// Documents without text have a cost too.
 const JOB_ITEMS: usize = 1 << 16;
 
-/// Text that is encoded at once, and what becomes of it.
+/// How many bits a token has in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TokenWidth {
+    Bits16,
+    Bits32,
+}
+
+impl TokenWidth {
+    /// What a vocabulary needs.
+    pub(super) fn of(vocab_size: u32) -> Self {
+        if vocab_size <= 1 << 16 { Self::Bits16 } else { Self::Bits32 }
+    }
+
+    pub(super) fn bytes(self) -> u64 {
+        match self {
+            Self::Bits16 => 2,
+            Self::Bits32 => 4,
+        }
+    }
+
+    /// The name of a split's file.
+    pub(super) fn file_name(self, split: Split) -> &'static str {
+        match self {
+            Self::Bits16 => file_name(split),
+            Self::Bits32 => wide_file_name(split),
+        }
+    }
+
+    /// Appends a token. It fits: the width is that of the whole vocabulary.
+    fn push(self, id: u32, bytes: &mut Vec<u8>) {
+        match self {
+            Self::Bits16 => bytes.extend_from_slice(&(id as u16).to_le_bytes()),
+            Self::Bits32 => bytes.extend_from_slice(&id.to_le_bytes()),
+        }
+    }
+}
+
+/// Text that is encoded at once, and tokens between.
 #[derive(Debug, Default)]
 struct Job {
     text: String,
-    items: Vec<Item>,
+    ids: Vec<u32>,
+    items: Vec<JobItem>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Item {
+enum JobItem {
     /// The text up to `end`, by itself.
     Text { end: usize, split: Split },
-    /// The end of a document.
-    EndOfText { split: Split },
+    /// The tokens up to `end`, as they are.
+    Ids { end: usize, split: Split },
 }
 
-/// What both files get of a job, as bytes.
+/// The bytes that a job adds to both files.
 #[derive(Debug, Default)]
 struct Encoded {
     train: Vec<u8>,
@@ -61,14 +104,15 @@ type Jobs = Receiver<(Job, Sender<Answer>)>;
 /// The token files of both splits.
 #[derive(Debug)]
 pub(super) struct Outputs {
+    pub(super) width: TokenWidth,
     pub(super) train: Draft,
     pub(super) val: Draft,
 }
 
 impl Outputs {
-    /// How many tokens both files have got.
+    /// How many tokens were written to both files.
     pub(super) fn tokens(&self) -> u64 {
-        self.train.bytes() / 2 + self.val.bytes() / 2
+        (self.train.bytes() + self.val.bytes()) / self.width.bytes()
     }
 
     fn write(&mut self, encoded: &Encoded) -> Result<(), PrepareError> {
@@ -96,9 +140,10 @@ impl<'a> Encoder<'a> {
     ) -> Self {
         let (sender, jobs) = channel();
         let jobs = Arc::new(Mutex::new(jobs));
+        let width = outputs.width;
         for _ in 0..workers {
             let jobs = jobs.clone();
-            scope.spawn(move || work(&jobs, tokenizer));
+            scope.spawn(move || work(&jobs, tokenizer, width));
         }
         Self {
             jobs: sender,
@@ -112,13 +157,14 @@ impl<'a> Encoder<'a> {
     /// Adds a piece of text, which is encoded by itself.
     pub(super) fn text(&mut self, text: &str, split: Split) -> Result<(), PrepareError> {
         self.job.text.push_str(text);
-        self.job.items.push(Item::Text { end: self.job.text.len(), split });
+        self.job.items.push(JobItem::Text { end: self.job.text.len(), split });
         self.send_if_full()
     }
 
-    /// Adds GPT-2's end of a document.
-    pub(super) fn end_of_text(&mut self, split: Split) -> Result<(), PrepareError> {
-        self.job.items.push(Item::EndOfText { split });
+    /// Adds tokens as they are.
+    pub(super) fn ids(&mut self, ids: &[u32], split: Split) -> Result<(), PrepareError> {
+        self.job.ids.extend_from_slice(ids);
+        self.job.items.push(JobItem::Ids { end: self.job.ids.len(), split });
         self.send_if_full()
     }
 
@@ -137,7 +183,8 @@ impl<'a> Encoder<'a> {
     }
 
     fn send_if_full(&mut self) -> Result<(), PrepareError> {
-        let is_full = self.job.text.len() >= PIECE_BYTES || self.job.items.len() >= JOB_ITEMS;
+        let bytes = self.job.text.len() + 4 * self.job.ids.len();
+        let is_full = bytes >= PIECE_BYTES || self.job.items.len() >= JOB_ITEMS;
         if is_full { self.send() } else { Ok(()) }
     }
 
@@ -156,7 +203,7 @@ impl<'a> Encoder<'a> {
     fn write(&mut self, answer: &Receiver<Answer>) -> Result<(), PrepareError> {
         let answer = answer.recv().expect("a worker answers every job");
         let encoded = answer.map_err(|source| match source {
-            // The table was made of this very text, a moment ago.
+            // The table was made of this text by the first reading.
             TokenizerError::UnknownCharacter { .. } => PrepareError::Changed,
             source => PrepareError::Encode { source },
         })?;
@@ -165,35 +212,37 @@ impl<'a> Encoder<'a> {
 }
 
 /// Encodes jobs until there are none.
-fn work(jobs: &Mutex<Jobs>, tokenizer: &Tokenizer) {
+fn work(jobs: &Mutex<Jobs>, tokenizer: &Tokenizer, width: TokenWidth) {
     let mut encoder = tokenizer.encoder();
     loop {
         let next = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok((job, answer)) = next else { return };
-        let _ = answer.send(encode(&job, &mut encoder)); // nobody listens after an error
+        let _ = answer.send(encode(&job, &mut encoder, width)); // nobody listens after an error
     }
 }
 
-fn encode(job: &Job, encoder: &mut DocumentEncoder<'_>) -> Answer {
+fn encode(job: &Job, encoder: &mut DocumentEncoder<'_>, width: TokenWidth) -> Answer {
     let mut encoded = Encoded::default();
-    let mut start = 0;
+    let (mut start, mut start_id) = (0, 0);
     for item in &job.items {
         match *item {
-            Item::Text { end, split } => {
+            JobItem::Text { end, split } => {
                 let bytes = encoded.of(split);
                 match encoder.encode(&job.text[start..end])? {
-                    TokenIds::Narrow(ids) => {
+                    TokenIds::Narrow(ids) if width == TokenWidth::Bits16 => {
                         ids.iter().for_each(|id| bytes.extend_from_slice(&id.to_le_bytes()));
                     }
-                    // Both vocabularies were checked to have at most 2^16 tokens.
-                    TokenIds::Wide(ids) => ids
-                        .iter()
-                        .for_each(|&id| bytes.extend_from_slice(&(id as u16).to_le_bytes())),
+                    TokenIds::Narrow(ids) => {
+                        ids.iter().for_each(|&id| width.push(id.into(), bytes));
+                    }
+                    TokenIds::Wide(ids) => ids.iter().for_each(|&id| width.push(id, bytes)),
                 }
                 start = end;
             }
-            Item::EndOfText { split } => {
-                encoded.of(split).extend((END_OF_TEXT as u16).to_le_bytes());
+            JobItem::Ids { end, split } => {
+                let bytes = encoded.of(split);
+                job.ids[start_id..end].iter().for_each(|&id| width.push(id, bytes));
+                start_id = end;
             }
         }
     }
@@ -206,6 +255,7 @@ mod tests {
 
     use super::*;
     use crate::prepare::draft::Folder;
+    use crate::tokenizer::END_OF_TEXT;
 
     /// The tokens of both files after `feed`.
     fn encoded(
@@ -216,7 +266,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = Folder::make(dir.path()).unwrap();
         let create = |name| Draft::create(&folder, name).unwrap();
-        let mut outputs = Outputs { train: create("train.bin"), val: create("val.bin") };
+        let width = TokenWidth::Bits16;
+        let mut outputs = Outputs { width, train: create("train.bin"), val: create("val.bin") };
         thread::scope(|scope| {
             let mut encoder = Encoder::start(scope, tokenizer, workers, &mut outputs);
             feed(&mut encoder)?;
@@ -244,7 +295,7 @@ mod tests {
             let got = encoded(&Tokenizer::Gpt2, workers, |encoder| {
                 for i in 0..1_000 {
                     encoder.text(&document(i), split(i))?;
-                    encoder.end_of_text(split(i))?;
+                    encoder.ids(&[END_OF_TEXT], split(i))?;
                 }
                 Ok(())
             });
@@ -262,7 +313,7 @@ mod tests {
             }
             assert!(encoder.tokens() > 0, "finished jobs are written at once");
             for _ in 0..10 * JOB_ITEMS {
-                encoder.end_of_text(Split::Val)?;
+                encoder.ids(&[END_OF_TEXT], Split::Val)?;
                 assert!(encoder.job.items.len() < JOB_ITEMS);
             }
             Ok(())

@@ -6,7 +6,13 @@ use std::{
 };
 
 use super::{EXTENSIONS, draft::DiskNeed};
-use crate::{attempt::Attempt, data::Split, disk::DiskError, tokenizer::TokenizerError};
+use crate::{
+    attempt::Attempt,
+    data::{DataError, Split},
+    disk::DiskError,
+    formats::parquet::ParquetError,
+    tokenizer::TokenizerError,
+};
 
 /// Why no dataset was written. Nothing of it is left behind.
 #[derive(Debug, thiserror::Error)]
@@ -17,23 +23,39 @@ pub enum PrepareError {
     /// Standard input can be read once.
     #[error("standard input is named twice")]
     StdinTwice,
-    /// A folder in which nothing looks like text.
+    /// A pattern that matches no file.
+    #[error("no file matches `{pattern}`")]
+    NoMatch {
+        /// Which pattern.
+        pattern: PathBuf,
+    },
+    /// A folder without any file of text.
     #[error("`{folder}` holds no files that end in `{}`", EXTENSIONS.join("`, `"))]
     NoTexts {
         /// Which folder.
         folder: PathBuf,
     },
     /// A share of the text that leaves one split empty by itself.
-    #[error("the share of text kept aside must lie between 0 and 1: {val_fraction}")]
+    #[error("`--val_fraction` must be between 0 and 1: {val_fraction}")]
     ValFraction {
         /// What was asked for.
         val_fraction: f64,
     },
     /// A dataset is there already.
-    #[error("`{path}` exists; overwriting it has to be asked for")]
+    #[error("`{path}` exists; `--overwrite` replaces it")]
     Exists {
         /// The file that is there.
         path: PathBuf,
+    },
+    /// The operating system refused.
+    #[error("cannot {action} `{path}`: {source}")]
+    Io {
+        /// What was tried: `read`, `write`, …
+        action: Attempt,
+        /// On which file.
+        path: PathBuf,
+        /// The system's reason.
+        source: io::Error,
     },
     /// Another process prepares the same folder.
     #[error(
@@ -46,18 +68,8 @@ pub enum PrepareError {
         /// Which process, if that could be read.
         pid: Option<u32>,
     },
-    /// The operating system reported an error.
-    #[error("cannot {action} `{path}`: {source}")]
-    Io {
-        /// What was tried: `read`, `write`, …
-        action: Attempt,
-        /// On which file.
-        path: PathBuf,
-        /// What the operating system reported.
-        source: io::Error,
-    },
     /// The disk filled up while writing.
-    #[error("the disk is full: `{path}` had got {written_bytes} bytes")]
+    #[error("the disk is full: {written_bytes} bytes of `{path}` were written")]
     DiskFull {
         /// The file that did not fit, by its final name.
         path: PathBuf,
@@ -73,12 +85,48 @@ pub enum PrepareError {
         free_bytes: u64,
     },
     /// Bytes that are no text.
-    #[error("`{path}` is not UTF-8 text: byte {offset}")]
+    #[error("`{path}` is not UTF-8 text: byte {offset}; `--lossy` replaces such bytes")]
     NotUtf8 {
         /// Which file.
         path: PathBuf,
-        /// The position of the first invalid byte, from 0.
+        /// The offset of the first invalid byte.
         offset: u64,
+    },
+    /// A row of Parquet that is no text.
+    #[error("row {row} of `{path}` is not UTF-8 text; `--lossy` replaces such bytes")]
+    RowNotUtf8 {
+        /// Which file.
+        path: PathBuf,
+        /// Which row, from 1; null rows are not counted.
+        row: u64,
+    },
+    /// A Parquet file that cannot be read.
+    #[error("cannot read `{path}`: {source}")]
+    Parquet {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        source: ParquetError,
+    },
+    /// A shard that cannot be read.
+    #[error("{source}")]
+    Shard {
+        /// Why.
+        source: DataError,
+    },
+    /// Shards hold GPT-2's tokens.
+    #[error("`{path}` holds GPT-2's tokens, which have no characters: leave out `--chars`")]
+    ShardInChars {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// A tokenizer whose end of text is not known.
+    #[error(
+        "`{path}` does not say which token ends a text: name it with `--eot_token`, or use `--eot none`"
+    )]
+    NoEndOfText {
+        /// The `tokenizer.json`.
+        path: PathBuf,
     },
     /// A line that is no JSON.
     #[error("`{path}` line {line} is not JSON: {reason}, column {column}")]
@@ -89,7 +137,7 @@ pub enum PrepareError {
         line: u64,
         /// Which byte of the line, from 1.
         column: usize,
-        /// What the JSON reader reported.
+        /// The JSON reader's reason.
         reason: String,
     },
     /// A line without the text.
@@ -127,7 +175,7 @@ pub enum PrepareError {
     /// More characters than token files can number.
     #[error(
         "the text has {symbols} different characters, but a token has 16 bits and can tell \
-         {limit} apart; GPT-2's tokens have no such limit"
+         {limit} apart; leave out `--chars` for GPT-2's tokens, which have no such limit"
     )]
     TooManySymbols {
         /// How many there are.
@@ -141,7 +189,7 @@ pub enum PrepareError {
     /// Text that has no tokens.
     #[error("{source}")]
     Encode {
-        /// What the tokenizer reported.
+        /// Why.
         source: TokenizerError,
     },
     /// No text at all.
@@ -153,7 +201,7 @@ pub enum PrepareError {
          {characters} characters is kept aside{}",
         file_name(*split), if *documents == 1 { "" } else { "s" }, match computed {
             Some(Share { val_fraction, documents }) =>
-                format!("; a share of {val_fraction} keeps {documents} documents aside"),
+                format!("; `--val_fraction={val_fraction}` keeps {documents} documents aside"),
             None => String::new(),
         }
     )]
@@ -166,7 +214,7 @@ pub enum PrepareError {
         characters: u64,
         /// The share that was used.
         val_fraction: f64,
-        /// A share with which both splits get documents, if one was found.
+        /// A share that gives both splits documents, if one was found.
         computed: Option<Share>,
     },
     /// The caller asked to stop.
@@ -174,7 +222,7 @@ pub enum PrepareError {
     Stopped,
 }
 
-/// What a value is that should be text. Prints as such.
+/// The kind of a value that should be text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JsonKind {
     /// `true` or `false`.
@@ -236,9 +284,17 @@ impl PrepareError {
 }
 
 /// The file of a split.
-pub(crate) fn file_name(split: Split) -> &'static str {
+pub(crate) const fn file_name(split: Split) -> &'static str {
     match split {
         Split::Train => "train.bin",
         Split::Val => "val.bin",
+    }
+}
+
+/// The file of a split of 32-bit tokens.
+pub(crate) const fn wide_file_name(split: Split) -> &'static str {
+    match split {
+        Split::Train => "train.u32.bin",
+        Split::Val => "val.u32.bin",
     }
 }

@@ -11,8 +11,8 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 
 use super::{Invalid, PrepareError, error::JsonKind};
 
-/// The longest line. A line is held whole, and its text beside it: nothing else in this room
-/// grows with the input.
+/// The longest line. A line and its text are held whole: nothing else in this module grows with
+/// the input.
 pub(super) const LINE_BYTES: u64 = 64 << 20;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
@@ -25,7 +25,7 @@ pub(super) struct Lines<'a> {
     invalid: Invalid,
     line: Vec<u8>,
     number: u64,
-    line_at: u64, // where it stands in the file
+    line_at: u64, // its offset in the file
 }
 
 impl<'a> Lines<'a> {
@@ -81,27 +81,30 @@ impl<'a> Lines<'a> {
         };
         let found = match json {
             Cow::Borrowed(json) => find(json, self.field),
-            Cow::Owned(json) => find(&json, self.field).map(Found::into_owned),
+            Cow::Owned(json) => find(&json, self.field).map(FieldValue::into_owned),
         };
         // Text that was cut inside a surrogate pair is JSON to Python but not to others.
         let found = match (found, self.invalid) {
             (Err(_), Invalid::Replace) => {
                 let json = String::from_utf8_lossy(bytes);
-                find(&without_lone_surrogates(&json), self.field).map(Found::into_owned)
+                find(&without_lone_surrogates(&json), self.field).map(FieldValue::into_owned)
             }
             (found, _) => found,
         };
         let field = || self.field.to_owned();
         match found {
-            Ok(Found::Text(text)) => Ok(text),
-            Ok(Found::Nothing) => Err(PrepareError::NoField { path: path(), line, field: field() }),
-            Ok(Found::Other(found)) => {
+            Ok(FieldValue::Text(text)) => Ok(text),
+            Ok(FieldValue::Nothing) => {
+                Err(PrepareError::NoField { path: path(), line, field: field() })
+            }
+            Ok(FieldValue::Other(found)) => {
                 Err(PrepareError::NotText { path: path(), line, field: field(), found })
             }
             Err(error) => {
-                // The reader counts lines as well, and for it there is one only.
-                let said = error.to_string();
-                let reason = said.split(" at line 1 column").next().unwrap_or(&said).to_owned();
+                // The JSON reader was given one line, and counts it as line 1.
+                let message = error.to_string();
+                let reason =
+                    message.split(" at line 1 column").next().unwrap_or(&message).to_owned();
                 Err(PrepareError::NotJson { path: path(), line, column: error.column(), reason })
             }
         }
@@ -110,99 +113,99 @@ impl<'a> Lines<'a> {
 
 /// What a field of an object holds.
 #[derive(Debug, PartialEq, Eq)]
-enum Found<'a> {
+enum FieldValue<'a> {
     Text(Cow<'a, str>),
     /// Something else, by its name in JSON.
     Other(JsonKind),
     Nothing,
 }
 
-impl Found<'_> {
-    fn into_owned(self) -> Found<'static> {
+impl FieldValue<'_> {
+    fn into_owned(self) -> FieldValue<'static> {
         match self {
-            Self::Text(text) => Found::Text(Cow::Owned(text.into_owned())),
-            Self::Other(name) => Found::Other(name),
-            Self::Nothing => Found::Nothing,
+            Self::Text(text) => FieldValue::Text(Cow::Owned(text.into_owned())),
+            Self::Other(name) => FieldValue::Other(name),
+            Self::Nothing => FieldValue::Nothing,
         }
     }
 }
 
 /// Looks a field up without keeping anything else of the line.
-fn find<'a>(json: &'a str, field: &str) -> Result<Found<'a>, serde_json::Error> {
+fn find<'a>(json: &'a str, field: &str) -> Result<FieldValue<'a>, serde_json::Error> {
     let mut reader = serde_json::Deserializer::from_str(json);
     let found = At(Some(field)).deserialize(&mut reader)?;
     reader.end()?;
     Ok(found)
 }
 
-/// What lies under a value, at the end of these levels; `None` means at the value itself.
+/// The value at the end of these levels below a value; `None` means the value itself.
 struct At<'f>(Option<&'f str>);
 
 impl At<'_> {
-    /// What it means to find `found` here.
-    fn end<'a>(&self, found: Found<'a>) -> Found<'a> {
-        if self.0.is_none() { found } else { Found::Nothing }
+    /// What finding `found` here means.
+    fn end<'a>(&self, found: FieldValue<'a>) -> FieldValue<'a> {
+        if self.0.is_none() { found } else { FieldValue::Nothing }
     }
 }
 
 impl<'de> DeserializeSeed<'de> for At<'_> {
-    type Value = Found<'de>;
+    type Value = FieldValue<'de>;
 
-    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Found<'de>, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<FieldValue<'de>, D::Error> {
         reader.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for At<'_> {
-    type Value = Found<'de>;
+    type Value = FieldValue<'de>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON value")
     }
 
-    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Found<'de>, E> {
-        Ok(self.end(Found::Text(Cow::Borrowed(text))))
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<FieldValue<'de>, E> {
+        Ok(self.end(FieldValue::Text(Cow::Borrowed(text))))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Found<'de>, E> {
-        Ok(self.end(Found::Text(Cow::Owned(text.to_owned()))))
+    fn visit_str<E>(self, text: &str) -> Result<FieldValue<'de>, E> {
+        Ok(self.end(FieldValue::Text(Cow::Owned(text.to_owned()))))
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Found<'de>, E> {
-        Ok(self.end(Found::Other(JsonKind::Boolean)))
+    fn visit_bool<E>(self, _: bool) -> Result<FieldValue<'de>, E> {
+        Ok(self.end(FieldValue::Other(JsonKind::Boolean)))
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Found<'de>, E> {
-        Ok(self.end(Found::Other(JsonKind::Number)))
+    fn visit_i64<E>(self, _: i64) -> Result<FieldValue<'de>, E> {
+        Ok(self.end(FieldValue::Other(JsonKind::Number)))
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Found<'de>, E> {
-        Ok(self.end(Found::Other(JsonKind::Number)))
+    fn visit_u64<E>(self, _: u64) -> Result<FieldValue<'de>, E> {
+        Ok(self.end(FieldValue::Other(JsonKind::Number)))
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Found<'de>, E> {
-        Ok(self.end(Found::Other(JsonKind::Number)))
+    fn visit_f64<E>(self, _: f64) -> Result<FieldValue<'de>, E> {
+        Ok(self.end(FieldValue::Other(JsonKind::Number)))
     }
 
-    fn visit_unit<E>(self) -> Result<Found<'de>, E> {
-        Ok(self.end(Found::Other(JsonKind::Null)))
+    fn visit_unit<E>(self) -> Result<FieldValue<'de>, E> {
+        Ok(self.end(FieldValue::Other(JsonKind::Null)))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Found<'de>, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<FieldValue<'de>, A::Error> {
         while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(self.end(Found::Other(JsonKind::Array)))
+        Ok(self.end(FieldValue::Other(JsonKind::Array)))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Found<'de>, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<FieldValue<'de>, A::Error> {
         let Some(field) = self.0 else {
             while entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-            return Ok(Found::Other(JsonKind::Object));
+            return Ok(FieldValue::Other(JsonKind::Object));
         };
         let (name, rest) = match field.split_once('.') {
             Some((name, rest)) => (name, Some(rest)),
             None => (field, None),
         };
-        let mut found = Found::Nothing;
+        let mut found = FieldValue::Nothing;
         while let Some(key) = entries.next_key::<Cow<'de, str>>()? {
             if key == name {
                 found = entries.next_value_seed(At(rest))?; // of two, the last counts
@@ -220,27 +223,27 @@ fn without_lone_surrogates(json: &str) -> String {
         Some(digits) => u16::from_str_radix(digits, 16).ok(),
         None => None,
     };
-    let mut mended = String::with_capacity(json.len());
+    let mut replaced = String::with_capacity(json.len());
     let mut rest = json;
     while let Some(at) = rest.find('\\') {
-        mended.push_str(&rest[..at]);
+        replaced.push_str(&rest[..at]);
         rest = &rest[at..];
         let is_pair = matches!(unit(rest), Some(0xD800..=0xDBFF))
             && matches!(rest.get(6..).and_then(unit), Some(0xDC00..=0xDFFF));
         let len = match unit(rest) {
             _ if is_pair => 12,
             Some(0xD800..=0xDFFF) => {
-                mended.push_str("\\ufffd");
+                replaced.push_str("\\ufffd");
                 rest = &rest[6..];
                 continue;
             }
             Some(_) => 6,
             None => 1 + rest[1..].chars().next().map_or(0, char::len_utf8),
         };
-        mended.push_str(&rest[..len]);
+        replaced.push_str(&rest[..len]);
         rest = &rest[len..];
     }
-    mended + rest
+    replaced + rest
 }
 
 #[cfg(test)]
@@ -257,7 +260,7 @@ mod tests {
         Ok(texts)
     }
 
-    fn said(bytes: &[u8], field: &str) -> String {
+    fn error_of(bytes: &[u8], field: &str) -> String {
         texts(bytes, field, Invalid::Refuse).unwrap_err().to_string()
     }
 
@@ -281,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_line_is_said_with_its_number() {
+    fn an_invalid_line_is_reported_with_its_number() {
         let good = "{\"text\": \"x\"}\n\n";
         let table = [
             ("{\"text\": \"x\"", "text", "is not JSON: EOF while parsing an object, column 12"),
@@ -293,10 +296,10 @@ mod tests {
             ("{\"a\": {\"b\": 1}}", "a.c", "has no field `a.c`"),
         ];
         for (line, field, expected) in table {
-            assert_eq!(said(line.as_bytes(), field), format!("`a.jsonl` line 1 {expected}"));
+            assert_eq!(error_of(line.as_bytes(), field), format!("`a.jsonl` line 1 {expected}"));
             if field == "text" {
                 let all = format!("{good}{line}\n{good}");
-                assert_eq!(said(all.as_bytes(), field), format!("`a.jsonl` line 3 {expected}"));
+                assert_eq!(error_of(all.as_bytes(), field), format!("`a.jsonl` line 3 {expected}"));
             }
         }
         for (value, found) in [
@@ -310,26 +313,29 @@ mod tests {
         ] {
             let expected =
                 format!("`a.jsonl` line 1: the field `text` should be text, but is {found}");
-            assert_eq!(said(format!("{{\"text\": {value}}}").as_bytes(), "text"), expected);
+            assert_eq!(error_of(format!("{{\"text\": {value}}}").as_bytes(), "text"), expected);
         }
     }
 
     #[test]
     fn invalid_bytes_are_named_by_their_place_in_the_file_or_replaced() {
         let json = b"{\"text\": \"x\"}\n{\"text\": \"a\xffb\"}\n";
-        assert_eq!(said(json, "text"), "`a.jsonl` is not UTF-8 text: byte 25");
+        assert_eq!(
+            error_of(json, "text"),
+            "`a.jsonl` is not UTF-8 text: byte 25; `--lossy` replaces such bytes"
+        );
         assert_eq!(texts(json, "text", Invalid::Replace).unwrap(), ["x", "a\u{fffd}b"]);
     }
 
     #[test]
     fn half_a_surrogate_pair_is_an_error_or_replaced() {
         let json = br#"{"text": "\\ud83d \ud83d\ude00 \ud83d\u0041 \udc00 \" \ud83d"}"#;
-        assert!(said(json, "text").starts_with("`a.jsonl` line 1 is not JSON: "));
+        assert!(error_of(json, "text").starts_with("`a.jsonl` line 1 is not JSON: "));
         assert_eq!(
             texts(json, "text", Invalid::Replace).unwrap(),
             ["\\ud83d 😀 \u{fffd}A \u{fffd} \" \u{fffd}"]
         );
-        // What is broken in another way stays an error.
+        // Other broken JSON stays an error.
         assert!(texts(br#"{"text": "\u12"#, "text", Invalid::Replace).is_err());
         assert!(texts("{\"text\": \"\\ué\"}".as_bytes(), "text", Invalid::Replace).is_err());
     }

@@ -1,10 +1,11 @@
-//! From text to a dataset: `train.bin`, `val.bin` and, for characters, `meta.pkl`.
+//! From text to a dataset: `train.bin`, `val.bin` and, if tokens are not GPT-2's, `meta.pkl`.
 //!
-//! The input is files, folders and standard input; text or JSONL. It is read a piece at a
-//! time, encoded on all cores and written in order, so that memory does not depend on how
-//! much there is: some tens of megabytes, and a line of JSONL where it is longer than that.
-//! What is known before writing (the characters, the length of a text that is cut in two)
-//! takes a first reading, and what flows by once is kept in the folder for it.
+//! The input is files, folders, patterns and standard input: text, JSONL or Parquet, compressed
+//! or not, and llm.c's shards of tokens. It is read a piece at a time, encoded on all cores and
+//! written in order, so that memory does not depend on the amount of text: some tens of megabytes,
+//! and a line of JSONL or a page of Parquet if that is longer. What must be known before writing
+//! (the characters, the length of a text that is cut in two) takes a first reading; input that can
+//! be read only once is copied to the folder for it.
 //!
 //! The files appear whole, `train.bin` last, or not at all.
 
@@ -35,27 +36,33 @@ pub(crate) use self::error::file_name;
 pub use self::{
     draft::DiskNeed,
     error::{JsonKind, PrepareError, Share},
+    source::{SkipReason, SkippedFile},
 };
 
-/// The extensions of files that are taken from a folder. A file that is named needs none.
-pub const EXTENSIONS: [&str; 5] = ["txt", "text", "md", "jsonl", "ndjson"];
+/// The extensions of files that are taken from a folder, also with `.gz` or `.zst` behind them.
+/// A file that is named needs none.
+pub const EXTENSIONS: [&str; 7] = ["txt", "text", "md", "jsonl", "ndjson", "parquet", "bin"];
 
 /// Something to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// A file, or a folder with everything below it.
+    /// A file, a folder with everything below it, or a pattern such as `books/*.txt`.
     Path(PathBuf),
     /// Standard input.
     Stdin,
 }
 
-/// How text lies in a file.
+/// How a file holds text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// The file is one document.
     Text,
     /// Each line is an object, and a field of it is a document.
     Jsonl,
+    /// Each row is a document, in a column.
+    Parquet,
+    /// GPT-2's tokens, in llm.c's files.
+    Shard,
 }
 
 /// What tokens stand for.
@@ -66,10 +73,13 @@ pub enum Vocabulary {
     Chars,
     /// GPT-2's byte pairs.
     Gpt2,
+    /// Those of a `tokenizer.json`.
+    #[serde(rename = "tokenizer.json")]
+    Json,
 }
 
-/// Where GPT-2's end-of-text token stands. Characters have no such token: there, any choice
-/// but `None` ends the last line of each of several documents.
+/// The position of the end-of-text token. Characters have no such token: there, any choice but
+/// `None` ends the last line of each of several documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndOfText {
     /// After each document, as in nanoGPT's `openwebtext`.
@@ -85,7 +95,7 @@ pub enum EndOfText {
 pub enum Invalid {
     /// They are an error.
     Refuse,
-    /// U+FFFD stands for them.
+    /// They become U+FFFD.
     Replace,
 }
 
@@ -98,10 +108,15 @@ pub struct Options {
     pub folder: PathBuf,
     /// `None`: JSONL by its extensions, everything else is text.
     pub format: Option<Format>,
-    /// Where the text of a line of JSONL is, dots between the levels.
+    /// The field of a line of JSONL or the column of Parquet that holds the text, dots between the
+    /// levels.
     pub field: String,
     /// What tokens stand for.
     pub vocabulary: Vocabulary,
+    /// The `tokenizer.json` of [`Vocabulary::Json`].
+    pub tokenizer: Option<PathBuf>,
+    /// Its end-of-text token; `None`: as the files next to it or its usual names say.
+    pub end_of_text_token: Option<String>,
     /// `None`: after each of several documents; none in a single text, as in nanoGPT's
     /// `shakespeare`.
     pub end_of_text: Option<EndOfText>,
@@ -116,7 +131,7 @@ pub struct Options {
     pub overwrite: bool,
     /// How many threads encode; `None`: all.
     pub threads: Option<NonZeroUsize>,
-    /// What is free where the dataset goes; `None`: that is not checked.
+    /// The free space on the disk of the dataset; `None`: not checked.
     pub disk_free_bytes: Option<u64>,
 }
 
@@ -124,16 +139,22 @@ impl Options {
     /// GPT-2's tokens of `inputs`, in `data/` under the first one's name.
     pub fn new(inputs: Vec<Input>) -> Self {
         let name = match inputs.first() {
-            Some(Input::Path(path)) if path.is_dir() => path.file_name(),
-            Some(Input::Path(path)) => path.file_stem(),
+            Some(Input::Path(path)) if path.is_dir() => path.file_name().map(PathBuf::from),
+            Some(Input::Path(path)) if source::is_pattern(path) => {
+                let folder = path.parent().filter(|folder| !source::is_pattern(folder));
+                folder.and_then(Path::file_name).map(PathBuf::from)
+            }
+            Some(Input::Path(path)) => path.file_name().map(|name| source::stem(name.as_ref())),
             Some(Input::Stdin) | None => None,
         };
         Self {
-            folder: Path::new("data").join(name.unwrap_or("text".as_ref())),
+            folder: Path::new("data").join(name.unwrap_or_else(|| "text".into())),
             inputs,
             format: None,
             field: "text".to_owned(),
             vocabulary: Vocabulary::Gpt2,
+            tokenizer: None,
+            end_of_text_token: None,
             end_of_text: None,
             val_fraction: None,
             seed: 1337,
@@ -145,8 +166,8 @@ impl Options {
     }
 }
 
-/// The share of many documents that is kept aside where nobody says: nanoGPT's 0.0005, and
-/// more where that would be too little to measure on.
+/// The default share of many documents that is kept aside: nanoGPT's 0.0005, and more if that
+/// would be too little to measure on.
 pub fn default_val_fraction(total_bytes: Option<u64>) -> f64 {
     match total_bytes {
         Some(bytes) if bytes < 10_000_000 => 0.1,
@@ -166,14 +187,14 @@ pub enum Pass {
     Encode,
 }
 
-/// How far it is.
+/// How much is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
     /// What is being done.
     pub pass: Pass,
     /// How much of the input this pass has read.
     pub bytes: u64,
-    /// How much there is, where that is known.
+    /// The length of the input, if it is known.
     pub total_bytes: Option<u64>,
     /// How many documents this pass has read.
     pub documents: u64,
@@ -204,28 +225,31 @@ pub struct Summary {
     pub train_tokens: u64,
     /// How many tokens are kept aside.
     pub val_tokens: u64,
-    /// How often a document was cut where its tokens may differ from those of the whole: once
-    /// for each 256 KiB in which neither white space nor a change of writing occurs.
+    /// How often a document was cut at a place where its tokens may differ from those of the
+    /// whole. With GPT-2's tokens: once for each 256 KiB without white space or two classes of
+    /// characters. With a `tokenizer.json`: once for each 256 KiB of a document.
     pub forced_cuts: u64,
+    /// Files in folders that were not read.
+    pub skipped: Vec<SkippedFile>,
     /// How long it took.
     pub seconds: f64,
-    /// `train.bin`
+    /// `train.bin`, or `train.u32.bin` if a token needs more than 16 bits.
     pub train_path: PathBuf,
-    /// `val.bin`
+    /// `val.bin`, or `val.u32.bin`.
     pub val_path: PathBuf,
-    /// `meta.pkl`, for characters.
+    /// `meta.pkl`, if tokens are not GPT-2's.
     pub meta_path: Option<PathBuf>,
 }
 
 impl Summary {
-    /// How much text a token stands for.
+    /// The mean length of a token.
     pub fn bytes_per_token(&self) -> f64 {
         self.text_bytes as f64 / (self.train_tokens + self.val_tokens) as f64
     }
 }
 
-/// Writes a dataset. `progress` hears of every piece; `stop` is asked as often, and once it
-/// says so nothing is left behind.
+/// Writes a dataset. `progress` and `stop` are called for every piece; after `stop` returns true
+/// nothing is left behind.
 pub fn prepare(
     options: &Options,
     progress: &mut dyn FnMut(Progress),

@@ -14,13 +14,13 @@ const CHUNK_BYTES: usize = 64 << 10;
 /// became U+FFFD, which has three, and the end of the one before.
 pub(super) const HELD_BYTES: usize = PIECE_BYTES + 3 * (CHUNK_BYTES + 3);
 
-/// The pieces of a text, cut where the tokens allow it.
+/// The pieces of a text, cut at safe places if there are any.
 pub(super) struct Pieces<'a> {
     source: &'a mut dyn Read,
     path: &'a Path, // for errors
     invalid: Invalid,
     chunk: Vec<u8>,  // read and not decoded; between reads at most three bytes
-    chunk_at: u64,   // where it stands in the file
+    chunk_at: u64,   // its offset in the file
     text: String,    // decoded
     given: usize,    // how much of it the caller has seen
     is_at_end: bool, // nothing is left to read
@@ -59,7 +59,7 @@ impl<'a> Pieces<'a> {
         Ok(Some(&self.text[..cut.at]))
     }
 
-    /// How often a piece had to end where its tokens are not those of the whole text.
+    /// How often a piece ended at a place that is not safe, so that tokens may differ.
     pub(super) fn forced_cuts(&self) -> u64 {
         self.forced_cuts
     }
@@ -80,7 +80,7 @@ impl<'a> Pieces<'a> {
                 Err(error) => error,
             };
             let (valid, after) = rest.split_at(error.valid_up_to());
-            self.text.push_str(str::from_utf8(valid).unwrap_or_default()); // valid, it says
+            self.text.push_str(str::from_utf8(valid).unwrap_or_default()); // valid, as the error says
             rest = after;
             let invalid = match error.error_len() {
                 Some(invalid) => invalid,
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_bytes_are_named_by_their_place_in_the_file() {
+    fn invalid_bytes_are_reported_with_their_offset() {
         let offset = |bytes: &[u8]| match pieces(bytes, Invalid::Refuse) {
             Err(PrepareError::NotUtf8 { offset, .. }) => offset,
             other => panic!("{other:?}"),

@@ -1,6 +1,7 @@
 //! One run: find, keep, scan, encode, publish.
 
 use std::{
+    fs,
     io::{self, Read},
     num::NonZeroUsize,
     path::Path,
@@ -12,19 +13,29 @@ use super::{
     DiskNeed, EndOfText, Format, Options, Pass, PrepareError, Progress, Summary, Vocabulary,
     default_val_fraction,
     draft::{Draft, Folder},
-    encode::{Encoder, Outputs, WORKERS_LIMIT},
-    error::file_name,
-    source::{Source, total_bytes},
+    encode::{Encoder, Outputs, TokenWidth, WORKERS_LIMIT},
+    error::{file_name, wide_file_name},
+    source::{FoundSources, TextSource, total_bytes},
     split::Rule,
     symbols::Symbols,
-    walk::{LastLine, Part, Tally, Walk},
+    walk::{DocumentPart, LastLine, Tally, Walk},
 };
 use crate::{
     data::{Meta, Split},
-    tokenizer::{END_OF_TEXT, Tokenizer},
+    tokenizer::{END_OF_TEXT, Json, TOKENIZER_FILE, Tokenizer, TokenizerError},
 };
 
 const META: &str = "meta.pkl";
+
+/// Every file that a dataset may have, the tokens for training first.
+const NAMES: [&str; 6] = [
+    file_name(Split::Train),
+    wide_file_name(Split::Train),
+    file_name(Split::Val),
+    wide_file_name(Split::Val),
+    META,
+    TOKENIZER_FILE,
+];
 
 /// [`super::prepare`], with `stdin` as its standard input.
 pub(super) fn prepare_from(
@@ -34,7 +45,8 @@ pub(super) fn prepare_from(
     stop: &dyn Fn() -> bool,
 ) -> Result<Summary, PrepareError> {
     let start = Instant::now();
-    let mut sources = Source::find(&options.inputs, options.format)?;
+    let FoundSources { mut sources, skipped } =
+        FoundSources::find(&options.inputs, options.format)?;
     let n_texts = sources.iter().filter(|source| source.format == Format::Text).count();
     let is_one_text = n_texts == 1 && sources.len() == 1;
     let val_fraction = options.val_fraction.unwrap_or_else(|| {
@@ -46,9 +58,18 @@ pub(super) fn prepare_from(
     let mut folder = new_dataset(&options.folder, options.overwrite)?;
 
     let is_scanned = is_one_text || options.vocabulary == Vocabulary::Chars;
+    let shard = sources.iter().find(|source| source.format == Format::Shard);
+    if let (Some(shard), Vocabulary::Chars) = (shard, options.vocabulary) {
+        return Err(PrepareError::ShardInChars { path: shard.name.clone() });
+    }
+    let json = match &options.tokenizer {
+        Some(path) if options.vocabulary == Vocabulary::Json => Some(JsonFile::open(path)?),
+        _ => None,
+    };
     let mut kept = Vec::new(); // removed at the end
-    if is_scanned {
-        for source in sources.iter_mut().filter(|source| source.bytes.is_none()) {
+    for source in sources.iter_mut().filter(|source| source.bytes.is_none()) {
+        // Parquet is not read in order.
+        if is_scanned || source.format == Format::Parquet {
             let name = format!("input.{}", kept.len());
             let draft = keep(source, &folder, &name, stdin, progress, stop)?;
             source.read_from(&draft);
@@ -60,7 +81,7 @@ pub(super) fn prepare_from(
     let end_of_text = options.end_of_text.unwrap_or(usual);
     let is_line_ended =
         options.vocabulary == Vocabulary::Chars && !is_one_text && end_of_text != EndOfText::None;
-    let mut run = Run {
+    let mut preparation = Preparation {
         walk: Walk {
             sources: &sources,
             field: &options.field,
@@ -72,18 +93,31 @@ pub(super) fn prepare_from(
         stdin,
         progress,
     };
-    let scan = if is_scanned { Some(run.scan()?) } else { None };
+    let scan = if is_scanned { Some(preparation.scan()?) } else { None };
 
-    let (tokenizer, meta) = match (options.vocabulary, &scan) {
-        (Vocabulary::Chars, Some(scan)) => {
+    let (tokenizer, vocab_size, meta) = match (options.vocabulary, &scan, &json) {
+        (Vocabulary::Chars, Some(scan), _) => {
             let symbols = scan.symbols.sorted()?;
             let meta = Meta::pickled(&symbols);
-            (Tokenizer::from_symbols(symbols.iter().map(char::to_string).collect()), Some(meta))
+            let n = symbols.len() as u32; // at most 2^16
+            let symbols = symbols.iter().map(char::to_string).collect();
+            (Tokenizer::from_symbols(symbols), n, Some(meta))
         }
-        _ => (Tokenizer::Gpt2, None),
+        (Vocabulary::Json, _, Some(file)) => {
+            let n = file.json.vocab_size();
+            (Tokenizer::Json(file.json.clone()), n, Some(Meta::pickled_size(n)))
+        }
+        _ => (Tokenizer::Gpt2, END_OF_TEXT + 1, None),
     };
-    let need = match (&meta, &scan, run.total_bytes) {
-        (Some(meta), Some(scan), _) => {
+    let end_of_text_id = match (&json, end_of_text) {
+        (_, EndOfText::None) => None,
+        (Some(file), _) => Some(file.end_of_text(options.end_of_text_token.as_deref())?),
+        (None, _) if options.vocabulary == Vocabulary::Gpt2 => Some(END_OF_TEXT),
+        (None, _) => None,
+    };
+    let width = TokenWidth::of(vocab_size);
+    let need = match (&meta, &scan, preparation.total_bytes) {
+        (Some(meta), Some(scan), _) if json.is_none() => {
             Some(DiskNeed::of_characters(scan.characters, meta.len() as u64))
         }
         (_, _, bytes) => bytes.map(DiskNeed::of_gpt2),
@@ -99,28 +133,27 @@ pub(super) fn prepare_from(
         _ => Rule::documents(options.seed, val_fraction, n_documents),
     };
     let mut outputs = Outputs {
-        train: Draft::create(&folder, file_name(Split::Train))?,
-        val: Draft::create(&folder, file_name(Split::Val))?,
+        width,
+        train: Draft::create(&folder, width.file_name(Split::Train))?,
+        val: Draft::create(&folder, width.file_name(Split::Val))?,
     };
     let workers = match options.threads {
         Some(threads) => threads.get(),
         None => thread::available_parallelism().map_or(1, NonZeroUsize::get),
     };
-    let written = run.encode(
-        &Encoding { tokenizer: &tokenizer, vocabulary: options.vocabulary, end_of_text, workers },
+    let written = preparation.encode(
+        &Encoding { tokenizer: &tokenizer, end_of_text_id, end_of_text, workers },
         &mut rule,
         &mut outputs,
     )?;
     written.check(&rule, scan.as_ref(), val_fraction)?;
 
-    let (train_tokens, val_tokens) = (outputs.train.bytes() / 2, outputs.val.bytes() / 2);
+    let [train_tokens, val_tokens] =
+        [&outputs.train, &outputs.val].map(|draft| draft.bytes() / width.bytes());
     let path = |name: &str| folder.path().join(name);
     let summary = Summary {
         vocabulary: options.vocabulary,
-        vocab_size: match &tokenizer {
-            Tokenizer::Chars(chars) => chars.symbols().len() as u32,
-            _ => END_OF_TEXT + 1,
-        },
+        vocab_size,
         documents: written.tally.documents,
         val_documents: (!is_one_text).then_some(written.val_documents),
         val_fraction,
@@ -132,14 +165,18 @@ pub(super) fn prepare_from(
         forced_cuts: match options.vocabulary {
             Vocabulary::Chars => 0, // a character is a token wherever it is cut
             Vocabulary::Gpt2 => written.tally.forced_cuts,
+            Vocabulary::Json => written.tally.cuts,
         },
+        skipped,
         seconds: 0.0,
-        train_path: path(file_name(Split::Train)),
-        val_path: path(file_name(Split::Val)),
+        train_path: path(width.file_name(Split::Train)),
+        val_path: path(width.file_name(Split::Val)),
         meta_path: meta.as_ref().map(|_| path(META)),
     };
+    let tables =
+        Tables { meta: meta.as_deref(), tokenizer: json.as_ref().map(|file| &*file.bytes) };
     drop(kept); // only the dataset is published
-    publish(&mut folder, outputs, meta.as_deref(), stop)?;
+    publish(&mut folder, outputs, &tables, stop)?;
     Ok(Summary { seconds: start.elapsed().as_secs_f64(), ..summary })
 }
 
@@ -153,7 +190,7 @@ fn new_dataset(path: &Path, overwrite: bool) -> Result<Folder, PrepareError> {
 }
 
 fn check_free(folder: &Path, overwrite: bool) -> Result<(), PrepareError> {
-    for name in [file_name(Split::Train), file_name(Split::Val), META] {
+    for name in NAMES {
         let path = folder.join(name);
         if !overwrite && path.exists() {
             return Err(PrepareError::Exists { path });
@@ -164,7 +201,7 @@ fn check_free(folder: &Path, overwrite: bool) -> Result<(), PrepareError> {
 
 /// Copies an input that can be read only once to a file.
 fn keep(
-    source: &Source,
+    source: &TextSource,
     folder: &Folder,
     name: &str,
     stdin: &mut dyn Read,
@@ -191,19 +228,27 @@ fn keep(
     Ok(draft)
 }
 
+/// What a dataset has next to its tokens.
+struct Tables<'a> {
+    meta: Option<&'a [u8]>,
+    tokenizer: Option<&'a [u8]>,
+}
+
 /// Brings the files to the disk and makes them the dataset.
 fn publish(
     folder: &mut Folder,
     outputs: Outputs,
-    meta: Option<&[u8]>,
+    tables: &Tables<'_>,
     stop: &dyn Fn() -> bool,
 ) -> Result<(), PrepareError> {
     outputs.train.finish()?;
     outputs.val.finish()?;
-    if let Some(bytes) = meta {
-        let mut draft = Draft::create(folder, META)?;
-        draft.write(bytes)?;
-        draft.finish()?;
+    for (name, bytes) in [(META, tables.meta), (TOKENIZER_FILE, tables.tokenizer)] {
+        if let Some(bytes) = bytes {
+            let mut draft = Draft::create(folder, name)?;
+            draft.write(bytes)?;
+            draft.finish()?;
+        }
     }
     if stop() {
         return Err(PrepareError::Stopped);
@@ -211,8 +256,39 @@ fn publish(
     folder.publish()
 }
 
+/// A `tokenizer.json`.
+struct JsonFile<'a> {
+    path: &'a Path,
+    bytes: Vec<u8>,
+    json: Json,
+}
+
+impl<'a> JsonFile<'a> {
+    fn open(path: &'a Path) -> Result<Self, PrepareError> {
+        let bytes = fs::read(path).map_err(|source| PrepareError::reading(path, source))?;
+        let json = Json::open(path).map_err(|source| PrepareError::Encode { source })?;
+        Ok(Self { path, bytes, json })
+    }
+
+    /// The id of the end of a text: of the token that is named, or else of the usual one.
+    fn end_of_text(&self, named: Option<&str>) -> Result<u32, PrepareError> {
+        let found = match named {
+            Some(token) => self.json.id_of(token),
+            None => self.json.end_of_text(self.path.parent().unwrap_or(Path::new(""))),
+        };
+        match (found, named) {
+            (Some(id), _) => Ok(id),
+            (None, Some(token)) => {
+                let (path, token) = (self.path.to_owned(), token.to_owned());
+                Err(PrepareError::Encode { source: TokenizerError::NoToken { path, token } })
+            }
+            (None, None) => Err(PrepareError::NoEndOfText { path: self.path.to_owned() }),
+        }
+    }
+}
+
 /// What both readings share.
-struct Run<'a> {
+struct Preparation<'a> {
     walk: Walk<'a>,
     total_bytes: Option<u64>,
     stdin: &'a mut dyn Read,
@@ -229,18 +305,18 @@ struct Scan {
 /// How text is encoded.
 struct Encoding<'a> {
     tokenizer: &'a Tokenizer,
-    vocabulary: Vocabulary,
+    end_of_text_id: Option<u32>,
     end_of_text: EndOfText,
     workers: usize,
 }
 
-impl Run<'_> {
+impl Preparation<'_> {
     fn scan(&mut self) -> Result<Scan, PrepareError> {
         let mut scan = Scan { symbols: Symbols::new(), characters: 0 };
         let total_bytes = self.total_bytes;
         let progress = &mut *self.progress;
         self.walk.run(self.stdin, &mut |part, &Tally { bytes, documents, .. }| {
-            if let Part::Text(text) = part {
+            if let DocumentPart::Text(text) = part {
                 scan.symbols.add(text);
                 scan.characters += text.chars().count() as u64;
                 progress(Progress { pass: Pass::Scan, bytes, total_bytes, documents, tokens: 0 });
@@ -259,22 +335,22 @@ impl Run<'_> {
         let mut written = Written::default();
         let (total_bytes, progress) = (self.total_bytes, &mut *self.progress);
         let workers = encoding.workers.min(WORKERS_LIMIT);
-        let marks = |at| encoding.vocabulary == Vocabulary::Gpt2 && encoding.end_of_text == at;
+        let mark = |at| encoding.end_of_text_id.filter(|_| encoding.end_of_text == at);
         written.tally = thread::scope(|scope| {
             let mut encoder = Encoder::start(scope, encoding.tokenizer, workers, outputs);
             let mut split = Split::Train;
             let tally = self.walk.run(self.stdin, &mut |part, tally| {
                 match part {
-                    Part::Begin => {
+                    DocumentPart::Begin => {
                         if let Rule::Documents(documents) = rule {
                             split = documents.next();
                             written.val_documents += u64::from(split == Split::Val);
                         }
-                        if marks(EndOfText::Before) {
-                            encoder.end_of_text(split)?;
+                        if let Some(id) = mark(EndOfText::Before) {
+                            encoder.ids(&[id], split)?;
                         }
                     }
-                    Part::Text(text) => {
+                    DocumentPart::Text(text) => {
                         let (head, tail) = match rule {
                             Rule::Position { train_characters } if split == Split::Train => {
                                 split_at(text, *train_characters - written.train_characters)
@@ -295,16 +371,29 @@ impl Run<'_> {
                         let pass = Pass::Encode;
                         progress(Progress { pass, bytes, total_bytes, documents, tokens });
                     }
-                    Part::End => {
-                        if marks(EndOfText::After) {
-                            encoder.end_of_text(split)?;
+                    DocumentPart::End => {
+                        if let Some(id) = mark(EndOfText::After) {
+                            encoder.ids(&[id], split)?;
                         }
+                    }
+                    DocumentPart::Tokens { ids, is_first, split: named } => {
+                        if let (true, Rule::Documents(documents)) = (is_first, &mut *rule) {
+                            let drawn = documents.next();
+                            split = named.unwrap_or(drawn);
+                            written.val_documents += u64::from(split == Split::Val);
+                        }
+                        encoder.ids(ids, split)?;
+                        written.ids[usize::from(split == Split::Val)] += ids.len() as u64;
+                        let (bytes, documents, tokens) =
+                            (tally.bytes, tally.documents, encoder.tokens());
+                        let pass = Pass::Encode;
+                        progress(Progress { pass, bytes, total_bytes, documents, tokens });
                     }
                 }
                 Ok(())
             })?;
             encoder.finish()?;
-            Ok::<_, PrepareError>(tally)
+            Ok(tally)
         })?;
         Ok(written)
     }
@@ -326,6 +415,8 @@ struct Written {
     train_characters: u64,
     val_characters: u64,
     val_documents: u64,
+    /// Tokens of shards, in both splits.
+    ids: [u64; 2],
 }
 
 impl Written {
@@ -352,7 +443,7 @@ impl Written {
         if scan.is_some_and(|scan| scan.characters != self.characters()) {
             return Err(PrepareError::Changed);
         }
-        let split = match (self.train_characters, self.val_characters) {
+        let split = match (self.train_characters + self.ids[0], self.val_characters + self.ids[1]) {
             (0, 0) => return Err(PrepareError::Empty),
             (0, _) => Split::Train,
             (_, 0) => Split::Val,

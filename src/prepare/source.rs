@@ -1,4 +1,4 @@
-//! What there is to read: files, the files of folders, standard input.
+//! What there is to read: files, the files of folders and patterns, standard input.
 
 use std::{
     fs::{self, File},
@@ -6,30 +6,64 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{EXTENSIONS, Format, Input, PrepareError, draft::Draft};
-use crate::attempt::Attempt;
+use serde::Serialize;
 
-/// The extensions that mean one document a line.
-const JSONL_EXTENSIONS: [&str; 2] = ["jsonl", "ndjson"];
+use super::{Format, Input, PrepareError, draft::Draft};
+use crate::{attempt::Attempt, data::Split};
+
+/// The extensions of compressed files; the one before says what they hold.
+const COMPRESSED: [&str; 3] = ["gz", "gzip", "zst"];
+
+/// The first bytes of llm.c's token files.
+const SHARD_MAGIC: [u8; 4] = 20_240_520_i32.to_le_bytes();
 
 /// One thing to read.
 #[derive(Debug)]
-pub(super) struct Source {
-    /// What errors call it.
+pub(super) struct TextSource {
+    /// Its name in errors.
     pub(super) name: PathBuf,
     pub(super) format: Format,
-    /// How long it is; `None` for what flows by once: standard input, a pipe.
+    /// Its length; `None` for what can be read once: standard input, a pipe.
     pub(super) bytes: Option<u64>,
     path: Option<PathBuf>, // standard input has none
 }
 
-impl Source {
-    /// Everything that the inputs name, in order: folders by the names in them.
-    pub(super) fn find(
-        inputs: &[Input],
-        format: Option<Format>,
-    ) -> Result<Vec<Self>, PrepareError> {
-        let mut sources = Vec::new();
+/// A file in a folder that was not read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SkippedFile {
+    /// Which file or folder.
+    pub path: PathBuf,
+    /// Why.
+    pub reason: SkipReason,
+}
+
+/// Why a file in a folder was not read. A file that is named is always read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SkipReason {
+    /// Its name begins with a dot.
+    Hidden,
+    /// Its extension is not one of [`super::EXTENSIONS`].
+    Extension,
+    /// A `.bin` file without llm.c's header.
+    NoShardHeader,
+    /// A link to a folder, which may lead in a circle.
+    LinkedFolder,
+    /// A pipe, a device, a link to nothing.
+    NotAFile,
+}
+
+/// Everything to read, and what was left out.
+#[derive(Debug, Default)]
+pub(super) struct FoundSources {
+    pub(super) sources: Vec<TextSource>,
+    pub(super) skipped: Vec<SkippedFile>,
+}
+
+impl FoundSources {
+    /// Everything that the inputs name, in order: folders and patterns by the names in them.
+    pub(super) fn find(inputs: &[Input], format: Option<Format>) -> Result<Self, PrepareError> {
+        let mut found = Self::default();
         let mut is_stdin_named = false;
         for input in inputs {
             match input {
@@ -38,27 +72,75 @@ impl Source {
                     is_stdin_named = true;
                     let format = format.unwrap_or(Format::Text);
                     let name = PathBuf::from("<stdin>");
-                    sources.push(Self { name, format, bytes: None, path: None });
+                    found.sources.push(TextSource { name, format, bytes: None, path: None });
                 }
-                Input::Path(path) if path.is_dir() => {
-                    let before = sources.len();
-                    for path in files(path)? {
-                        sources.push(Self::at(path, format)?);
-                    }
-                    if sources.len() == before {
-                        return Err(PrepareError::NoTexts { folder: path.clone() });
+                Input::Path(path) if path.is_dir() => found.folder(path, format)?,
+                Input::Path(path) if is_pattern(path) => {
+                    for path in matches(path)? {
+                        if path.is_dir() {
+                            found.folder(&path, format)?;
+                        } else {
+                            found.sources.push(TextSource::at(path, format)?);
+                        }
                     }
                 }
-                Input::Path(path) => sources.push(Self::at(path.clone(), format)?),
+                Input::Path(path) => found.sources.push(TextSource::at(path.clone(), format)?),
             }
         }
-        if sources.is_empty() { Err(PrepareError::NoInput) } else { Ok(sources) }
+        if found.sources.is_empty() { Err(PrepareError::NoInput) } else { Ok(found) }
     }
 
+    /// Adds the files of a folder and of the folders in it, sorted.
+    fn folder(&mut self, folder: &Path, format: Option<Format>) -> Result<(), PrepareError> {
+        let mut paths = Vec::new();
+        let mut folders = vec![folder.to_owned()];
+        let n_skipped = self.skipped.len();
+        while let Some(folder) = folders.pop() {
+            let failed = |source| PrepareError::reading(&folder, source);
+            for entry in fs::read_dir(&folder).map_err(failed)? {
+                let entry = entry.map_err(failed)?;
+                let (path, kind) = (entry.path(), entry.file_type().map_err(failed)?);
+                let reason = if entry.file_name().as_encoded_bytes().starts_with(b".") {
+                    Some(SkipReason::Hidden)
+                } else if kind.is_dir() {
+                    folders.push(path);
+                    continue;
+                } else if path.is_dir() {
+                    Some(SkipReason::LinkedFolder)
+                } else if !path.is_file() {
+                    Some(SkipReason::NotAFile)
+                } else {
+                    match Format::of_extension(&path) {
+                        None => Some(SkipReason::Extension),
+                        Some(Format::Shard) if !is_shard(&path) => Some(SkipReason::NoShardHeader),
+                        Some(_) => None,
+                    }
+                };
+                match reason {
+                    Some(reason) => self.skipped.push(SkippedFile { path, reason }),
+                    None => paths.push(path),
+                }
+            }
+        }
+        self.skipped[n_skipped..].sort_unstable_by(|a, b| a.path.cmp(&b.path));
+        if paths.is_empty() {
+            return Err(PrepareError::NoTexts { folder: folder.to_owned() });
+        }
+        paths.sort_unstable();
+        for path in paths {
+            self.sources.push(TextSource::at(path, format)?);
+        }
+        Ok(())
+    }
+}
+
+impl TextSource {
     fn at(path: PathBuf, format: Option<Format>) -> Result<Self, PrepareError> {
         let facts = fs::metadata(&path).map_err(|source| PrepareError::reading(&path, source))?;
-        let of_extension =
-            if has_extension(&path, &JSONL_EXTENSIONS) { Format::Jsonl } else { Format::Text };
+        let of_extension = match Format::of_extension(&path) {
+            Some(Format::Shard) if !is_shard(&path) => Format::Text,
+            format => format.unwrap_or(Format::Text),
+        };
         Ok(Self {
             name: path.clone(),
             format: format.unwrap_or(of_extension),
@@ -67,19 +149,39 @@ impl Source {
         })
     }
 
-    /// Opens it from its start.
+    /// Opens it from its start, compressed if it is.
     pub(super) fn open<'a>(
         &self,
         stdin: &'a mut dyn Read,
     ) -> Result<Box<dyn Read + 'a>, PrepareError> {
         match &self.path {
             None => Ok(Box::new(stdin)),
-            Some(path) => match File::open(path) {
-                Ok(file) => Ok(Box::new(file)),
-                Err(source) => {
-                    Err(PrepareError::Io { action: Attempt::Open, path: self.name.clone(), source })
-                }
-            },
+            Some(_) => Ok(Box::new(self.open_file()?)),
+        }
+    }
+
+    /// Opens a file that can be read in any order.
+    pub(super) fn open_file(&self) -> Result<File, PrepareError> {
+        File::open(self.file()).map_err(|source| PrepareError::Io {
+            action: Attempt::Open,
+            path: self.name.clone(),
+            source,
+        })
+    }
+
+    /// Where its bytes are.
+    pub(super) fn file(&self) -> &Path {
+        self.path.as_deref().unwrap_or(&self.name)
+    }
+
+    /// The split that the name of a shard states: `fineweb_val_000000.bin`.
+    pub(super) fn named_split(&self) -> Option<Split> {
+        let name = self.name.file_name()?.to_str()?;
+        let has = |word| name.split(['_', '-', '.']).any(|part| part == word);
+        match (has("train"), has("val")) {
+            (true, false) => Some(Split::Train),
+            (false, true) => Some(Split::Val),
+            _ => None,
         }
     }
 
@@ -90,45 +192,71 @@ impl Source {
     }
 }
 
-/// How many bytes there are in all, where every length is known.
-pub(super) fn total_bytes(sources: &[Source]) -> Option<u64> {
+impl Format {
+    /// The format that a file's extension states, without the one of its compression.
+    pub(super) fn of_extension(path: &Path) -> Option<Self> {
+        let extension = |path: &Path| Some(path.extension()?.to_str()?.to_ascii_lowercase());
+        let last = extension(path)?;
+        let last =
+            if COMPRESSED.contains(&&*last) { extension(&path.with_extension(""))? } else { last };
+        match &*last {
+            "txt" | "text" | "md" => Some(Self::Text),
+            "jsonl" | "ndjson" => Some(Self::Jsonl),
+            "parquet" => Some(Self::Parquet),
+            "bin" => Some(Self::Shard),
+            _ => None,
+        }
+    }
+}
+
+/// The length of all sources, if every length is known.
+pub(super) fn total_bytes(sources: &[TextSource]) -> Option<u64> {
     sources.iter().map(|source| source.bytes).sum()
 }
 
-/// The texts in a folder and the folders in it, sorted. Hidden ones are left out, and links
-/// to folders, which may lead in a circle.
-fn files(folder: &Path) -> Result<Vec<PathBuf>, PrepareError> {
-    let mut found = Vec::new();
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        let failed = |source| PrepareError::reading(&folder, source);
-        for entry in fs::read_dir(&folder).map_err(failed)? {
-            let entry = entry.map_err(failed)?;
-            let (path, kind) = (entry.path(), entry.file_type().map_err(failed)?);
-            if entry.file_name().as_encoded_bytes().starts_with(b".") {
-                continue;
-            }
-            if kind.is_dir() {
-                folders.push(path);
-            } else if has_extension(&path, &EXTENSIONS) && path.is_file() {
-                found.push(path);
-            }
-        }
+/// The name of a file without the extensions that are known.
+pub(super) fn stem(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    if path.extension().is_some_and(|last| COMPRESSED.iter().any(|&e| last.eq_ignore_ascii_case(e)))
+    {
+        path.set_extension("");
     }
-    found.sort_unstable();
-    Ok(found)
+    path.set_extension("");
+    path
 }
 
-fn has_extension(path: &Path, extensions: &[&str]) -> bool {
-    path.extension().is_some_and(|has| extensions.iter().any(|&e| has.eq_ignore_ascii_case(e)))
+fn is_shard(path: &Path) -> bool {
+    let mut first = [0; 4];
+    File::open(path).and_then(|mut file| file.read_exact(&mut first)).is_ok()
+        && first == SHARD_MAGIC
+}
+
+/// Whether a path that names no file is a pattern for some.
+pub(super) fn is_pattern(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().iter().any(|byte| b"*?[".contains(byte)) && !path.exists()
+}
+
+/// The paths that a pattern matches, sorted.
+fn matches(pattern: &Path) -> Result<Vec<PathBuf>, PrepareError> {
+    let none = || PrepareError::NoMatch { pattern: pattern.to_owned() };
+    let text = pattern.to_str().ok_or_else(none)?;
+    let mut paths = Vec::new();
+    for path in glob::glob(text).map_err(|_| none())? {
+        paths.push(path.map_err(|error| {
+            let path = error.path().to_owned();
+            PrepareError::reading(&path, error.into())
+        })?);
+    }
+    paths.sort_unstable();
+    if paths.is_empty() { Err(none()) } else { Ok(paths) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn names(folder: &Path, sources: &[Source]) -> Vec<String> {
-        let name = |source: &Source| source.name.strip_prefix(folder).unwrap().to_owned();
+    fn names(folder: &Path, sources: &[TextSource]) -> Vec<String> {
+        let name = |source: &TextSource| source.name.strip_prefix(folder).unwrap().to_owned();
         let name = |source| name(source).display().to_string().replace('\\', "/");
         sources.iter().map(name).collect()
     }
@@ -143,8 +271,12 @@ mod tests {
         folder
     }
 
+    fn find(inputs: &[Input]) -> Result<FoundSources, PrepareError> {
+        FoundSources::find(inputs, None)
+    }
+
     #[test]
-    fn a_folder_is_its_texts_in_sorted_order() {
+    fn a_folder_is_its_texts_in_sorted_order_and_names_the_rest() {
         let folder = folder_with(&[
             "b.txt",
             "a/z.md",
@@ -154,22 +286,49 @@ mod tests {
             "e",
             ".hidden.txt",
             ".git/x.txt",
-            "f.ndjson",
-            "10.txt",
+            "f.ndjson.zst",
+            "10.txt.gz",
             "9.txt",
+            "g.parquet",
+            "h.gz",
         ]);
+        fs::write(folder.path().join("s_train_1.bin"), [8, 216, 52, 1]).unwrap();
         let inputs = [Input::Path(folder.path().to_owned())];
-        let sources = Source::find(&inputs, None).unwrap();
+        let found = find(&inputs).unwrap();
         assert_eq!(
-            names(folder.path(), &sources),
-            ["10.txt", "9.txt", "a/b/c.TEXT", "a/z.md", "b.txt", "c.jsonl", "f.ndjson"]
+            names(folder.path(), &found.sources),
+            [
+                "10.txt.gz",
+                "9.txt",
+                "a/b/c.TEXT",
+                "a/z.md",
+                "b.txt",
+                "c.jsonl",
+                "f.ndjson.zst",
+                "g.parquet",
+                "s_train_1.bin"
+            ]
         );
-        let formats = sources.iter().map(|source| source.format).collect::<Vec<_>>();
+        let formats = found.sources.iter().map(|source| source.format).collect::<Vec<_>>();
         assert_eq!(formats[..5], [Format::Text; 5]);
-        assert_eq!(formats[5..], [Format::Jsonl; 2]);
-        assert_eq!(total_bytes(&sources), Some(7 * 4));
-        let sources = Source::find(&inputs, Some(Format::Text)).unwrap();
-        assert!(sources.iter().all(|source| source.format == Format::Text));
+        assert_eq!(formats[5..], [Format::Jsonl, Format::Jsonl, Format::Parquet, Format::Shard]);
+        assert_eq!(total_bytes(&found.sources), Some(9 * 4));
+        let skipped = found.skipped.iter().map(|skipped| {
+            let name = skipped.path.strip_prefix(folder.path()).unwrap();
+            (name.to_str().unwrap(), skipped.reason)
+        });
+        assert_eq!(
+            skipped.collect::<Vec<_>>(),
+            [
+                (".git", SkipReason::Hidden),
+                (".hidden.txt", SkipReason::Hidden),
+                ("d.bin", SkipReason::NoShardHeader),
+                ("e", SkipReason::Extension),
+                ("h.gz", SkipReason::Extension),
+            ]
+        );
+        let found = FoundSources::find(&inputs, Some(Format::Text)).unwrap();
+        assert!(found.sources.iter().all(|source| source.format == Format::Text));
     }
 
     #[cfg(unix)]
@@ -182,19 +341,35 @@ mod tests {
         link("a.txt", "c.txt");
         link("", "in/circle");
         link("gone", "gone.txt");
-        let sources = Source::find(&[Input::Path(folder.path().to_owned())], None).unwrap();
-        assert_eq!(names(folder.path(), &sources), ["a.txt", "c.txt", "in/b.txt"]);
+        let found = find(&[Input::Path(folder.path().to_owned())]).unwrap();
+        assert_eq!(names(folder.path(), &found.sources), ["a.txt", "c.txt", "in/b.txt"]);
+        let reasons = found.skipped.iter().map(|skipped| skipped.reason).collect::<Vec<_>>();
+        assert_eq!(reasons, [SkipReason::NotAFile, SkipReason::LinkedFolder]);
+    }
+
+    #[test]
+    fn a_pattern_is_the_files_that_match_it() {
+        let folder = folder_with(&["a1.txt", "a2.txt", "b.txt", "in/a3.txt"]);
+        let found = find(&[Input::Path(folder.path().join("a*.txt"))]).unwrap();
+        assert_eq!(names(folder.path(), &found.sources), ["a1.txt", "a2.txt"]);
+        let found = find(&[Input::Path(folder.path().join("**/a?.txt"))]).unwrap();
+        assert_eq!(names(folder.path(), &found.sources), ["a1.txt", "a2.txt", "in/a3.txt"]);
+        let error = find(&[Input::Path(folder.path().join("x*.txt"))]).unwrap_err().to_string();
+        assert!(error.starts_with("no file matches `") && error.ends_with("x*.txt`"), "{error}");
     }
 
     #[test]
     fn what_cannot_be_read_is_named() {
         let folder = folder_with(&["a.bin"]);
-        let find = |inputs: &[Input]| Source::find(inputs, None).unwrap_err();
+        let find = |inputs: &[Input]| find(inputs).unwrap_err();
         assert!(matches!(find(&[]), PrepareError::NoInput));
         assert!(matches!(find(&[Input::Stdin, Input::Stdin]), PrepareError::StdinTwice));
         let empty = find(&[Input::Path(folder.path().to_owned())]).to_string();
         assert!(
-            empty.ends_with("holds no files that end in `txt`, `text`, `md`, `jsonl`, `ndjson`")
+            empty.contains(
+                "holds no files that end in `txt`, `text`, `md`, `jsonl`, `ndjson`, `parquet`"
+            ),
+            "{empty}"
         );
         let missing = find(&[Input::Path(folder.path().join("no.txt"))]).to_string();
         assert!(missing.contains("no.txt"), "{missing}");
@@ -204,8 +379,21 @@ mod tests {
     fn a_file_that_is_named_needs_no_extension() {
         let folder = folder_with(&["a.bin"]);
         let inputs = [Input::Stdin, Input::Path(folder.path().join("a.bin"))];
-        let sources = Source::find(&inputs, None).unwrap();
+        let sources = find(&inputs).unwrap().sources;
         assert_eq!(sources[1].format, Format::Text);
         assert_eq!(total_bytes(&sources), None);
+    }
+
+    #[test]
+    fn the_name_of_a_shard_states_its_split() {
+        let split = |name: &str| {
+            let source =
+                TextSource { name: name.into(), format: Format::Shard, bytes: None, path: None };
+            source.named_split()
+        };
+        assert_eq!(split("x/fineweb_val_000000.bin"), Some(Split::Val));
+        assert_eq!(split("edu_fineweb_train_000012.bin"), Some(Split::Train));
+        assert_eq!(split("train.bin"), Some(Split::Train));
+        assert_eq!(split("training_values.bin"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Which text is learned from and which is kept aside.
+//! Which text is for training and which for validation.
 
 use super::{PrepareError, error::Share};
 use crate::data::{Split, counter::draw};
@@ -6,19 +6,19 @@ use crate::data::{Split, counter::draw};
 /// Keeps these draws apart from the others that are made with the same seed.
 const PURPOSE: u64 = 0x7370_6c69_7400; // "split"
 
-/// The shares that are tried where one turned out too small or too large.
+/// The shares that are tried if one turned out too small or too large.
 const OTHER_SHARES: [f64; 5] = [0.001, 0.01, 0.05, 0.1, 0.5];
 
 /// A rule that sends text to a split.
 #[derive(Debug)]
 pub(super) enum Rule {
-    /// One text: its end is kept aside, as nanoGPT does with Shakespeare.
+    /// One text: its end is kept for validation, as nanoGPT does with Shakespeare.
     Position {
         /// How many characters are learned from.
         train_characters: u64,
     },
-    /// Documents: each goes by a draw of its own, so that the same documents give the same
-    /// splits on any machine, and more of them leave the others where they were.
+    /// Documents: a draw for each by its position, so that the same documents give the same splits
+    /// on any machine, and more documents behind them change nothing.
     Documents(Documents),
 }
 
@@ -39,8 +39,8 @@ impl Rule {
         Self::Position { train_characters: (characters as f64 * (1.0 - val_fraction)) as u64 }
     }
 
-    /// By chance. Where the number of documents is known and all would go to one split, the
-    /// one that comes nearest goes to the other.
+    /// By chance. If the number of documents is known and all would go to one split, the one
+    /// nearest to the other split goes there.
     pub(super) fn documents(seed: u64, val_fraction: f64, n_documents: Option<u64>) -> Self {
         let mut documents = Documents {
             seed,
@@ -85,7 +85,7 @@ impl Documents {
         draw([self.seed, PURPOSE, index]) < limit
     }
 
-    /// The error that says that no document came to `split`.
+    /// The error for a `split` without documents.
     pub(super) fn empty(&self, split: Split, characters: u64) -> PrepareError {
         let share = |(&val_fraction, &documents): (&f64, &u64)| Share { val_fraction, documents };
         let mut shares = OTHER_SHARES.iter().zip(&self.val_of_other).map(share);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_split_is_told_with_a_share_that_was_counted() {
+    fn an_empty_split_is_reported_with_a_share_that_was_counted() {
         let (drawn, documents) = splits(1e-9, None, 300);
         assert_eq!(n_val(&drawn), 0);
         let error = documents.empty(Split::Val, 4000);
@@ -159,7 +159,7 @@ mod tests {
             error.to_string(),
             format!(
                 "`val.bin` would be empty: a share of 0.000000001 of 300 documents with 4000 \
-                 characters is kept aside; a share of {} keeps {} documents aside",
+                 characters is kept aside; `--val_fraction={}` keeps {} documents aside",
                 share.val_fraction, share.documents
             )
         );

@@ -118,6 +118,7 @@ fn a_text_in_characters_is_nanogpts_dataset() {
         train_tokens: cut as u64,
         val_tokens: (n - cut) as u64,
         forced_cuts: 0,
+        skipped: Vec::new(),
         seconds: summary.seconds,
         train_path: place.folder().join("train.bin"),
         val_path: place.folder().join("val.bin"),
@@ -142,7 +143,7 @@ fn a_text_in_gpt2s_tokens_is_cut_by_characters_and_has_no_end_of_text() {
 }
 
 #[test]
-fn end_of_text_stands_where_it_is_asked_for() {
+fn end_of_text_is_before_or_after_documents_as_asked_for() {
     let lines = jsonl(200, |i| format!("{{\"text\": \"tale {i}\"}}"));
     for (end_of_text, before, after) in [
         (None, false, true),
@@ -250,7 +251,7 @@ fn a_pipe_is_read_once() {
 }
 
 #[test]
-fn a_dataset_is_replaced_only_where_that_is_asked_for() {
+fn a_dataset_is_replaced_only_with_overwrite() {
     let place = Place::new(&[("poem.txt", POEM.as_bytes())]);
     run(&place.chars(&["poem.txt"])).unwrap();
     let before = place.tokens();
@@ -293,8 +294,8 @@ fn whatever_goes_wrong_leaves_no_file_and_no_folder() {
         (place.options(&["one.txt"]), "`train.bin` would be empty: a share of 0.1 of 1 document"),
         (place.options(&["one.jsonl"]), "`val.bin` would be empty: a share of 0.1 of 1 document"),
         (place.options(&["bad.jsonl"]), "line 2: the field `text` should be text, but is a number"),
-        (with_share(1.0, place.options(&["long.txt"])), "must lie between 0 and 1: 1"),
-        (with_share(f64::NAN, place.options(&["long.txt"])), "must lie between 0 and 1: NaN"),
+        (with_share(1.0, place.options(&["long.txt"])), "must be between 0 and 1: 1"),
+        (with_share(f64::NAN, place.options(&["long.txt"])), "must be between 0 and 1: NaN"),
         (with_free(1000, place.chars(&["long.txt"])), "the disk has 1000 bytes free"),
         (with_free(1000, place.options(&["long.txt"])), "about 375000 and at most 1500000 bytes"),
     ];
@@ -306,7 +307,7 @@ fn whatever_goes_wrong_leaves_no_file_and_no_folder() {
 }
 
 #[test]
-fn what_is_kept_of_standard_input_needs_room_too() {
+fn a_copy_of_standard_input_needs_disk_space_too() {
     let place = Place::new(&[]);
     let text = "ab".repeat(1_000);
     let meta_bytes = crate::data::Meta::pickled(&['a', 'b']).len() as u64;
@@ -318,7 +319,7 @@ fn what_is_kept_of_standard_input_needs_room_too() {
 }
 
 #[test]
-fn invalid_bytes_are_replaced_where_that_is_asked_for() {
+fn invalid_bytes_are_replaced_if_asked_for() {
     let place = Place::new(&[("a.txt", b"some text \xff with\xc3 holes")]);
     let options = Options { invalid: Invalid::Replace, ..place.chars(&["a.txt"]) };
     run(&options).unwrap();
@@ -441,4 +442,172 @@ fn a_read_error_names_the_file() {
         let error = prepare_from(&options, &mut Broken, &mut |_| {}, &|| false).unwrap_err();
         assert_eq!(error.to_string(), "cannot read `<stdin>`: timed out");
     }
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    io::Write::write_all(&mut encoder, bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
+}
+
+/// A shard as llm.c writes it.
+fn shard(tokens: &[u16]) -> Vec<u8> {
+    let mut bytes = [20_240_520, 1, tokens.len() as i32].map(i32::to_le_bytes).concat();
+    bytes.resize(1024, 0);
+    bytes.extend(tokens.iter().flat_map(|token| token.to_le_bytes()));
+    bytes
+}
+
+#[test]
+fn a_compressed_file_gives_what_the_plain_one_gives_also_on_standard_input() {
+    let text = POEM.repeat(5_000);
+    let lines = jsonl(300, |i| format!("{{\"text\": \"tale {i}\"}}"));
+    let place = Place::new(&[
+        ("x.txt", text.as_bytes()),
+        ("y.txt.gz", &gzip(text.as_bytes())),
+        ("z.txt.zst", &zstd(text.as_bytes())),
+        ("x.jsonl", lines.as_bytes()),
+        ("y.jsonl.gz", &gzip(lines.as_bytes())),
+        ("z.jsonl.zst", &zstd(lines.as_bytes())),
+    ]);
+    for (format, names) in [
+        (Format::Text, ["x.txt", "y.txt.gz", "z.txt.zst"]),
+        (Format::Jsonl, ["x.jsonl", "y.jsonl.gz", "z.jsonl.zst"]),
+    ] {
+        let with = |options| Options { val_fraction: Some(0.2), overwrite: true, ..options };
+        run(&with(place.options(&names[..1]))).unwrap();
+        let expected = place.tokens();
+        for name in &names[1..] {
+            run(&with(place.options(&[name]))).unwrap();
+            assert!(place.tokens() == expected, "{name}");
+            let bytes = fs::read(place.0.path().join("in").join(name)).unwrap();
+            let stdin = Options { format: Some(format), ..with(place.options(&["-"])) };
+            run_with(&stdin, &bytes).unwrap();
+            assert!(place.tokens() == expected, "{name} on standard input");
+        }
+    }
+    assert_eq!(
+        Options::new(vec![Input::Path("x/books.jsonl.gz".into())]).folder,
+        Path::new("data/books")
+    );
+}
+
+#[test]
+fn a_parquet_file_gives_what_its_rows_give_as_jsonl() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats");
+    let texts = fs::read_to_string(folder.join("texts.jsonl")).unwrap();
+    let lines = texts.lines().filter(|line| *line != "null");
+    let lines = lines.map(|line| format!("{{\"text\": {line}}}")).collect::<Vec<_>>().join("\n");
+    let parquet = fs::read(folder.join("zstd.parquet")).unwrap();
+    let required = fs::read(folder.join("required.parquet")).unwrap();
+    let place = Place::new(&[
+        ("x.jsonl", lines.as_bytes()),
+        ("x.parquet", &parquet),
+        ("body.parquet", &required),
+    ]);
+    let with = |options| Options { val_fraction: Some(0.2), overwrite: true, ..options };
+    let of_lines = run(&with(place.options(&["x.jsonl"]))).unwrap();
+    let expected = place.tokens();
+    let of_rows = run(&with(place.options(&["x.parquet"]))).unwrap();
+    assert!(place.tokens() == expected);
+    assert_eq!(of_rows.documents, of_lines.documents);
+    assert_eq!(of_rows.input_bytes, parquet.len() as u64);
+    let body = Options { field: "body".into(), ..with(place.options(&["body.parquet"])) };
+    run(&body).unwrap();
+    assert!(place.tokens() == expected);
+    let stdin = Options { format: Some(Format::Parquet), ..with(place.options(&["-"])) };
+    run_with(&stdin, &parquet).unwrap();
+    assert!(place.tokens() == expected);
+    let error = run(&with(place.options(&["body.parquet"]))).unwrap_err().to_string();
+    assert!(error.ends_with("has no column `text`; its columns are `body`"), "{error}");
+}
+
+#[test]
+fn shards_become_one_dataset_and_their_names_state_the_split() {
+    let document = |i: u16| [END_OF_TEXT as u16, i, i + 1, i + 2];
+    let tokens = |range: std::ops::Range<u16>| range.flat_map(document).collect::<Vec<_>>();
+    let (first, second, val) = (tokens(0..20_000), tokens(20_000..20_100), tokens(30_000..30_010));
+    let place = Place::new(&[
+        ("f_train_000001.bin", &shard(&first)),
+        ("f_train_000002.bin", &shard(&second)),
+        ("f_val_000000.bin", &shard(&val)),
+        ("notes.bin", b"something else"),
+    ]);
+    let summary = run(&place.options(&["."])).unwrap();
+    let wide = |tokens: &[u16]| tokens.iter().map(|&id| u32::from(id)).collect::<Vec<_>>();
+    assert!(place.tokens() == [wide(&[first, second.clone()].concat()), wide(&val)]);
+    assert_eq!((summary.documents, summary.val_documents), (20_110, Some(10)));
+    assert_eq!(summary.skipped.len(), 1);
+    assert_eq!(summary.skipped[0].reason, SkipReason::NoShardHeader);
+    // Without names the documents are drawn, and none is cut.
+    let place = Place::new(&[("a.bin", &shard(&second))]);
+    run(&Options { val_fraction: Some(0.3), ..place.options(&["a.bin"]) }).unwrap();
+    let [train, val] = place.tokens();
+    assert_eq!(train.len() + val.len(), second.len());
+    assert!(!val.is_empty() && val.chunks(4).all(|document| document[0] == END_OF_TEXT));
+    let error = run(&Options { overwrite: true, ..place.chars(&["a.bin"]) }).unwrap_err();
+    assert!(matches!(error, PrepareError::ShardInChars { .. }), "{error}");
+    let cut = Place::new(&[("a.bin", &shard(&second)[..1100])]);
+    let error = run(&cut.options(&["a.bin"])).unwrap_err().to_string();
+    assert!(error.contains("announces 400 tokens"), "{error}");
+}
+
+#[test]
+fn a_tokenizer_of_any_model_writes_its_tokens_its_size_and_itself() {
+    let lines = jsonl(50, |i| format!("{{\"text\": \"tale {i}\"}}"));
+    let place = Place::new(&[("x.jsonl", lines.as_bytes())]);
+    let folder = place.0.path().join("in");
+    let tokenizer = crate::tokenizer::json_tests::bytes_tokenizer(&folder);
+    let options = || Options {
+        vocabulary: Vocabulary::Json,
+        tokenizer: Some(folder.join("tokenizer.json")),
+        overwrite: true,
+        ..place.options(&["x.jsonl"])
+    };
+    let error = run(&options()).unwrap_err();
+    assert!(matches!(error, PrepareError::NoEndOfText { .. }), "{error}");
+    let unknown = Options { end_of_text_token: Some("<e>".into()), ..options() };
+    assert!(run(&unknown).unwrap_err().to_string().ends_with("has no token `<e>`"));
+    let summary = run(&Options { end_of_text_token: Some("<s>".into()), ..options() }).unwrap();
+    assert_eq!((summary.vocab_size, summary.vocabulary), (257, Vocabulary::Json));
+    assert_eq!(place.names(), ["meta.pkl", "tokenizer.json", "train.bin", "val.bin"]);
+    assert_eq!(place.dataset().vocab_size(), 257);
+    let all = place.tokens().concat();
+    assert_eq!(all.iter().filter(|&&id| id == 256).count(), 50);
+    assert!(tokenizer.decode(&all).contains("tale 17"));
+    // GPT-2's tokens need neither table.
+    run(&Options { overwrite: true, ..place.options(&["x.jsonl"]) }).unwrap();
+    assert_eq!(place.names(), ["train.bin", "val.bin"]);
+}
+
+#[test]
+fn a_vocabulary_of_more_than_sixteen_bits_writes_wide_tokens() {
+    let lines = jsonl(50, |i| format!("{{\"text\": \"tale {i}\"}}"));
+    let place = Place::new(&[("x.jsonl", lines.as_bytes())]);
+    let folder = place.0.path().join("in");
+    crate::tokenizer::json_tests::bytes_tokenizer(&folder);
+    let path = folder.join("tokenizer.json");
+    let mut json: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    json["added_tokens"][0]["id"] = 70_000.into();
+    json["model"]["vocab"]["<s>"] = 70_000.into();
+    json["post_processor"] = serde_json::Value::Null;
+    fs::write(&path, json.to_string()).unwrap();
+    let options = Options {
+        vocabulary: Vocabulary::Json,
+        tokenizer: Some(path),
+        end_of_text_token: Some("<s>".into()),
+        ..place.options(&["x.jsonl"])
+    };
+    let summary = run(&options).unwrap();
+    assert_eq!(summary.vocab_size, 70_001);
+    assert_eq!(place.names(), ["meta.pkl", "tokenizer.json", "train.u32.bin", "val.u32.bin"]);
+    let all = place.tokens().concat();
+    assert_eq!(all.len() as u64, summary.train_tokens + summary.val_tokens);
+    assert_eq!(all.iter().filter(|&&id| id == 70_000).count(), 50);
+    let error = run(&place.options(&["x.jsonl"])).unwrap_err();
+    assert!(matches!(&error, PrepareError::Exists { path } if path.ends_with("train.u32.bin")));
 }

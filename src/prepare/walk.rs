@@ -1,6 +1,7 @@
 //! The input as one stream of documents, in pieces.
 
 use std::{
+    borrow::Cow,
     cell::Cell,
     io::{self, Read},
     path::Path,
@@ -11,15 +12,28 @@ use super::{
     cut::{PIECE_BYTES, cut},
     lines::Lines,
     pieces::Pieces,
-    source::Source,
+    source::TextSource,
+};
+use crate::{
+    data::{Split, Tokens},
+    formats::{compression, parquet::TextColumn},
+    tokenizer::END_OF_TEXT,
 };
 
-/// A part of the input. Documents do not nest: `Begin`, pieces of text, `End`.
+/// A part of the input. Documents do not nest: `Begin`, pieces of text, `End`; or `Tokens`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part<'a> {
+pub(super) enum DocumentPart<'a> {
     Begin,
     Text(&'a str),
     End,
+    /// Tokens of a shard, its end-of-text tokens included.
+    Tokens {
+        ids: &'a [u32],
+        /// Whether a document begins with them.
+        is_first: bool,
+        /// The split that the file's name states.
+        split: Option<Split>,
+    },
 }
 
 /// What has been read so far.
@@ -29,9 +43,14 @@ pub(super) struct Tally {
     pub(super) bytes: u64,
     /// Documents that have ended.
     pub(super) documents: u64,
-    /// Cuts inside a document at which tokens may differ from those of the whole.
+    /// Cuts inside a document.
+    pub(super) cuts: u64,
+    /// Those at which GPT-2's tokens may differ from those of the whole.
     pub(super) forced_cuts: u64,
 }
+
+/// How many tokens of a shard are read at once.
+const SHARD_TOKENS: usize = 32 << 10;
 
 /// What becomes of a document whose last line has no end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,53 +63,74 @@ pub(super) enum LastLine {
 
 /// A reading of all sources. Two of them give the same parts, if nobody changes the files.
 pub(super) struct Walk<'a> {
-    pub(super) sources: &'a [Source],
+    pub(super) sources: &'a [TextSource],
+    /// The field of JSONL, or the column of Parquet.
     pub(super) field: &'a str,
     pub(super) invalid: Invalid,
     pub(super) last_line: LastLine,
     pub(super) stop: &'a dyn Fn() -> bool,
 }
 
-type Each<'e> = &'e mut dyn FnMut(Part<'_>, &Tally) -> Result<(), PrepareError>;
+type Each<'e> = &'e mut dyn FnMut(DocumentPart<'_>, &Tally) -> Result<(), PrepareError>;
 
 impl Walk<'_> {
-    /// Tells every part in order.
+    /// Gives every part in order.
     pub(super) fn run(&self, stdin: &mut dyn Read, each: Each) -> Result<Tally, PrepareError> {
         let read_bytes = Cell::new(0);
         let mut tally = Tally::default();
         for source in self.sources {
-            let mut opened = source.open(stdin)?;
-            let mut reading = Reading { source: &mut *opened, bytes: &read_bytes, stop: self.stop };
-            let told = match source.format {
-                Format::Text => self.text(&mut reading, &source.name, &mut tally, each),
-                Format::Jsonl => self.jsonl(&mut reading, &source.name, &mut tally, each),
+            let read = match source.format {
+                Format::Text | Format::Jsonl => {
+                    self.stream(source, stdin, &read_bytes, &mut tally, each)
+                }
+                Format::Parquet => self.parquet(source, &read_bytes, &mut tally, each),
+                Format::Shard => self.shard(source, &read_bytes, &mut tally, each),
             };
-            match told {
-                // How a reading ended says less than that it was asked to end.
+            match read {
+                // The request to stop explains any error that it caused.
                 Err(_) if (self.stop)() => return Err(PrepareError::Stopped),
-                told => told?,
+                read => read?,
             }
         }
         tally.bytes = read_bytes.get();
         Ok(tally)
     }
 
+    /// What is read from its start to its end, compressed or not.
+    fn stream(
+        &self,
+        source: &TextSource,
+        stdin: &mut dyn Read,
+        bytes: &Cell<u64>,
+        tally: &mut Tally,
+        each: Each,
+    ) -> Result<(), PrepareError> {
+        let reading = Reading { source: source.open(stdin)?, bytes, stop: self.stop };
+        let plain = compression::plain(reading);
+        let mut plain = plain.map_err(|error| PrepareError::reading(&source.name, error))?;
+        match source.format {
+            Format::Jsonl => self.jsonl(&mut *plain, bytes, &source.name, tally, each),
+            _ => self.text(&mut *plain, bytes, &source.name, tally, each),
+        }
+    }
+
     /// A file of text is one document.
     fn text(
         &self,
-        reading: &mut Reading<'_>,
+        reading: &mut dyn Read,
+        bytes: &Cell<u64>,
         name: &Path,
         tally: &mut Tally,
         each: Each,
     ) -> Result<(), PrepareError> {
-        let bytes = reading.bytes;
         let mut pieces = Pieces::new(reading, name, self.invalid);
         let mut last = None;
-        each(Part::Begin, tally)?;
+        each(DocumentPart::Begin, tally)?;
         while let Some(piece) = pieces.next()? {
             tally.bytes = bytes.get();
+            tally.cuts += u64::from(last.is_some());
             last = piece.chars().next_back();
-            each(Part::Text(piece), tally)?;
+            each(DocumentPart::Text(piece), tally)?;
         }
         tally.forced_cuts += pieces.forced_cuts();
         self.end(last, tally, each)
@@ -99,41 +139,118 @@ impl Walk<'_> {
     /// A file of JSONL is a document a line.
     fn jsonl(
         &self,
-        reading: &mut Reading<'_>,
+        reading: &mut dyn Read,
+        bytes: &Cell<u64>,
         name: &Path,
         tally: &mut Tally,
         each: Each,
     ) -> Result<(), PrepareError> {
-        let bytes = reading.bytes;
         let mut lines = Lines::new(reading, name, self.field, self.invalid);
         while let Some(text) = lines.next()? {
             tally.bytes = bytes.get();
-            each(Part::Begin, tally)?;
-            let mut rest = &*text;
-            while !rest.is_empty() {
-                let cut = cut(rest, PIECE_BYTES);
-                tally.forced_cuts += u64::from(!cut.is_safe);
-                each(Part::Text(&rest[..cut.at]), tally)?;
-                rest = &rest[cut.at..];
-            }
-            self.end(text.chars().next_back(), tally, each)?;
+            self.document(&text, tally, each)?;
         }
         Ok(())
+    }
+
+    /// A Parquet file is a document a row, without those that are null.
+    fn parquet(
+        &self,
+        source: &TextSource,
+        bytes: &Cell<u64>,
+        tally: &mut Tally,
+        each: Each,
+    ) -> Result<(), PrepareError> {
+        let path = || source.name.clone();
+        let failed = |source| PrepareError::Parquet { path: path(), source };
+        let start = bytes.get();
+        let mut column = TextColumn::open(source.open_file()?, self.field).map_err(failed)?;
+        let mut row = 0;
+        while let Some(text) = column.next().map_err(failed)? {
+            if (self.stop)() {
+                return Err(PrepareError::Stopped);
+            }
+            row += 1;
+            let text = match (str::from_utf8(text), self.invalid) {
+                (Ok(text), _) => Cow::Borrowed(text),
+                (Err(_), Invalid::Replace) => String::from_utf8_lossy(text),
+                (Err(_), Invalid::Refuse) => {
+                    return Err(PrepareError::RowNotUtf8 { path: path(), row });
+                }
+            };
+            self.document(&text, tally, each)?;
+            bytes.set(start + column.read_bytes());
+            tally.bytes = bytes.get();
+        }
+        // The other columns count as read.
+        bytes.set(start + source.bytes.unwrap_or_default());
+        Ok(())
+    }
+
+    /// A shard is documents that begin with GPT-2's end of text.
+    fn shard(
+        &self,
+        source: &TextSource,
+        bytes: &Cell<u64>,
+        tally: &mut Tally,
+        each: Each,
+    ) -> Result<(), PrepareError> {
+        let failed = |error| PrepareError::Shard { source: error };
+        let tokens = Tokens::open(source.file()).map_err(failed)?;
+        let split = source.named_split();
+        let start = bytes.get();
+        let mut chunk = vec![0; SHARD_TOKENS];
+        let mut position = 0;
+        while position < tokens.len() {
+            if (self.stop)() {
+                return Err(PrepareError::Stopped);
+            }
+            let n = (tokens.len() - position).min(SHARD_TOKENS as u64) as usize;
+            let ids = &mut chunk[..n];
+            tokens.read(position, ids).map_err(failed)?;
+            let mut rest = &*ids;
+            while !rest.is_empty() {
+                let is_first = rest[0] == END_OF_TEXT || (position == 0 && rest.len() == n);
+                tally.documents += u64::from(is_first);
+                let next = rest[1..].iter().position(|&id| id == END_OF_TEXT);
+                let (ids, after) = rest.split_at(next.map_or(rest.len(), |next| next + 1));
+                each(DocumentPart::Tokens { ids, is_first, split }, tally)?;
+                rest = after;
+            }
+            position += n as u64;
+            tally.bytes = start + 2 * position;
+        }
+        bytes.set(start + source.bytes.unwrap_or_default());
+        Ok(())
+    }
+
+    /// A document that is in memory.
+    fn document(&self, text: &str, tally: &mut Tally, each: Each) -> Result<(), PrepareError> {
+        each(DocumentPart::Begin, tally)?;
+        let mut rest = text;
+        while !rest.is_empty() {
+            let cut = cut(rest, PIECE_BYTES);
+            tally.cuts += u64::from(cut.at < rest.len());
+            tally.forced_cuts += u64::from(!cut.is_safe);
+            each(DocumentPart::Text(&rest[..cut.at]), tally)?;
+            rest = &rest[cut.at..];
+        }
+        self.end(text.chars().next_back(), tally, each)
     }
 
     fn end(&self, last: Option<char>, tally: &mut Tally, each: Each) -> Result<(), PrepareError> {
         let is_open = last.is_some_and(|last| last != '\n');
         if is_open && self.last_line == LastLine::Ended {
-            each(Part::Text("\n"), tally)?;
+            each(DocumentPart::Text("\n"), tally)?;
         }
         tally.documents += 1;
-        each(Part::End, tally)
+        each(DocumentPart::End, tally)
     }
 }
 
 /// Counts what is read, and fails once the caller wants to stop.
 struct Reading<'a> {
-    source: &'a mut dyn Read,
+    source: Box<dyn Read + 'a>,
     bytes: &'a Cell<u64>,
     stop: &'a dyn Fn() -> bool,
 }
@@ -154,17 +271,17 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::prepare::Input;
+    use crate::prepare::{Input, source::FoundSources};
 
-    /// What is told of some files, `[` and `]` around each document.
-    fn told(files: &[(&str, &str)], last_line: LastLine) -> (String, Tally) {
+    /// The parts of some files, `[` and `]` around each document.
+    fn walked(files: &[(&str, &str)], last_line: LastLine) -> (String, Tally) {
         let folder = tempfile::tempdir().unwrap();
         let mut inputs = Vec::new();
         for (name, text) in files {
             fs::write(folder.path().join(name), text).unwrap();
             inputs.push(Input::Path(folder.path().join(name)));
         }
-        let sources = Source::find(&inputs, None).unwrap();
+        let sources = FoundSources::find(&inputs, None).unwrap().sources;
         let walk = Walk {
             sources: &sources,
             field: "text",
@@ -172,17 +289,21 @@ mod tests {
             last_line,
             stop: &|| false,
         };
-        let mut told = String::new();
+        let mut walked = String::new();
         let each: Each = &mut |part, _| {
             match part {
-                Part::Begin => told.push('['),
-                Part::Text(text) => told.push_str(text),
-                Part::End => told.push(']'),
+                DocumentPart::Begin => walked.push('['),
+                DocumentPart::Text(text) => walked.push_str(text),
+                DocumentPart::End => walked.push(']'),
+                DocumentPart::Tokens { ids, is_first, .. } => {
+                    walked.push_str(if is_first { "<" } else { "+" });
+                    walked.push_str(&format!("{ids:?}"));
+                }
             }
             Ok(())
         };
         let tally = walk.run(&mut io::empty(), each).unwrap();
-        (told, tally)
+        (walked, tally)
     }
 
     const FILES: [(&str, &str); 4] = [
@@ -194,24 +315,24 @@ mod tests {
 
     #[test]
     fn files_and_lines_are_documents_in_the_order_they_are_named() {
-        let (text, tally) = told(&FILES, LastLine::AsItIs);
+        let (text, tally) = walked(&FILES, LastLine::AsItIs);
         assert_eq!(text, "[one\n][two][three][][]");
-        assert_eq!(tally, Tally { bytes: 38, documents: 5, forced_cuts: 0 });
+        assert_eq!(tally, Tally { bytes: 38, documents: 5, cuts: 0, forced_cuts: 0 });
     }
 
     #[test]
-    fn an_open_last_line_is_ended_where_that_is_asked_for() {
-        assert_eq!(told(&FILES, LastLine::Ended).0, "[one\n][two\n][three\n][][]");
+    fn an_open_last_line_is_ended_if_asked_for() {
+        assert_eq!(walked(&FILES, LastLine::Ended).0, "[one\n][two\n][three\n][][]");
     }
 
     #[test]
-    fn a_long_line_is_told_in_pieces() {
+    fn a_long_line_is_given_in_pieces() {
         let text = "many words ".repeat(100_000);
         let line = format!("{{\"text\": \"{text}\"}}");
-        let (told, tally) = told(&[("a.jsonl", &line)], LastLine::AsItIs);
-        assert_eq!(told, format!("[{text}]"));
-        assert_eq!((tally.documents, tally.forced_cuts), (1, 0));
-        let (_, tally) = self::told(
+        let (text_of, tally) = walked(&[("a.jsonl", &line)], LastLine::AsItIs);
+        assert_eq!(text_of, format!("[{text}]"));
+        assert_eq!((tally.documents, tally.cuts, tally.forced_cuts), (1, 4, 0));
+        let (_, tally) = walked(
             &[("a.jsonl", &format!("{{\"text\": \"{}\"}}", "a".repeat(3 * PIECE_BYTES)))],
             LastLine::AsItIs,
         );

@@ -4,11 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use super::TokenizerError;
 
-/// A table of symbols and the way back.
+/// A table of symbols, in both directions.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "Table", into = "Table")]
 pub struct Chars {
-    itos: Vec<String>,      // empty text where an id has no symbol
+    itos: Vec<String>,      // empty text for an id without a symbol
     stoi: Vec<(char, u32)>, // sorted by character
 }
 
@@ -19,8 +19,8 @@ struct Table {
 }
 
 impl Chars {
-    /// By a dataset's table. Symbols of several characters decode, but no text leads to
-    /// them, as in nanoGPT; of two ids with the same symbol the later one is used.
+    /// From a dataset's table. Symbols of several characters are decoded and never encoded, as in
+    /// nanoGPT; of two ids with the same symbol the later one is used.
     pub(super) fn from_symbols(itos: Vec<String>) -> Self {
         let mut stoi = Vec::new();
         for (symbol, id) in itos.iter().zip(0..) {
@@ -34,7 +34,7 @@ impl Chars {
         Self { itos, stoi }
     }
 
-    /// By the characters that a text has, sorted.
+    /// From the characters of a text, sorted.
     pub(super) fn from_text(text: &str) -> Self {
         let characters = text.chars().collect::<std::collections::BTreeSet<_>>();
         Self::from_symbols(characters.into_iter().map(String::from).collect())
@@ -48,12 +48,12 @@ impl Chars {
         (1..).zip(text.chars()).map(id).collect()
     }
 
-    /// The symbol of an id, where it has one.
+    /// The symbol of an id, if it has one.
     pub fn symbol(&self, id: u32) -> Option<&str> {
         self.itos.get(id as usize).map(String::as_str).filter(|symbol| !symbol.is_empty())
     }
 
-    /// Every symbol, by id; empty text where an id has none.
+    /// Every symbol, by id; empty text for an id without one.
     pub fn symbols(&self) -> &[String] {
         &self.itos
     }
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn symbols_of_several_characters_decode_but_no_text_leads_to_them() {
+    fn symbols_of_several_characters_decode_and_are_never_encoded() {
         let chars = symbols(&["the", "t", "h", "e"]);
         assert_eq!(chars.encode("the").unwrap(), [1, 2, 3]);
         assert_eq!(chars.symbol(0), Some("the"));

@@ -1,11 +1,15 @@
 //! A tokenizer of Hugging Face's: the `tokenizer.json` next to a model's weights.
 
-use std::{fmt, path::Path, sync::Arc};
+use std::{fmt, fs, path::Path, sync::Arc};
 
 use super::TokenizerError;
 
 /// The file's name.
 pub const TOKENIZER_FILE: &str = "tokenizer.json";
+
+/// How families of models spell the end of a text: GPT-2 and Qwen, Llama 3, Llama 2 and Mistral,
+/// Gemma.
+const END_OF_TEXT_NAMES: [&str; 4] = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"];
 
 /// A tokenizer that was read from a file.
 #[derive(Clone)]
@@ -20,6 +24,37 @@ impl Json {
                 Err(TokenizerError::File { path: path.to_owned(), reason: error.to_string() })
             }
         }
+    }
+
+    /// One more than the largest id.
+    pub fn vocab_size(&self) -> u32 {
+        self.0.get_vocab(true).into_values().max().map_or(0, |id| id + 1)
+    }
+
+    /// The id of a token.
+    pub fn id_of(&self, token: &str) -> Option<u32> {
+        self.0.token_to_id(token)
+    }
+
+    /// The id of the token that ends a text: what the files of a model in `folder` say, else the
+    /// first of the usual names that the vocabulary has.
+    pub fn end_of_text(&self, folder: &Path) -> Option<u32> {
+        let read = |name: &str| -> Option<serde_json::Value> {
+            serde_json::from_slice(&fs::read(folder.join(name)).ok()?).ok()
+        };
+        let of_tokenizer = read("tokenizer_config.json").and_then(|config| {
+            let token = &config["eos_token"];
+            self.id_of(token.as_str().or_else(|| token["content"].as_str())?)
+        });
+        let of_model = |name| {
+            let config = read(name)?;
+            let id = &config["eos_token_id"];
+            u32::try_from(id.as_u64().or_else(|| id[0].as_u64())?).ok()
+        };
+        of_tokenizer
+            .or_else(|| of_model("generation_config.json"))
+            .or_else(|| of_model("config.json"))
+            .or_else(|| END_OF_TEXT_NAMES.iter().find_map(|name| self.id_of(name)))
     }
 
     /// The tokens of a prompt, with those that the model expects around it.
@@ -39,7 +74,7 @@ impl Json {
         Ok(encoded.get_ids().to_vec())
     }
 
-    /// The text of some tokens, special ones left out; U+FFFD stands for what is not text.
+    /// The text of some tokens without special ones; what is not text becomes U+FFFD.
     pub(super) fn decode(&self, ids: &[u32]) -> String {
         self.0.decode(ids, true).unwrap_or_else(|_| super::NO_SYMBOL.to_owned())
     }
@@ -52,7 +87,7 @@ impl fmt::Debug for Json {
 }
 
 impl PartialEq for Json {
-    /// Whether both were read at once: tables are not compared.
+    /// Whether both are the same reading of a file: tables are not compared.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
@@ -62,8 +97,6 @@ impl Eq for Json {}
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use std::fs;
-
     use super::*;
     use crate::tokenizer::{Stream, Tokenizer};
 
@@ -111,6 +144,25 @@ pub(crate) mod tests {
         assert_eq!(tokenizer.encode("ab c").unwrap(), [256, 97, 98, 32, 99]);
         assert_eq!(tokenizer.encode_document("ab c").unwrap(), [97, 98, 32, 99]);
         assert_eq!(tokenizer.decode(&[256, 97, 98, 32, 99]), "ab c");
+    }
+
+    #[test]
+    fn the_end_of_text_is_what_the_model_says_or_a_usual_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let Tokenizer::Json(json) = bytes_tokenizer(folder.path()) else { panic!() };
+        assert_eq!(json.vocab_size(), 257);
+        assert_eq!(json.end_of_text(folder.path()), None);
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write("config.json", r#"{"eos_token_id": 7}"#);
+        assert_eq!(json.end_of_text(folder.path()), Some(7));
+        write("generation_config.json", r#"{"eos_token_id": [9, 7]}"#);
+        assert_eq!(json.end_of_text(folder.path()), Some(9));
+        for token in [r#""<s>""#, r#"{"content": "<s>", "lstrip": false}"#] {
+            write("tokenizer_config.json", &format!(r#"{{"eos_token": {token}}}"#));
+            assert_eq!(json.end_of_text(folder.path()), Some(256));
+        }
+        write("tokenizer_config.json", "[not JSON");
+        assert_eq!(json.end_of_text(folder.path()), Some(9));
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Text to tokens and back.
 //!
-//! A tokenizer is small data that travels with a checkpoint (`config.json`); the tables of
-//! GPT-2's are built into the program and loaded when first needed, and those of other families
-//! are a `tokenizer.json` next to the weights. Decoding never fails:
-//! a model may produce any id below its vocabulary, also those that no text produces.
+//! A tokenizer is small data that a checkpoint stores (`config.json`); GPT-2's tables are built
+//! into the program, and those of other families are a `tokenizer.json` next to the weights.
+//! Decoding never fails: a model may produce any id below its vocabulary, also those that no text
+//! produces.
 
 mod chars;
 pub mod gpt2;
@@ -25,7 +25,7 @@ pub const END_OF_TEXT: u32 = 50_256;
 
 const END_OF_TEXT_SPELLING: &str = "<|endoftext|>";
 
-/// What stands for an id without a symbol.
+/// The text of an id without a symbol.
 const NO_SYMBOL: &str = "\u{fffd}";
 
 /// How text and tokens turn into each other.
@@ -39,7 +39,7 @@ pub enum Tokenizer {
     /// The `tokenizer.json` of a folder. A `config.json` says nothing of it: the file is there.
     #[serde(skip)]
     Json(Json),
-    /// Nobody knows what the tokens mean: ids as decimal numbers, a space apart.
+    /// Unknown: text is ids as decimal numbers, separated by spaces.
     Ids,
 }
 
@@ -68,10 +68,18 @@ pub enum TokenizerError {
         /// What is wrong with it.
         reason: String,
     },
+    /// A token that a `tokenizer.json` lacks.
+    #[error("`{}` has no token `{token}`", path.display())]
+    NoToken {
+        /// The file.
+        path: PathBuf,
+        /// The token.
+        token: String,
+    },
     /// A pattern gave up on the text.
     #[error("the text cannot be split into words: {reason}")]
     NotSplit {
-        /// What the pattern's engine said.
+        /// The engine's reason.
         reason: String,
     },
 }
@@ -88,8 +96,8 @@ impl Tokenizer {
         Self::Chars(Chars::from_text(text))
     }
 
-    /// The same where a model of `vocab` tokens can say all of it. GPT-2's is only assumed
-    /// where data comes without a table, and a smaller vocabulary shows that it is not.
+    /// The same, unless a model of `vocab` tokens lacks some of its tokens. GPT-2's is assumed for
+    /// data without a table, and a smaller vocabulary shows that the data is not GPT-2's.
     #[must_use]
     pub fn within(self, vocab: u32) -> Self {
         match self {
@@ -146,7 +154,7 @@ impl Tokenizer {
         }
     }
 
-    /// The text of some tokens; U+FFFD stands for what is not text.
+    /// The text of some tokens; what is not text becomes U+FFFD.
     pub fn decode(&self, ids: &[u32]) -> String {
         let mut stream = Stream::new(self);
         let mut text = String::new();
@@ -212,6 +220,9 @@ fn gpt2_prompt(text: &str) -> Vec<u32> {
     }
     ids
 }
+
+#[cfg(test)]
+pub(crate) use self::json::tests as json_tests;
 
 #[cfg(test)]
 mod tests {

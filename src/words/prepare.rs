@@ -1,6 +1,6 @@
 //! What `prepare` prints while it reads and when it is done.
 
-use crate::prepare::Pass;
+use crate::prepare::{Pass, SkipReason};
 
 messages! {
     keeping() { en: "keeping", zh: "缓存中", ja: "保存中", de: "Zwischenspeichern" }
@@ -39,11 +39,36 @@ messages! {
         ja: "1 トークンあたり {bytes_per_token} バイト、{seconds} 秒\n",
         de: "{bytes_per_token} Bytes je Token, {seconds} s\n",
     }
+    /// One of the files in a folder that were not read.
+    skipped(path, reason) {
+        en: "skipped {path}: {reason}\n", zh: "跳过 {path}：{reason}\n", ja: "{path} を飛ばしました: {reason}\n", de: "{path} übergangen: {reason}\n",
+    }
+    more_skipped(n) {
+        en: "skipped {n} more; `--json` lists all\n", zh: "另外跳过 {n} 个；`--json` 列出全部\n", ja: "ほかに {n} 件を飛ばしました。`--json` で全部を表示します\n", de: "{n} weitere übergangen; `--json` nennt alle\n",
+    }
+    hidden() { en: "hidden", zh: "隐藏文件", ja: "隠しファイル", de: "versteckt" }
+    unknown_extension() { en: "unknown extension", zh: "扩展名未知", ja: "未知の拡張子", de: "unbekannte Endung" }
+    no_shard_header() {
+        en: "no header of llm.c's token files", zh: "没有 llm.c token 文件的文件头", ja: "llm.c のトークンファイルのヘッダーがありません", de: "kein Kopf einer Token-Datei von llm.c",
+    }
+    linked_folder() { en: "link to a folder", zh: "指向文件夹的链接", ja: "フォルダへのリンク", de: "Verweis auf einen Ordner" }
+    not_a_file() { en: "not a file", zh: "不是文件", ja: "ファイルではありません", de: "keine Datei" }
     train_on_it(folder) {
         en: "next: fitgpt train --dataset={folder}\n",
         zh: "下一步：fitgpt train --dataset={folder}\n",
         ja: "次に: fitgpt train --dataset={folder}\n",
         de: "als Nächstes: fitgpt train --dataset={folder}\n",
+    }
+}
+
+/// Why a file was not read.
+pub(crate) fn skip_reason(reason: SkipReason) -> String {
+    match reason {
+        SkipReason::Hidden => hidden(),
+        SkipReason::Extension => unknown_extension(),
+        SkipReason::NoShardHeader => no_shard_header(),
+        SkipReason::LinkedFolder => linked_folder(),
+        SkipReason::NotAFile => not_a_file(),
     }
 }
 

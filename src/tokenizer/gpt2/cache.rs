@@ -8,8 +8,8 @@ pub(super) const SMALL_BYTES: usize = 15;
 const SMALL_IDS: usize = 7;
 
 /// The longest word of the large table.
-pub(super) const LARGE_BYTES: usize = 48;
-const LARGE_IDS: usize = 15;
+pub(super) const LARGE_BYTES: usize = 96;
+const LARGE_IDS: usize = 31;
 
 /// A word of at most [`SMALL_BYTES`] bytes: 32 bytes, two of them in a line of the cache.
 #[derive(Clone, Copy, Debug)]
@@ -28,9 +28,13 @@ struct Large {
     ids: [u16; LARGE_IDS],
 }
 
-/// Both tables.
+/// How many of the short words are looked up first: 32 KiB, which stay close to the core.
+const N_HOT: usize = 1 << 10;
+
+/// All tables.
 #[derive(Debug)]
 pub(super) struct WordCache {
+    hot: Box<[Small; N_HOT]>,
     small: Box<[Small]>,
     large: Box<[Large]>,
 }
@@ -57,11 +61,10 @@ impl SmallKey {
     }
 
     #[inline]
-    fn slot(self, n_slots: usize) -> usize {
+    fn hash(self) -> usize {
         let (low, high) = (self.0 as u64, (self.0 >> 64) as u64);
-        let mixed =
-            (low ^ high.wrapping_mul(0xff51_afd7_ed55_8ccd)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed >> 32) as usize & (n_slots - 1)
+        let mixed = low ^ high.wrapping_mul(0xff51_afd7_ed55_8ccd);
+        (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
     }
 }
 
@@ -71,19 +74,28 @@ impl WordCache {
         assert!(n_small.is_power_of_two() && n_large.is_power_of_two());
         let small = Small { key: 0, ids: [0; SMALL_IDS], n_ids: 0 };
         let large = Large { word: [0; LARGE_BYTES], len: 0, n_ids: 0, ids: [0; LARGE_IDS] };
-        Self { small: vec![small; n_small].into(), large: vec![large; n_large].into() }
+        Self {
+            hot: Box::new([small; N_HOT]),
+            small: vec![small; n_small].into(),
+            large: vec![large; n_large].into(),
+        }
     }
 
     /// Appends the tokens of a short word, if they are known.
     #[inline]
-    pub(super) fn small(&self, key: SmallKey, ids: &mut Vec<u16>) -> bool {
-        let entry = &self.small[key.slot(self.small.len())];
-        if entry.key != key.0 {
-            return false;
+    pub(super) fn small(&mut self, key: SmallKey, ids: &mut Vec<u16>) -> bool {
+        let hash = key.hash();
+        let hot = &mut self.hot[hash % N_HOT];
+        if hot.key != key.0 {
+            let entry = &self.small[hash & (self.small.len() - 1)];
+            if entry.key != key.0 {
+                return false;
+            }
+            *hot = *entry;
         }
         // A copy of fixed size is faster than one of the right size.
-        let len = ids.len() + usize::from(entry.n_ids);
-        ids.extend_from_slice(&entry.ids);
+        let len = ids.len() + usize::from(hot.n_ids);
+        ids.extend_from_slice(&hot.ids);
         ids.truncate(len);
         true
     }
@@ -93,7 +105,7 @@ impl WordCache {
         if found.len() <= SMALL_IDS {
             let mut ids = [0; SMALL_IDS];
             ids[..found.len()].copy_from_slice(found);
-            let slot = key.slot(self.small.len());
+            let slot = key.hash() & (self.small.len() - 1);
             self.small[slot] = Small { key: key.0, ids, n_ids: found.len() as u8 };
         }
     }
@@ -154,18 +166,19 @@ mod tests {
         let key = |word: &[u8]| SmallKey::of(word, 0, word.len());
         assert!(!cache.small(key(b"one"), &mut ids));
         cache.keep_small(key(b"one"), &[1, 2]);
-        assert!(cache.small(key(b"one"), &mut ids));
         cache.keep_small(key(b"two"), &[3]);
         assert!(!cache.small(key(b"one"), &mut ids) && cache.small(key(b"two"), &mut ids));
+        cache.keep_small(key(b"one"), &[1, 2]);
+        assert!(cache.small(key(b"one"), &mut ids) && cache.small(key(b"one"), &mut ids));
         cache.keep_small(key(b"many"), &[0; SMALL_IDS + 1]);
         assert!(!cache.small(key(b"many"), &mut ids));
-        assert_eq!(ids, [1, 2, 3]);
+        assert_eq!(ids, [3, 1, 2, 1, 2]);
 
         let words = [b"a word of some length".as_slice(), b"a word of some other length"];
         cache.keep_large(words[1], &[4]);
         cache.keep_large(words[0], &[5, 6]);
         assert!(cache.large(words[0], &mut ids) && !cache.large(words[1], &mut ids));
         assert!(!cache.large(&words[1][..words[0].len()], &mut ids));
-        assert_eq!(ids, [1, 2, 3, 5, 6]);
+        assert_eq!(ids, [3, 1, 2, 1, 2, 5, 6]);
     }
 }

@@ -2,9 +2,9 @@
 //!
 //! Text is split into words by hand-written rules over bytes ([`split`]), and a word's tokens are
 //! looked up in a cache of fixed size ([`cache`]) or merged by rank ([`merge`]). The tables are
-//! made on first use, in about 20 ms, and shared: 3 MiB. An [`Encoder`] holds [`CACHE_BYTES`]
-//! more. Nothing grows with the text but its tokens, except for a word that is longer than
-//! [`merge::SHORT_BYTES`]: merging it takes some 30 bytes for each of its own.
+//! made on first use, in about 20 ms, and shared: 3 MiB. An [`Encoder`] holds 3 MiB more. Nothing
+//! grows with the text but its tokens; only merging a word of more than 64 bytes takes some 30
+//! bytes for each of its own meanwhile.
 
 mod cache;
 mod classes;
@@ -21,10 +21,9 @@ use self::{
 };
 use super::{END_OF_TEXT, END_OF_TEXT_SPELLING};
 
-/// Words in the tables of an encoder that reads much text. Together they fit the second-level
-/// cache of a core: 1 MiB and 0.6 MiB.
+/// Words in the tables of an encoder that reads much text: 2 MiB and 0.6 MiB.
 const N_SMALL: usize = 1 << 16;
-const N_LARGE: usize = 1 << 13;
+const N_LARGE: usize = 1 << 12;
 
 /// And in one that reads a prompt.
 const N_SMALL_OF_PROMPT: usize = 1 << 6;

@@ -159,11 +159,11 @@ messages! {
         ja: "`{place}` は `{expected}` のはずですが、`{found}` です",
         de: "`{place}` sollte `{expected}` sein, enthält aber `{found}`",
     }
-    vocab_size(vocab_size) {
-        en: "`vocab_size` should be from 1 to 65536, since tokens have 16 bits: {vocab_size}",
-        zh: "token 是 16 位的，所以 `vocab_size` 应在 1 到 65536 之间：{vocab_size}",
-        ja: "トークンは 16 ビットなので、`vocab_size` は 1 以上 65536 以下のはずです: {vocab_size}",
-        de: "`vocab_size` sollte von 1 bis 65536 sein, da Tokens 16 Bit haben: {vocab_size}",
+    vocab_size(vocab_size, limit) {
+        en: "`vocab_size` should be from 1 to {limit}: {vocab_size}",
+        zh: "`vocab_size` 应在 1 到 {limit} 之间：{vocab_size}",
+        ja: "`vocab_size` は 1 以上 {limit} 以下のはずです: {vocab_size}",
+        de: "`vocab_size` sollte von 1 bis {limit} sein: {vocab_size}",
     }
     id_outside(place, id, vocab_size) {
         en: "`{place}` has the id {id}, outside the vocabulary of {vocab_size}",
@@ -192,6 +192,9 @@ messages! {
     }
     tokenizer_file(path, reason) {
         en: "`{path}` is not a tokenizer: {reason}", zh: "`{path}` 不是分词器：{reason}", ja: "`{path}` はトークナイザではありません: {reason}", de: "`{path}` ist kein Tokenizer: {reason}",
+    }
+    no_token(path, token) {
+        en: "`{path}` has no token `{token}`", zh: "`{path}` 中没有 token `{token}`", ja: "`{path}` にトークン `{token}` がありません", de: "`{path}` hat kein Token `{token}`",
     }
     not_split(reason) {
         en: "the text cannot be split into words: {reason}",
@@ -268,7 +271,7 @@ impl Spoken for MetaError {
             Self::NotADict { found } => not_a_dict(found),
             Self::NoKey { key } => no_key(key),
             Self::WrongType { place, expected, found } => wrong_type(place, expected, found),
-            Self::VocabSize { vocab_size: size } => vocab_size(size),
+            Self::VocabSize { vocab_size: size, limit } => vocab_size(size, limit),
             Self::IdOutside { place, id, vocab_size } => id_outside(place, id, vocab_size),
             Self::Disagree { id, symbol } => disagree(id, symbol),
         }
@@ -282,6 +285,7 @@ impl Spoken for TokenizerError {
                 unknown_character(character.escape_debug(), position)
             }
             Self::NotAnId { word } => not_an_id(word),
+            Self::NoToken { path, token } => no_token(path.display(), token),
             Self::NotSplit { reason } => not_split(reason),
             Self::File { path, reason } => tokenizer_file(path.display(), reason),
         }

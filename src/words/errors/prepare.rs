@@ -1,7 +1,10 @@
 //! Why no dataset was written.
 
 use super::{Spoken, io};
-use crate::prepare::{DiskNeed, EXTENSIONS, JsonKind, PrepareError, Share, file_name};
+use crate::{
+    formats::parquet::ParquetError,
+    prepare::{DiskNeed, EXTENSIONS, JsonKind, PrepareError, Share, file_name},
+};
 
 messages! {
     no_input() {
@@ -13,6 +16,9 @@ messages! {
     stdin_twice() {
         en: "standard input is named twice", zh: "标准输入被指定了两次", ja: "標準入力が 2 回指定されています", de: "die Standardeingabe ist zweimal genannt",
     }
+    no_match(pattern) {
+        en: "no file matches `{pattern}`", zh: "没有文件匹配 `{pattern}`", ja: "`{pattern}` に一致するファイルがありません", de: "keine Datei passt zu `{pattern}`",
+    }
     no_texts(folder, endings) {
         en: "`{folder}` holds no files that end in {endings}",
         zh: "`{folder}` 中没有以 {endings} 结尾的文件",
@@ -20,10 +26,10 @@ messages! {
         de: "`{folder}` enthält keine Dateien mit der Endung {endings}",
     }
     share_outside(val_fraction) {
-        en: "the share of text kept aside must lie between 0 and 1: {val_fraction}",
-        zh: "留作验证的比例必须在 0 和 1 之间：{val_fraction}",
-        ja: "検証用に取り分ける割合は 0 と 1 の間でなければなりません: {val_fraction}",
-        de: "der beiseitegelegte Anteil muss zwischen 0 und 1 liegen: {val_fraction}",
+        en: "`--val_fraction` must be between 0 and 1: {val_fraction}",
+        zh: "`--val_fraction` 必须在 0 和 1 之间：{val_fraction}",
+        ja: "`--val_fraction` は 0 と 1 の間でなければなりません: {val_fraction}",
+        de: "`--val_fraction` muss zwischen 0 und 1 liegen: {val_fraction}",
     }
     in_use(folder) {
         en: "`{folder}` is in use by another process", zh: "`{folder}` 正被另一个进程使用", ja: "`{folder}` は別のプロセスが使用中です", de: "`{folder}` wird von einem anderen Prozess benutzt",
@@ -32,16 +38,16 @@ messages! {
         en: "`{folder}` is in use by another process, {pid}", zh: "`{folder}` 正被另一个进程 {pid} 使用", ja: "`{folder}` は別のプロセス {pid} が使用中です", de: "`{folder}` wird von einem anderen Prozess benutzt, {pid}",
     }
     exists(path) {
-        en: "`{path}` exists; overwriting it has to be asked for",
-        zh: "`{path}` 已存在；要覆盖须明确指定",
-        ja: "`{path}` は既に存在します。上書きするには明示的な指定が必要です",
-        de: "`{path}` gibt es schon; Überschreiben muss ausdrücklich verlangt werden",
+        en: "`{path}` exists; `--overwrite` replaces it",
+        zh: "`{path}` 已存在；用 `--overwrite` 覆盖",
+        ja: "`{path}` は既に存在します。`--overwrite` で上書きできます",
+        de: "`{path}` gibt es schon; `--overwrite` ersetzt es",
     }
     disk_full(path, written_bytes) {
-        en: "the disk is full: `{path}` had got {written_bytes} bytes",
+        en: "the disk is full: {written_bytes} bytes of `{path}` were written",
         zh: "磁盘已满：`{path}` 只写入了 {written_bytes} 字节",
         ja: "ディスクがいっぱいです: `{path}` は {written_bytes} バイトまで書き込まれました",
-        de: "die Platte ist voll: `{path}` hatte {written_bytes} Bytes erhalten",
+        de: "die Platte ist voll: {written_bytes} Bytes von `{path}` wurden geschrieben",
     }
     too_little_disk(need, free_bytes) {
         en: "the dataset needs {need}, the disk has {free_bytes} bytes free",
@@ -54,7 +60,65 @@ messages! {
         en: "about {usual} and at most {most} bytes", zh: "约 {usual}、最多 {most} 字节", ja: "約 {usual}、最大 {most} バイト", de: "etwa {usual} und höchstens {most} Bytes",
     }
     not_utf8(path, offset) {
-        en: "`{path}` is not UTF-8 text: byte {offset}", zh: "`{path}` 不是 UTF-8 文本：第 {offset} 字节", ja: "`{path}` は UTF-8 テキストではありません: バイト {offset}", de: "`{path}` ist kein UTF-8-Text: Byte {offset}",
+        en: "`{path}` is not UTF-8 text: byte {offset}; `--lossy` replaces such bytes",
+        zh: "`{path}` 不是 UTF-8 文本：第 {offset} 字节；`--lossy` 会替换这类字节",
+        ja: "`{path}` は UTF-8 テキストではありません: バイト {offset}。`--lossy` でそのようなバイトを置き換えられます",
+        de: "`{path}` ist kein UTF-8-Text: Byte {offset}; `--lossy` ersetzt solche Bytes",
+    }
+    row_not_utf8(path, row) {
+        en: "row {row} of `{path}` is not UTF-8 text; `--lossy` replaces such bytes",
+        zh: "`{path}` 第 {row} 行不是 UTF-8 文本；`--lossy` 会替换这类字节",
+        ja: "`{path}` の {row} 行目は UTF-8 テキストではありません。`--lossy` でそのようなバイトを置き換えられます",
+        de: "Zeile {row} von `{path}` ist kein UTF-8-Text; `--lossy` ersetzt solche Bytes",
+    }
+    parquet(path, reason) {
+        en: "cannot read `{path}`: {reason}", zh: "无法读取 `{path}`：{reason}", ja: "`{path}` を読み取れません: {reason}", de: "`{path}` kann nicht gelesen werden: {reason}",
+    }
+    parquet_io(reason, offset) {
+        en: "{reason} at byte {offset}", zh: "{reason}（第 {offset} 字节）", ja: "{reason}（バイト {offset}）", de: "{reason} bei Byte {offset}",
+    }
+    not_parquet() {
+        en: "it does not begin and end as a Parquet file", zh: "开头和结尾不是 Parquet 文件的格式", ja: "先頭と末尾が Parquet ファイルの形式ではありません", de: "sie beginnt und endet nicht wie eine Parquet-Datei",
+    }
+    encrypted() { en: "it is encrypted", zh: "文件已加密", ja: "暗号化されています", de: "sie ist verschlüsselt" }
+    damaged(offset) {
+        en: "it is damaged at byte {offset}", zh: "第 {offset} 字节处已损坏", ja: "バイト {offset} で破損しています", de: "sie ist bei Byte {offset} beschädigt",
+    }
+    no_column(column, columns) {
+        en: "it has no column `{column}`; its columns are {columns}",
+        zh: "没有列 `{column}`；现有的列是 {columns}",
+        ja: "列 `{column}` がありません。あるのは {columns} です",
+        de: "sie hat keine Spalte `{column}`; ihre Spalten sind {columns}",
+    }
+    column_not_text(column) {
+        en: "its column `{column}` does not hold one text a row",
+        zh: "列 `{column}` 并非每行一段文本",
+        ja: "列 `{column}` は 1 行に 1 つのテキストではありません",
+        de: "ihre Spalte `{column}` enthält nicht einen Text je Zeile",
+    }
+    column_not_supported(column, what, code) {
+        en: "its column `{column}` has {what} {code}, which is not supported",
+        zh: "列 `{column}` 的 {what} {code} 不受支持",
+        ja: "列 `{column}` の {what} {code} には対応していません",
+        de: "ihre Spalte `{column}` hat {what} {code}, was nicht unterstützt wird",
+    }
+    part_too_large(bytes, offset, limit) {
+        en: "it has a part of {bytes} bytes at byte {offset}, more than the {limit} that are read",
+        zh: "第 {offset} 字节处的一段有 {bytes} 字节，超过可读取的 {limit}",
+        ja: "バイト {offset} の部分は {bytes} バイトで、読み取れる {limit} を超えています",
+        de: "sie hat bei Byte {offset} einen Teil von {bytes} Bytes, mehr als die {limit}, die gelesen werden",
+    }
+    shard_in_chars(path) {
+        en: "`{path}` holds GPT-2's tokens, which have no characters: leave out `--chars`",
+        zh: "`{path}` 存的是 GPT-2 的 token，没有字符：请去掉 `--chars`",
+        ja: "`{path}` は GPT-2 のトークンで、文字がありません。`--chars` を外してください",
+        de: "`{path}` enthält GPT-2s Tokens, die keine Zeichen haben: `--chars` weglassen",
+    }
+    no_end_of_text(path) {
+        en: "`{path}` does not say which token ends a text: name it with `--eot_token`, or use `--eot none`",
+        zh: "`{path}` 没有说明哪个 token 表示文本结束：请用 `--eot_token` 指定，或用 `--eot none`",
+        ja: "`{path}` からはテキストの終わりのトークンが分かりません。`--eot_token` で指定するか、`--eot none` を使ってください",
+        de: "`{path}` sagt nicht, welches Token einen Text beendet: mit `--eot_token` nennen oder `--eot none` verwenden",
     }
     not_json(path, line, reason, column) {
         en: "`{path}` line {line} is not JSON: {reason}, column {column}",
@@ -86,10 +150,10 @@ messages! {
         de: "`{path}`, Zeile {line} ist länger als {limit_bytes} Bytes",
     }
     too_many_symbols(symbols, limit) {
-        en: "the text has {symbols} different characters, but a token has 16 bits and can tell {limit} apart; GPT-2's tokens have no such limit",
-        zh: "文本有 {symbols} 种不同字符，而 16 位 token 只能区分 {limit} 种；GPT-2 的 token 没有这个限制",
-        ja: "テキストには {symbols} 種類の文字がありますが、16 ビットのトークンで区別できるのは {limit} 種類です。GPT-2 のトークンならこの制限はありません",
-        de: "der Text hat {symbols} verschiedene Zeichen, ein Token mit 16 Bit kann aber nur {limit} unterscheiden; GPT-2s Tokens kennen diese Grenze nicht",
+        en: "the text has {symbols} different characters, but a token has 16 bits and can tell {limit} apart; leave out `--chars` for GPT-2's tokens, which have no such limit",
+        zh: "文本有 {symbols} 种不同字符，而 16 位 token 只能区分 {limit} 种；去掉 `--chars` 即用 GPT-2 的 token，没有这个限制",
+        ja: "テキストには {symbols} 種類の文字がありますが、16 ビットのトークンで区別できるのは {limit} 種類です。`--chars` を外すと、この制限のない GPT-2 のトークンになります",
+        de: "der Text hat {symbols} verschiedene Zeichen, ein Token mit 16 Bit kann aber nur {limit} unterscheiden; ohne `--chars` gelten GPT-2s Tokens, die diese Grenze nicht kennen",
     }
     changed() {
         en: "the input changed while it was read", zh: "输入在读取过程中发生了变化", ja: "読み取り中に入力が変わりました", de: "die Eingabe hat sich beim Lesen geändert",
@@ -108,10 +172,10 @@ messages! {
         de: "`{file}` wäre leer: von 1 Dokument mit {characters} Zeichen wird ein Anteil von {val_fraction} beiseitegelegt",
     }
     better_share(val_fraction, documents) {
-        en: "; a share of {val_fraction} keeps {documents} documents aside",
-        zh: "；比例取 {val_fraction} 可留出 {documents} 篇文档",
-        ja: "。割合を {val_fraction} にすると {documents} 件の文書を取り分けられます",
-        de: "; ein Anteil von {val_fraction} legt {documents} Dokumente beiseite",
+        en: "; `--val_fraction={val_fraction}` keeps {documents} documents aside",
+        zh: "；`--val_fraction={val_fraction}` 可留出 {documents} 篇文档",
+        ja: "。`--val_fraction={val_fraction}` なら {documents} 件の文書を取り分けられます",
+        de: "; `--val_fraction={val_fraction}` legt {documents} Dokumente beiseite",
     }
     stopped() {
         en: "stopped; nothing was written", zh: "已停止；没有写入任何内容", ja: "停止しました。何も書き込まれていません", de: "angehalten; nichts wurde geschrieben",
@@ -123,6 +187,7 @@ impl Spoken for PrepareError {
         match self {
             Self::NoInput => no_input(),
             Self::StdinTwice => stdin_twice(),
+            Self::NoMatch { pattern } => no_match(pattern.display()),
             Self::NoTexts { folder } => {
                 let endings = format!("`{}`", EXTENSIONS.join("`, `"));
                 no_texts(folder.display(), endings)
@@ -142,6 +207,11 @@ impl Spoken for PrepareError {
                 too_little_disk(need, free_bytes)
             }
             Self::NotUtf8 { path, offset } => not_utf8(path.display(), offset),
+            Self::RowNotUtf8 { path, row } => row_not_utf8(path.display(), row),
+            Self::Parquet { path, source } => parquet(path.display(), source.spoken()),
+            Self::Shard { source } => source.spoken(),
+            Self::ShardInChars { path } => shard_in_chars(path.display()),
+            Self::NoEndOfText { path } => no_end_of_text(path.display()),
             Self::NotJson { path, line, column, reason } => {
                 not_json(path.display(), line, reason, column)
             }
@@ -158,7 +228,7 @@ impl Spoken for PrepareError {
             Self::Empty => empty(),
             Self::EmptySplit { split, documents, characters, val_fraction, computed } => {
                 let file = file_name(*split);
-                let said = match documents {
+                let message = match documents {
                     1 => empty_split_of_one(file, val_fraction, characters),
                     _ => empty_split(file, val_fraction, documents, characters),
                 };
@@ -166,9 +236,26 @@ impl Spoken for PrepareError {
                     let Share { val_fraction, documents } = share;
                     better_share(val_fraction, documents)
                 });
-                said + &better
+                message + &better
             }
             Self::Stopped => stopped(),
+        }
+    }
+}
+
+impl Spoken for ParquetError {
+    fn spoken(&self) -> String {
+        match self {
+            Self::Io { offset, source } => parquet_io(source, offset),
+            Self::NotParquet => not_parquet(),
+            Self::Encrypted => encrypted(),
+            Self::Damaged { offset } => damaged(offset),
+            Self::NoColumn { column, columns } => {
+                no_column(column, format!("`{}`", columns.join("`, `")))
+            }
+            Self::NotText { column } => column_not_text(column),
+            Self::NotSupported { column, what, code } => column_not_supported(column, what, code),
+            Self::TooLarge { offset, bytes, limit } => part_too_large(bytes, offset, limit),
         }
     }
 }

@@ -21,6 +21,7 @@ use crate::{
     attempt::Attempt,
     checkpoint::CheckpointError,
     data::{DataError, MetaError, Split},
+    formats::parquet::ParquetError,
     patch::{File, PatchError, SyntaxSlip},
     prepare::{DiskNeed, JsonKind, PrepareError, Share},
     run::{device::Unavailable, error::RunError, events::EventError, setup::SetupError},
@@ -203,7 +204,7 @@ fn datasets_and_tokenizers() {
         MetaError::NotADict { found: "list" },
         MetaError::NoKey { key: "stoi" },
         MetaError::WrongType { place: "itos", expected: "dict", found: "list" },
-        MetaError::VocabSize { vocab_size: 0 },
+        MetaError::VocabSize { vocab_size: 0, limit: 65_536 },
         MetaError::IdOutside { place: "itos", id: 9, vocab_size: 3 },
         MetaError::Disagree { id: 9, symbol: "\\n".into() },
     ] {
@@ -212,6 +213,7 @@ fn datasets_and_tokenizers() {
     same(&TokenizerError::UnknownCharacter { character: '\n', position: 3 });
     same(&TokenizerError::NotAnId { word: "x".into() });
     same(&TokenizerError::NotSplit { reason: "x".into() });
+    same(&TokenizerError::NoToken { path: path.clone(), token: "<s>".into() });
     same(&TokenizerError::File { path: path.clone(), reason: "x".into() });
 }
 
@@ -350,6 +352,24 @@ fn preparing() {
     same(&PrepareError::NoInput);
     same(&PrepareError::StdinTwice);
     same(&PrepareError::NoTexts { folder: path.clone() });
+    same(&PrepareError::NoMatch { pattern: path.clone() });
+    same(&PrepareError::RowNotUtf8 { path: path.clone(), row: 3 });
+    same(&PrepareError::Shard { source: DataError::Empty { path: path.clone() } });
+    same(&PrepareError::ShardInChars { path: path.clone() });
+    same(&PrepareError::NoEndOfText { path: path.clone() });
+    let column = || "text".to_owned();
+    for source in [
+        ParquetError::Io { offset: 3, source: refused() },
+        ParquetError::NotParquet,
+        ParquetError::Encrypted,
+        ParquetError::Damaged { offset: 3 },
+        ParquetError::NoColumn { column: column(), columns: vec!["a".into(), "b".into()] },
+        ParquetError::NotText { column: column() },
+        ParquetError::NotSupported { column: column(), what: "encoding", code: 9 },
+        ParquetError::TooLarge { offset: 3, bytes: 9, limit: 5 },
+    ] {
+        same(&PrepareError::Parquet { path: path.clone(), source });
+    }
     same(&PrepareError::ValFraction { val_fraction: 1.5 });
     same(&PrepareError::Exists { path: path.clone() });
     same(&PrepareError::Io { action: Attempt::Remove, path: path.clone(), source: refused() });

@@ -1,0 +1,158 @@
+//! gzip and Zstandard, known by their first bytes.
+
+use std::io::{self, BufRead, BufReader, Read};
+
+use flate2::bufread::MultiGzDecoder;
+use ruzstd::decoding::{
+    BlockDecodingStrategy, FrameDecoder,
+    errors::{FrameDecoderError, ReadFrameHeaderError},
+};
+
+const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
+const ZSTD_MAGIC: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
+/// The first three bytes after the first of a frame that holds no data; that one is 0x50 to 0x5f.
+const ZSTD_SKIPPABLE: [u8; 3] = [0x2a, 0x4d, 0x18];
+
+const READ_BYTES: usize = 64 << 10;
+
+/// What `source` gives, without its compression. Reads its first bytes.
+///
+/// gzip takes 64 KiB of memory, Zstandard what its frames ask for, at most 100 MiB.
+pub fn plain<'a>(source: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
+    let mut source = BufReader::with_capacity(READ_BYTES, source);
+    let first = loop {
+        match source.fill_buf() {
+            Ok(first) => break first,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    };
+    if first.starts_with(&GZIP_MAGIC) {
+        Ok(Box::new(MultiGzDecoder::new(source)))
+    } else if first.starts_with(&ZSTD_MAGIC) || first.get(1..4) == Some(&ZSTD_SKIPPABLE) {
+        Ok(Box::new(ZstdFrames { source, decoder: FrameDecoder::new(), is_inside: false }))
+    } else {
+        Ok(Box::new(source))
+    }
+}
+
+/// The frames of a file, one after the other: `pzstd` and `cat` make files of several.
+struct ZstdFrames<R: BufRead> {
+    source: R,
+    decoder: FrameDecoder,
+    is_inside: bool,
+}
+
+impl<R: BufRead> ZstdFrames<R> {
+    /// Begins the next frame; `false` at the end.
+    fn begin(&mut self) -> io::Result<bool> {
+        while !self.source.fill_buf()?.is_empty() {
+            match self.decoder.init(&mut self.source) {
+                Ok(()) => {
+                    self.is_inside = true;
+                    return Ok(true);
+                }
+                Err(FrameDecoderError::ReadFrameHeaderError(ReadFrameHeaderError::SkipFrame {
+                    length,
+                    ..
+                })) => {
+                    let mut skipped = (&mut self.source).take(length.into());
+                    if io::copy(&mut skipped, &mut io::sink())? != u64::from(length) {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                }
+                Err(error) => return Err(io::Error::new(io::ErrorKind::InvalidData, error)),
+            }
+        }
+        Ok(false)
+    }
+}
+
+impl<R: BufRead> Read for ZstdFrames<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        loop {
+            if bytes.is_empty() || (!self.is_inside && !self.begin()?) {
+                return Ok(0);
+            }
+            while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
+                let some = BlockDecodingStrategy::UptoBytes(bytes.len());
+                if let Err(error) = self.decoder.decode_blocks(&mut self.source, some) {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+                }
+            }
+            match self.decoder.read(bytes)? {
+                0 => self.is_inside = false,
+                read => return Ok(read),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+
+    use super::*;
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn zstd(bytes: &[u8]) -> Vec<u8> {
+        compress_to_vec(bytes, CompressionLevel::Fastest)
+    }
+
+    fn read(bytes: &[u8]) -> io::Result<Vec<u8>> {
+        let mut all = Vec::new();
+        plain(bytes)?.read_to_end(&mut all)?;
+        Ok(all)
+    }
+
+    #[test]
+    fn compressed_bytes_are_read_as_what_they_hold() {
+        let text = "some words, and again some words\n".repeat(20_000);
+        let text = text.as_bytes();
+        assert_eq!(read(text).unwrap(), text);
+        assert_eq!(read(&gzip(text)).unwrap(), text);
+        assert_eq!(read(&zstd(text)).unwrap(), text);
+        assert_eq!(read(b"").unwrap(), b"");
+    }
+
+    #[test]
+    fn files_of_several_members_and_frames_are_read_to_their_end() {
+        let skipped = [b"\x50\x2a\x4d\x18\x03\0\0\0".as_slice(), b"abc"].concat();
+        let frames = [zstd(b"one "), skipped.clone(), zstd(b""), zstd(b"two")].concat();
+        assert_eq!(read(&frames).unwrap(), b"one two");
+        assert_eq!(read(&[skipped, zstd(b"three")].concat()).unwrap(), b"three");
+        assert_eq!(read(&[gzip(b"one "), gzip(b"two")].concat()).unwrap(), b"one two");
+    }
+
+    #[test]
+    fn a_cut_file_is_an_error() {
+        let text = (0..5_000_u32).flat_map(|i| (i * i).to_le_bytes()).collect::<Vec<_>>();
+        for bytes in [gzip(&text), zstd(&text)] {
+            for end in [bytes.len() / 3, bytes.len() - 9, bytes.len() - 1] {
+                assert!(read(&bytes[..end]).is_err(), "cut at {end} of {}", bytes.len());
+            }
+        }
+        assert!(read(b"\x50\x2a\x4d\x18\x09\0\0\0abc").is_err());
+    }
+
+    #[test]
+    fn a_changed_file_is_bytes_or_an_error_and_never_a_panic() {
+        let text = b"some words, and again some words".repeat(50);
+        for whole in [gzip(&text), zstd(&text)] {
+            for at in 0..whole.len() {
+                for change in [1, 0x80, 0xff] {
+                    let mut changed = whole.clone();
+                    changed[at] ^= change;
+                    let _ = read(&changed);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Thrift's compact protocol, as far as Parquet's metadata needs it.
+//!
+//! A reader over bytes of a file: every length is checked against what is left, nothing is
+//! allocated but what the caller asks for, and nesting has a limit.
+
+/// Bytes that are not what they should be, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Damaged {
+    /// The offset in the bytes that were given.
+    pub(super) at: usize,
+}
+
+/// Structures inside structures: Parquet's are six deep.
+const DEPTH_LIMIT: u32 = 32;
+
+/// The types of fields that are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FieldType {
+    True,
+    False,
+    Integer, // of 16, 32 or 64 bits
+    Binary,
+    List,
+    Struct,
+    /// Bytes, doubles, sets and maps: Parquet's metadata has them in places that are skipped.
+    Other(u8),
+}
+
+impl FieldType {
+    fn of(code: u8) -> Self {
+        match code {
+            1 => Self::True,
+            2 => Self::False,
+            4..=6 => Self::Integer,
+            8 => Self::Binary,
+            9 => Self::List,
+            12 => Self::Struct,
+            code => Self::Other(code),
+        }
+    }
+}
+
+/// A position in some bytes.
+#[derive(Clone, Debug)]
+pub(super) struct Compact<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    depth: u32,
+}
+
+impl<'a> Compact<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0, depth: 0 }
+    }
+
+    /// How many bytes were read.
+    pub(super) fn at(&self) -> usize {
+        self.at
+    }
+
+    fn damaged<T>(&self) -> Result<T, Damaged> {
+        Err(Damaged { at: self.at })
+    }
+
+    fn byte(&mut self) -> Result<u8, Damaged> {
+        let Some(&byte) = self.bytes.get(self.at) else { return self.damaged() };
+        self.at += 1;
+        Ok(byte)
+    }
+
+    fn varint(&mut self) -> Result<u64, Damaged> {
+        let mut value = 0_u64;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Ok(value);
+            }
+        }
+        self.damaged()
+    }
+
+    pub(super) fn integer(&mut self) -> Result<i64, Damaged> {
+        let value = self.varint()?;
+        Ok((value >> 1) as i64 ^ -((value & 1) as i64))
+    }
+
+    pub(super) fn binary(&mut self) -> Result<&'a [u8], Damaged> {
+        let len = self.varint()?;
+        let rest = &self.bytes[self.at..];
+        match usize::try_from(len).ok().and_then(|len| rest.get(..len)) {
+            Some(bytes) => {
+                self.at += bytes.len();
+                Ok(bytes)
+            }
+            None => self.damaged(),
+        }
+    }
+
+    /// Reads a list: `each` reads one element. An element has at least a byte, so that a length
+    /// that the bytes cannot hold ends soon.
+    pub(super) fn list(
+        &mut self,
+        mut each: impl FnMut(&mut Self, FieldType) -> Result<(), Damaged>,
+    ) -> Result<(), Damaged> {
+        let header = self.byte()?;
+        let len = match header >> 4 {
+            15 => self.varint()?,
+            len => u64::from(len),
+        };
+        if len > (self.bytes.len() - self.at) as u64 {
+            return self.damaged();
+        }
+        let element = FieldType::of(header & 15);
+        self.deeper(|this| {
+            for _ in 0..len {
+                each(this, element)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Reads a structure: `each` is given every field, and reads it or calls [`Self::skip`].
+    pub(super) fn structure(
+        &mut self,
+        mut each: impl FnMut(&mut Self, i16, FieldType) -> Result<(), Damaged>,
+    ) -> Result<(), Damaged> {
+        self.deeper(|this| {
+            let mut id = 0_i16;
+            loop {
+                let header = this.byte()?;
+                if header == 0 {
+                    return Ok(());
+                }
+                let delta = i16::from(header >> 4);
+                let next = if delta == 0 {
+                    i16::try_from(this.integer()?).ok()
+                } else {
+                    id.checked_add(delta)
+                };
+                let Some(next) = next else { return this.damaged() };
+                id = next;
+                each(this, id, FieldType::of(header & 15))?;
+            }
+        })
+    }
+
+    /// Skips a field or an element of a list.
+    pub(super) fn skip(&mut self, field: FieldType) -> Result<(), Damaged> {
+        match field {
+            FieldType::True | FieldType::False => Ok(()),
+            FieldType::Integer => self.integer().map(|_| ()),
+            FieldType::Binary => self.binary().map(|_| ()),
+            FieldType::List => self.list(|this, element| this.skip_element(element)),
+            FieldType::Struct => self.structure(|this, _, field| this.skip(field)),
+            FieldType::Other(3) => self.byte().map(|_| ()),
+            FieldType::Other(7) => (0..8).try_for_each(|_| self.byte().map(|_| ())),
+            FieldType::Other(10) => self.list(|this, element| this.skip_element(element)),
+            FieldType::Other(_) => self.damaged(),
+        }
+    }
+
+    /// A boolean has a byte in a list and none in a structure.
+    fn skip_element(&mut self, element: FieldType) -> Result<(), Damaged> {
+        match element {
+            FieldType::True | FieldType::False => self.byte().map(|_| ()),
+            element => self.skip(element),
+        }
+    }
+
+    fn deeper(
+        &mut self,
+        inside: impl FnOnce(&mut Self) -> Result<(), Damaged>,
+    ) -> Result<(), Damaged> {
+        if self.depth == DEPTH_LIMIT {
+            return self.damaged();
+        }
+        self.depth += 1;
+        inside(self)?;
+        self.depth -= 1;
+        Ok(())
+    }
+}
