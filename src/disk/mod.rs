@@ -155,18 +155,23 @@ impl Disk {
         }
     }
 
-    /// Creates `path` and what is missing above it, and syncs the names of new folders.
+    /// Creates `path` and what is missing above it, and syncs the names of new folders. Also the
+    /// name of one that is there already: an earlier attempt may have failed to.
     pub(crate) fn create_dirs(&self, path: &Path) -> Result<()> {
-        let mut missing = Vec::new();
+        let mut unsynced = vec![path];
         for folder in path.ancestors().filter(|folder| folder.file_name().is_some()) {
             if self.kind(folder)?.is_some() {
                 break;
             }
-            missing.push(folder);
+            unsynced.push(folder);
         }
         attempt(Attempt::Create, path, || self.0.create_dirs(path))?;
-        for folder in missing {
-            self.sync_dir(parent_of(folder))?;
+        for folder in unsynced.into_iter().filter(|folder| folder.file_name().is_some()) {
+            match self.sync_dir(parent_of(folder)) {
+                // A folder that may not be read cannot be synced.
+                Err(error) if error.source.kind() == io::ErrorKind::PermissionDenied => {}
+                other => other?,
+            }
         }
         Ok(())
     }

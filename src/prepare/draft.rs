@@ -182,6 +182,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::disk::simulated::{Faults, SimulatedFiles};
 
     fn names(folder: &Path) -> Vec<String> {
         let entries = fs::read_dir(folder).unwrap();
@@ -219,6 +220,33 @@ mod tests {
         // A folder that was there stays.
         drop(Folder::make(parent.path()).unwrap());
         assert_eq!(names(parent.path()), [".lock"]);
+    }
+
+    #[test]
+    fn a_disk_that_fills_up_or_fails_is_an_error_that_leaves_nothing() {
+        let mut full = 0;
+        for seed in 0..20 {
+            let files = SimulatedFiles::new(seed);
+            let disk = files.disk();
+            let path = Path::new("data");
+            disk.create_dirs(path).unwrap();
+            let staged = publish::stage(&disk, path).unwrap();
+            let (path, lock) = (path.to_owned(), None);
+            let folder = Folder { path, staged, is_new: false, is_published: false, disk, lock };
+            let mut draft = Draft::create(&folder, "train.bin").unwrap();
+            draft.write(&[0; 1000]).unwrap();
+            files.set_faults(Faults { fail_at: Some(0), ..Faults::default() });
+            let error = draft.write(&vec![0; 1 << 20]).unwrap_err();
+            match &error {
+                PrepareError::DiskFull { written_bytes: 1000, .. } => full += 1,
+                PrepareError::Io { .. } => {}
+                other => panic!("{other}"),
+            }
+            assert!(error.to_string().contains("train.bin"), "{error}");
+            drop(draft);
+            assert!(folder.disk.list(&folder.staged).unwrap().is_empty());
+        }
+        assert!((1..20).contains(&full), "{full}");
     }
 
     #[test]

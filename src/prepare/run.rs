@@ -393,7 +393,7 @@ impl Preparation<'_> {
                 Ok(())
             })?;
             encoder.finish()?;
-            Ok(tally)
+            Ok::<_, PrepareError>(tally)
         })?;
         Ok(written)
     }
