@@ -59,6 +59,31 @@ pub(super) fn recover_on(disk: &Disk, dir: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Makes the newest kept checkpoint of the run in `dir` its last one again, and returns its step;
+/// `None` if none is kept. For a run whose last checkpoint turned out to be useless; it is
+/// removed.
+pub fn roll_back(dir: &Path) -> Result<Option<u64>> {
+    roll_back_on(&Disk::real(), dir)
+}
+
+/// [`roll_back`] on `disk`.
+pub(super) fn roll_back_on(disk: &Disk, dir: &Path) -> Result<Option<u64>> {
+    recover_one(disk, dir)?;
+    let Some(last) = readable_manifest(disk, dir)? else { return Ok(None) };
+    let earlier = kept_on(disk, dir)?
+        .into_iter()
+        .filter(|(kept, _)| kept.run_id == last.run_id && kept.save_id < last.save_id);
+    let Some((kept, folder)) = earlier.max_by(|(a, _), (b, _)| a.save_id.cmp(&b.save_id)) else {
+        return Ok(None);
+    };
+    let saved = dir.join(format!("{SAVED}{}", SaveId::after(present_id(disk, dir)?)));
+    disk.rename(&folder, &saved)?;
+    disk.sync_dir(&dir.join(KEPT))?;
+    disk.sync_dir(dir)?;
+    complete(disk, dir, &saved, Phase::Saved)?;
+    Ok(Some(kept.step))
+}
+
 /// Whether `dir` holds a checkpoint's weights.
 pub fn exists(dir: &Path) -> bool {
     locate(dir, MODEL_FILE).is_ok_and(|path| path.is_file())
@@ -249,7 +274,9 @@ fn prune(disk: &Disk, dir: &Path) -> Result<()> {
         kept_on(disk, dir)?.into_iter().filter(|(kept, _)| kept.run_id == last.run_id).collect();
     all.sort_by(|(a, _), (b, _)| b.save_id.cmp(&a.save_id));
     for (later, (kept, folder)) in (1..).zip(all) {
-        if !stays(&kept, last.keep, later) {
+        // Later steps than the last one's are of a future that was rolled back.
+        let is_undone = kept.step > last.step && last.keep.best_step != Some(kept.step);
+        if is_undone || !stays(&kept, last.keep, later) {
             remove_checkpoint(disk, &folder)?;
         }
     }

@@ -43,7 +43,7 @@ mod tests;
 
 pub use self::{
     carry::carry_tokenizer,
-    commit::{exists, locate, recover},
+    commit::{exists, locate, recover, roll_back},
     config::Architecture,
     error::CheckpointError,
     id::SaveId,
