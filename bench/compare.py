@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""FitGPT beside PyTorch on this machine: the same model, weights, tokens, threads, run.
+"""Compares FitGPT with PyTorch on this machine: same model, weights, tokens and threads.
 
-    bench/compare.py [--rounds N] [--only JOB …] [--write FILE.md] [--binary FITGPT]
+    bench/compare.py [--rounds N] [--steps N] [--only JOB …] [--write FILE.md] [--binary FITGPT]
 
-Builds FitGPT in release and, where FITGPT_PYTHON does not name a Python that has
-`tests/requirements.txt`, installs those into `target/bench-venv`. For every job both sides
-first show that they compute the same loss from the same weights; then they alternate,
-a process each, and the quickest step of each counts. Only ratios of one run mean anything:
-a shared machine is twice as fast in one minute as in another.
+Builds FitGPT in release mode. Uses the Python that FITGPT_PYTHON names, which must have the
+packages of `tests/requirements.txt`; if it is unset, installs them into `target/bench-venv`.
+
+Each job first checks that FitGPT and PyTorch compute the same loss from the same weights. Then
+FitGPT, PyTorch eager and PyTorch compiled run in turn, each in its own process, and the fastest
+step of each is reported. Compare only figures of one run: the speed of a shared machine changes
+by a factor of two within minutes.
 """
 
 import argparse
@@ -27,15 +29,15 @@ ROOT = HERE.parent
 GPT2 = dict(n_layer=12, n_head=12, n_embd=768, block_size=1024, vocab_size=50304, batch_size=4)
 CHARS = dict(n_layer=6, n_head=6, n_embd=384, block_size=256, vocab_size=65, batch_size=64)
 SMOL = dict(family="llama", n_layer=30, n_head=9, n_kv_head=3, n_embd=576, ffn_dim=1536,
-            block_size=512, vocab_size=49152, batch_size=4)
+            tie_embeddings=True, block_size=512, vocab_size=49152, batch_size=4)
 TINY = dict(n_layer=4, n_head=4, n_embd=128, block_size=64, vocab_size=65, batch_size=12)
 
-# name: what is done, sizes, steps of a round, what differs on each side, the ratio asked for
+# name: the work to time, the model's sizes, the steps of a round, and options of FitGPT's side
 JOBS = {
     "124M, training step, float32": dict(work="train", sizes=GPT2, steps=3),
     "124M, evaluation, float32": dict(work="evaluate", sizes=GPT2, steps=3),
     "124M, training step, bfloat16": dict(work="train", sizes=GPT2, steps=2, dtype="bfloat16"),
-    # Without instructions for bfloat16, PyTorch takes minutes for the step above.
+    # On a CPU without bfloat16 instructions, PyTorch takes minutes for the step above.
     "124M, one sequence of 64, bfloat16": dict(
         work="train", sizes=dict(GPT2, batch_size=1, block_size=64), steps=2, dtype="bfloat16"),
     "124M, recomputing every block; PyTorch keeps all": dict(
@@ -43,7 +45,7 @@ JOBS = {
     "shakespeare_char, training step": dict(work="train", sizes=CHARS, steps=4),
     "shakespeare_char with dropout 0.2": dict(work="train", sizes=CHARS, steps=4, dropout=0.2),
     "the CPU preset, training step": dict(work="train", sizes=TINY, steps=200),
-    "SmolLM-135M's shape against transformers, training step, float32": dict(
+    "SmolLM-135M (transformers), training step, float32": dict(
         work="train", sizes=SMOL, steps=3),
     "124M, 256 tokens after a prompt of 768": dict(
         work="sample", sizes=GPT2, prompt=768, new_tokens=256, samples=1),
@@ -52,8 +54,8 @@ JOBS = {
     "124M, one sample of 256 tokens": dict(
         work="sample", sizes=GPT2, prompt=1, new_tokens=256, samples=1),
 }
-# How far two right answers may be apart. Float32 sums in another order: some 1e-6 of a loss
-# of 11. Bfloat16 keeps 8 bits, and PyTorch's autocast rounds in other places than we do.
+# How far apart two correct losses may be. In float32 only the order of summation differs, which
+# is about 1e-6 of a loss of 11. Bfloat16 keeps 8 bits, and PyTorch's autocast rounds elsewhere.
 AGREES = {"float32": 1e-4, "bfloat16": 2e-2}
 
 
@@ -78,17 +80,21 @@ def main():
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3, help="alternations of every job")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each side runs a job")
+    parser.add_argument("--steps", type=int, help="steps of a round, at least 2; default: the job's")
     parser.add_argument("--only", nargs="+", help="jobs whose name contains one of these")
-    parser.add_argument("--write", help="write the table here too")
-    parser.add_argument("--binary", help="a fitgpt that is built already")
+    parser.add_argument("--write", help="also write the table to this file")
+    parser.add_argument("--binary", help="use this fitgpt instead of building one")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
-    parser.add_argument("--eager-only", action="store_true", help="leave torch.compile out")
-    return parser.parse_args()
+    parser.add_argument("--eager-only", action="store_true", help="skip torch.compile")
+    options = parser.parse_args()
+    if options.steps is not None and options.steps < 2:
+        parser.error("--steps: the first step is not timed, so at least 2 are needed")
+    return options
 
 
 def environment():
-    """A Python that has PyTorch."""
+    """The path of a Python that has PyTorch."""
     if "FITGPT_PYTHON" in os.environ:
         return os.environ["FITGPT_PYTHON"]
     venv = ROOT / "target" / "bench-venv"
@@ -113,10 +119,12 @@ class Bench:
         self.torch = ""
 
     def training(self, name, job):
+        if self.options.steps:
+            job = dict(job, steps=self.options.steps)
         sizes, dtype = job["sizes"], job.get("dtype", "float32")
         dropout = job.get("dropout", 0.0)
         window = self.data(sizes)
-        # Without dropout the losses can be compared; its cost is timed afterwards.
+        # Losses can be compared only without dropout, so this step has none.
         weights, loss = self.first_loss(sizes, dtype)
         ours, eager, compiled = [], [], []
         for _ in range(self.options.rounds):
@@ -126,20 +134,12 @@ class Bench:
             eager.append(self.peer(dict(peer, compile=False)))
             if not self.options.eager_only:
                 compiled.append(self.peer(dict(peer, compile=True)))
-        theirs = eager + compiled
         if dropout == 0.0:
-            for other in theirs:
+            for other in eager + compiled:
                 apart = abs(other["loss"] - loss)
                 if apart > AGREES[dtype]:
                     sys.exit(f"{name}: the losses are {apart:.2e} apart ({loss}, {other['loss']})")
-        row = dict(name=name, ours_ms=min(r["ms"] for r in ours),
-                   eager_ms=min(r["ms"] for r in eager),
-                   compiled_ms=min((r["ms"] for r in compiled), default=None),
-                   ours_bytes=max((r["resident_bytes"] for r in ours if r["resident_bytes"]),
-                                  default=None),
-                   theirs_bytes=max(r["resident_bytes"] for r in eager))
-        print(json.dumps(row), file=sys.stderr, flush=True)
-        return row
+        return summary(name, ours, eager, compiled)
 
     def sampling(self, name, job):
         sizes = job["sizes"]
@@ -161,15 +161,10 @@ class Bench:
                 sizes, work="sample", prompt=job["prompt"], new_tokens=job["new_tokens"],
                 samples=job["samples"], dropout=0.0, weights=str(weights), dtype="float32",
                 window=[0, 0], compile=False)))
-        row = dict(name=name, ours_ms=min(r["ms"] for r in ours),
-                   eager_ms=1e3 * min(r["seconds"] for r in theirs), compiled_ms=None,
-                   ours_bytes=max(r["resident_bytes"] for r in ours),
-                   theirs_bytes=max(r["resident_bytes"] for r in theirs))
-        print(json.dumps(row), file=sys.stderr, flush=True)
-        return row
+        return summary(name, ours, theirs, [])
 
     def data(self, sizes):
-        """A dataset with one window only, so that every sequence is known to both sides."""
+        """Writes a dataset of exactly one sequence, so that every batch repeats it."""
         draws = random.Random(1337)
         window = [draws.randrange(sizes["vocab_size"]) for _ in range(sizes["block_size"] + 1)]
         folder = self.folder / "data"
@@ -186,7 +181,7 @@ class Bench:
             "--eval_iters=1", "--eval_interval=1000000", "--log_interval=1000000"]
 
     def first_loss(self, sizes, dtype):
-        """One step without learning: a folder with the first weights, and their loss."""
+        """Writes the initial weights and returns their folder and their loss."""
         out = self.folder / "weights"
         self.fitgpt("train", *self.keys(sizes, dtype, 0.0), f"--out_dir={out}", "--max_iters=0",
                     "--json")
@@ -200,8 +195,8 @@ class Bench:
             programs = json.loads(answer)["measured"]["programs"]
             (program,) = [p for p in programs if p["name"] == "evaluate"]
             tokens = sizes["batch_size"] * sizes["block_size"]
-            # An evaluation may run fewer sequences at a time than were asked for. `bench` has
-            # trained too, so its memory is not an evaluation's.
+            # The plan may evaluate fewer sequences at a time than asked for, so scale by tokens.
+            # `bench` also trains, so its peak memory is not that of an evaluation.
             return dict(ms=program["ms"] * tokens / program["tokens"], resident_bytes=None)
         _, used = self.fitgpt("train", *keys, f"--out_dir={out}", f"--max_iters={job['steps'] - 1}",
                               "--json")
@@ -220,7 +215,7 @@ class Bench:
 
 
 def run(command):
-    """A process's stdout and the most memory that it had resident."""
+    """Runs a command and returns its stdout and its peak resident bytes."""
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     output = process.stdout.read()
     _, status, usage = os.wait4(process.pid, 0)
@@ -235,30 +230,47 @@ def steps(folder):
     return [event for event in events if event["event"] == "step"]
 
 
+def summary(name, ours, eager, compiled):
+    """The fastest step and the largest peak of each side."""
+    sides = dict(ours=ours, eager=eager, compiled=compiled)
+    figures = dict(name=name)
+    for side, results in sides.items():
+        figures[f"{side}_ms"] = min((r["ms"] for r in results), default=None)
+        peaks = [r["resident_bytes"] for r in results if r["resident_bytes"]]
+        figures[f"{side}_bytes"] = max(peaks, default=None)
+    print(json.dumps(figures), file=sys.stderr, flush=True)
+    return figures
+
+
 def report(rows, bench):
     lines = [
-        f"# FitGPT beside PyTorch {bench.torch}, {datetime.date.today()}", "",
-        f"{processor()}, {bench.options.threads} threads. Best of {bench.options.rounds} rounds, "
-        "alternating, a process each; the losses were equal first. A ratio above 1 means that",
-        "FitGPT is quicker than the better of PyTorch eager and compiled; memory is the peak that "
-        "was resident, against PyTorch eager.", "",
-        "| job | FitGPT | PyTorch eager | compiled | times as fast | memory | of PyTorch's |",
-        "|---|--:|--:|--:|--:|--:|--:|",
+        f"# FitGPT compared with PyTorch {bench.torch}, {datetime.date.today()}", "",
+        f"{processor()}, {bench.options.threads} threads. Best of {bench.options.rounds} rounds in "
+        "alternation, one process each; the losses were compared first.",
+        "Speed is PyTorch's time divided by FitGPT's, so above 1 FitGPT is faster. Memory is the "
+        "peak resident size, FitGPT's divided by PyTorch's.", "",
+        "| job | FitGPT | eager | compiled | speed vs eager | vs compiled "
+        "| memory | vs eager | vs compiled |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for row in rows:
-        best = min(t for t in (row["eager_ms"], row["compiled_ms"]) if t)
-        compiled = time_text(row["compiled_ms"]) if row["compiled_ms"] else "—"
-        memory = "— | —"
-        if row["ours_bytes"]:
-            share = row["ours_bytes"] / row["theirs_bytes"]
-            memory = f"{row['ours_bytes'] / 1e9:.2f} GB | {share:.2f} ×"
-        lines.append(
-            f"| {row['name']} | {time_text(row['ours_ms'])} | {time_text(row['eager_ms'])} "
-            f"| {compiled} | {best / row['ours_ms']:.2f} × | {memory} |")
+        ms, size = row["ours_ms"], row["ours_bytes"]
+        cells = [row["name"]]
+        cells += [time_text(row[f"{side}_ms"]) for side in ("ours", "eager", "compiled")]
+        cells += [ratio(row[f"{side}_ms"], ms) for side in ("eager", "compiled")]
+        cells.append(f"{size / 1e9:.2f} GB" if size else "—")
+        cells += [ratio(size, row[f"{side}_bytes"]) for side in ("eager", "compiled")]
+        lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 
+def ratio(numerator, denominator):
+    return f"{numerator / denominator:.2f} ×" if numerator and denominator else "—"
+
+
 def time_text(ms):
+    if ms is None:
+        return "—"
     return f"{ms / 1e3:.2f} s" if ms >= 1000 else f"{ms:.1f} ms"
 
 

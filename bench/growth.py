@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""How FitGPT grows on this machine: a micro-batch over batch, block, layers and threads.
+"""Measures how time and memory of a micro-batch grow with batch, block, layers and threads.
 
     bench/growth.py [--rounds N] [--write FILE.md] [--binary FITGPT]
 
-Predicted work and bytes stand beside measured time and memory. One size at a time moves away
-from the model in the middle; all points take turns, and the quickest of each counts. The last
-column of time is the rate beside that of the middle: 1.00 means that time grows as the work.
+Prints predicted work and bytes next to measured time and memory. One size at a time is varied from
+a middle model. Every round measures all points, and the fastest time of each is reported. The
+relative rate is a point's FLOP/s divided by the middle model's: at 1.00 time grows with the work.
 """
 
 import argparse
@@ -31,9 +31,9 @@ FIXED = ["--n_head=6", "--n_embd=384", "--vocab_size=65", "--dropout=0.0", "--bi
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=3, help="turns of every point")
-    parser.add_argument("--write", help="write the tables here too")
-    parser.add_argument("--binary", help="a fitgpt that is built already")
+    parser.add_argument("--rounds", type=int, default=3, help="measurements of every point")
+    parser.add_argument("--write", help="also write the tables to this file")
+    parser.add_argument("--binary", help="use this fitgpt instead of building one")
     options = parser.parse_args()
     binary = pathlib.Path(options.binary or build()).resolve()
     points = {}
@@ -41,10 +41,10 @@ def main():
         for value in values:
             point = dict(MIDDLE, **{key: value})
             points[tuple(point.items())] = []
-    for turn in range(options.rounds):
-        for point, seen in points.items():
-            print(f"# {turn + 1} of {options.rounds}: {dict(point)}", file=sys.stderr, flush=True)
-            seen.append(measure(binary, dict(point)))
+    for index in range(options.rounds):
+        for point, results in points.items():
+            print(f"# {index + 1} of {options.rounds}: {dict(point)}", file=sys.stderr, flush=True)
+            results.append(measure(binary, dict(point)))
     text = report(points, options.rounds)
     print(text)
     if options.write:
@@ -61,9 +61,9 @@ def measure(binary, point):
                 resident=measured["resident_bytes"])
 
 
-def best(seen):
-    return dict(seen[0], ms=min(one["ms"] for one in seen),
-                resident=max(one["resident"] for one in seen))
+def best(results):
+    return dict(results[0], ms=min(one["ms"] for one in results),
+                resident=max(one["resident"] for one in results))
 
 
 def report(points, rounds):
@@ -71,21 +71,21 @@ def report(points, rounds):
     lines = [
         f"# How FitGPT grows, {datetime.date.today()}", "",
         f"{processor()}. One micro-batch, forward and backward, of a model with 384 channels in 6 "
-        "heads and 65 words, float32; from batch",
+        "heads and a vocabulary of 65, float32. One size at a time is varied from batch",
         f"{MIDDLE['batch_size']}, block {MIDDLE['block_size']}, {MIDDLE['n_layer']} layers and "
-        f"{MIDDLE['threads']} threads, one size at a time. Best of {rounds} turns.", "",
+        f"{MIDDLE['threads']} threads. Best of {rounds} rounds.", "",
     ]
     for key, values in OTHERS.items():
         lines += [
-            f"| {key} | work, predicted | time | GFLOP/s | of the middle's rate | planned | resident |",
+            f"| {key} | work, predicted | time | GFLOP/s | relative rate | planned | resident |",
             "|--:|--:|--:|--:|--:|--:|--:|",
         ]
         for value in values:
             one = best(points[tuple(dict(MIDDLE, **{key: value}).items())])
-            rate, usual = one["flops"] / one["ms"], middle["flops"] / middle["ms"]
+            rate, middle_rate = one["flops"] / one["ms"], middle["flops"] / middle["ms"]
             lines.append(
                 f"| {value} | {one['flops'] / 1e9:.1f} GFLOP | {one['ms']:.1f} ms | {rate / 1e6:.0f} "
-                f"| {rate / usual:.2f} | {one['planned'] / 1e6:.1f} MB "
+                f"| {rate / middle_rate:.2f} | {one['planned'] / 1e6:.1f} MB "
                 f"| {one['resident'] / 1e6:.1f} MB |")
         lines.append("")
     return "\n".join(lines)

@@ -1,11 +1,11 @@
-"""PyTorch's side of the comparison: one job in one process, its figures as JSON on stdout.
+"""PyTorch's side of `compare.py`: runs one job and prints its figures as JSON on stdout.
 
     python peer.py JOB.json
 
-The model is GPT-2 as nanoGPT shapes it, or the one that `transformers` has for the folder if
-the job names another family. A step is what nanoGPT's loop does: forward,
-backward, clip, AdamW (the fused one, PyTorch's fastest), gradients to None. The weights come
-from a folder that FitGPT wrote, so both sides begin at the same loss.
+The model is nanoGPT's GPT-2, or for another family the `transformers` model that the weights'
+folder names (`LlamaForCausalLM` for Llama). A step is nanoGPT's: forward, backward, clipping,
+fused AdamW (PyTorch's fastest), gradients set to None. The weights come from a folder that FitGPT
+wrote, so both sides start from the same loss.
 """
 
 import contextlib
@@ -67,7 +67,7 @@ class GPT(nn.Module):
         return F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.view(-1))
 
     def read(self, folder):
-        """Weights in Hugging Face's layout, whose matrices lie transposed."""
+        """Loads weights in Hugging Face's GPT-2 layout, which stores matrices transposed."""
         stored = load_file(pathlib.Path(folder) / "model.safetensors")
         stored = {name.removeprefix("transformer."): value for name, value in stored.items()}
         pairs = [(self.wte, "wte"), (self.wpe, "wpe"), (self.ln_f, "ln_f")]
@@ -84,11 +84,11 @@ class GPT(nn.Module):
 
 
 class Transformers(nn.Module):
-    """A model of `transformers`, with the loss that nanoGPT takes."""
+    """A `transformers` model with nanoGPT's loss."""
 
     def __init__(self, folder):
         super().__init__()
-        from transformers import AutoModelForCausalLM  # only where it is needed
+        from transformers import AutoModelForCausalLM  # slow to import, and GPT-2 needs none of it
         self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
 
     def forward(self, tokens, targets):
@@ -125,7 +125,7 @@ def train(job, model, run, tokens, targets, cast):
     decayed = [p for p in model.parameters() if p.dim() >= 2]
     rest = [p for p in model.parameters() if p.dim() < 2]
     groups = [{"params": decayed, "weight_decay": 0.1}, {"params": rest, "weight_decay": 0.0}]
-    # No learning: every step has the loss of the first, which FitGPT's is compared with.
+    # With a learning rate of 0 every step has the first step's loss.
     optimizer = torch.optim.AdamW(groups, lr=0.0, betas=(0.9, 0.95), fused=True)
     times, losses = [], []
     for _ in range(job["steps"]):
@@ -155,8 +155,10 @@ def evaluate(job, model, run, tokens, targets, cast):
 
 @torch.no_grad()
 def sample(job, model, run, tokens, targets, cast):
-    """nanoGPT's way: the whole prefix again for every token. A few lengths are timed, the rest
-    lie on straight lines between them."""
+    """Samples as nanoGPT does, which reads the whole prefix again for every token.
+
+    Only a few prefix lengths are timed; the others are interpolated linearly.
+    """
     model.eval()
     first, last = job["prompt"], job["prompt"] + job["new_tokens"]
     lengths = sorted({first, last - 1, *(first + (last - first) * i // 4 for i in (1, 2, 3))})
@@ -171,7 +173,7 @@ def sample(job, model, run, tokens, targets, cast):
         seconds.append(best)
     spans = zip(lengths, lengths[1:], seconds, seconds[1:])
     total = sum((b - a) * (s + t) / 2 for a, b, s, t in spans)
-    return {"seconds": total, "lengths": lengths}
+    return {"ms": 1e3 * total, "lengths": lengths}
 
 
 main()

@@ -2,6 +2,8 @@
 //!
 //! A map of the program's modules; `main.rs` only calls [`cli::run`].
 
+#![forbid(unsafe_code)]
+
 pub mod cli;
 
 pub mod attempt;

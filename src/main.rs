@@ -1,5 +1,7 @@
 //! The program `fitgpt`; everything is in [`fitgpt::cli::run`].
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 fn main() -> ExitCode {

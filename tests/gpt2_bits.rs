@@ -1,16 +1,16 @@
-//! GPT-2 trains to the same bits as it did when these hashes were written.
+//! Checks that training GPT-2 gives the bits it gave when these hashes were recorded.
 //!
-//! A refactoring of the model, the programs or the kernels must not change them. A change that
-//! is meant to (another order of summation, another default) replaces them and says so: run
-//! `cargo test --test gpt2_bits`, which prints the new table if it differs.
+//! A refactoring of the model, the programs or the kernels must not change them. A change that is
+//! meant to (another order of summation, another default) replaces them and mentions it in its
+//! commit: `cargo test --test gpt2_bits` prints the new table if it differs.
 //!
-//! Instruction sets round differently, so each one that this machine has is forced in turn and
-//! compared with its own hashes; the last line of each test names those that ran. The portable one
-//! runs everywhere. Its arithmetic has no fused operation, so only the C library could make it
-//! differ between machines: `ln`, `sin`, `cos` and `pow` in float64, whose last bit is lost in a
-//! float32, and `ln` in float32, which glibc and musl compute in float64. glibc does have other
-//! last bits on machines without FMA; with `GLIBC_TUNABLES=glibc.cpu.hwcaps=-FMA,-AVX2` the hashes
-//! are the same. Other systems have other libraries, hence Linux only.
+//! Instruction sets round differently, so each one of this machine is forced in turn and compared
+//! with its own hashes; the last line of each test names those that ran. The portable one runs
+//! everywhere. Its arithmetic has no fused operation, so only the C library could make it differ
+//! between machines: `ln`, `sin`, `cos` and `pow` in float64, whose last bit is lost in float32,
+//! and `ln` in float32, which glibc and musl compute in float64. glibc's last bits do differ on
+//! machines without FMA, but with `GLIBC_TUNABLES=glibc.cpu.hwcaps=-FMA,-AVX2` the hashes are the
+//! same. Other systems have other libraries, so the test runs on Linux only.
 #![cfg(target_os = "linux")]
 
 use std::{
@@ -38,7 +38,7 @@ use fitgpt_plan::config::{Precision, Written};
 const STEPS: u64 = 50;
 const VOCAB: u32 = 61;
 
-/// Sizes that are no multiple of a vector, a tile or a chunk.
+/// Sizes that are not a multiple of a vector, a tile or a chunk.
 const TINY: &[(&str, &str)] = &[
     ("n_layer", "3"),
     ("n_head", "3"),
@@ -98,10 +98,10 @@ const BITS: &[(&str, &str, u64, u64, u64)] = &[
     ("portable", "all", 0xcba5_effc_e830_f323, 0xc0d2_8c75_ea8e_3be8, 0x29eb_8cd2_2503_dd63),
 ];
 
-/// The instruction sets that were at hand when the table was written.
+/// The instruction sets of the machine that the table was written on.
 const NAMES: [&str; 3] = ["avx512", "avx2", "portable"];
 
-/// What a run is compared by.
+/// The hashes of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Bits {
     losses: u64,
@@ -110,7 +110,7 @@ struct Bits {
 }
 
 impl fmt::Display for Bits {
-    /// As the table of hashes has it.
+    /// Formats a row of the table above.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let grouped = |hash: u64| {
             let digits = format!("{hash:016x}");
@@ -142,8 +142,8 @@ impl Hash {
     }
 }
 
-/// A dataset of tokens from a small generator, three of four among the first eight so that there
-/// is something to learn.
+/// Writes a dataset of pseudorandom tokens, three of four among the first eight, so that there is
+/// something to learn.
 fn write_data(folder: &Path) {
     for (name, count, seed) in [("train.bin", 6_000u32, 1u32), ("val.bin", 1_000, 2)] {
         let mut state = seed;
@@ -181,8 +181,8 @@ fn save(folder: &Path, trainer: &mut Trainer) {
     checkpoint::save(folder, contents, &document, trainer).unwrap();
 }
 
-/// Trains; with `resume_at`, saves before that step and goes on from the files in a new arena,
-/// with one thread more.
+/// Trains. With `resume_at`, saves before that step and resumes from the files in a new arena, with
+/// one more thread.
 fn train(isa: Isa, keys: &[(&str, &str)], resume_at: Option<u64>) -> Bits {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -211,10 +211,7 @@ fn train(isa: Isa, keys: &[(&str, &str)], resume_at: Option<u64>) -> Bits {
         losses.add_number(stepped.loss);
         norms.add_number(stepped.grad_norm);
     }
-    assert!(
-        each[STEPS as usize - 1] < each[0] - 0.5,
-        "a run that learns nothing shows little: {each:?}"
-    );
+    assert!(each[STEPS as usize - 1] < each[0] - 0.5, "the run learns nothing: {each:?}");
     save(folder, &mut trainer);
     let file = fs::read(folder.join(checkpoint::MODEL_FILE)).unwrap();
     let file = safetensors::SafeTensors::deserialize(&file).unwrap();
@@ -227,7 +224,7 @@ fn train(isa: Isa, keys: &[(&str, &str)], resume_at: Option<u64>) -> Bits {
     Bits { losses: losses.0, norms: norms.0, weights: weights.0 }
 }
 
-/// The hashes of a case. A resumed and a recomputing run have those of the plain one.
+/// The hashes of a case. Resumed and recomputing runs have the same ones.
 fn expected(isa: Isa, case: &str) -> Option<Bits> {
     let row = BITS.iter().find(|row| row.0 == isa.name() && row.1 == case);
     row.map(|&(_, _, losses, norms, weights)| Bits { losses, norms, weights })
@@ -248,7 +245,7 @@ fn check(more: Keys, resume_at: Option<u64>) {
             }
         }
     }
-    // Past the harness, which keeps what a passing test prints.
+    // Written directly, because the harness hides the output of a passing test.
     let names = |list: &[Isa]| list.iter().map(|isa| isa.name()).collect::<Vec<_>>().join(", ");
     let _ = writeln!(
         io::stderr(),
@@ -256,7 +253,7 @@ fn check(more: Keys, resume_at: Option<u64>) {
         names(&here),
         if unknown.is_empty() { "none".to_owned() } else { names(&unknown) }
     );
-    assert!(differ.is_empty(), "other bits: {}; this run's table:\n{table}", differ.join(", "));
+    assert!(differ.is_empty(), "different bits: {}; this run's table:\n{table}", differ.join(", "));
 }
 
 #[test]

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Counts what `torch.compile`'s generated code holds while a GPT trains the way nanoGPT trains it.
+"""Counts the memory of `torch.compile`'s generated code while a GPT trains as in nanoGPT.
 
 Inductor compiles the model for the CPU, and its generated Python runs: every buffer that it
-allocates itself counts with its size rounded up to 512 bytes for as long as it lives. Nothing is
-computed: generated kernels and matrix products are replaced by functions that do nothing, so no C++
-compiler is needed. What an op that inductor does not generate allocates by itself is not seen: of
-attention, its output and its log-sum-exp.
+allocates counts while it is alive, with its size rounded up to 512 bytes. Nothing is computed:
+generated kernels and matrix products are replaced by functions that do nothing, so no C++ compiler
+is needed. Allocations inside ops that inductor does not generate are not counted: the output and
+the log-sum-exp of attention.
 
     count_inductor_memory.py '{"n_layer": 2, "batch_size": 2}' …
-    count_inductor_memory.py --again FILE.jsonl     count its configs anew
+    count_inductor_memory.py --again FILE.jsonl     count its configs again
 
-Writes `crates/plan/tests/torch_peaks/compiled.jsonl` (`--again` of itself). One JSON line a
-configuration: the first evaluation, one micro-batch once gradients and Adam's moments exist, and
-what its forward leaves. Needs PyTorch 2.x (written with 2.15) and no GPU; CUDA's inductor differs in
-details.
+Wrote `crates/plan/tests/torch_peaks/compiled.jsonl` (`--again` of itself). Prints one JSON line for
+each configuration: the first evaluation, one micro-batch once gradients and Adam's moments exist,
+and the bytes alive after its forward. Needs PyTorch 2.x (written with 2.15) and no GPU; CUDA's
+inductor differs in details.
 """
 
 import argparse
@@ -34,7 +34,7 @@ LIBRARY = torch.library.Library("aten", "IMPL")
 
 
 class Buffers:
-    """Live bytes of what inductor allocates and of what it is told of, and the most of both."""
+    """Live and peak bytes of inductor's buffers and of the tensors passed to `see`."""
 
     def __init__(self):
         self.sizes = {}
@@ -63,7 +63,7 @@ class Buffers:
 
 
 def run_nothing(buffers):
-    """Makes generated code allocate, and do nothing else."""
+    """Makes generated code allocate and do nothing else."""
     allocate = guards._empty_strided_cpu
     guards._empty_strided_cpu = lambda *args: buffers.see(allocate(*args))
     AsyncCompile.cpp_pybinding = lambda *_, **__: lambda *_: None
@@ -102,7 +102,7 @@ def count(config, buffers):
     X, Y = batch()
     figures = {}
     figures["eval_first_peak"], _ = buffers.peak_of(evaluate)
-    # Adam's state: two moments and a step a parameter.
+    # Adam's state: two moments and a step for each parameter.
     state = [torch.empty_like(p) for p in model.parameters() for _ in range(2)]
     state += [torch.empty(()) for _ in model.parameters()]
     for tensor in state:

@@ -1,32 +1,32 @@
 #!/usr/bin/env python3
-"""Counts the tensors that PyTorch holds while a GPT trains the way nanoGPT trains it.
+"""Counts the tensors that PyTorch holds while a GPT trains as in nanoGPT.
 
-Nothing is computed: the model runs on fake tensors, a dispatch mode sees every op, and every
-storage that is alive counts with its size rounded up to 512 bytes, as PyTorch's caching
-allocator rounds it. No CUDA context, no library workspace, no fragmentation.
+Nothing is computed: the model runs on fake tensors, a dispatch mode intercepts every op, and every
+live storage counts with its size rounded up to 512 bytes, as PyTorch's caching allocator rounds
+it. CUDA context, library workspaces and fragmentation are not counted.
 
     count_torch_memory.py '{"n_layer": 12, "n_embd": 768, "batch_size": 4}'   one configuration
-    count_torch_memory.py --random 100 --seed 1                              any number of them
-    count_torch_memory.py --again FILE.jsonl [--rules cpu]                   count its configs anew
-    count_torch_memory.py --check FILE.jsonl                                 against figures
+    count_torch_memory.py --random 100 --seed 1                              random ones
+    count_torch_memory.py --again FILE.jsonl [--rules cpu]                   count its configs again
+    count_torch_memory.py --check FILE.jsonl                                 compare with its figures
 
-One JSON line a configuration: `{"config": {...}, "torch_eager_bytes": {...}}`. Needs PyTorch 2.x
-(written with 2.15) and no GPU. Made with it, in `crates/plan/tests/torch_peaks`:
+Prints one JSON line for each configuration: `{"config": {...}, "torch_eager_bytes": {...}}`. Needs
+PyTorch 2.x (written with 2.15) and no GPU. It wrote, in `crates/plan/tests/torch_peaks`:
 
     eager.jsonl       --again eager.jsonl               38 configs on CUDA
     eager_cpu.jsonl   --again eager.jsonl --rules cpu   the same on a CPU
     counted.jsonl     --random 220 --seed 1
 
 Autograd on fake CUDA tensors needs a driver, so every tensor is a fake CPU tensor. `"rules": "cpu"`
-counts what PyTorch does with them. `"rules": "cuda"`, the default, replaces what CUDA does in
-another way; `trace_cuda_rules.py` checks each of these on fake CUDA tensors without autograd:
+counts what PyTorch does with them. `"rules": "cuda"`, the default, replaces the ops that CUDA
+implements differently; `trace_cuda_rules.py` checks each rule on fake CUDA tensors without autograd:
 
-- `cross_entropy` of half logits: a half softmax, then a float32 copy of its result
-- dropout is one kernel with a mask of one byte an element, inside of attention too
-- fused attention in half types fills heads up to a multiple of 8
-- fused attention in float32 keeps its log-sum-exp in multiples of 32 rows, and none without autograd
+- `cross_entropy` of 16-bit logits: a 16-bit softmax, then a float32 copy of its result
+- dropout is one kernel with a mask of one byte per element, also inside attention
+- fused attention in 16-bit types pads heads to a multiple of 8
+- fused attention in float32 pads its log-sum-exp to multiples of 32 rows, and has none without autograd
 - autocast runs a softmax in float32
-- AdamW that is not fused counts its steps in host memory
+- AdamW that is not fused keeps its step counts in host memory
 """
 
 import argparse
@@ -53,7 +53,7 @@ DEFAULTS = dict(
 
 
 class Live(TorchDispatchMode):
-    """Live bytes now, and the most since `start`."""
+    """Live bytes, and the peak since `start`."""
 
     def __init__(self):
         super().__init__()
@@ -114,7 +114,7 @@ class Drop(nn.Module):
 
 
 class Efficient(torch.autograd.Function):
-    """CUDA's memory-efficient attention: (B, H, T, D), heads side by side in memory."""
+    """CUDA's memory-efficient attention: (B, H, T, D), with the heads of a token adjacent in memory."""
 
     @staticmethod
     def forward(ctx, q, k, v, is_recorded):
@@ -133,7 +133,7 @@ class Efficient(torch.autograd.Function):
 
 
 def cuda_attention(q, k, v):
-    """Causal attention with what CUDA's kernels allocate. Dropout adds nothing to it."""
+    """Causal attention with the allocations of CUDA's kernels. Dropout adds none."""
     if q.dtype == torch.float32:
         return Efficient.apply(q, k, v, torch.is_grad_enabled())
     head = q.shape[-1]
@@ -233,12 +233,12 @@ class Gpt(nn.Module):
         if self.config.rules == "cpu" or logits.dtype == torch.float32:
             return F.cross_entropy(logits, targets, ignore_index=-1)
         with torch.autocast("cpu", enabled=False):
-            log_softmax = F.log_softmax(logits, -1)  # held until the loss is there
+            log_softmax = F.log_softmax(logits, -1)  # alive until the loss is computed
             return F.nll_loss(log_softmax.float(), targets, ignore_index=-1)
 
 
 class Run:
-    """nanoGPT's loop, its names included: they decide what stays alive."""
+    """nanoGPT's loop, with its variable names, because they decide what stays alive."""
 
     def __init__(self, config, live):
         self.config, self.live = config, live
@@ -312,7 +312,7 @@ def count(config):
 
 
 def any_config(rng):
-    """Shapes that people train, and some that nobody should."""
+    """A random configuration, common or odd."""
     heads = rng.choice([1, 2, 3, 4, 6, 7, 8, 12, 16, 20])
     rules = rng.choice(["cuda", "cuda", "cuda", "cpu"])
     config = dict(

@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Checks on fake CUDA tensors what `count_torch_memory.py` and the planner say of CUDA.
+"""Checks the rules of `count_torch_memory.py` and the planner for CUDA, on fake CUDA tensors.
 
-Fake CUDA tensors need no card and no driver as long as autograd does not record them. Each check
-runs one op and looks at the tensors that it makes; the first that differs ends the script with
+Fake CUDA tensors need neither a card nor a driver as long as autograd does not record them. Each
+check runs one op and compares the tensors that it makes; the first difference ends the script with
 exit code 1. Written with PyTorch 2.15.
 
     trace_cuda_rules.py
 
-Not seen here, because they are made inside of kernels: the workspaces of cuBLAS (8.1 MiB a thread
-that multiplies, 32 MiB from Hopper on), the float32 accumulator of flash attention's backward,
-partial sums of `_foreach_norm`. Small and left out of counts: the state of flash attention's
-generator (1 KiB a layer), the scale and the counters of `GradScaler` (a few times 512 bytes).
+Not checked, because kernels allocate them internally: cuBLAS workspaces (8.1 MiB for each thread
+that multiplies, 32 MiB from Hopper on), the float32 accumulator of flash attention's backward, and
+partial sums of `_foreach_norm`. Not counted, because they are small: the state of flash attention's
+generator (1 KiB per layer), and the scale and counters of `GradScaler` (a few times 512 bytes).
 """
 
 import sys
@@ -22,7 +22,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-# Without a driver autocast for CUDA switches itself off.
+# Without a driver, autocast for CUDA disables itself.
 torch.cuda.amp.common.amp_definitely_not_available = lambda: False
 torch.cuda.is_bf16_supported = lambda *_, **__: True
 
@@ -30,7 +30,7 @@ HALF, FULL = torch.bfloat16, torch.float32
 
 
 class Made(TorchDispatchMode):
-    """Every op that ran, with the tensors on the card that it made: (name, [(shape, dtype)])."""
+    """Every op that ran, with the CUDA tensors it made: (name, [(shape, dtype)])."""
 
     def __init__(self):
         super().__init__()

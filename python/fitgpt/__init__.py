@@ -15,16 +15,16 @@ def program():
     if chosen := os.environ.get("FITGPT"):
         return chosen
     root = pathlib.Path(__file__).resolve().parent.parent.parent
-    places = [
+    folders = [
         pathlib.Path(sys.executable).parent,
         pathlib.Path(sysconfig.get_path("scripts")),
         pathlib.Path(sysconfig.get_path("scripts", f"{os.name}_user")),
         root / "target" / "release",
         root / "target" / "debug",
     ]
-    for place in places:
-        if (place / name).is_file():
-            return str(place / name)
+    for folder in folders:
+        if (folder / name).is_file():
+            return str(folder / name)
     found = shutil.which(name)
     if found is None:
         raise FileNotFoundError(f"`{name}` is not installed: `pip install fitgpt`, or set FITGPT")

@@ -27,6 +27,21 @@ pub fn carry_tokenizer(from: &Path, to: &Path) -> Result<()> {
     if is_same { Ok(()) } else { carry_on(&Disk::real(), from, to) }
 }
 
+/// Writes the files of a tokenizer, given as name and text, to `to`, each whole or not at all.
+pub fn write_tokenizer(files: &[(&str, String)], to: &Path) -> Result<()> {
+    let disk = Disk::real();
+    disk.create_dirs(to)?;
+    for (name, text) in files {
+        let draft = to.join(format!(".{name}.part"));
+        disk.remove_file(&draft)?; // of a write that was interrupted
+        let mut file = disk.create(&draft)?;
+        file.write_all_at(text.as_bytes(), 0)?;
+        file.sync()?;
+        disk.rename(&draft, &to.join(name))?;
+    }
+    Ok(disk.sync_dir(to)?)
+}
+
 /// [`carry_tokenizer`] between two folders of `disk`.
 pub(super) fn carry_on(disk: &Disk, from: &Path, to: &Path) -> Result<()> {
     disk.create_dirs(to)?;

@@ -42,7 +42,7 @@ mod write;
 mod tests;
 
 pub use self::{
-    carry::carry_tokenizer,
+    carry::{carry_tokenizer, write_tokenizer},
     commit::{exists, locate, recover, roll_back},
     config::Architecture,
     error::CheckpointError,

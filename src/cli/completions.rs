@@ -1,4 +1,4 @@
-//! `fitgpt completions`: what a shell needs to complete commands, flags and keys.
+//! `fitgpt completions`: shell completions of commands, flags, keys and card names.
 
 use clap::{Arg, ArgMatches, Command};
 use clap_complete::Shell;
@@ -8,7 +8,7 @@ use crate::terminal;
 
 pub(super) fn command() -> Command {
     Command::new("completions")
-        .about("Prints the completions of a shell: commands, flags and every key of a config")
+        .about("Prints shell completions of commands, flags, keys and card names")
         .arg(
             Arg::new("SHELL")
                 .required(true)
@@ -23,14 +23,14 @@ pub(super) fn command() -> Command {
              fish        fitgpt completions fish > ~/.config/fish/completions/fitgpt.fish\n  \
              powershell  fitgpt completions powershell >> $PROFILE\n  \
              elvish      fitgpt completions elvish >> ~/.config/elvish/rc.elv\n\n\
-             The folders of bash, zsh and fish must be there: `mkdir -p` makes them. A new shell\n\
-             completes; `source <(fitgpt completions bash)` does so in this one.",
+             The folders of bash, zsh and fish must exist: `mkdir -p` makes them. Then open a new\n\
+             shell, or run `source <(fitgpt completions bash)` in this one.",
         )
 }
 
-#[expect(clippy::unnecessary_wraps, reason = "every command answers alike")]
+#[expect(clippy::unnecessary_wraps, reason = "every command has this signature")]
 pub(super) fn run(matches: &ArgMatches) -> Result<Answer, Failure> {
-    let shell = *matches.get_one::<Shell>("SHELL").expect("clap asks for it");
+    let shell = *matches.get_one::<Shell>("SHELL").expect("clap requires it");
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut args::command(), "fitgpt", &mut script);
     terminal::out(&String::from_utf8_lossy(&script));

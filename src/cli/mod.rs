@@ -66,7 +66,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<_> = args.into_iter().collect();
     let wants_json = args.iter().skip(1).any(|arg| arg == "--json");
     // JSON is English in every locale, including the messages in it.
-    words::speak(if wants_json { Lang::English } else { Lang::of_locale() });
+    words::set_lang(if wants_json { Lang::English } else { Lang::of_locale() });
     let matches = match command().try_get_matches_from(&args) {
         Ok(matches) => matches,
         Err(error) if error.use_stderr() => {
@@ -83,7 +83,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         }
     };
     if let Some(code) = matches.get_one::<String>("lang").filter(|_| !wants_json) {
-        words::speak(Lang::of(code).expect("clap accepts only these languages"));
+        words::set_lang(Lang::of(code).expect("clap accepts only these languages"));
     }
     let reader = if wants_json { Reader::Programs } else { Reader::People };
     match dispatch(&matches, reader) {

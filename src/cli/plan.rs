@@ -4,8 +4,9 @@ use std::{fs, path::Path};
 
 use clap::{Arg, ArgMatches, Command};
 use fitgpt_plan::{
-    config::{Config, Precision},
+    config::{Config, Precision, Written},
     device,
+    fit::{self, Patch},
     job::Job,
     report::{PlanReport, RuntimePool, Verdict},
     torch,
@@ -41,7 +42,8 @@ pub(super) fn with_pictures(command: Command) -> Command {
 }
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
-    let config = args::written(matches, None)?.resolve()?;
+    let written = args::written(matches, None)?;
+    let config = written.resolve()?;
     let vocab = vocab(&config)?;
     let targets =
         EngineChoice::of(matches).iter().map(|e| PlanTarget::of_engine(*e, matches, &config));
@@ -78,8 +80,34 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
             terminal::line(&words::plan::drawn(path));
         }
         terminal::line(&verdict(last.report));
+        if answer == Answer::Yes {
+            let train = train_command(target.engine, args::files(matches), &written, &config);
+            terminal::line(&words::names::next(train));
+        }
     }
     Ok(answer)
+}
+
+/// The command that runs what was planned.
+fn train_command(
+    engine: EngineChoice,
+    mut files: Vec<String>,
+    written: &Written,
+    config: &Config,
+) -> String {
+    match engine {
+        EngineChoice::Fitgpt => {
+            // Without a file, `train` would train the built-in preset instead.
+            if files.is_empty() {
+                files.push("CONFIG.py".to_owned());
+            }
+            fit::fitgpt_command(&files, written, &[])
+        }
+        EngineChoice::Torch => {
+            let patches = Patch::of_config(config);
+            fit::nanogpt_commands(&files, written, &[], &patches).join(" && ")
+        }
+    }
 }
 
 /// Plans for `target`, and says how long the run would take if the card's figures are known.

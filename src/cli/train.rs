@@ -41,6 +41,7 @@ use crate::{
         trainer::Trainer,
     },
     terminal,
+    tokenizer::huggingface,
     words::{errors::io, names, train as words},
 };
 
@@ -166,6 +167,9 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let architecture = start.architecture(&config, vocab, &data);
     if let Some(from) = start.tokenizer_folder(&data) {
         checkpoint::carry_tokenizer(from, &folder)?;
+    } else if let Some(tokenizer) = &architecture.tokenizer {
+        let files = huggingface::files(tokenizer, vocab, config.block_size());
+        checkpoint::write_tokenizer(&files, &folder)?;
     }
     let mut trainer = Trainer::new(backend, config.clone(), planned.job, data, scaler)?;
     let log = folder.join("events.jsonl");

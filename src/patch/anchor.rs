@@ -1,8 +1,8 @@
-//! The sites that patches look for, as told where one is missing.
+//! What patches look for, as reported if it is missing.
 
 use std::fmt;
 
-/// A place in `train.py` or `model.py`. Prints as what it looks like.
+/// A piece of `train.py` or `model.py` that a patch needs. Prints as what it looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Anchor {
     /// This code.
@@ -17,11 +17,11 @@ pub enum Anchor {
     Default,
     /// The dataclass of the model's sizes.
     GptConfig,
-    /// Where the model goes to its device.
+    /// The call that moves the model to its device.
     ToDevice,
     /// The import.
     ImportTorch,
-    /// Where the model keeps its sizes.
+    /// The attribute that holds the model's sizes.
     SelfConfig,
     /// The model's result in the evaluation.
     LogitsInEvaluation,
@@ -33,7 +33,7 @@ pub enum Anchor {
     LossBranch,
     /// The loop over blocks.
     Blocks,
-    /// The save behind an evaluation.
+    /// The save after an evaluation.
     SaveAfterEvaluation,
 }
 
@@ -74,14 +74,14 @@ impl fmt::Display for Anchor {
     }
 }
 
-/// What keeps a text from being split into Python's statements. Prints as what the line has.
+/// Why a text cannot be split into Python statements. Prints as what the line has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyntaxSlip {
     /// `(` without `)`.
     OpenBracket,
     /// `)` without `(`.
     StrayBracket,
-    /// A quote without its second.
+    /// A quote without its counterpart.
     OpenString,
 }
 

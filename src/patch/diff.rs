@@ -5,7 +5,7 @@ use std::ops::Range;
 /// Lines around a change.
 const CONTEXT: usize = 3;
 
-/// The changes of one file; nothing where there is none.
+/// The changes of one file; empty if there are none.
 pub fn unified_diff(name: &str, before: &str, after: &str) -> String {
     let old: Vec<_> = before.split_inclusive('\n').collect();
     let new: Vec<_> = after.split_inclusive('\n').collect();
@@ -32,16 +32,16 @@ pub fn unified_diff(name: &str, before: &str, after: &str) -> String {
     text
 }
 
-/// Lines that went, and the lines that came in their place.
+/// Removed lines, and the lines that replace them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Change {
     old: Range<usize>,
     new: Range<usize>,
 }
 
-/// The shortest way from `old` to `new`, after Myers (1986): `furthest[k]` is how far down `old`
-/// one gets on diagonal `k` with so many insertions and deletions. A patch changes few lines, so
-/// the rows that are kept for the way back are few.
+/// The shortest edit script from `old` to `new`, after Myers (1986): `furthest[k]` is how far down
+/// `old` diagonal `k` gets with so many insertions and deletions. A patch changes few lines, so
+/// few rows are kept for the walk back.
 fn changes(old: &[&str], new: &[&str]) -> Vec<Change> {
     let (n, m) = (old.len() as isize, new.len() as isize);
     let mut rows: Vec<Vec<isize>> = Vec::new();
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_apart_are_hunks_of_their_own() {
+    fn distant_changes_are_separate_hunks() {
         let lines: Vec<_> = (0..30).map(|n| format!("{n}\n")).collect();
         let before = lines.concat();
         let near = before.replace("\n5\n", "\nx\n").replace("\n12\n", "\ny\n");
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_last_line_feed_is_told() {
+    fn a_missing_last_line_feed_is_marked() {
         let diff = unified_diff("a", "1\n2", "1\n2\n");
         assert!(diff.ends_with(" 1\n-2\n\\ No newline at end of file\n+2\n"), "{diff}");
     }

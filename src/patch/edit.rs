@@ -1,4 +1,4 @@
-//! Edits of a text, and what a patch found at one of its sites.
+//! Edits of a text, and the state of a site that a patch changes.
 
 use std::ops::Range;
 
@@ -11,14 +11,14 @@ pub(super) struct Edit {
     with: String,
 }
 
-/// What one place of a patch says.
+/// The state of one site of a patch.
 #[derive(Debug)]
 pub(super) enum Site {
-    /// It is there and has to change.
+    /// Found, and to be changed.
     Change(File, Vec<Edit>),
-    /// It has been changed before.
+    /// Already changed.
     Already,
-    /// It is not there, or not in a form that the patch can change without guessing.
+    /// Missing, or in a form that could only be changed by guessing.
     Missing(File, Anchor),
 }
 
@@ -56,7 +56,7 @@ impl PythonFile<'_> {
         if self.text[..end].ends_with('\n') {
             return Edit { at: end..end, with: text };
         }
-        let newline = self.newline(); // the file's last line has no end: it gets one, ours none
+        let newline = self.newline(); // the last line has no line ending: it gets one, ours none
         let with = format!("{newline}{}", text.strip_suffix(newline).unwrap_or(&text));
         Edit { at: end..end, with }
     }
@@ -92,7 +92,7 @@ impl PythonFile<'_> {
     }
 }
 
-/// The text after its edits; two at one place keep their order.
+/// The text after its edits; two edits at one offset keep their order.
 pub(super) fn edited(text: &str, mut edits: Vec<Edit>) -> String {
     edits.sort_by_key(|edit| edit.at.start);
     let mut result = String::with_capacity(text.len());
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn edits_at_one_place_keep_their_order() {
+    fn edits_at_one_offset_keep_their_order() {
         let text = "a = 1\nb = 2\n";
         let source = source(text);
         let edits = vec![
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_last_line_without_an_end_stays_without() {
+    fn a_last_line_without_a_line_ending_stays_without() {
         let text = "a\nb";
         let source = source(text);
         assert_eq!(edited(text, vec![source.lines_after(1, &["c"])]), "a\nb\nc");

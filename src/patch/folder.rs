@@ -1,4 +1,4 @@
-//! The edge of the room: a nanoGPT folder on disk.
+//! A nanoGPT folder on disk.
 
 use std::{
     fs, io,
@@ -18,9 +18,9 @@ pub fn read(folder: &Path, file: File) -> Result<String, PatchError> {
     })
 }
 
-/// Writes changed files, each after a copy of the old one beside it: `train.py.orig`, or with a
-/// number where that is taken, because the oldest copy is the one that people want back.
-/// Returns the copies. Nothing is written before all copies are there.
+/// Writes changed files after copying each to `train.py.orig`, or with a number appended if that
+/// exists, because the oldest copy is the one that people want back. Returns the copies. Nothing
+/// is written before all copies exist.
 pub fn write(folder: &Path, texts: &[(File, &str)]) -> Result<Vec<PathBuf>, PatchError> {
     let paths: Vec<_> = texts.iter().map(|(file, _)| folder.join(file.name())).collect();
     let mut copies = Vec::with_capacity(paths.len());
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_copy_is_never_written_over() {
+    fn the_first_copy_is_never_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("train.py");
         fs::write(&path, "one").unwrap();
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_where_one_file_is_missing() {
+    fn nothing_is_written_if_one_file_is_missing() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("train.py"), "one").unwrap();
         let error =

@@ -1,11 +1,11 @@
 //! Patches of nanoGPT for people who stay with PyTorch: their own files in, a diff out.
 //!
-//! A patch finds its sites in the text by their structure (`pattern`), so that it holds on
-//! files that have been edited elsewhere, and it is all or nothing: where one of its sites is
-//! missing it changes nothing and says what it looked for. A place that would have to be guessed
-//! counts as missing. Patched files are recognised, so patching twice is patching once.
+//! A patch finds the sites that it changes by their structure (`pattern`), so it works on files
+//! that were edited elsewhere. It is all or nothing: if one of its sites is missing, it changes
+//! nothing and reports what it looked for. A site that would have to be guessed counts as missing.
+//! Patched files are recognised, so patching twice equals patching once.
 //!
-//! The room is text in, text out; only `folder` touches files.
+//! Text in, text out; only `folder` touches files.
 
 mod anchor;
 mod changes;
@@ -81,7 +81,7 @@ fn sites(patch: Patch, train: &PythonFile<'_>, model: &PythonFile<'_>) -> Vec<Si
     }
 }
 
-/// A place that a patch needs and that is not in the file.
+/// A site that a patch needs and did not find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NotFound {
     /// The patch, which changed nothing.
@@ -92,7 +92,7 @@ pub struct NotFound {
     pub looked_for: Anchor,
 }
 
-/// Both files after patching, and what became of every patch.
+/// Both files after patching, and the outcome of every patch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patched {
     /// The text of `train.py`.
@@ -142,8 +142,8 @@ pub enum PatchError {
 ///
 /// # Errors
 ///
-/// A text that does not split into Python's statements. A patch whose place is missing is no
-/// error: it is told in [`Patched::not_found`].
+/// A text that does not split into Python statements. A patch whose site is missing is not an
+/// error: it is listed in [`Patched::not_found`].
 pub fn apply(train: &str, model: &str, only: Option<&[Patch]>) -> Result<Patched, PatchError> {
     let mut patched = Patched {
         train: train.to_owned(),

@@ -1,14 +1,14 @@
 //! Patterns: Python with gaps, matched token by token.
 //!
-//! `$name` stands for one name, `$$name` for any run of tokens with its brackets closed, also
-//! none. `model($$args)` finds `model( X,Y )  # note` and `model(X, Y)` alike; a string matches
+//! `$name` matches one name, `$$name` any run of tokens with balanced brackets, also an empty
+//! one. `model($$args)` finds `model( X,Y )  # note` and `model(X, Y)` alike; a string matches
 //! whatever quotes it is written in.
 
 use std::ops::Range;
 
 use super::python::{PythonFile, SIGNS, TokenKind};
 
-/// Where a pattern was found, and what stands in its gaps.
+/// Where a pattern matched, and the tokens in its gaps.
 #[derive(Debug, Default)]
 pub(super) struct Found<'p> {
     pub(super) tokens: Range<usize>,
@@ -49,7 +49,7 @@ impl PythonFile<'_> {
         Some(found)
     }
 
-    /// The first place in a statement where a pattern begins.
+    /// The first match of a pattern in a statement.
     pub(super) fn find<'p>(&self, statement: usize, pattern: &'p str) -> Option<Found<'p>> {
         let Range { start, end } = self.statements[statement].tokens;
         let parts = parts(pattern);
@@ -142,7 +142,7 @@ enum Until {
     Anywhere,
 }
 
-/// Splits a pattern; its words and signs are Python's.
+/// Splits a pattern into Python's tokens and gaps.
 fn parts(pattern: &str) -> Vec<Part<'_>> {
     let mut parts = Vec::new();
     let mut rest = pattern.trim_start();
@@ -176,7 +176,7 @@ fn unquoted(text: &str) -> &str {
 mod tests {
     use super::{super::File, *};
 
-    /// What stands in the gap `a`, where the first statement of `text` matches.
+    /// The text in gap `a` if the first statement of `text` matches.
     fn gap(text: &str, pattern: &str) -> Option<String> {
         let source = PythonFile::read(File::Train, text).unwrap();
         let found = source.matches(0, pattern)?;

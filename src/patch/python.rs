@@ -1,13 +1,13 @@
 //! Python as far as a patch needs it: tokens, statements and which block holds which.
 //!
-//! Nothing is understood beyond that. Comments and whitespace are no tokens, so a place is found
-//! whatever stands around it; every token knows its bytes, so an edit touches nothing else.
+//! It understands nothing beyond that. Comments and whitespace are not tokens, so they never hide
+//! a match; every token knows its bytes, so an edit touches nothing else.
 
 use std::ops::Range;
 
 use super::{File, PatchError, SyntaxSlip};
 
-/// What a token is; patterns compare names and strings each in their own way.
+/// The kind of a token; patterns compare names and strings differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TokenKind {
     Name,
@@ -29,9 +29,9 @@ pub(super) struct Statement {
     pub(super) tokens: Range<usize>,
     /// Bytes of its lines, the last line feed and a comment at its end included.
     pub(super) lines: Range<usize>,
-    /// Which statement's block it stands in.
+    /// The statement whose block contains it.
     pub(super) parent: Option<usize>,
-    /// One past the last statement of its own block.
+    /// One past the last statement of its block.
     pub(super) end: usize,
     column: usize,
 }
@@ -100,13 +100,13 @@ impl<'a> PythonFile<'a> {
         self.statements[head].lines.start..last.lines.end
     }
 
-    /// How often some tokens say `name`; what follows a dot is no name of its own.
+    /// How often `name` occurs in some tokens; an attribute after a dot does not count.
     pub(super) fn mentions(&self, tokens: Range<usize>, name: &str) -> usize {
         let is_field = |index: usize| index > 0 && self.token(index - 1) == ".";
         tokens.filter(|&index| self.token(index) == name && !is_field(index)).count()
     }
 
-    /// What ends the lines of this file.
+    /// The line ending of this file.
     pub(super) fn newline(&self) -> &'static str {
         let first = self.text.find('\n').unwrap_or(0);
         if self.text[..first].ends_with('\r') { "\r\n" } else { "\n" }
@@ -145,7 +145,7 @@ fn width(indent: &str) -> usize {
     indent.chars().fold(0, |column, c| if c == '\t' { column / 8 * 8 + 8 } else { column + 1 })
 }
 
-/// Signs that are one token though they are several characters.
+/// Operators of several characters.
 pub(super) const SIGNS: [&str; 24] = [
     "**=", "//=", ">>=", "<<=", "...", "**", "//", ">>", "<<", "==", "!=", "<=", ">=", "->", ":=",
     "+=", "-=", "*=", "/=", "%=", "@=", "&=", "|=", "^=",
@@ -278,7 +278,7 @@ fn closing_of(open: &str) -> &'static str {
     }
 }
 
-/// Letters of every script: their bytes are all above ASCII's.
+/// Letters of every script: bytes above ASCII.
 fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
@@ -332,8 +332,8 @@ mod tests {
             (")", 1, SyntaxSlip::StrayBracket),
         ];
         for (text, line, what) in cases {
-            let told = format!("`model.py` cannot be read as Python: line {line} has {what}");
-            assert_eq!(fault(text).to_string(), told);
+            let expected = format!("`model.py` cannot be read as Python: line {line} has {what}");
+            assert_eq!(fault(text).to_string(), expected);
         }
     }
 

@@ -20,7 +20,7 @@ fn changed(before: &str, after: &str) -> Vec<String> {
     changed.map(|line| format!("{}{}", &line[..1], line[1..].trim_start())).collect()
 }
 
-/// That a patch finds nothing to change once `edit` was made, and says where it looked.
+/// Checks that a patch changes nothing after `edit`, and reports where it looked.
 fn is_missing(patch: Patch, file: File, from: &str, to: &str) {
     let (mut train, mut model) = (TRAIN.to_owned(), MODEL.to_owned());
     let text = if file == File::Train { &mut train } else { &mut model };
@@ -29,8 +29,8 @@ fn is_missing(patch: Patch, file: File, from: &str, to: &str) {
     let patched = only(patch, &train, &model);
     assert_eq!((&patched.train, &patched.model), (&train, &model), "`{patch}` without `{from}`");
     assert_eq!((patched.applied, patched.already), (vec![], vec![]));
-    let told = |n: &NotFound| n.patch == patch && n.file == file;
-    assert!(patched.not_found.iter().any(told), "{:?}", patched.not_found);
+    let is_reported = |n: &NotFound| n.patch == patch && n.file == file;
+    assert!(patched.not_found.iter().any(is_reported), "{:?}", patched.not_found);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn the_order_of_patching_does_not_matter() {
         lines.sort();
         lines
     };
-    // Keys that stand beside the same key may change sites.
+    // Keys inserted after the same key may come in either order.
     assert_eq!(sorted(&backwards.0), sorted(&together.train));
     assert_eq!(sorted(&backwards.1), sorted(&together.model));
 }
@@ -129,8 +129,8 @@ fn a_patch_whose_place_is_missing_leaves_the_others_alone() {
 fn nothing_is_found_in_files_of_another_kind() {
     let patched = all("print('hello')\n", "");
     assert_eq!((patched.train.as_str(), patched.model.as_str()), ("print('hello')\n", ""));
-    let told = |patch: &Patch| patched.not_found.iter().any(|n| n.patch == *patch);
-    assert!(Patch::ALL.iter().all(told));
+    let is_reported = |patch: &Patch| patched.not_found.iter().any(|n| n.patch == *patch);
+    assert!(Patch::ALL.iter().all(is_reported));
 }
 
 #[test]
@@ -352,12 +352,12 @@ fn names_are_read_back_and_others_refused() {
 #[test]
 fn a_file_that_is_not_python_is_an_error_with_its_line() {
     let error = apply("a = 1\nb = (\n", MODEL, None).unwrap_err();
-    let told = "`train.py` cannot be read as Python: line 2 has a bracket that nothing closes";
-    assert_eq!(error.to_string(), told);
+    let expected = "`train.py` cannot be read as Python: line 2 has a bracket that nothing closes";
+    assert_eq!(error.to_string(), expected);
 }
 
 proptest::proptest! {
-    /// Lines that somebody deleted: a patch may find less, but never half of itself.
+    /// With some lines deleted, a patch may not apply, but it is never applied in part.
     #[test]
     fn a_torn_file_is_patched_whole_or_not_at_all(from in 0_usize..200, count in 1_usize..30) {
         let lines: Vec<_> = TRAIN.split_inclusive('\n').collect();

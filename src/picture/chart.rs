@@ -1,4 +1,4 @@
-//! What a picture of a plan shows, before anybody draws it: panels, phases, columns, words.
+//! The content of a plan's picture, before it is drawn: panels, phases, columns, text.
 
 use fitgpt_plan::{
     config::{GradCheckpoint, Precision},
@@ -15,7 +15,7 @@ use crate::words::{self, grouped};
 /// The plan of one engine with its live bytes op by op.
 #[derive(Clone, Debug)]
 pub(crate) struct Panel {
-    /// What `plan` says.
+    /// The report of `plan`.
     pub(crate) report: PlanReport,
     /// The phases that are drawn, in the order in which they happen.
     pub(crate) courses: Vec<PhaseTimeline>,
@@ -32,7 +32,7 @@ pub(crate) struct Chart {
 }
 
 impl Chart {
-    /// What the axis must reach: every peak, and the budget where it is not far above them.
+    /// The highest value on the axis: every peak, and the budget unless it is far above them.
     pub(super) fn highest(&self) -> Bytes {
         let peak = self.panels.iter().map(Panel::highest).max().unwrap_or(Bytes::ZERO);
         let budgets = self.panels.iter().map(|panel| panel.report.device.usable_bytes);
@@ -54,7 +54,7 @@ impl Chart {
         )
     }
 
-    /// How a step is split, and where.
+    /// How a step is split, and on which device.
     pub(super) fn subtitle(&self) -> String {
         let Some(Panel { report, .. }) = self.panels.first() else { return String::new() };
         let batch = report.effective_batch;
@@ -78,13 +78,13 @@ impl Chart {
 
 /// The highest op of a panel.
 pub(super) struct Summit {
-    /// Which of the panel's courses.
+    /// Index of the panel's phase.
     pub(super) course: usize,
     pub(super) peak: Peak,
 }
 
 impl Panel {
-    /// The first of several as high, as in a report.
+    /// The first of equally high ops, as in a report.
     pub(super) fn summit(&self) -> Option<Summit> {
         let peaks = self.courses.iter().enumerate().filter_map(|(course, of)| {
             let peak = of.peak()?;
@@ -97,7 +97,7 @@ impl Panel {
         self.summit().map_or(Bytes::ZERO, |summit| summit.peak.bytes)
     }
 
-    /// Who runs it.
+    /// The engine.
     pub(super) fn name(&self) -> String {
         match (self.report.engine, self.report.config.compile()) {
             ("torch", true) => words::plan::torch_compiled(),
@@ -106,7 +106,7 @@ impl Panel {
         }
     }
 
-    /// The verdict and what it rests on.
+    /// The verdict and its figures.
     pub(super) fn verdict(&self) -> String {
         let mark = match self.report.verdict {
             Verdict::Fits => '✓',
@@ -118,7 +118,7 @@ impl Panel {
         match self.report.config.grad_checkpoint() {
             GradCheckpoint::Off => {}
             GradCheckpoint::Every => text.push_str(" · grad_checkpoint=True"),
-            // PyTorch knows all or nothing.
+            // PyTorch recomputes all blocks or none.
             GradCheckpoint::Auto if self.report.engine == "torch" => {}
             GradCheckpoint::Auto => text.push_str(" · grad_checkpoint=auto"),
         }
@@ -134,14 +134,14 @@ impl Panel {
         }
     }
 
-    /// What stands beside the tensors.
-    pub(super) fn beside(&self) -> String {
+    /// The overhead next to the tensors.
+    pub(super) fn overhead(&self) -> String {
         let [low, high] = self.report.overhead.range().map(figure);
         words::plan::beside(low, high)
     }
 }
 
-/// For each of `columns` the op that it shows: of those that share it the highest.
+/// For each of `columns` the op that it shows: the highest of those that share it.
 pub(super) fn columns(course: &PhaseTimeline, columns: u64) -> Vec<usize> {
     let by_op = &course.profile.by_op;
     let ops = by_op.len() as u64;
@@ -149,7 +149,7 @@ pub(super) fn columns(course: &PhaseTimeline, columns: u64) -> Vec<usize> {
     let highest = |column: u64| {
         let first = (column * ops / columns) as usize;
         let end = ((column + 1) * ops).div_ceil(columns) as usize;
-        (first..end).rev().max_by_key(total).unwrap_or(first) // the first of several as high
+        (first..end).rev().max_by_key(total).unwrap_or(first) // the first of equally high ops
     };
     if ops == 0 { Vec::new() } else { (0..columns).map(highest).collect() }
 }

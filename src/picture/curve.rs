@@ -1,12 +1,12 @@
-//! The curve of a loss over steps, in braille dots: two columns and four rows a character.
+//! The curve of a loss over steps in braille dots: two columns and four rows per character.
 
 use std::fmt::Write as _;
 
 const WIDTH: usize = 64; //  characters
 const HEIGHT: usize = 10; // characters
 
-/// Draws `points` (step, loss), with the axis at the left and the steps below. Points that
-/// are no number are left out; fewer than two give no picture.
+/// Draws `points` (step, loss), with the axis at the left and the steps below. Points that are
+/// not numbers are skipped; fewer than two give an empty text.
 pub fn draw(points: &[(u64, f64)]) -> Option<String> {
     let points: Vec<_> = points.iter().copied().filter(|(_, loss)| loss.is_finite()).collect();
     let (first, last) = (points.first()?.0, points.last()?.0);

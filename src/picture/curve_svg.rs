@@ -6,9 +6,9 @@ const WIDTH: f64 = 860.0;
 const HEIGHT: f64 = 480.0;
 /// Left, top, right, bottom.
 const MARGIN: [f64; 4] = [72.0, 56.0, 24.0, 56.0];
-/// Points of the line at most: more than there are pixels show nothing more.
+/// Largest number of points of the line: about one per pixel.
 const POINTS: usize = 2000;
-/// Marks on an axis, about.
+/// Approximate number of ticks on an axis.
 const TICKS: f64 = 6.0;
 
 const LINE: &str = "#7a8ca3";
@@ -17,7 +17,7 @@ const DOTS: [&str; 2] = ["#1f77b4", "#d62728"];
 /// Points of a curve: (step, loss).
 pub type Points = Vec<(u64, f64)>;
 
-/// What is drawn, each with its name.
+/// The curve and its labels.
 #[derive(Clone, Debug)]
 pub struct Curve {
     /// Above the picture.
@@ -30,7 +30,7 @@ pub struct Curve {
     pub dots: [(String, Points); 2],
 }
 
-/// An axis: what lies at its two ends, and where on the picture those are.
+/// An axis: the values at its two ends, and their positions in the picture.
 #[derive(Clone, Copy)]
 struct Axis {
     ends: [f64; 2],
@@ -54,8 +54,7 @@ impl Axis {
     }
 }
 
-/// The picture. Points that are no number are left out; where none is left, the picture is
-/// its frame and title.
+/// The picture. Points that are not numbers are skipped; without any, it is frame and title.
 pub fn draw(curve: &Curve) -> String {
     let line = thinned(&finite(&curve.line.1));
     let dots = curve.dots.each_ref().map(|(_, points)| finite(points));
@@ -135,7 +134,7 @@ fn grid(svg: &mut String, x: &Axis, y: &Axis) {
     }
 }
 
-/// What is what, in one row below the title.
+/// The legend, in one row below the title.
 fn legend(svg: &mut String, curve: &Curve) {
     let names = [&curve.line.0, &curve.dots[0].0, &curve.dots[1].0];
     let mut at = MARGIN[0];
@@ -160,7 +159,7 @@ enum Along {
     Losses,
 }
 
-/// The axis that holds all `values`, with some room around losses.
+/// The axis for all `values`, with a margin around losses.
 fn axis(values: impl Iterator<Item = f64>, along: Along) -> Axis {
     let [left, top, right, bottom] = MARGIN;
     let (mut low, mut high) =
@@ -168,18 +167,18 @@ fn axis(values: impl Iterator<Item = f64>, along: Along) -> Axis {
     if low > high {
         (low, high) = (0.0, 1.0);
     }
-    let room = match along {
+    let margin = match along {
         Along::Steps => 0.0,
         Along::Losses => 0.05 * (high - low),
     };
-    // One value alone still needs an axis.
+    // A single value still needs an axis.
     let least = 1e-6 * low.abs().max(1.0);
-    let room = if high - low + 2.0 * room < least { 0.5 * low.abs().max(1.0) } else { room };
+    let margin = if high - low + 2.0 * margin < least { 0.5 * low.abs().max(1.0) } else { margin };
     let at = match along {
         Along::Steps => [left, WIDTH - right],
         Along::Losses => [HEIGHT - bottom, top],
     };
-    Axis { ends: [low - room, high + room], at }
+    Axis { ends: [low - margin, high + margin], at }
 }
 
 fn finite(points: &[(u64, f64)]) -> Vec<(f64, f64)> {
@@ -187,7 +186,7 @@ fn finite(points: &[(u64, f64)]) -> Vec<(f64, f64)> {
     finite.map(|(step, loss)| (*step as f64, *loss)).collect()
 }
 
-/// At most [`POINTS`]: means over as many steps as it takes.
+/// At most [`POINTS`] points, each a mean over consecutive steps.
 fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let group = points.len().div_ceil(POINTS).max(1);
     let mean = |group: &[(f64, f64)]| {
@@ -197,14 +196,14 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.chunks(group).map(mean).collect()
 }
 
-/// Without the zeros that say nothing.
+/// Without trailing zeros.
 fn number(value: f64) -> String {
     let text = format!("{value:.6}");
     let text = text.trim_end_matches('0').trim_end_matches('.');
     if text == "-0" { "0".to_owned() } else { text.to_owned() }
 }
 
-/// Text as XML takes it; characters that XML has no way to say are left out.
+/// Text escaped for XML, without characters that XML does not allow.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
@@ -234,7 +233,7 @@ mod tests {
         }
     }
 
-    /// Checks that tags nest and close and that no sign stands bare; the tags' names in order.
+    /// Checks that tags nest and close and that text is escaped; returns the tags in order.
     fn tags(xml: &str) -> Vec<String> {
         let (mut open, mut seen, mut rest) = (Vec::new(), Vec::new(), xml);
         while let Some(start) = rest.find('<') {

@@ -1,5 +1,5 @@
 //! The picture as a page: the same SVG, the bytes of the op under the pointer, a table of the
-//! phases. One file that asks for nothing else.
+//! phases. One file without external resources.
 
 use std::fmt::Write as _;
 
@@ -64,7 +64,7 @@ fn table(chart: &Chart, panel: &Panel) -> String {
     text
 }
 
-/// What the page's script reads.
+/// The data for the page's script.
 fn data(chart: &Chart) -> Value {
     let classes = chart.classes();
     let named = |class: &TensorClass| json!({ "name": words::names::class(*class), "colour": colour(*class) });

@@ -1,4 +1,4 @@
-//! Where things stand in a picture, in whole units.
+//! The positions of things in a picture, in whole units.
 
 use fitgpt_plan::report::PhaseTimeline;
 
@@ -14,13 +14,13 @@ pub(super) const BOTTOM: u64 = TOP + HEIGHT;
 const BETWEEN_PHASES: u64 = 6;
 const NARROWEST_PHASE: u64 = 76; //      its name fits below it
 
-/// Where a phase stands.
+/// Horizontal extent of a phase.
 pub(super) struct Span {
     pub(super) x: u64,
     pub(super) width: u64,
 }
 
-/// Where a panel's plot stands, and its phases.
+/// Horizontal extent of a panel's plot, and its phases.
 pub(super) struct Place {
     pub(super) x: u64,
     pub(super) width: u64,
@@ -38,7 +38,7 @@ pub(super) fn places(chart: &Chart) -> Vec<Place> {
     (0..).zip(&chart.panels).map(place).collect()
 }
 
-/// Every op as wide as every other, but that no phase is too narrow for its name.
+/// Every op has the same width, unless its phase would be too narrow for its name.
 fn spans(courses: &[PhaseTimeline], x: u64, width: u64) -> Vec<Span> {
     let count = courses.len() as u64;
     let free = width - count.saturating_sub(1) * BETWEEN_PHASES;

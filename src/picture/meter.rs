@@ -1,4 +1,4 @@
-//! A meter: how much of a whole is taken, as a line of blocks, with the plan's line in it.
+//! A meter: how much of a whole is in use, as a line of blocks with the plan's mark.
 
 use fitgpt_plan::units::Bytes;
 
@@ -8,13 +8,13 @@ pub const WIDTH: usize = 40;
 /// What a meter shows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meter {
-    /// Taken by whom one looks at: `█`.
+    /// Used by the process or machine that is watched: `█`.
     pub own: Bytes,
-    /// Taken by others: `▒`.
+    /// Used by others: `▒`.
     pub others: Bytes,
-    /// The meter's end; what is above it is drawn as all of it.
+    /// The meter's end; larger values fill it.
     pub whole: Bytes,
-    /// Where the plan's line stands: `┃`.
+    /// The plan's mark: `┃`.
     pub mark: Option<Bytes>,
 }
 
@@ -31,14 +31,14 @@ impl Meter {
         (0..WIDTH).map(|c| if mark == Some(c) { '┃' } else { fill(c) }).collect()
     }
 
-    /// Columns up to `bytes`; anything at all is one.
+    /// Columns up to `bytes`; at least one unless it is zero.
     fn column(&self, bytes: Bytes) -> usize {
         let exact = u128::from(bytes.get()) * WIDTH as u128;
         (exact.div_ceil(u128::from(self.whole.get().max(1))) as usize).min(WIDTH)
     }
 }
 
-/// The last [`WIDTH`] values over time, each as an eighth of `whole` and at most all of it.
+/// The last [`WIDTH`] values over time, each in eighths of `whole`.
 pub fn history(values: &[Bytes], whole: Bytes) -> String {
     const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let whole = u128::from(whole.get().max(1));

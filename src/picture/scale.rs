@@ -1,4 +1,4 @@
-//! The axis of bytes: how high a size stands, which round sizes are named, how a size is written.
+//! The axis of bytes: the height of a size, the round sizes with labels, how a size is written.
 
 use fitgpt_plan::units::Bytes;
 
@@ -6,7 +6,7 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
-/// Ticks above zero at most.
+/// Largest number of ticks above zero.
 const TICKS: u64 = 8;
 
 /// A size as a picture writes it: in the largest binary unit that it reaches.
@@ -33,16 +33,16 @@ pub(super) struct Scale {
 }
 
 impl Scale {
-    /// A scale on which `highest` stands at four fifths: above it is room for labels.
+    /// A scale with `highest` at four fifths, to leave space for labels above.
     pub(super) fn new(highest: Bytes, height: u64) -> Self {
         let top = highest.get().max(1).saturating_add(highest.get().div_ceil(4)).max(1);
         Self { top, height: height * 10 }
     }
 
-    /// How far `bytes` stand above the bottom, in tenths; what is beyond the top stands there.
+    /// The height of `bytes` above the bottom in tenths, at most the top.
     pub(super) fn tenths(&self, bytes: Bytes) -> u64 {
         let above = u128::from(bytes.get()) * u128::from(self.height);
-        // Rounded to the nearest, and no class that is there at all is lost beside its neighbour.
+        // Rounded to the nearest; a class that is not empty gets at least one tenth.
         let tenths = (above + u128::from(self.top) / 2) / u128::from(self.top);
         u64::try_from(tenths).unwrap_or(u64::MAX).min(self.height)
     }

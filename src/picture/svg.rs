@@ -1,8 +1,7 @@
 //! Live bytes over the ops as an SVG: stacked areas by class, the budget, the peak.
 //!
-//! Colours are Okabe and Ito's, which people tell apart with any kind of colour vision, on a
-//! background of the picture's own. Of ops that share a column the highest is drawn, so that no
-//! peak is lost in a narrow picture.
+//! The colours are Okabe and Ito's, which can be distinguished with any kind of colour vision, on
+//! an opaque background. If ops share a column, the highest is drawn, so that no peak is lost.
 
 use std::fmt::Write as _;
 
@@ -115,17 +114,17 @@ fn draw_panel(out: &mut String, panel: &Panel, place: &Place, scale: &Scale) {
     line(out, (x, BOTTOM * 10), (end, BOTTOM * 10), "stroke=\"#1f2328\"");
 
     let usable = panel.report.device.usable_bytes;
-    let [_, beside] = panel.report.overhead.range();
+    let [_, overhead] = panel.report.overhead.range();
     let budget = BOTTOM * 10 - scale.tenths(usable);
     let is_drawn = budget > TOP * 10;
     let label = words::plan::budget(figure(usable));
     let summit = panel.summit();
     let peak_x = summit.as_ref().map_or(x, |summit| summit_x(summit, panel, place));
-    // The budget is named where the peak is not.
+    // The budget's label must not overlap the peak's.
     let (label_x, side) =
         if peak_x < x + place.width / 2 { (end - 4, "strong right") } else { (x + 4, "strong") };
     if is_drawn {
-        let low = BOTTOM * 10 - scale.tenths(usable.saturating_sub(beside));
+        let low = BOTTOM * 10 - scale.tenths(usable.saturating_sub(overhead));
         let _ = writeln!(
             out,
             "<rect x=\"{x}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"url(#beside)\" \
@@ -145,14 +144,14 @@ fn draw_panel(out: &mut String, panel: &Panel, place: &Place, scale: &Scale) {
     }
 }
 
-/// The classes of a phase, each up to its sum with those below it. They are painted from the
-/// topmost down, each over the one before, and only where there is any of it.
+/// The classes of a phase, each up to its sum with those below it, painted from the topmost down,
+/// and only at ops that have any of it.
 fn areas(out: &mut String, course: &PhaseTimeline, span: &Span, scale: &Scale) {
     let shown = columns(course, span.width);
     for class in TensorClass::ALL.into_iter().rev() {
         let index = class as usize;
         let mut path = String::new();
-        let mut height = 0; // of the column before; nothing is open where it is 0
+        let mut height = 0; // of the previous column; 0 if no area is open
         for (x, op) in (span.x..).zip(&shown) {
             let bytes = &course.profile.by_op[*op];
             let sum = bytes[..=index].iter().copied().sum();
@@ -202,7 +201,7 @@ fn name_peak(
     let height = 42;
     let y = BOTTOM * 10 - scale.tenths(summit.peak.bytes);
 
-    // Above the peak; a budget's line is not to run through it, nor its name behind it.
+    // Above the peak, clear of the budget's line and label.
     let mut top = (y / 10).saturating_sub(height + 12);
     if let Some(budget) = budget.map(|budget| budget / 10) {
         if (top..top + height + 4).contains(&budget) || (budget..budget + 4).contains(&top) {
@@ -242,7 +241,7 @@ fn legend_rows(classes: &[TensorClass], places: &[Place]) -> u64 {
     (classes.len() as u64 + 1).div_ceil(columns) + 1
 }
 
-/// What each class has at the peak.
+/// The bytes of each class at the peak.
 fn legend(out: &mut String, panel: &Panel, place: &Place, classes: &[TensorClass], top: u64) {
     let columns = (place.width / LEGEND_COLUMN).max(1);
     let width = place.width / columns;
@@ -270,10 +269,10 @@ fn legend(out: &mut String, panel: &Panel, place: &Place, classes: &[TensorClass
     }
     let y = top + rows * LEGEND_ROW;
     rect(out, (place.x, y), (14, 14), "url(#beside)");
-    text(out, (place.x + 22, y + 12), "", &panel.beside());
+    text(out, (place.x + 22, y + 12), "", &panel.overhead());
 }
 
-/// About how wide `text` is, a little more rather than less: fonts differ.
+/// The approximate width of `text`, rather too large: fonts differ.
 fn columns_of(text: &str, size: u64) -> u64 {
     text.width() as u64 * size * 58 / 100
 }
@@ -310,7 +309,7 @@ fn tenths(value: u64) -> String {
     }
 }
 
-/// `text` as XML holds it: no markup, and no character that XML does not have.
+/// `text` escaped for XML, without characters that XML does not allow.
 pub(super) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

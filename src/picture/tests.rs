@@ -44,7 +44,7 @@ fn device(usable: u64) -> DeviceMemory {
     DeviceMemory { name: "a <card> & \"more\"".into(), total_bytes: usable_bytes, usable_bytes }
 }
 
-/// Our own plan, as `Setup` makes it, on a machine that is the same everywhere.
+/// FitGPT's plan as `Setup` makes it, on a fixed machine.
 fn ours(config: &Config, vocab: u32, usable: u64) -> Panel {
     let target = CpuTarget::new(2, Isa::named("portable").unwrap());
     let precision = Precision::Float32;
@@ -87,8 +87,8 @@ fn charts() -> Vec<Chart> {
     charts.into_iter().map(|panels| Chart { panels }).collect()
 }
 
-/// The tags of a document, as (name, attributes); it panics where they do not balance, where an
-/// attribute has no quotes, or where text holds what should be escaped.
+/// The tags of a document as (name, attributes). Panics if they do not balance, an attribute has no
+/// quotes, or text is not escaped.
 fn tags(document: &str) -> Vec<(&str, HashMap<&str, &str>)> {
     let mut open = Vec::new();
     let mut tags = Vec::new();
@@ -150,7 +150,7 @@ fn every_picture_is_well_formed_and_draws_inside_itself() {
 }
 
 #[test]
-fn the_classes_of_a_legend_sum_to_the_peak_that_the_report_says() {
+fn the_classes_of_a_legend_sum_to_the_peak_of_the_report() {
     for chart in charts() {
         for panel in &chart.panels {
             let summit = panel.summit().unwrap();
@@ -168,14 +168,14 @@ fn the_classes_of_a_legend_sum_to_the_peak_that_the_report_says() {
 }
 
 #[test]
-fn no_op_is_left_out_of_the_columns_but_for_a_higher_one() {
+fn a_column_shows_its_highest_op() {
     for chart in charts() {
         for (panel, place) in chart.panels.iter().zip(places(&chart)) {
             for (course, span) in panel.courses.iter().zip(place.spans) {
                 let total = |op: usize| course.profile.by_op[op].iter().copied().sum::<Bytes>();
                 let shown = columns(course, span.width);
                 assert_eq!(shown.len() as u64, span.width);
-                assert!(shown.is_sorted(), "ops stand in their order");
+                assert!(shown.is_sorted(), "ops are in order");
                 let highest = shown.iter().map(|op| total(*op)).max();
                 assert_eq!(highest, course.peak().map(|peak| peak.bytes));
                 if course.ops.len() as u64 <= span.width {
@@ -203,14 +203,14 @@ fn panels_share_their_scale_and_do_not_touch() {
             assert_eq!(place.spans[0].x, place.x);
             assert_eq!(last.x + last.width, place.x + place.width);
             for pair in place.spans.windows(2) {
-                assert!(pair[0].x + pair[0].width < pair[1].x, "phases stand apart");
+                assert!(pair[0].x + pair[0].width < pair[1].x, "phases do not overlap");
             }
         }
     }
 }
 
 #[test]
-fn a_page_holds_the_picture_and_every_op_and_asks_for_nothing() {
+fn a_page_holds_the_picture_and_every_op_without_external_resources() {
     let config = config(TINY);
     let chart = Chart { panels: vec![theirs(&config, 61, GIB), ours(&config, 61, GIB)] };
     let page = html::draw(&chart);
@@ -223,14 +223,14 @@ fn a_page_holds_the_picture_and_every_op_and_asks_for_nothing() {
     let (_, data) = page.split_once("id=\"chart\">").unwrap();
     let (data, _) = data.split_once("</script>").unwrap();
     let data: serde_json::Value = serde_json::from_str(data).unwrap();
-    for (panel, told) in chart.panels.iter().zip(data["panels"].as_array().unwrap()) {
-        for (course, told) in panel.courses.iter().zip(told["phases"].as_array().unwrap()) {
-            let names = told["names"].as_array().unwrap();
-            let ops = told["ops"].as_array().unwrap();
+    for (panel, shown_panel) in chart.panels.iter().zip(data["panels"].as_array().unwrap()) {
+        for (course, drawn) in panel.courses.iter().zip(shown_panel["phases"].as_array().unwrap()) {
+            let names = drawn["names"].as_array().unwrap();
+            let ops = drawn["ops"].as_array().unwrap();
             let ops = ops.iter().map(|op| names[op.as_u64().unwrap() as usize].as_str().unwrap());
             assert_eq!(ops.collect::<Vec<_>>(), course.ops);
             let at = course.peak().unwrap();
-            let sum = told["bytes"][at.at.index()].as_array().unwrap().iter();
+            let sum = drawn["bytes"][at.at.index()].as_array().unwrap().iter();
             assert_eq!(sum.map(|b| b.as_u64().unwrap()).sum::<u64>(), at.bytes.get());
         }
     }

@@ -7,6 +7,7 @@
 
 mod chars;
 pub mod gpt2;
+pub mod huggingface;
 mod json;
 mod stream;
 

@@ -1,74 +1,74 @@
-//! Ways out of a plan that does not fit, one a line.
+//! Options for a plan that does not fit, one line each.
 
 messages! {
-    /// A way that fits. `changes` are overrides of the command line.
+    /// An option that fits. `changes` are command-line overrides.
     fits(changes, peak) {
         en: "`{changes}` lowers the peak to {peak} and fits",
         zh: "`{changes}` 把峰值降到 {peak}，放得下",
         ja: "`{changes}` でピークが {peak} に下がり、収まります",
         de: "`{changes}` senkt die Spitze auf {peak} und passt",
     }
-    /// A way that fits by smaller micro-batches.
+    /// An option that fits through smaller micro-batches.
     fits_same_step(changes, sequences, peak) {
         en: "`{changes}` keeps the {sequences}-sequence step and fits, with a peak of {peak}",
         zh: "`{changes}` 每步仍是 {sequences} 条序列，峰值 {peak}，放得下",
         ja: "`{changes}` なら 1 ステップ {sequences} 系列のまま、ピーク {peak} で収まります",
         de: "`{changes}` behält den Schritt von {sequences} Sequenzen und passt, mit einer Spitze von {peak}",
     }
-    /// A way that fits and costs work.
+    /// An option that fits and costs compute.
     fits_for_work(changes, peak, percent) {
-        en: "`{changes}` lowers the peak to {peak} and fits, for {percent} % more work",
+        en: "`{changes}` lowers the peak to {peak} and fits, with {percent} % more compute",
         zh: "`{changes}` 把峰值降到 {peak}，放得下，计算量增加 {percent} %",
         ja: "`{changes}` でピークが {peak} に下がって収まります（計算量は {percent} % 増）",
-        de: "`{changes}` senkt die Spitze auf {peak} und passt, für {percent} % mehr Rechenarbeit",
+        de: "`{changes}` senkt die Spitze auf {peak} und passt, mit {percent} % mehr Rechenaufwand",
     }
-    /// A way that fits where nothing unplanned takes much.
+    /// An option that fits only if the overhead is small.
     tight(changes, peak) {
-        en: "`{changes}` lowers the peak to {peak}, which fits only with little beside it",
+        en: "`{changes}` lowers the peak to {peak}, which fits only if the overhead is small",
         zh: "`{changes}` 把峰值降到 {peak}，只有其他开销很小时才放得下",
         ja: "`{changes}` でピークが {peak} に下がりますが、ほかの使用量が少ないときにしか収まりません",
-        de: "`{changes}` senkt die Spitze auf {peak}; das passt nur, wenn daneben wenig gebraucht wird",
+        de: "`{changes}` senkt die Spitze auf {peak}; das passt nur, wenn der sonstige Bedarf klein ist",
     }
-    /// A way that fits and trains something else.
+    /// An option that fits and changes the training.
     another_training(changes, peak) {
         en: "`{changes}` fits with a peak of {peak}, but changes the training run",
-        zh: "`{changes}` 峰值 {peak}，放得下，但训练结果会不同",
-        ja: "`{changes}` ならピーク {peak} で収まりますが、別の学習になります",
-        de: "`{changes}` passt mit einer Spitze von {peak}, ist aber ein anderes Training",
+        zh: "`{changes}` 峰值 {peak}，放得下，但会改变训练",
+        ja: "`{changes}` ならピーク {peak} で収まりますが、学習が変わります",
+        de: "`{changes}` passt mit einer Spitze von {peak}, ändert aber das Training",
     }
-    /// A way that helps and does not do.
+    /// An option that helps but is not enough.
     not_enough(changes, peak) {
         en: "`{changes}` lowers the peak to {peak}, which is not enough",
         zh: "`{changes}` 把峰值降到 {peak}，仍然不够",
         ja: "`{changes}` でピークは {peak} に下がりますが、まだ足りません",
         de: "`{changes}` senkt die Spitze auf {peak}; das reicht nicht",
     }
-    /// Behind a way of PyTorch's that needs changed code.
+    /// Behind an option for PyTorch that needs patches.
     after_patches(hint, patches) {
-        en: "{hint}; `fitgpt patch` first, for {patches}",
+        en: "{hint}; apply `fitgpt patch` first: {patches}",
         zh: "{hint}；需要先用 `fitgpt patch` 打上 {patches}",
         ja: "{hint}。先に `fitgpt patch` で {patches} を当ててください",
-        de: "{hint}; davor `fitgpt patch`, für {patches}",
+        de: "{hint}; zuerst `fitgpt patch` anwenden: {patches}",
     }
-    /// Nothing keeps the training.
+    /// No option keeps the training.
     nothing_keeps() {
-        en: "nothing that keeps the training fits",
+        en: "no option that keeps the training fits",
         zh: "没有既不改变训练又放得下的办法",
         ja: "学習を変えずに収める方法はありません",
-        de: "nichts, was das Training beibehält, passt",
+        de: "keine Option, die das Training beibehält, passt",
     }
-    /// `train` can do it alone.
+    /// `train` can do it by itself.
     train_does_it() {
         en: "`fitgpt train … --fit` does this by itself",
         zh: "`fitgpt train … --fit` 会自动完成",
         ja: "`fitgpt train … --fit` なら自動で行います",
         de: "`fitgpt train … --fit` macht das von selbst",
     }
-    /// Where the others stand.
+    /// The command that lists the others.
     fit_lists_all() {
-        en: "`fitgpt fit` with the same arguments lists every way",
+        en: "`fitgpt fit` with the same arguments lists every option",
         zh: "用同样的参数运行 `fitgpt fit` 可列出所有办法",
         ja: "同じ引数で `fitgpt fit` を実行すると、すべての方法が表示されます",
-        de: "`fitgpt fit` mit denselben Argumenten zeigt alle Wege",
+        de: "`fitgpt fit` mit denselben Argumenten zeigt alle Optionen",
     }
 }

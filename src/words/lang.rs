@@ -1,11 +1,11 @@
-//! Which language the program speaks.
+//! The language of the process.
 
 use std::{
     env,
     sync::atomic::{AtomicU8, Ordering},
 };
 
-/// A language of the program's.
+/// A supported language.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lang {
     English,
@@ -14,13 +14,13 @@ pub(crate) enum Lang {
     German,
 }
 
-/// Set once, before anything is said: a process speaks one language.
-static SPOKEN: AtomicU8 = AtomicU8::new(Lang::English as u8);
+/// Set once, before anything is printed.
+static CURRENT: AtomicU8 = AtomicU8::new(Lang::English as u8);
 
 impl Lang {
     pub(crate) const ALL: [Self; 4] = [Self::English, Self::Chinese, Self::Japanese, Self::German];
 
-    /// As `--lang` takes it.
+    /// Its code for `--lang`.
     pub(crate) const fn code(self) -> &'static str {
         match self {
             Self::English => "en",
@@ -36,24 +36,24 @@ impl Lang {
         Self::ALL.into_iter().find(|lang| lang.code() == language)
     }
 
-    /// What the locale asks for; English where it asks for nothing we speak.
+    /// The locale's language; English if it is not supported.
     pub(crate) fn of_locale() -> Self {
         let names = ["LC_ALL", "LC_MESSAGES", "LANG"];
         let set = names.into_iter().filter_map(|name| env::var(name).ok());
-        // The first that is set decides, as everywhere on Unix, even if we do not speak it.
+        // The first that is set decides, as usual on Unix, even if it is not supported.
         let first = set.into_iter().find(|value| !value.is_empty());
         first.and_then(|name| Self::of(&name)).unwrap_or(Self::English)
     }
 }
 
-/// Speaks `lang` from now on.
-pub(crate) fn speak(lang: Lang) {
-    SPOKEN.store(lang as u8, Ordering::Relaxed);
+/// Sets the language.
+pub(crate) fn set_lang(lang: Lang) {
+    CURRENT.store(lang as u8, Ordering::Relaxed);
 }
 
-/// What is spoken.
+/// The current language.
 pub(crate) fn lang() -> Lang {
-    Lang::ALL[usize::from(SPOKEN.load(Ordering::Relaxed))]
+    Lang::ALL[usize::from(CURRENT.load(Ordering::Relaxed))]
 }
 
 #[cfg(test)]

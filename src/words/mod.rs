@@ -97,7 +97,7 @@ pub(crate) mod sample;
 pub(crate) mod train;
 
 pub(crate) use self::{
-    lang::{Lang, lang, speak},
+    lang::{Lang, lang, set_lang},
     number::{grouped, localized},
     width::{columns, left, right},
 };
@@ -105,9 +105,6 @@ pub(crate) use self::{
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Texts that are meant to read the same in two languages.
-    const ALIKE: &[&str] = &["logits", "null", "resident"];
 
     // A second `messages!` would define a second `ALL` in this module.
     message! { english_only(name) { en: "only {name}" } }
@@ -121,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn translations_are_in_another_language_and_keep_the_layout() {
+    fn translations_keep_the_layout() {
         let files = [
             bench::ALL,
             demo::ALL,
@@ -140,20 +137,9 @@ mod tests {
             assert!(!english.trim().is_empty(), "`{name}`");
             for (_, text) in *translations {
                 assert!(!text.trim().is_empty(), "`{name}`");
-                let has_words = words(english).chars().filter(char::is_ascii_lowercase).count() > 3;
-                let is_translated = text != english || !has_words || ALIKE.contains(name);
-                assert!(is_translated, "`{name}` repeats the English: leave the language out");
                 assert_eq!(edges(english), edges(text), "`{name}`: {text}");
             }
         }
-    }
-
-    /// A text without its placeholders and without code in backticks.
-    fn words(text: &str) -> String {
-        let plain = text.split('`').step_by(2).collect::<String>();
-        let outside =
-            plain.split('{').map(|part| part.split_once('}').map_or(part, |(_, rest)| rest));
-        outside.collect()
     }
 
     /// Line breaks and spaces at a text's ends are layout, the same in all languages. Two

@@ -38,7 +38,7 @@ messages! {
     sample() { en: "sample", zh: "采样", ja: "生成", de: "Sampling" }
 
     uniforms() {
-        en: "arguments of kernels", zh: "内核参数", ja: "カーネルの引数", de: "Argumente der Kernel",
+        en: "kernel arguments", zh: "内核参数", ja: "カーネルの引数", de: "Kernel-Argumente",
     }
     staging() {
         en: "copies to the host", zh: "拷回主机的缓冲", ja: "ホストへのコピー", de: "Kopien zum Host",
@@ -58,7 +58,7 @@ messages! {
     does_not_fit() { en: "does not fit", zh: "放不下", ja: "収まらない", de: "passt nicht" }
 }
 
-/// A device by the name that a report gives it; cards keep theirs.
+/// A device from its name in a report; a card keeps its name.
 pub(crate) fn device(name: &str) -> String {
     match name {
         THIS_MACHINE => this_machine(),
@@ -80,7 +80,7 @@ pub(crate) fn class(class: TensorClass) -> String {
     }
 }
 
-/// A phase by the name that a report gives it.
+/// A phase from its name in a report.
 pub(crate) fn phase(name: &str) -> String {
     match name {
         "train" => train(),
@@ -93,7 +93,7 @@ pub(crate) fn phase(name: &str) -> String {
     }
 }
 
-/// Memory of a device's runtime, by the name that a report gives it.
+/// Memory of a device's runtime, from its name in a report.
 pub(crate) fn pool(name: &str) -> String {
     match name {
         "uniforms" => uniforms(),

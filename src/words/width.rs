@@ -1,4 +1,4 @@
-//! Columns of a terminal: a Chinese or Japanese character takes two.
+//! Terminal columns: a Chinese or Japanese character takes two.
 
 use unicode_width::UnicodeWidthStr as _;
 
@@ -7,12 +7,12 @@ pub(crate) fn columns(text: &str) -> usize {
     text.width()
 }
 
-/// `text` with blanks before it, up to `columns`.
+/// `text` padded on the left to `columns`.
 pub(crate) fn right(text: &str, columns: usize) -> String {
     format!("{}{text}", " ".repeat(columns.saturating_sub(text.width())))
 }
 
-/// `text` with blanks behind it, up to `columns`.
+/// `text` padded on the right to `columns`.
 pub(crate) fn left(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(text.width())))
 }

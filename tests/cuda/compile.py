@@ -1,11 +1,11 @@
-"""Compiles CUDA C++ for sm_89 with NVIDIA's own compilers, and refuses kernels that spill.
+"""Compiles CUDA C++ for sm_89 with NVIDIA's compilers, and refuses kernels that spill.
 
     python tests/cuda/compile.py FOLDER
 
-FOLDER holds one kernel a file, as `crates/gpu/src/gate.rs` writes them. Each goes through NVRTC
-to PTX and through ptxas to instructions, as on a card; both come from PyPI
-(`requirements.txt`), and no driver is needed. Exits with 1 if a kernel does not compile, keeps
-registers in memory, or does the products of half types without tensor cores.
+FOLDER has one kernel in each file, as written by `crates/gpu/src/gate.rs`. NVRTC compiles it to PTX
+and ptxas to machine code, as on a card; both come from PyPI (`requirements.txt`), and no driver is
+needed. Exits with 1 if a kernel does not compile, spills registers, or multiplies 16-bit types
+without tensor cores.
 """
 
 import concurrent.futures
@@ -21,7 +21,7 @@ ARCHITECTURE = "sm_89"
 
 
 def toolkit():
-    """Where pip put NVIDIA's files."""
+    """The folder in which pip installed NVIDIA's files."""
     for folder in sys.path:
         found = sorted(pathlib.Path(folder).glob("nvidia/cu*/bin/ptxas"))
         if found:
@@ -51,7 +51,7 @@ class Nvrtc:
         return text.value
 
     def ptx(self, source):
-        """PTX, or `None` with the compiler's words."""
+        """PTX, or `None`, with the compiler's log."""
         program = ctypes.c_void_p()
         text = source.encode()
         self.library.nvrtcCreateProgram(ctypes.byref(program), text, b"kernel.cu", 0, None, None)
@@ -64,7 +64,7 @@ class Nvrtc:
 
 
 def judge(path, nvrtc, root):
-    """What is wrong with a kernel, and what it takes."""
+    """The error of a kernel, or an empty string, and its resources."""
     source = path.read_text()
     ptx, log = nvrtc.ptx(source)
     if ptx is None:
@@ -80,7 +80,7 @@ def judge(path, nvrtc, root):
     found = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", ran.stderr)
     registers = re.search(r"Used (\d+) registers", ran.stderr)
     if not found or not registers:
-        return f"ptxas does not tell what it takes:\n{ran.stderr}", ""
+        return f"ptxas does not report its resources:\n{ran.stderr}", ""
     spills = sum(int(count) for count in found.groups())
     if spills:
         return f"it spills {spills} bytes, with {registers[1]} registers", ""

@@ -1,4 +1,4 @@
-"""Holds a model folder against Hugging Face's `transformers`.
+"""Compares a model folder with Hugging Face's `transformers`.
 
     python check_transformers.py FOLDER [--tokens 3,1,4]
     python check_transformers.py --write FOLDER [--vocab N] [--block N] [--layers N] …
@@ -8,9 +8,9 @@ compares its logits with those of the model in `make.py` (GPT-2) or of `llama_lo
 families), read from the same file without `transformers`. It exits with 1 if they differ by more
 than 1e-4.
 
-The second form lets `transformers` write a small model with random weights, and beside it
-`expected.safetensors`: tokens, targets, the logits, and the loss of every sequence,
-computed in float64.
+The second form has `transformers` write a small model with random weights, and next to it
+`expected.safetensors`: tokens, targets, the logits, and the loss of every sequence, computed in
+float64.
 """
 
 import argparse
@@ -27,8 +27,8 @@ from transformers.utils import logging
 
 import make
 
-# Their side computes in float32. The untrained fixture ends 1e-6 away; a trained model's
-# logits are larger, and at 100 one rounding is 8e-6, so 1e-4 is a dozen of them. A wrong
+# `transformers` computes in float32. The untrained fixture differs by 1e-6; a trained model's
+# logits are larger, and at 100 one rounding is 8e-6, so 1e-4 is a dozen roundings. A wrong
 # bias, GELU or layout is off by far more than that.
 TOLERANCE = 1e-4
 GELUS = {"gelu": "exact", "gelu_new": "tanh", "gelu_pytorch_tanh": "tanh"}
@@ -119,7 +119,7 @@ def llama_logits(p, tokens, config):
 
 
 def own_logits(folder, tokens, config):
-    """What the file's values give, without `transformers`."""
+    """The logits of the file's weights, computed without `transformers`."""
     if config["model_type"] == "gpt2":
         heads, gelu, has_bias = read_config(folder)
         return make.logits(own_parameters(folder, has_bias), tokens, heads, gelu)
@@ -152,11 +152,11 @@ def check(folder, given):
         want = own_logits(folder, tokens, config)
     far = (got - want).abs().max().item()
     print(f"{folder}: logits to {want.abs().max():.3f}, largest difference {far:.2e}")
-    return 0 if far <= TOLERANCE else 1  # a NaN is not
+    return 0 if far <= TOLERANCE else 1  # 1 for a NaN
 
 
 def write(folder, sizes):
-    """Lets `transformers` write a model, and stores what it answers."""
+    """Has `transformers` write a model, and stores its logits and losses."""
     config = GPT2Config(
         vocab_size=sizes.vocab,
         n_positions=sizes.block,

@@ -31,12 +31,12 @@ def read(path):
 
 
 def differences(committed, made):
-    """What is not alike in two safetensors files, one sentence each."""
+    """The differences of two safetensors files, one sentence each."""
     (old, old_facts), (new, new_facts) = read(committed), read(made)
     if old_facts != new_facts:
         yield f"metadata differs: {old_facts} and {new_facts}"
     if old.keys() != new.keys():
-        yield f"one file alone has {sorted(old.keys() ^ new.keys())}"
+        yield f"only one file has {sorted(old.keys() ^ new.keys())}"
     for name in sorted(old.keys() & new.keys()):
         a, b = old[name], new[name]
         if a.shape != b.shape or a.dtype != b.dtype:
@@ -58,7 +58,7 @@ def main():
     if len(sys.argv) != 3:
         sys.exit("usage: compare.py COMMITTED MADE")
     committed, made = map(pathlib.Path, sys.argv[1:])
-    faults = [f"`{path}` is in one folder alone" for path in sorted(files(committed) ^ files(made))]
+    faults = [f"`{path}` is only in one folder" for path in sorted(files(committed) ^ files(made))]
     both = sorted(files(committed) & files(made))
     for path in both:
         if path.suffix == ".json":

@@ -1,30 +1,30 @@
-//! Devices that fail in the middle of a run, and devices that have too little memory.
+//! Devices that fail during a run, and devices with too little memory.
 //!
-//! A device that has failed stays so for its process. So each trial is a child: this very
-//! binary, asked for the one test below that is otherwise left out.
+//! A failed device stays failed for its process. So each fault is injected in a child process: this
+//! binary again, running only the ignored test below.
 
 use std::{
     path::Path,
     process::{Command, ExitCode},
 };
 
-use fitgpt_gpu::{Device, Kind, Trial, adapters};
+use fitgpt_gpu::{AdapterKind, GpuDevice, InjectedFault, adapters};
 
 use crate::{LOSS_TOLERANCE, SMALL, fitgpt, losses, train};
 
-/// The rate of learning falls until a step that all runs name.
+/// All runs decay the learning rate over the same number of steps.
 const DECAY: &str = "--lr_decay_iters=10";
 const FOLDER: &str = "FITGPT_TEST_FOLDER";
-const TRIAL: &str = "FITGPT_TEST_TRIAL";
+const FAULT: &str = "FITGPT_TEST_FAULT";
 
-/// Trains to a checkpoint, and resumes on a device that fails after some steps.
+/// Trains to a checkpoint, then resumes on a device that fails after some steps.
 #[test]
-#[ignore = "a child of the test below"]
+#[ignore = "run in a child process by the test below"]
 fn child() {
-    let trial = match std::env::var(TRIAL).unwrap().as_str() {
-        "panics" => Trial::Panics,
-        "lost" => Trial::IsLost,
-        "hangs" => Trial::Hangs,
+    let fault = match std::env::var(FAULT).unwrap().as_str() {
+        "panics" => InjectedFault::Panics,
+        "lost" => InjectedFault::IsLost,
+        "hangs" => InjectedFault::Hangs,
         other => panic!("{other}"),
     };
     let out_dir = format!("--out_dir={}/out", std::env::var(FOLDER).unwrap());
@@ -34,9 +34,10 @@ fn child() {
     };
     assert_eq!(run(&[&SMALL[..], &["--max_iters=4", DECAY]].concat()), ExitCode::SUCCESS);
 
-    let adapter = adapters().into_iter().find(|adapter| adapter.kind == Kind::Software).unwrap();
-    // A step asks the device for some 150 things; to resume is to write 84 tensors.
-    Device::open(&adapter).unwrap().put_on_trial(trial, 600);
+    let adapter =
+        adapters().into_iter().find(|adapter| adapter.kind == AdapterKind::Software).unwrap();
+    // A step makes about 150 calls to the device; resuming writes 84 tensors.
+    GpuDevice::open(&adapter).unwrap().inject_fault(fault, 600);
     let resume = ["--init_from=resume", "--max_iters=1000", "--dtype=float32", "--seed=7"];
     assert_eq!(run(&resume), ExitCode::from(2));
 }
@@ -47,21 +48,21 @@ fn a_device_that_panics_is_lost_or_hangs_ends_the_run_and_its_checkpoint_resumes
     let folder = folder.path();
     train(folder, &["--max_iters=10", "--device=cpu", "--out_dir=whole", DECAY]);
     let whole = losses(folder, "whole");
-    for (trial, said) in [
-        ("panics", "a test made it panic"),
-        ("lost", "a test took it away"),
+    for (fault, message) in [
+        ("panics", "a test injected a panic"),
+        ("lost", "a test injected a lost device"),
         ("hangs", "it has not answered for 2 s"),
     ] {
-        let place = folder.join(trial);
+        let place = folder.join(fault);
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["--exact", "faults::child", "--ignored", "--nocapture"]);
-        let output = child.env(FOLDER, &place).env(TRIAL, trial).output().unwrap();
+        let output = child.env(FOLDER, &place).env(FAULT, fault).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{stderr}");
-        assert!(stderr.contains("failed: ") && stderr.contains(said), "{stderr}");
+        assert!(stderr.contains("failed: ") && stderr.contains(message), "{stderr}");
         assert!(stderr.contains("`--init_from=resume`"), "{stderr}");
 
-        // The steps since the checkpoint are made again, elsewhere.
+        // The steps since the checkpoint run again, on another device.
         assert_ended_as(&place.join("out"), "failed");
         let resume = ["--init_from=resume", "--device=cpu", "--max_iters=10", "--out_dir=out"];
         train(&place, &[&resume[..], &[DECAY]].concat());
@@ -81,14 +82,14 @@ fn assert_ended_as(out_dir: &Path, reason: &str) {
 #[test]
 fn an_arena_that_the_device_does_not_have_is_refused_with_what_fits() {
     let folder = tempfile::tempdir().unwrap();
-    // A million tokens in 64 layers: some 260 GiB, and no tensor larger than one allocation.
+    // A million tokens in 64 layers: about 260 GiB, and no tensor larger than one allocation.
     let large = ["--n_layer=64", "--n_embd=64", "--block_size=1024", "--batch_size=1024"];
     let mut all = vec!["train", "--device=vulkan", "--memory_budget=9000GiB"];
     all.extend(SMALL.iter().filter(|key| **key != "--json"));
     all.extend(large);
     let output = fitgpt(folder.path(), &all);
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("refused the arena of ") && said.contains(" are free"), "{said}");
-    assert!(said.contains("hint: `--batch_size="), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("refused the arena of ") && stderr.contains(" are free"), "{stderr}");
+    assert!(stderr.contains("hint: `--batch_size="), "{stderr}");
 }

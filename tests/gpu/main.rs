@@ -1,4 +1,4 @@
-//! Whole runs of the built program on software Vulkan, against the same runs on the CPU.
+//! Whole runs of the program on software Vulkan, compared with the same runs on the CPU.
 
 mod faults;
 mod waits;
@@ -8,7 +8,7 @@ use std::{
     process::{Command, Output},
 };
 
-/// A small model on the built-in stories: every kind of op, a few seconds.
+/// A small model on the built-in stories: every kind of op, in a few seconds.
 const SMALL: [&str; 14] = [
     "--n_layer=2",
     "--n_head=2",
@@ -26,8 +26,8 @@ const SMALL: [&str; 14] = [
     "--json",
 ];
 
-/// Losses near 8 pass through some forty ops of float32 whose sums are in another order, each
-/// off by some spacings (5e-7 there); ten steps of an optimizer that divides by roots add to it.
+/// Losses near 8 come from about forty float32 ops whose sums run in another order, each off by a
+/// few spacings (5e-7 there); ten steps of an optimizer that divides by roots add to that.
 const LOSS_TOLERANCE: f64 = 2e-4;
 
 fn fitgpt(folder: &Path, arguments: &[&str]) -> Output {
@@ -73,12 +73,12 @@ fn ten_steps_an_evaluation_and_a_sample_are_those_of_the_cpu() {
     train(folder, &["--max_iters=10", "--device=vulkan", "--out_dir=gpu"]);
     assert_close(&losses(folder, "cpu"), &losses(folder, "gpu"));
 
-    // The likeliest tokens after the same prompt, from the same weights.
+    // The most likely tokens after the same prompt, with the same weights.
     let sample = |device: &str| {
         let device = format!("--device={device}");
-        let asked = ["sample", "--out_dir=cpu", "--json", "--top_k=1", "--num_samples=2"];
+        let command = ["sample", "--out_dir=cpu", "--json", "--top_k=1", "--num_samples=2"];
         let more = ["--max_new_tokens=20", "--start=Once", "--dtype=float32", &device];
-        let output = fitgpt(folder, &[&asked[..], &more].concat());
+        let output = fitgpt(folder, &[&command[..], &more].concat());
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
         answer["samples"].clone()
@@ -90,7 +90,7 @@ fn ten_steps_an_evaluation_and_a_sample_are_those_of_the_cpu() {
 fn ten_steps_of_a_qwen_are_those_of_the_cpu() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    // Heads wider than their share of the width, two of them on one of keys.
+    // Heads wider than width / heads, and two query heads for each key head.
     let family = ["--family=qwen3", "--n_kv_head=1", "--head_dim=24", "--max_iters=10"];
     for (device, out_dir) in [("cpu", "--out_dir=cpu"), ("vulkan", "--out_dir=gpu")] {
         train(folder, &[&family[..], &[&format!("--device={device}"), out_dir]].concat());
@@ -102,7 +102,7 @@ fn ten_steps_of_a_qwen_are_those_of_the_cpu() {
 fn a_run_moves_from_the_cpu_to_the_gpu_and_back() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    // The rate of learning falls until a step that all of them name.
+    // All runs decay the learning rate over the same number of steps.
     let decay = "--lr_decay_iters=15";
     train(folder, &["--max_iters=15", "--device=cpu", "--out_dir=stayed", decay]);
     train(folder, &["--max_iters=5", "--device=cpu", "--out_dir=moved", decay]);
@@ -116,7 +116,7 @@ fn a_run_moves_from_the_cpu_to_the_gpu_and_back() {
 }
 
 #[test]
-fn half_a_run_in_float16_learns_as_the_cpu_does() {
+fn a_run_in_float16_learns_as_the_cpu_does() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     for device in ["cpu", "vulkan"] {
@@ -125,26 +125,26 @@ fn half_a_run_in_float16_learns_as_the_cpu_does() {
     }
     let (cpu, gpu) = (losses(folder, "cpu"), losses(folder, "vulkan"));
     assert_eq!(cpu.len(), gpu.len());
-    // Activations are rounded to 2^-11 of themselves, each on another side where sums differ
-    // in their last bits.
+    // Activations are rounded to 2^-11 of themselves, possibly in different directions if sums
+    // differ in their last bits.
     let apart = cpu.iter().zip(&gpu).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     assert!(apart < 2e-2, "{cpu:?} and {gpu:?}");
 }
 
 #[test]
-fn a_device_that_is_not_here_is_said_with_a_line_that_works() {
+fn a_missing_device_is_reported_with_a_line_that_works() {
     let folder = tempfile::tempdir().unwrap();
     for device in ["gpu:7", "cuda:7", "metal", "vulkan:7"] {
         let output = fitgpt(folder.path(), &["train", &format!("--device={device}")]);
         assert_eq!(output.status.code(), Some(2));
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(said.contains(&format!("`device = '{device}'` is not here")), "{said}");
-        assert!(said.contains("--device=cpu") && said.contains("--device=vulkan"), "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(stderr.contains(&format!("`device = '{device}'` is not here")), "{stderr}");
+        assert!(stderr.contains("--device=cpu") && stderr.contains("--device=vulkan"), "{stderr}");
     }
 }
 
 #[test]
-fn devices_tell_memory_limits_and_types_of_what_is_here() {
+fn devices_lists_memory_limits_and_types() {
     let folder = tempfile::tempdir().unwrap();
     let output = fitgpt(folder.path(), &["devices", "--json"]);
     let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -185,11 +185,11 @@ fn a_plan_names_the_pools_that_were_measured_and_auto_leaves_software_alone() {
 }
 
 #[test]
-fn bfloat16_where_the_device_has_none_is_refused_and_names_float16() {
+fn bfloat16_is_refused_with_float16_as_a_hint_if_the_device_lacks_it() {
     let folder = tempfile::tempdir().unwrap();
-    let asked = ["train", "--device=vulkan", "--dtype=bfloat16"];
-    let output = fitgpt(folder.path(), &asked);
+    let command = ["train", "--device=vulkan", "--dtype=bfloat16"];
+    let output = fitgpt(folder.path(), &command);
     assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("has no bfloat16") && said.contains("--dtype=float16"), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(stderr.contains("has no bfloat16") && stderr.contains("--dtype=float16"), "{stderr}");
 }

@@ -5,7 +5,7 @@ use fitgpt::{
     run::{scaler::Scaler, stop::Stop, trainer::Trainer},
 };
 use fitgpt_exec::Watch;
-use fitgpt_gpu::{Device, Gpu, GpuTarget, Kind, adapters};
+use fitgpt_gpu::{AdapterKind, Gpu, GpuDevice, GpuTarget, adapters};
 use fitgpt_plan::{
     config::{Precision, Written},
     job::{self, Job},
@@ -30,9 +30,9 @@ fn a_step_waits_for_its_device_once_however_many_micro_batches_it_has() {
 }
 
 fn waits_once(family: &[(&str, &str)]) {
-    let adapter = adapters().into_iter().find(|adapter| adapter.kind == Kind::Software);
-    let adapter = adapter.expect("a software Vulkan driver is here (Debian: mesa-vulkan-drivers)");
-    let device = Device::open(&adapter).unwrap();
+    let adapter = adapters().into_iter().find(|adapter| adapter.kind == AdapterKind::Software);
+    let adapter = adapter.expect("a software Vulkan driver (Debian: mesa-vulkan-drivers)");
+    let device = GpuDevice::open(&adapter).unwrap();
     let mut written = Written::new();
     for (key, value) in SMALL.iter().chain(family) {
         written.set(key, value).unwrap();
@@ -41,16 +41,20 @@ fn waits_once(family: &[(&str, &str)]) {
     let folder = tempfile::tempdir().unwrap();
     let data = Dataset::open("stories", folder.path()).unwrap();
     let target = GpuTarget::new(device.properties());
-    let room = Bytes::new(1 << 30);
-    let job = Job::new(&config, data.vocab_size(), Precision::Float32, &target, room);
+    let budget = Bytes::new(1 << 30);
+    let job = Job::new(&config, data.vocab_size(), Precision::Float32, &target, budget);
     let plan = job::plan(job.training_programs(), &target).unwrap();
     let gpu = Gpu::new(device.clone(), plan, Watch::Off, Bytes::ZERO).unwrap();
     let mut trainer = Trainer::new(Box::new(gpu), config, job, data, Scaler::NONE).unwrap();
     trainer.initialise().unwrap();
     for _ in 0..3 {
         let before = device.copies_to_host();
-        let stepped = trainer.step(&Stop::default()).unwrap().expect("nobody stops it");
-        assert_eq!(device.copies_to_host(), before + 1, "the loss and the norm in one copy");
+        let stepped = trainer.step(&Stop::default()).unwrap().expect("not stopped");
+        assert_eq!(
+            device.copies_to_host(),
+            before + 1,
+            "the loss and the norm are read in one copy"
+        );
         assert!(stepped.loss > 1.0 && stepped.grad_norm > 0.0, "{stepped:?}");
     }
 }

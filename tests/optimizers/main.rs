@@ -1,7 +1,7 @@
-//! Optimizers against other programs: 8-bit AdamW against NumPy, bit for bit, and Muon against
-//! its algorithm in float64 and against `torch.optim.Muon`.
+//! Compares optimizers with other programs: 8-bit AdamW with NumPy, bit for bit, and Muon with its
+//! algorithm in float64 and with `torch.optim.Muon`.
 //!
-//! The files are written by `make.py`, which says what they hold.
+//! `make.py` writes the files and describes them.
 
 use std::{fs, path::PathBuf};
 
@@ -19,12 +19,12 @@ use safetensors::SafeTensors;
 use serde::Deserialize;
 
 /// One file with its facts.
-struct Golden {
+struct OptimizerGolden {
     bytes: Vec<u8>,
     facts: String,
 }
 
-impl Golden {
+impl OptimizerGolden {
     fn read(name: &str) -> Self {
         let path: PathBuf =
             [env!("CARGO_MANIFEST_DIR"), "tests", "optimizers", name].iter().collect();
@@ -48,13 +48,13 @@ fn floats(bytes: &[u8]) -> Vec<f32> {
     bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
 }
 
-/// A program of one update whose state is all zero but for what is written to it.
-struct Update {
+/// A program of one update. Its state is zero until written.
+struct UpdateProgram {
     backend: Cpu,
     arguments: Arguments,
 }
 
-impl Update {
+impl UpdateProgram {
     fn new(tensors: &[(&str, &[u64], DType)], op: Op, isa: Isa, threads: usize) -> Self {
         let tensor = |(name, shape, dtype): &(&str, &[u64], DType)| Tensor {
             name: (*name).to_owned(),
@@ -116,7 +116,7 @@ struct AdamFacts {
 
 #[test]
 fn codes_and_scales_of_three_steps_are_numpys() {
-    let golden = Golden::read("adamw8bit.safetensors");
+    let golden = OptimizerGolden::read("adamw8bit.safetensors");
     let facts: AdamFacts = serde_json::from_str(&golden.facts).unwrap();
     let (count, blocks) = ([facts.count], [facts.count.div_ceil(256)]);
     let tensors: [(&str, &[u64], DType); 7] = [
@@ -148,7 +148,7 @@ fn codes_and_scales_of_three_steps_are_numpys() {
         },
     };
     for isa in Isa::all() {
-        let mut update = Update::new(&tensors, op.clone(), isa, 2);
+        let mut update = UpdateProgram::new(&tensors, op.clone(), isa, 2);
         update.write(1, &golden.bytes_of("initial"));
         for step in 1..=facts.steps {
             update.write(2, &golden.bytes_of(&format!("gradient.{step}")));
@@ -158,7 +158,7 @@ fn codes_and_scales_of_three_steps_are_numpys() {
                 assert!(update.read(index) == expected, "`{name}`, step {step}, {}", isa.name());
             }
             let parameter = golden.floats_of(&format!("parameter.{step}"));
-            // One update moves a weight by about the learning rate: some roundings of that, and
+            // One update moves a weight by about the learning rate: a few roundings of that, and
             // of the weight itself, which is large if a second moment's code is zero.
             for (found, expected) in floats(&update.read(1)).iter().zip(&parameter) {
                 let apart = (f64::from(*found) - f64::from(*expected)).abs();
@@ -166,7 +166,10 @@ fn codes_and_scales_of_three_steps_are_numpys() {
                 let most = 8e-6 * f64::from(facts.lr) + of_weight;
                 assert!(apart <= most, "step {step}: {found}, expected {expected}");
             }
-            assert!(update.read(2).iter().all(|byte| *byte == 0), "the gradient is left zero");
+            assert!(
+                update.read(2).iter().all(|byte| *byte == 0),
+                "the gradient is not zero afterwards"
+            );
         }
     }
 }
@@ -194,7 +197,7 @@ struct MuonCase {
 
 /// Weights and momentum after all steps.
 fn muon(
-    golden: &Golden,
+    golden: &OptimizerGolden,
     facts: &MuonFacts,
     case: &MuonCase,
     dtype: DType,
@@ -227,7 +230,7 @@ fn muon(
         ("gradient", shape, d),
         ("momentum", shape, d),
     ];
-    let mut update = Update::new(&tensors, op, Isa::best(), threads);
+    let mut update = UpdateProgram::new(&tensors, op, Isa::best(), threads);
     update.write(1, &golden.bytes_of(&format!("{}.initial", case.name)));
     let gradients = golden.bytes_of(&format!("{}.gradients", case.name));
     for gradient in gradients.chunks(gradients.len() / facts.steps) {
@@ -239,7 +242,7 @@ fn muon(
 
 #[test]
 fn muon_in_float32_is_the_algorithm_and_in_bfloat16_torchs_within_its_rounding() {
-    let golden = Golden::read("muon.safetensors");
+    let golden = OptimizerGolden::read("muon.safetensors");
     let facts: MuonFacts = serde_json::from_str(&golden.facts).unwrap();
     for case in &facts.cases {
         let of = |part: &str| golden.floats_of(&format!("{}.{part}", case.name));
@@ -253,8 +256,8 @@ fn muon_in_float32_is_the_algorithm_and_in_bfloat16_torchs_within_its_rounding()
         let largest = furthest(&momentum, &vec![0.0; momentum.len()]);
         assert!(furthest(&momentum, &of("momentum")) < 1e-6 * largest, "`{}`", case.name);
 
-        // PyTorch rounds to bfloat16 at the same places, but for the norm, which it rounds too.
-        // Both are as far from the algorithm, in different directions.
+        // PyTorch rounds to bfloat16 in the same places, and also rounds the norm. Both are equally
+        // far from the algorithm, in different directions.
         let [weights, _] = muon(&golden, &facts, case, DType::Bf16, 2);
         let ours = furthest(&weights, &exact) / moved;
         let apart = furthest(&weights, &of("torch")) / moved;
@@ -266,7 +269,7 @@ fn muon_in_float32_is_the_algorithm_and_in_bfloat16_torchs_within_its_rounding()
 
 #[test]
 fn the_number_of_threads_changes_no_bit_of_muon() {
-    let golden = Golden::read("muon.safetensors");
+    let golden = OptimizerGolden::read("muon.safetensors");
     let facts: MuonFacts = serde_json::from_str(&golden.facts).unwrap();
     for case in &facts.cases {
         for dtype in [DType::F32, DType::Bf16] {

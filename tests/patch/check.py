@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains a nanoGPT folder with and without `fitgpt patch`, and compares.
 
-    check.py --binary target/debug/fitgpt      patches a copy of the folder `nano` beside this file
+    check.py --binary target/debug/fitgpt      patches a copy of the folder `nano` next to this file
     check.py --pair PLAIN PATCHED              two folders with train.py, model.py, configurator.py
 
 Compared are the losses of every micro-step, what is saved where an evaluation fails, a resumed
@@ -104,7 +104,7 @@ def run_here(result):
 
 
 class Folder:
-    """A folder with train.py, and what its runs did."""
+    """A folder with train.py, and the results of its runs."""
 
     def __init__(self, path, pool):
         import numpy
@@ -118,7 +118,7 @@ class Folder:
         (data / "meta.pkl").write_bytes(pickle.dumps(dict(vocab_size=VOCAB)))
 
     def start(self, name, *flags, **keys):
-        """Begins a run into the folder `name`; ask the result for what it did."""
+        """Starts a run in the folder `name` and returns its result."""
         return self.pool.submit(self.run, name, flags, keys)
 
     def run(self, name, flags, keys):
@@ -153,7 +153,7 @@ class Checks:
 
 
 def losses(checks, plain, patched):
-    # Dropout, because a recomputed block must drop what it dropped before.
+    # With dropout, because a recomputed block must drop the same elements again.
     old = plain.start("losses", dropout=0.2)
     whole = patched.start("losses", dropout=0.2, loss_chunk_rows=0, grad_checkpoint=True)
     chunked = patched.start("chunked", dropout=0.2, loss_chunk_rows=48)
@@ -163,7 +163,7 @@ def losses(checks, plain, patched):
     checks.that(same, "the losses are the same bits, blocks recomputed")
     worst = max(abs(a / b - 1) for a, b in zip(chunked["losses"], old["losses"], strict=True))
     # A float32 sum over 256 rows in another order: a few roundings of 6e-8 in every loss, and as
-    # many in the gradients, of which eleven steps at a rate of 1e-3 let the loss feel little.
+    # many in the gradients, which change the loss little over eleven steps at a rate of 1e-3.
     checks.that(worst <= 1e-6, f"chunked, the losses differ by {worst:.1e}")
 
     warns = lambda seen: any("GradScaler" in warning for warning in seen["warnings"])
@@ -173,10 +173,10 @@ def losses(checks, plain, patched):
     old = plain.start("resumed", **more, out_dir="losses")
     new = patched.start("resumed", **more, out_dir="losses", loss_chunk_rows=0)
     old, new = old.result(), new.result()
-    checks.that(len(old["losses"]) == 6, "a resumed run goes on where the first ended")
+    checks.that(len(old["losses"]) == 6, "a resumed run continues where the first ended")
     checks.that(old["losses"] == new["losses"], "with the same losses")
-    checks.that(new["map_location"] == "cpu", "its checkpoint is loaded into the host's memory")
-    checks.that(old["state_dict"] and not new["state_dict"], "and no name keeps its weights")
+    checks.that(new["map_location"] == "cpu", "the checkpoint is loaded into host memory")
+    checks.that(old["state_dict"] and not new["state_dict"], "and no variable keeps its weights")
 
 
 def saving(checks, plain, patched):
@@ -187,14 +187,14 @@ def saving(checks, plain, patched):
     ]
     for run in runs:
         run.result()
-    checks.that(plain.saved("fails", "ckpt.pt") is None, "a failing evaluation loses all")
-    checks.that(patched.saved("fails", "ckpt.pt") == 5, "patched, it finds step 5 saved")
-    checks.that(patched.saved("best", "ckpt_last.pt") == 5, "so it does where the best is kept")
-    checks.that(patched.saved("best", "ckpt.pt") is None, "and the best is not written over")
+    checks.that(plain.saved("fails", "ckpt.pt") is None, "without the patch, a failing evaluation loses everything")
+    checks.that(patched.saved("fails", "ckpt.pt") == 5, "with the patch, step 5 is saved")
+    checks.that(patched.saved("best", "ckpt_last.pt") == 5, "also if only the best is kept")
+    checks.that(patched.saved("best", "ckpt.pt") is None, "and the best is not overwritten")
 
 
 def memory(checks, plain, patched, binary):
-    """Every patch by its own key, against the count of unpatched runs less what it frees."""
+    """Compares each patch with the count of unpatched runs less what the patch frees."""
     from count_torch_memory import count
 
     def counted(**keys):
@@ -236,9 +236,9 @@ def memory(checks, plain, patched, binary):
 
     largest = runs["rows"]["largest"]
     checks.that(largest < LOGITS, f"chunked, the largest tensor has {largest:,} bytes")
-    # At the peak of an unpatched step there are four tensors like the logits: themselves, their
-    # log-softmax, its gradient and theirs. Of a chunk there are three, beside the gradient of
-    # the head's weights up to it and of the other chunks' inputs.
+    # At the peak of an unpatched step four tensors have the size of the logits: the logits, their
+    # log-softmax, and the gradients of both. With chunks there are three of a chunk's size, plus
+    # the gradients of the head's weights and of the other chunks' inputs.
     chunk, inputs = rows * VOCAB * 4, (ROWS - rows) * CHANNELS * 4
     expected = counted()["train"] - 4 * LOGITS + 3 * chunk + WEIGHTS + inputs
     checks.near(chunked["train"], expected, slack, "chunked, train")
@@ -283,7 +283,7 @@ def main():
     args = parser.parse_args()
     if bool(args.binary) == bool(args.pair):
         parser.error("one of --binary and --pair")
-    # Two at a time: every run has one thread, and most of its time is importing PyTorch.
+    # Two at a time: every run has one thread and spends most of its time importing PyTorch.
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(2) as pool:
         plain, patched = (pathlib.Path(folder) / name for name in ("plain", "patched"))
         if args.binary:

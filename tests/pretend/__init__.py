@@ -1,4 +1,4 @@
-"""Tests of `fitgpt.torch`. Tensors are small: more threads than one only wait for each other."""
+"""Tests of `fitgpt.torch`. Tensors are small, so more than one thread would not help."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""nanoGPT's model and loop in plain PyTorch, its names included: they decide what stays alive."""
+"""nanoGPT's model and loop in plain PyTorch, with its variable names: they decide what stays alive."""
 
 from contextlib import nullcontext
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Counts of `pretend("cpu")` are those of real tensors, to the byte."""
+"""Checks that `pretend("cpu")` counts the same bytes as real tensors."""
 
 import gc
 import unittest
@@ -22,7 +22,7 @@ def peaks(run):
     with ft.pretend("cpu") as m:
         run("cpu")
         gc.collect()
-    assert m.bytes == real.now, f"{m.bytes} bytes are left, on real tensors {real.now}"
+    assert m.bytes == real.now, f"{m.bytes} bytes are left, with real tensors {real.now}"
     return m.peak_bytes, real.most
 
 
@@ -74,7 +74,7 @@ OPS = {
 class Counts(unittest.TestCase):
     def test_training_runs_hold_what_real_tensors_hold(self):
         for run in models.ALL:
-            # oneDNN's half kernels end in an illegal instruction on some virtual machines.
+            # oneDNN's 16-bit kernels fail with an illegal instruction on some virtual machines.
             with self.subTest(run.__name__), torch.backends.mkldnn.flags(enabled=run not in models.HALF):
                 self.assertEqual(*peaks(run))
 

@@ -1,8 +1,8 @@
-"""Fake CUDA tensors of `pretend` run the ops that stock fake CUDA tensors run.
+"""Checks that fake CUDA tensors of `pretend` run the same ops as PyTorch's fake CUDA tensors.
 
-Stock ones cannot run backward without a driver, but forward they can. PyTorch's own database has
-sample inputs of every op; each sample runs both ways, with autograd and with and without autocast,
-and every op below must have the same name and results of the same shapes and types.
+PyTorch's cannot run backward without a driver, but they can run forward. PyTorch's test database has
+sample inputs of every op. Each sample runs on both, with autograd and with and without autocast, and
+every op must have the same name and results of the same shapes and types.
 """
 
 import contextlib
@@ -22,10 +22,10 @@ from torch.utils._pytree import tree_leaves, tree_map
 import fitgpt.torch as ft
 from fitgpt.torch.autocast import FLOAT, FLOAT_BY_DTYPE, HALF, NORMS, WIDEST
 
-# One of two, by what is installed; `pretend` gives the native one the results of cuDNN's.
+# One of the two, depending on what is installed; `pretend` gives the native one cuDNN's results.
 BATCH_NORMS = {"cudnn_batch_norm", "native_batch_norm"}
-# Attention asks the driver for its kernel and is tested by itself below. Nobody calls the native
-# batch norm directly.
+# Attention asks the driver for its kernel and is tested separately below. The native batch norm is
+# never called directly.
 LEFT_OUT = {
     "nn.functional.scaled_dot_product_attention", "nn.functional.multi_head_attention_forward",
     "native_batch_norm",
@@ -57,7 +57,7 @@ class Ops(TorchDispatchMode):
 
 @contextlib.contextmanager
 def stock():
-    """PyTorch's own fake CUDA tensors; autocast must think that there is a card."""
+    """PyTorch's own fake CUDA tensors, with autocast made to believe in a card."""
     lifted = torch._C._only_lift_cpu_tensors()
     with FakeTensorMode():  # replaces the driver's device guard, which the patches below would hide
         pass
@@ -103,7 +103,7 @@ def samples(dtype):
         with_grad = RECORDS and op.supports_autograd and dtype in op.supported_backward_dtypes("cpu")
         try:
             found = list(itertools.islice(op.sample_inputs("cpu", dtype, requires_grad=with_grad), 1))
-        except Exception:  # some need packages of their own
+        except Exception:  # some need other packages
             continue
         yield from ((op, sample) for sample in found)
 
@@ -121,7 +121,7 @@ class CudaRules(unittest.TestCase):
             got = [ops_of(*run) for run in runs]
         compared = 0
         for (op, _, autocast), ours, theirs in zip(runs, got, expected):
-            # Stock ones have no values; and C++ copies lists of indices to the card.
+            # Stock fake tensors have no values, and C++ copies lists of indices to the card.
             if theirs is not None and op.name != "__getitem__":
                 compared += 1
                 with self.subTest(op=op.name, autocast=autocast):

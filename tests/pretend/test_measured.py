@@ -1,4 +1,4 @@
-"""What `pretend` yields and leaves behind: phases, names, pages, values that are read back."""
+"""The results of `pretend`: phases, names, pages, and values that are read back."""
 
 import json
 import pathlib

@@ -1,8 +1,8 @@
-"""Peaks of nanoGPT's loop against figures that another counter made (`peaks_*.jsonl`).
+"""Compares peaks of nanoGPT's loop with figures of another counter (`peaks_*.jsonl`).
 
-That counter ran over fake CPU tensors with CUDA's rules written into the model, so its figures
-lack two things that CUDA holds: the random state that fused attention returns and saves, and the
-two scalars of `nll_loss` while the half log-softmax still lives. Both are named and subtracted.
+That counter ran on fake CPU tensors with CUDA's rules written into the model, so its figures lack
+two things that CUDA holds: the random state that fused attention returns and saves, and the two
+scalars of `nll_loss` while the 16-bit log-softmax is alive. The test subtracts both.
 """
 
 import json
@@ -14,7 +14,8 @@ import fitgpt.torch as ft
 from pretend import nanogpt
 
 HERE = pathlib.Path(__file__).parent
-# Half and float, checkpointing, biases, small and large vocabularies. All 38: FITGPT_ALL_ROWS=1.
+# 16-bit and float32, checkpointing, biases, small and large vocabularies. FITGPT_ALL_ROWS=1: all
+# 38.
 ROWS = range(38) if os.environ.get("FITGPT_ALL_ROWS") else (19, 22, 25, 34)
 
 

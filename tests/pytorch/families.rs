@@ -1,5 +1,5 @@
-//! Ten AdamW steps, every gradient and the logits of small Llamas, Mistrals and Qwens, as
-//! `transformers` has them, from the folders that it wrote.
+//! Compares ten AdamW steps, every gradient and the logits of small Llamas, Mistrals and Qwens with
+//! `transformers`, from the folders that it wrote.
 
 use std::collections::BTreeMap;
 
@@ -36,14 +36,14 @@ pub(crate) const FOLDERS: [&str; 6] = [
     "families/qwen3",
 ];
 
-/// How many times as far as PyTorch's float32 we may be, as in `steps.rs`.
+/// The allowed multiple of PyTorch's float32 error, as in `steps.rs`.
 const MULTIPLE: f64 = 8.0;
-/// And in any case, of the losses.
+/// The absolute limit on the error of losses.
 const LOSSES: f64 = 1e-4;
 
-/// How the steps were made.
+/// The settings of the steps.
 #[derive(Deserialize)]
-struct MachineFacts {
+struct FamilyFacts {
     batch: u64,
     micro_batches: u64,
     steps: usize,
@@ -54,20 +54,20 @@ struct MachineFacts {
     float32_error: BTreeMap<String, f64>,
 }
 
-struct Run {
+struct FamilyRun {
     model: Model,
-    facts: MachineFacts,
-    expected: golden::Tensors,
+    facts: FamilyFacts,
+    expected: golden::GoldenTensors,
     state: TrainingState,
     backend: Cpu,
 }
 
-impl Run {
+impl FamilyRun {
     fn new(folder: &str, isa: Isa, recompute: Recompute) -> Self {
         let mut weights = Weights::open(&golden::path(folder)).unwrap();
         let model = weights.architecture().model;
         let file = format!("{folder}/expected.safetensors");
-        let facts: MachineFacts = serde_json::from_str(&facts_of(&file)).unwrap();
+        let facts: FamilyFacts = serde_json::from_str(&facts_of(&file)).unwrap();
         let seq = u64::from(model.block);
         let optimizer = Optimizer::adamw(Adam {
             beta1: facts.betas[0],
@@ -94,7 +94,7 @@ impl Run {
         let mut backend = Cpu::new(plan, target, Watch::Off).unwrap();
         let state = TrainingState::new(&model, &optimizer);
         init::rotary(&mut backend, TRAIN, state.rotary, &model).unwrap();
-        let expected = golden::Tensors::read(&file);
+        let expected = golden::GoldenTensors::read(&file);
         let mut run = Self { model, facts, expected, state, backend };
         weights.read(&Tensors::weights_of(&model), Positions::Exact, &mut run).unwrap();
         run
@@ -109,7 +109,7 @@ impl Run {
         values
     }
 
-    /// Forward and backward of every micro-batch; returns the mean loss.
+    /// Runs forward and backward of every micro-batch and returns the mean loss.
     fn micro_batches(&mut self, step: usize) -> f32 {
         let loss = self.state.loss;
         self.backend.write(TRAIN, loss, Bytes::ZERO, &0f32.to_ne_bytes()).unwrap();
@@ -132,12 +132,15 @@ impl Run {
         let pairs = ours.iter().zip(theirs);
         let worst = pairs.map(|(a, b)| f64::from((a - b).abs())).fold(0f64, f64::max) / largest;
         let allowed = MULTIPLE * self.facts.float32_error[quantity].max(f64::from(f32::EPSILON));
-        // Written so that a NaN fails.
-        assert!(worst <= allowed, "{what}: off by {worst:e} of its largest, {allowed:e} allowed");
+        // In this form a NaN fails.
+        assert!(
+            worst <= allowed,
+            "{what}: off by {worst:e} of its largest element, {allowed:e} allowed"
+        );
     }
 }
 
-impl TensorSink for Run {
+impl TensorSink for FamilyRun {
     fn write(&mut self, piece: TensorPiece<'_>, bytes: &[u8]) -> Result<(), StoreError> {
         let id = self.backend.plan().program(TRAIN).find(&piece.entry.parameter);
         let start = Bytes::new(piece.start as u64);
@@ -149,7 +152,7 @@ impl TensorSink for Run {
 fn every_gradient_of_the_first_step_is_transformers() {
     for isa in Isa::all() {
         for folder in FOLDERS {
-            let mut run = Run::new(folder, isa, Recompute::default());
+            let mut run = FamilyRun::new(folder, isa, Recompute::default());
             run.micro_batches(0);
             for parameter in run.model.parameters() {
                 let name = &parameter.name;
@@ -165,7 +168,7 @@ fn every_gradient_of_the_first_step_is_transformers() {
 fn ten_steps_have_transformers_losses_and_norms() {
     for isa in Isa::all() {
         for folder in FOLDERS {
-            let mut run = Run::new(folder, isa, Recompute::default());
+            let mut run = FamilyRun::new(folder, isa, Recompute::default());
             let (mut losses, mut norms) = (Vec::new(), Vec::new());
             for step in 0..run.facts.steps {
                 losses.push(run.micro_batches(step));
@@ -179,7 +182,7 @@ fn ten_steps_have_transformers_losses_and_norms() {
             let theirs = run.expected.get("losses").f32s();
             for (ours, theirs) in losses.iter().zip(theirs) {
                 let far = f64::from((ours - theirs).abs());
-                assert!(far <= LOSSES, "{folder}: {ours} for {theirs}");
+                assert!(far <= LOSSES, "{folder}: {ours}, expected {theirs}");
             }
             run.compare(&format!("{folder}: losses"), &losses, theirs, "losses");
             let theirs = run.expected.get("gradient_norms").f32s();
@@ -191,9 +194,9 @@ fn ten_steps_have_transformers_losses_and_norms() {
 #[test]
 fn recomputing_blocks_changes_no_bit_of_a_gradient() {
     for folder in FOLDERS {
-        let layers = Run::new(folder, Isa::best(), Recompute::default()).model.layers;
+        let layers = FamilyRun::new(folder, Isa::best(), Recompute::default()).model.layers;
         let gradients = |recompute| {
-            let mut run = Run::new(folder, Isa::best(), recompute);
+            let mut run = FamilyRun::new(folder, Isa::best(), recompute);
             run.micro_batches(0);
             let names = run.model.parameters().into_iter().map(|p| p.name);
             names.flat_map(|name| run.read(TRAIN, &format!("d_{name}"))).map(f32::to_bits).collect()
@@ -205,7 +208,7 @@ fn recomputing_blocks_changes_no_bit_of_a_gradient() {
 }
 
 #[test]
-fn every_family_but_gpt2_is_here() {
+fn every_family_except_gpt2_has_a_folder() {
     let family = |folder| Weights::open(&golden::path(folder)).unwrap().architecture().model.family;
     let here: Vec<_> = FOLDERS.iter().map(|folder| family(folder)).collect();
     for wanted in Family::ALL {

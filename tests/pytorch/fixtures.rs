@@ -1,13 +1,13 @@
-//! The golden files hold what their cases say: every parameter by name and shape, tokens
-//! inside the vocabulary, and ten finite steps.
+//! Checks the golden files themselves: every parameter by name and shape, tokens inside the
+//! vocabulary, and ten finite steps.
 
 use std::collections::BTreeSet;
 
 use fitgpt_plan::{config::Gelu, family::gpt2::Sizes};
 
-use crate::golden::{self, CASES, Golden, Tensor, Tensors};
+use crate::golden::{self, CASES, Golden, GoldenTensor, GoldenTensors};
 
-fn shape_of(tensor: &Tensor) -> Vec<u64> {
+fn shape_of(tensor: &GoldenTensor) -> Vec<u64> {
     tensor.shape.iter().map(|&extent| extent as u64).collect()
 }
 
@@ -61,7 +61,7 @@ fn a_golden_file_has_batches_and_answers_for_every_step() {
             assert_eq!(tensor.shape, batches, "`{case}`: `{name}`");
             assert!(tensor.u32s().iter().all(|&id| id < facts.case.vocab), "`{case}`: `{name}`");
         }
-        // A target is the token that follows, wherever the sequence goes on.
+        // A target is the next token of its sequence.
         let (tokens, targets) = (tensors.get("tokens").u32s(), tensors.get("targets").u32s());
         for (tokens, targets) in tokens.chunks(block).zip(targets.chunks(block)) {
             assert_eq!(tokens[1..], targets[..block - 1], "`{case}`");
@@ -76,7 +76,7 @@ fn a_golden_file_has_batches_and_answers_for_every_step() {
 }
 
 #[test]
-fn the_first_loss_is_the_mean_of_the_evaluation_where_a_step_is_one_micro_batch() {
+fn the_first_loss_is_the_mean_of_the_evaluation_if_a_step_is_one_micro_batch() {
     for case in CASES {
         let Golden { facts, tensors } = Golden::read(case);
         if facts.case.micro_batches > 1 {
@@ -141,12 +141,12 @@ fn the_folder_of_transformers_has_the_parameters_of_its_config() {
     }
     .model();
 
-    let tensors = Tensors::read("transformers_gpt2/model.safetensors");
+    let tensors = GoldenTensors::read("transformers_gpt2/model.safetensors");
     let parameters = model.parameters();
     for parameter in &parameters {
         let mut shape = parameter.shape.clone();
         if parameter.name.starts_with("h.") {
-            shape.reverse(); // their matrices are (in, out)
+            shape.reverse(); // GPT-2's matrices are (in, out) in transformers
         }
         let name = format!("transformer.{}", parameter.name);
         assert_eq!(shape_of(tensors.get(&name)), shape, "`{name}`");
@@ -156,7 +156,7 @@ fn the_folder_of_transformers_has_the_parameters_of_its_config() {
 
 #[test]
 fn the_folder_of_transformers_expects_the_losses_of_its_logits() {
-    let tensors = Tensors::read("transformers_gpt2/expected.safetensors");
+    let tensors = GoldenTensors::read("transformers_gpt2/expected.safetensors");
     let logits = tensors.get("logits");
     let [sequences, seq, vocab] = logits.shape[..] else {
         panic!("the logits have the shape {:?}", logits.shape);
@@ -176,7 +176,7 @@ fn the_folder_of_transformers_expects_the_losses_of_its_logits() {
     assert_eq!(expected.shape, [sequences]);
     for (rows, &expected) in losses.chunks(seq).zip(expected.f32s()) {
         let mean = rows.iter().sum::<f64>() / seq as f64;
-        // The logits were rounded to float32, a share of 6e-8 of values below 4.
+        // The logits were rounded to float32: 6e-8 of values below 4.
         assert!((mean - f64::from(expected)).abs() <= 1e-6, "{mean} and {expected}");
     }
 }

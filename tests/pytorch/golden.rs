@@ -1,7 +1,7 @@
 //! Reads the golden files of `tests/golden`: named tensors and the case they belong to.
 //!
-//! A fault in a fixture fails the test that reads it, so everything here panics with the
-//! file's and the tensor's name.
+//! A bad fixture fails the test that reads it, so everything here panics with the name of the file
+//! and the tensor.
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
@@ -13,29 +13,29 @@ use serde::Deserialize;
 pub(crate) const CASES: [&str; 5] =
     ["bias_exact", "plain_tanh", "ragged", "wide_head", "accumulated"];
 
-/// Where a file of `tests/golden` lies.
+/// The path of a file of `tests/golden`.
 pub(crate) fn path(name: &str) -> PathBuf {
     [env!("CARGO_MANIFEST_DIR"), "tests", "golden", name].iter().collect()
 }
 
-/// What was run, and how; the metadata of a golden file.
+/// The metadata of a golden file: what was run, and how.
 #[derive(Debug, Deserialize)]
-pub(crate) struct MachineFacts {
-    pub(crate) case: Case,
+pub(crate) struct GoldenFacts {
+    pub(crate) case: GoldenCase,
     pub(crate) steps: usize,
     pub(crate) betas: [f32; 2],
     pub(crate) adam_eps: f32,
     pub(crate) weight_decay: f32,
     /// Steps whose gradients were scaled down.
     pub(crate) clipped_steps: usize,
-    /// How far PyTorch's own float32 ends from the values in the file, by quantity: the
-    /// largest difference as a share of its tensor's largest magnitude.
+    /// The error of PyTorch's float32 relative to the values in the file, by quantity: the
+    /// largest difference divided by its tensor's largest magnitude.
     pub(crate) float32_error: BTreeMap<String, f64>,
 }
 
 /// One model and its batches.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Case {
+pub(crate) struct GoldenCase {
     pub(crate) layers: u32,
     pub(crate) heads: u32,
     pub(crate) channels: u32,
@@ -45,11 +45,11 @@ pub(crate) struct Case {
     pub(crate) gelu: String,
     pub(crate) batch: usize,
     pub(crate) micro_batches: usize,
-    /// 0 where gradients are not clipped.
+    /// 0 if gradients are not clipped.
     pub(crate) grad_clip: f32,
 }
 
-impl Case {
+impl GoldenCase {
     pub(crate) fn model(&self) -> Model {
         Sizes {
             layers: self.layers,
@@ -70,39 +70,39 @@ impl Case {
 
 /// The values of one tensor.
 #[derive(Debug)]
-pub(crate) enum Values {
+pub(crate) enum GoldenValues {
     F32(Vec<f32>),
     U32(Vec<u32>),
 }
 
 /// One tensor of a file.
 #[derive(Debug)]
-pub(crate) struct Tensor {
+pub(crate) struct GoldenTensor {
     pub(crate) shape: Vec<usize>,
-    pub(crate) values: Values,
+    pub(crate) values: GoldenValues,
 }
 
-impl Tensor {
+impl GoldenTensor {
     pub(crate) fn f32s(&self) -> &[f32] {
         match &self.values {
-            Values::F32(values) => values,
-            Values::U32(_) => panic!("the tensor holds token ids, not float32"),
+            GoldenValues::F32(values) => values,
+            GoldenValues::U32(_) => panic!("the tensor holds token ids, not float32"),
         }
     }
 
     pub(crate) fn u32s(&self) -> &[u32] {
         match &self.values {
-            Values::U32(values) => values,
-            Values::F32(_) => panic!("the tensor holds float32, not token ids"),
+            GoldenValues::U32(values) => values,
+            GoldenValues::F32(_) => panic!("the tensor holds float32, not token ids"),
         }
     }
 }
 
 /// A file of named tensors.
 #[derive(Debug)]
-pub(crate) struct Tensors(BTreeMap<String, Tensor>);
+pub(crate) struct GoldenTensors(BTreeMap<String, GoldenTensor>);
 
-impl Tensors {
+impl GoldenTensors {
     /// Reads a file of `tests/golden`.
     pub(crate) fn read(file: &str) -> Self {
         Self::parse(file, &bytes_of(file))
@@ -113,11 +113,11 @@ impl Tensors {
         let read = |(name, view): (String, safetensors::tensor::TensorView<'_>)| {
             let words = view.data().as_chunks().0.iter().copied();
             let values = match view.dtype() {
-                Dtype::F32 => Values::F32(words.map(f32::from_le_bytes).collect()),
-                Dtype::U32 => Values::U32(words.map(u32::from_le_bytes).collect()),
+                Dtype::F32 => GoldenValues::F32(words.map(f32::from_le_bytes).collect()),
+                Dtype::U32 => GoldenValues::U32(words.map(u32::from_le_bytes).collect()),
                 other => panic!("`{file}`: `{name}` has the type {other:?}"),
             };
-            (name, Tensor { shape: view.shape().to_vec(), values })
+            (name, GoldenTensor { shape: view.shape().to_vec(), values })
         };
         Self(tensors.tensors().into_iter().map(read).collect())
     }
@@ -126,7 +126,7 @@ impl Tensors {
         self.0.keys().map(String::as_str)
     }
 
-    pub(crate) fn get(&self, name: &str) -> &Tensor {
+    pub(crate) fn get(&self, name: &str) -> &GoldenTensor {
         self.0.get(name).unwrap_or_else(|| panic!("no tensor `{name}` in the file"))
     }
 }
@@ -134,8 +134,8 @@ impl Tensors {
 /// One golden file.
 #[derive(Debug)]
 pub(crate) struct Golden {
-    pub(crate) facts: MachineFacts,
-    pub(crate) tensors: Tensors,
+    pub(crate) facts: GoldenFacts,
+    pub(crate) tensors: GoldenTensors,
 }
 
 impl Golden {
@@ -144,7 +144,7 @@ impl Golden {
         let file = format!("{case}.safetensors");
         let text = facts_of(&file);
         let facts = serde_json::from_str(&text).unwrap_or_else(|e| panic!("`{file}`: {e}"));
-        Self { facts, tensors: Tensors::read(&file) }
+        Self { facts, tensors: GoldenTensors::read(&file) }
     }
 }
 

@@ -1,4 +1,4 @@
-//! A folder that `transformers` wrote, read and run here.
+//! Reads and runs a folder that `transformers` wrote.
 
 use fitgpt::{
     checkpoint::{Positions, Tensors, Weights},
@@ -30,8 +30,8 @@ fn logits_are_theirs(folder: &str) {
     let mut sampler = Sampler::new(Box::new(backend), &model, 1, DType::F32, Window::Half).unwrap();
     weights.read(&Tensors::weights_of(&model), Positions::Exact, &mut sampler).unwrap();
 
-    let expected = golden::Tensors::read(&format!("{folder}/expected.safetensors"));
-    // Of several batches, the logits are those of the first.
+    let expected = golden::GoldenTensors::read(&format!("{folder}/expected.safetensors"));
+    // With several batches, the logits are those of the first.
     let tokens = expected.get("tokens").u32s();
     let first = expected.get("logits").shape[0] * model.block as usize;
     let tokens = &tokens[..first];
@@ -43,8 +43,8 @@ fn logits_are_theirs(folder: &str) {
             sampler.begin(&tokens[..length]).unwrap();
             let theirs = &logits[(sequence * block + length - 1) * vocab..][..vocab];
             for (ours, theirs) in sampler.logits().iter().zip(theirs) {
-                // Theirs are float32 too: two sums of a few hundred products, in two orders.
-                assert!((ours - theirs).abs() <= 1e-5 * largest, "{ours} for {theirs}");
+                // Both are float32: sums of a few hundred products, in two orders.
+                assert!((ours - theirs).abs() <= 1e-5 * largest, "{ours}, expected {theirs}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! FitGPT against PyTorch, from committed files.
+//! Compares FitGPT with PyTorch, from committed files.
 
 mod families;
 mod fixtures;

@@ -1,8 +1,8 @@
-//! Ten AdamW steps, every gradient and the evaluation of small GPTs, as PyTorch has them.
+//! Compares ten AdamW steps, every gradient and the evaluation of small GPTs with PyTorch.
 //!
-//! The golden values are float64, rounded once. Each file states how far PyTorch's own float32
-//! ends from them, as a share of a tensor's largest magnitude; another order of summation may
-//! end a few times as far.
+//! The golden values are float64, rounded once. Each file states the error of PyTorch's float32
+//! relative to a tensor's largest magnitude; another order of summation may have a few times that
+//! error.
 
 use fitgpt_exec::{
     Arguments, Backend, Watch,
@@ -20,17 +20,17 @@ use fitgpt_plan::{
 
 use crate::golden::{CASES, Golden};
 
-/// How many times as far as PyTorch's float32 we may be: sums run in another order, and the
-/// stated error is one draw of such an error, not its bound.
+/// The allowed multiple of PyTorch's float32 error: sums run in another order, and the stated error
+/// is one sample of such an error, not a bound.
 const MULTIPLE: f64 = 8.0;
 
 /// A backend with the case's plan and its initial weights.
-struct Run {
+struct GoldenRun {
     golden: Golden,
     backend: Cpu,
 }
 
-impl Run {
+impl GoldenRun {
     fn new(case: &str, isa: Isa) -> Self {
         let golden = Golden::read(case);
         let facts = &golden.facts;
@@ -51,7 +51,7 @@ impl Run {
             }),
             activations: DType::F32,
             recompute: Recompute::default(),
-            loss_chunk_rows: 16, // no divisor of most cases' rows
+            loss_chunk_rows: 16, // does not divide the rows of most cases
         };
         let model = facts.case.model();
         let job = Job { model, training, eval_sequences: batch, samples: 1 };
@@ -86,7 +86,7 @@ impl Run {
         values
     }
 
-    /// Forward and backward of every micro-batch; returns the mean loss.
+    /// Runs forward and backward of every micro-batch and returns the mean loss.
     fn micro_batches(&mut self, step: usize) -> f32 {
         let loss = self.backend.plan().program(TRAIN).find("loss").unwrap();
         self.backend.write(TRAIN, loss, Bytes::ZERO, &0f32.to_ne_bytes()).unwrap();
@@ -106,12 +106,15 @@ impl Run {
         let pairs = ours.iter().zip(theirs);
         let worst = pairs.map(|(a, b)| f64::from((a - b).abs())).fold(0f64, f64::max) / largest;
         let allowed = self.allowed(quantity);
-        // Written so that a NaN fails.
-        assert!(worst <= allowed, "{what}: off by {worst:e} of its largest, {allowed:e} allowed");
+        // In this form a NaN fails.
+        assert!(
+            worst <= allowed,
+            "{what}: off by {worst:e} of its largest element, {allowed:e} allowed"
+        );
     }
 }
 
-/// Every instruction set that this machine has.
+/// Runs `check` for every case and every instruction set of this machine.
 fn everywhere(check: impl Fn(&str, Isa)) {
     for isa in Isa::all() {
         for case in CASES {
@@ -123,7 +126,7 @@ fn everywhere(check: impl Fn(&str, Isa)) {
 #[test]
 fn every_gradient_of_the_first_step_is_pytorchs() {
     everywhere(|case, isa| {
-        let mut run = Run::new(case, isa);
+        let mut run = GoldenRun::new(case, isa);
         run.micro_batches(0);
         for parameter in run.golden.facts.case.model().parameters() {
             let name = &parameter.name;
@@ -131,8 +134,8 @@ fn every_gradient_of_the_first_step_is_pytorchs() {
             let tensor = run.golden.tensors.get(&format!("gradient.{name}"));
             let theirs = tensor.f32s();
             if name.ends_with("c_attn.bias") {
-                // Keys' biases move every score of a row alike: their gradient is zero, and
-                // what rounding leaves of it is measured by the queries' and values' beside it.
+                // Key biases add the same number to every score of a row, so their gradient is
+                // zero up to rounding, which is compared with the gradients of the other biases.
                 let third = theirs.len() / 3;
                 let zeroed: Vec<_> = theirs.iter().copied().enumerate().collect();
                 let theirs: Vec<_> = zeroed
@@ -150,7 +153,7 @@ fn every_gradient_of_the_first_step_is_pytorchs() {
 #[test]
 fn ten_steps_have_pytorchs_losses_norms_and_weights() {
     everywhere(|case, isa| {
-        let mut run = Run::new(case, isa);
+        let mut run = GoldenRun::new(case, isa);
         let (mut losses, mut norms) = (Vec::new(), Vec::new());
         for step in 0..run.golden.facts.steps {
             losses.push(run.micro_batches(step));
@@ -178,7 +181,7 @@ fn ten_steps_have_pytorchs_losses_norms_and_weights() {
 #[test]
 fn the_evaluation_has_pytorchs_loss_of_every_sequence() {
     everywhere(|case, isa| {
-        let mut run = Run::new(case, isa);
+        let mut run = GoldenRun::new(case, isa);
         run.load(EVALUATE, 0, 0);
         run.backend.run(EVALUATE, &Arguments::default()).unwrap();
         let ours = run.read(EVALUATE, "losses");

@@ -114,7 +114,7 @@ fn bad_input_is_exit_code_two_and_names_the_thing() {
 }
 
 #[test]
-fn errors_are_json_where_programs_read() {
+fn errors_are_json_with_the_json_flag() {
     let place = Place::new();
     for (args, _) in BAD {
         let ran = place.run(&[args, &["--json"][..]].concat());
@@ -205,7 +205,7 @@ fn the_short_help_fits_on_a_screen_and_the_long_one_has_every_key_that_matters()
 }
 
 #[test]
-fn samples_are_told_as_nanogpt_tells_them_and_do_not_depend_on_the_batch() {
+fn samples_are_printed_like_nanogpts_and_do_not_depend_on_the_batch() {
     let place = Place::new();
     place.train(&["--max_iters=5", "--out_dir=out"]);
     let sample = |more: &[&str]| {
@@ -217,7 +217,7 @@ fn samples_are_told_as_nanogpt_tells_them_and_do_not_depend_on_the_batch() {
     };
     let text = sample(&["--num_samples=3"]).stdout;
     assert_eq!(text.matches("---------------\n").count(), 3, "{text}");
-    // 63 tokens are past a block of 24: the cache begins again, and that is said.
+    // 63 tokens exceed a block of 24: the cache is refilled, and the report says so.
     let ran = sample(&["--num_samples=3", "--json"]);
     assert!(ran.json()["refills"].as_u64().unwrap() > 0);
     let three = ran.json()["samples"].clone();
@@ -282,13 +282,16 @@ fn pytorch_is_planned_by_the_rules_of_its_device() {
 }
 
 #[test]
-fn a_plan_ends_with_its_verdict() {
+fn a_plan_ends_with_its_verdict_and_what_to_run_if_it_fits() {
     let place = Place::new();
     let last = |args: &[&str]| {
         let ran = place.run(&[&["plan", "--gpu=RTX 4070"], args].concat());
         ran.stdout.lines().last().unwrap_or_default().to_owned()
     };
-    assert!(last(&["--batch_size=4"]).starts_with("fits GeForce RTX 4070: at least "));
+    assert_eq!(last(&["--batch_size=4"]), "next: fitgpt train CONFIG.py --batch_size=4");
+    assert_eq!(last(&["--engine=torch", "--batch_size=4"]), "next: python train.py --batch_size=4");
+    let ran = place.run(&["plan", "--gpu=RTX 4070", "--batch_size=4"]);
+    assert!(ran.stdout.contains("\nfits GeForce RTX 4070: at least "), "{}", ran.stdout);
     assert!(last(&["--engine=torch", "--batch_size=64"]).starts_with("does not fit "));
     let tight = ["--engine=torch", "--batch_size=16", "--gradient_accumulation_steps=32"];
     assert!(last(&tight).starts_with("tight on "), "{}", last(&tight));
@@ -325,7 +328,7 @@ fn fit_prints_lines_to_paste_and_writes_what_it_recommends() {
     let large = ["fit", "--gpu=RTX 4070", "--init_from=gpt2-xl", "--write=none.py"];
     let ran = place.run(&large);
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);
-    assert!(ran.stdout.starts_with("nothing that keeps the training fits\n"), "{}", ran.stdout);
+    assert!(ran.stdout.starts_with("no option that keeps the training fits\n"), "{}", ran.stdout);
     assert!(ran.stdout.contains("none.py is not written"), "{}", ran.stdout);
     assert!(!place.path("none.py").exists());
 }

@@ -35,7 +35,7 @@ fn every_step_of_the_demo_passes_and_can_be_kept() {
     assert!(lines < 70, "{lines} lines:\n{}", ran.stderr);
     let output = fs::read_to_string(place.path("kept/output.txt")).unwrap();
     assert!(
-        output.contains("$ fitgpt doctor oom.log --config oom.py\n") && output.contains("iter 7:")
+        output.contains("$ fitgpt doctor oom.log --config oom.py\n") && output.contains("iter 10:")
     );
 
     // A folder that is not empty is refused.

@@ -1,4 +1,4 @@
-//! `devices` and its watch, of real processes; cards by a stand-in for NVIDIA's library.
+//! `devices` and its watch, on real processes; cards through a fake of NVIDIA's library.
 
 use std::{
     io::{BufRead as _, BufReader, Lines},
@@ -9,11 +9,11 @@ use serde_json::Value;
 
 use crate::program::{Place, TINY, events, steps_logged, wait_until};
 
-/// A training that goes on until it is dropped.
-struct Training(Child);
+/// A process that runs until it is dropped.
+struct Running(Child);
 
-impl Training {
-    fn start(place: &Place) -> Self {
+impl Running {
+    fn training(place: &Place) -> Self {
         let args = [&["train"], TINY, &["--max_iters=1000000", "--eval_interval=1000000"]].concat();
         let mut command = place.command(&[&args[..], &["--out_dir=out"]].concat());
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
@@ -26,7 +26,7 @@ impl Training {
     }
 }
 
-impl Drop for Training {
+impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -66,7 +66,7 @@ fn begun(place: &Place, args: &[&str]) -> (Child, Vec<String>, Lines<BufReader<C
 #[test]
 fn a_training_that_is_watched_stays_within_its_own_plan_and_the_watch_ends_with_it() {
     let place = Place::new();
-    let training = Training::start(&place);
+    let training = Running::training(&place);
     let pid = training.pid();
     let args = ["devices", "--watch", &pid, "--every=0.02"];
     let keys = ["--batch_size=2", "--n_layer=1", "--n_head=2", "--n_embd=64"];
@@ -84,7 +84,7 @@ fn a_training_that_is_watched_stays_within_its_own_plan_and_the_watch_ends_with_
     let summary = samples.pop().unwrap()["summary"].clone();
     assert_eq!(summary["samples"], samples.len());
     assert!(summary["peak_bytes"].as_u64() >= samples[0]["process"]["resident_bytes"].as_u64());
-    // The plan of a run is found where the system lists open files.
+    // The plan of a run is found if the system lists open files.
     if cfg!(target_os = "linux") {
         let arena = &events(&place.path("out"), "plan")[0]["plan"]["arena_bytes"];
         assert_eq!(samples[0]["process"]["pid"].to_string(), pid);
@@ -130,6 +130,30 @@ fn a_process_that_is_not_there_is_named() {
     }
 }
 
+/// A process by this name that sleeps until it is dropped.
+#[cfg(target_os = "linux")]
+fn process_named(place: &Place, name: &str) -> Running {
+    let program = place.path(name);
+    std::fs::copy("/bin/sleep", &program).unwrap();
+    Running(std::process::Command::new(program).arg("600").spawn().unwrap())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_python_process_is_compared_with_pytorchs_plan_and_never_with_an_arena() {
+    let place = Place::new();
+    let python = process_named(&place, "python3");
+    let (pid, card) = (python.pid(), "--gpu=RTX 4070");
+    let watch = ["devices", "--watch", &pid, "--for=0.01", card, "--batch_size=4"];
+    let ran = place.run(&watch);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert!(!ran.stdout.contains("arena") && !ran.stdout.contains("within"), "{}", ran.stdout);
+    let json = place.run(&[&watch[..], &["--json"]].concat()).stdout;
+    let summary: Value = serde_json::from_str(json.lines().last().unwrap()).unwrap();
+    let plan = &summary["summary"]["plan"];
+    assert_eq!((&plan["engine"], &plan["memory"]), (&"torch".into(), &"card".into()));
+}
+
 /// Compiles the stand-in into `place` and names the folder that the loader should look into.
 #[cfg(target_os = "linux")]
 fn stand_in(place: &Place) -> std::path::PathBuf {
@@ -152,7 +176,7 @@ fn a_card_is_asked_through_its_driver() {
     const GIB: u64 = 1 << 30;
     let place = Place::new();
     let folder = stand_in(&place);
-    let training = Training::start(&place);
+    let training = Running::training(&place);
     let run = |args: &[&str]| {
         let mut command = place.command(args);
         command.env("LD_LIBRARY_PATH", &folder).env("STAND_IN_PID", training.pid());
@@ -180,14 +204,18 @@ fn a_card_is_asked_through_its_driver() {
     assert!(text.contains("driver 550.54.14, CUDA 12.4"), "{text}");
     assert!(text.contains("4711 python3 1024.0 MiB"), "{text}");
 
-    // This build cannot use it, and says so once, where nobody asked for the CPU.
+    // This build cannot use the card, and says so unless `--device=cpu` was given.
     let train = [&["train"], TINY, &["--max_iters=1", "--out_dir=another"]].concat();
-    for (device, is_said) in [("--device=auto", true), ("--device=cpu", false)] {
+    for (device, is_reported) in [("--device=auto", true), ("--device=cpu", false)] {
         let mut command = place.command(&[&train[..], &[device]].concat());
         let output = command.env("LD_LIBRARY_PATH", &folder).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(said.contains("NVIDIA GeForce RTX 4070 is here"), is_said, "{said}");
-        assert_eq!(said.contains("`cargo build --release --features gpu`"), is_said, "{said}");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(stderr.contains("NVIDIA GeForce RTX 4070 is here"), is_reported, "{stderr}");
+        assert_eq!(
+            stderr.contains("`cargo build --release --features gpu`"),
+            is_reported,
+            "{stderr}"
+        );
     }
 
     // PyTorch's plan is compared with what the process holds of the card.

@@ -33,7 +33,7 @@ fn is_in(lang: &str, text: &str) -> bool {
 }
 
 /// Commands that people read, with an exit code each.
-const SPOKEN: &[(&[&str], i32)] = &[
+const COMMANDS: &[(&[&str], i32)] = &[
     (&["doctor", "estimate-loss-batch-64.log", "--config", "estimate-loss-batch-64.py"], 0),
     (&["doctor", "host-killed.log"], 0),
     (&["doctor", "shared-memory.log"], 0),
@@ -67,21 +67,21 @@ fn place() -> Place {
 #[test]
 fn people_read_their_language_and_the_answer_is_the_same() {
     let place = place();
-    for (args, code) in SPOKEN {
+    for (args, code) in COMMANDS {
         let english = place.run(&[args, &["--lang=en"][..]].concat());
         assert_eq!(english.code, Some(*code), "{args:?}: {}", english.stderr);
         for lang in OTHERS {
             let ran = place.run(&[args, &["--lang", lang][..]].concat());
-            let said = format!("{}{}", ran.stdout, ran.stderr);
-            assert_eq!(ran.code, english.code, "{args:?} in {lang}: {said}");
-            assert!(is_in(lang, &said), "{args:?} in {lang}: {said}");
-            assert_ne!(said, format!("{}{}", english.stdout, english.stderr), "{args:?} in {lang}");
+            let text = format!("{}{}", ran.stdout, ran.stderr);
+            assert_eq!(ran.code, english.code, "{args:?} in {lang}: {text}");
+            assert!(is_in(lang, &text), "{args:?} in {lang}: {text}");
+            assert_ne!(text, format!("{}{}", english.stdout, english.stderr), "{args:?} in {lang}");
         }
     }
 }
 
 #[test]
-fn a_size_of_no_tensor_is_put_down_to_the_run_only_where_the_run_is_known() {
+fn an_unmatched_size_is_blamed_on_the_run_only_if_the_run_is_known() {
     let place = Place::new();
     let log = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.37 GiB. GPU 0 has \
         a total capacity of 11.69 GiB of which 1.02 GiB is free. Including non-PyTorch memory, \
@@ -90,22 +90,26 @@ fn a_size_of_no_tensor_is_put_down_to_the_run_only_where_the_run_is_known() {
     fs::write(place.path("odd.log"), log).unwrap();
     fs::write(place.path("run.py"), "batch_size = 12\n").unwrap();
     for (lang, unknown, known) in [
-        ("en", "which model this is", "no tensor of this run"),
+        ("en", "does not show the model", "no tensor of this run"),
         ("zh", "哪个模型", "这次运行中没有"),
         ("ja", "どのモデルか", "この実行に"),
         ("de", "welches Modell", "kein Tensor dieses Laufs"),
     ] {
         let bare = place.run(&["doctor", "odd.log", "--lang", lang]).stdout;
         assert!(bare.contains(unknown) && !bare.contains(known), "{lang}: {bare}");
-        let told = place.run(&["doctor", "odd.log", "--config=run.py", "--lang", lang]).stdout;
-        assert!(told.contains(known) && !told.contains(unknown), "{lang}: {told}");
+        let with_config =
+            place.run(&["doctor", "odd.log", "--config=run.py", "--lang", lang]).stdout;
+        assert!(
+            with_config.contains(known) && !with_config.contains(unknown),
+            "{lang}: {with_config}"
+        );
     }
 }
 
 #[test]
 fn programs_read_the_same_bytes_in_every_language() {
     let place = place();
-    for (args, code) in SPOKEN.iter().filter(|(args, _)| !args.contains(&"--explain")) {
+    for (args, code) in COMMANDS.iter().filter(|(args, _)| !args.contains(&"--explain")) {
         let english = place.run(&[args, &["--json", "--lang=en"][..]].concat());
         assert_eq!(english.code, Some(*code), "{args:?}: {}", english.stderr);
         for lang in OTHERS {
@@ -119,7 +123,7 @@ fn programs_read_the_same_bytes_in_every_language() {
 }
 
 #[test]
-fn the_columns_of_fit_lie_under_each_other_in_every_language() {
+fn the_columns_of_fit_are_aligned_in_every_language() {
     let place = Place::new();
     for lang in ["en", "zh", "ja", "de"] {
         let ran = place.run(&["fit", "--budget=4GB", "--lang", lang]);
@@ -138,30 +142,30 @@ fn the_columns_of_fit_lie_under_each_other_in_every_language() {
 }
 
 #[test]
-fn the_locale_chooses_the_language_where_no_flag_does() {
+fn the_locale_chooses_the_language_unless_a_flag_does() {
     let place = Place::new();
-    let said = |set: &[(&str, &str)]| {
+    let stderr = |set: &[(&str, &str)]| {
         let mut command = place.command(&["plan", "--gpu=RTX 9999"]);
         command.env_remove("LC_ALL").env_remove("LC_MESSAGES").env_remove("LANG");
         command.envs(set.iter().copied());
         String::from_utf8(command.output().unwrap().stderr).unwrap()
     };
-    assert!(is_in("ja", &said(&[("LANG", "ja_JP.UTF-8")])));
-    assert!(is_in("zh", &said(&[("LANG", "C"), ("LC_MESSAGES", "zh_CN.UTF-8")])));
-    assert!(said(&[("LANG", "ja_JP.UTF-8"), ("LC_ALL", "C")]).starts_with("error: no device"));
-    assert!(said(&[("LANG", "fr_FR.UTF-8")]).starts_with("error: no device"));
-    assert!(said(&[]).starts_with("error: no device"));
+    assert!(is_in("ja", &stderr(&[("LANG", "ja_JP.UTF-8")])));
+    assert!(is_in("zh", &stderr(&[("LANG", "C"), ("LC_MESSAGES", "zh_CN.UTF-8")])));
+    assert!(stderr(&[("LANG", "ja_JP.UTF-8"), ("LC_ALL", "C")]).starts_with("error: no device"));
+    assert!(stderr(&[("LANG", "fr_FR.UTF-8")]).starts_with("error: no device"));
+    assert!(stderr(&[]).starts_with("error: no device"));
 }
 
 #[test]
-fn the_doctor_asks_for_what_it_lacks_where_it_cannot_tell() {
+fn the_doctor_asks_for_what_it_lacks() {
     let place = Place::new();
     fs::write(place.path("short.log"), "my run went OOM again\n").unwrap();
     for (lang, asked) in [
-        ("en", "this would change the answer"),
-        ("zh", "能改变结论的信息"),
-        ("ja", "次の情報で答えが変わります"),
-        ("de", "das würde die Antwort ändern"),
+        ("en", "to narrow it down"),
+        ("zh", "为进一步判断"),
+        ("ja", "さらに絞り込むには"),
+        ("de", "um es einzugrenzen"),
     ] {
         let ran = place.run(&["doctor", "short.log", "--lang", lang]);
         assert_eq!(ran.code, Some(0), "{}", ran.stderr);

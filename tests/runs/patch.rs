@@ -7,7 +7,7 @@ use crate::program::Place;
 const TRAIN: &str = include_str!("../patch/nano/train.py");
 const MODEL: &str = include_str!("../patch/nano/model.py");
 
-/// A folder `nano` in a place of its own.
+/// A temporary folder with nanoGPT's files in `nano`.
 fn nano() -> Place {
     let place = Place::new();
     fs::create_dir(place.path("nano")).unwrap();
@@ -69,8 +69,8 @@ fn a_place_that_is_missing_is_named_and_the_answer_is_no() {
         .unwrap();
     let ran = place.run(&["patch", "nano", "--only", "checkpoint-blocks"]);
     assert_eq!((ran.code, ran.stdout.as_str()), (Some(1), ""));
-    let told = "not found: checkpoint-blocks looked in model.py for `x = block(x)`";
-    assert!(ran.stderr.starts_with(told), "{}", ran.stderr);
+    let expected = "not found: checkpoint-blocks looked in model.py for `x = block(x)`";
+    assert!(ran.stderr.starts_with(expected), "{}", ran.stderr);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Runs the built `fitgpt` in a folder of its own.
+//! Runs the built `fitgpt` in a temporary folder.
 
 use std::{
     collections::BTreeMap,

@@ -1,4 +1,4 @@
-"""Checks an installed wheel: run with the Python of a venv that holds nothing else.
+"""Checks an installed wheel. Run it with the Python of a venv that has nothing else.
 
     VENV/bin/python smoke.py EXAMPLES
 

@@ -1,18 +1,18 @@
-//! How fast matrix products run here: GFLOP/s, and the share of what the machine can do.
+//! Measures matrix products: GFLOP/s, and the share of the machine's peak.
 //!
-//! Each product is checked against a plain f64 one on sampled elements before it is timed. The
-//! machine's own rate is fused multiply-adds on registers, measured in the same run.
+//! Before it is timed, each product is checked against f64 sums on sampled elements. The peak is
+//! the rate of fused multiply-adds on registers, measured in the same run.
 //!
 //!     cargo run --release -p fitgpt-exec --example matmul_rate [-- avx2|portable|…]
 
-#![expect(clippy::print_stdout, reason = "a program whose output is its purpose")]
-#![expect(clippy::inline_always, reason = "a kernel is compiled for its instruction set so")]
+#![expect(clippy::print_stdout, reason = "prints its results")]
+#![expect(clippy::inline_always, reason = "compiles a kernel for its instruction set")]
 
 use std::{hint::black_box, time::Instant};
 
 use fitgpt_exec::cpu::{
     isa::{Isa, Kernel, Simd},
-    matmul::{AddInto, Product, Shape, Store, View},
+    matmul::{AddInto, Product, ProductShape, Store, View},
     parts::Grid,
     pool::Pool,
 };
@@ -72,7 +72,7 @@ fn main() {
     }
 }
 
-/// FLOP/s and bytes of operands a second: the best of several runs, over at least half a second.
+/// FLOP/s and bytes of operands per second: the best of several runs, over at least half a second.
 fn measure(layer: Layer, pass: Pass, isa: Isa, pool: &mut Pool) -> (f64, f64) {
     let Layer { rows, outputs, inputs, .. } = layer;
     let x = numbers(rows * inputs, 1);
@@ -86,7 +86,7 @@ fn measure(layer: Layer, pass: Pass, isa: Isa, pool: &mut Pool) -> (f64, f64) {
         Pass::InputGrad => (d_out, weight),
         Pass::WeightGrad => (d_out.transposed(), x),
     };
-    let shape = Shape { rows: a.rows(), columns: b.columns(), depth: a.columns() };
+    let shape = ProductShape { rows: a.rows(), columns: b.columns(), depth: a.columns() };
     let mut scratch = vec![0.0; shape.scratch_bytes(pool.threads()) as usize / 4];
     let mut out = vec![0.0; shape.rows * shape.columns];
     let mut run = |out: &mut [f32]| {
@@ -117,7 +117,7 @@ fn measure(layer: Layer, pass: Pass, isa: Isa, pool: &mut Pool) -> (f64, f64) {
     (flop / best, bytes as f64 / best)
 }
 
-/// Some hundred elements against f64, as far apart as f32 sums of this depth may be.
+/// Compares some hundred elements with f64 sums, within the error of an f32 sum of this depth.
 fn check(a: View<'_, f32>, b: View<'_, f32>, out: &[f32]) {
     let (columns, depth) = (b.columns(), a.columns());
     for element in (0..out.len()).step_by((out.len() / 500).max(1) | 1) {
@@ -129,7 +129,7 @@ fn check(a: View<'_, f32>, b: View<'_, f32>, out: &[f32]) {
     }
 }
 
-/// Numbers between -1 and 1 that repeat late.
+/// Pseudorandom numbers between -1 and 1.
 fn numbers(len: usize, seed: u32) -> Vec<f32> {
     let mut state = seed.wrapping_mul(0x9E37_79B9) | 1;
     let next = |_| {
@@ -155,7 +155,7 @@ fn peak_gflops(isa: Isa, pool: &mut Pool) -> f64 {
     best
 }
 
-/// Enough independent sums to fill two units of four cycles.
+/// Enough independent sums to keep two units with a latency of four cycles busy.
 const CHAINS: usize = 12;
 
 struct Chains(usize);

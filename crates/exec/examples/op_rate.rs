@@ -1,12 +1,12 @@
-//! How fast every op runs here: time, GFLOP/s or GB/s, and the share of what the machine can do.
+//! Measures every op: time, GFLOP/s or GB/s, and the share of the machine's peak.
 //!
-//! Each op is first run at a small shape and compared with the reference, then timed at the
-//! shapes of GPT-2 124M (4 sequences of 1024) and of a character model. The machine's own rates,
-//! fused multiply-adds on registers and a copy of memory, are measured in the same run.
+//! Each op is first compared with the reference at a small shape, then timed at the shapes of
+//! GPT-2 124M (4 sequences of 1024) and of a character model. The machine's peak rates, fused
+//! multiply-adds on registers and a copy of memory, are measured in the same run.
 //!
 //!     cargo run --release -p fitgpt-exec --example op_rate [-- THREADS [ISA [PART-OF-A-NAME]]]
 
-#![expect(clippy::print_stdout, reason = "a program whose output is its purpose")]
+#![expect(clippy::print_stdout, reason = "prints its results")]
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ use fitgpt_exec::{
         pool::Pool,
         rates::{peak_bytes_per_s, peak_flops_per_s},
     },
-    reference::{Device, Reference},
+    reference::{Reference, ReferenceTarget},
 };
 use fitgpt_plan::{
     config::Gelu,
@@ -31,7 +31,7 @@ use fitgpt_plan::{
 };
 use half::{bf16, f16};
 
-/// B sequences of T tokens, C channels in H heads, V words.
+/// B sequences of T tokens, C channels in H heads, V tokens in the vocabulary.
 #[derive(Clone, Copy)]
 struct Sizes {
     name: &'static str,
@@ -85,7 +85,7 @@ fn main() {
 }
 
 /// One op alone in its program.
-struct Case {
+struct TimedOp {
     name: &'static str,
     program: Program,
 }
@@ -94,17 +94,17 @@ struct Case {
 struct List {
     sizes: Sizes,
     dtype: DType,
-    cases: Vec<Case>,
+    cases: Vec<TimedOp>,
 }
 
-type Shape = Vec<u64>;
+type Axes = Vec<u64>;
 
 impl List {
     /// Adds an op over operands of these shapes.
     fn add<const N: usize>(
         &mut self,
         name: &'static str,
-        operands: [(&str, Shape, DType); N],
+        operands: [(&str, Axes, DType); N],
         op: impl Fn([TensorId; N]) -> Op,
     ) {
         let ids = std::array::from_fn(|i| TensorId(i as u32));
@@ -122,14 +122,14 @@ impl List {
             });
         }
         program.op(op);
-        self.cases.push(Case { name, program });
+        self.cases.push(TimedOp { name, program });
     }
 }
 
 const ADAM: Adam =
     Adam { beta1: 0.9, beta2: 0.95, epsilon: 1e-8, weight_decay: 0.1, grad_clip: 1.0 };
 
-fn ops(sizes: Sizes, dtype: DType) -> Vec<Case> {
+fn ops(sizes: Sizes, dtype: DType) -> Vec<TimedOp> {
     let Sizes { batch, seq, channels, heads, vocab, chunk, .. } = sizes;
     let all = Heads { query: heads, kv: heads, channels: channels as u32 / heads };
     let mut list = List { sizes, dtype, cases: Vec::new() };
@@ -405,10 +405,10 @@ impl List {
 fn plan(program: &Program, target: &impl Target) -> VerifiedPlan {
     let programs = vec![program.clone()];
     let plan = place(programs, target).expect("one op can be placed");
-    verify(plan, target).expect("what was placed can be run")
+    verify(plan, target).expect("the checker accepts what the placer made")
 }
 
-/// Numbers that look like activations, the same for every backend.
+/// Fills tensors with numbers like those of activations, the same for every backend.
 fn fill(backend: &mut dyn Backend, vocab: u64) {
     let program = backend.plan().program(0).clone();
     let mut state = 1_u32;
@@ -422,7 +422,7 @@ fn fill(backend: &mut dyn Backend, vocab: u64) {
         };
         let mut float = || next() as f32 / 8_388_608.0 - 1.0; // in -1..1
         let count = tensor.count() as usize;
-        // What must be above zero, or shaped as the forward would leave it.
+        // Some tensors must be positive, or look as the forward would leave them.
         let positive = ["rstd", "exp_avg_sq", "norm"].contains(&tensor.name.as_str());
         let bytes: Vec<u8> = match tensor.dtype {
             DType::U32 => {
@@ -455,7 +455,7 @@ fn fill(backend: &mut dyn Backend, vocab: u64) {
             }
         };
         let id = TensorId(index as u32);
-        backend.write(0, id, Bytes::ZERO, &bytes).expect("the arena takes it");
+        backend.write(0, id, Bytes::ZERO, &bytes).expect("the write succeeds");
     }
 }
 
@@ -473,10 +473,10 @@ fn results(backend: &mut dyn Backend) -> Vec<(String, DType, Vec<f32>)> {
     for id in changed {
         let tensor = program.get(id);
         if tensor.name == "logits" {
-            continue; // room, not a result
+            continue; // working memory, not a result
         }
         let mut bytes = vec![0; tensor.bytes().index()];
-        backend.read(0, id, Bytes::ZERO, &mut bytes).expect("the arena gives it");
+        backend.read(0, id, Bytes::ZERO, &mut bytes).expect("the read succeeds");
         let values = match tensor.dtype {
             DType::Bf16 => {
                 bytemuck::cast_slice::<_, bf16>(&bytes).iter().map(|x| x.to_f32()).collect()
@@ -491,13 +491,12 @@ fn results(backend: &mut dyn Backend) -> Vec<(String, DType, Vec<f32>)> {
     results
 }
 
-/// The op at a small shape against the reference: a rate of wrong numbers is no rate. Relative
-/// to the largest number of its tensor, f32 sums of some hundred terms and a rounding to the
-/// stored type.
-fn check(case: &Case, target: CpuTarget) {
+/// Compares the op with the reference at a small shape. The tolerance, relative to the largest
+/// number of its tensor, covers f32 sums of some hundred terms and rounding to the stored type.
+fn check(case: &TimedOp, target: CpuTarget) {
     let arguments = arguments(&case.program);
     let mut cpu = Cpu::new(plan(&case.program, &target), target, Watch::Off).expect("a backend");
-    let device = Device(Limits::HOST);
+    let device = ReferenceTarget(Limits::HOST);
     let mut reference =
         Reference::new(plan(&case.program, &device), Limits::HOST, Watch::Off).expect("a backend");
     let mut both = [&mut cpu as &mut dyn Backend, &mut reference].map(|backend| {
@@ -517,14 +516,14 @@ fn check(case: &Case, target: CpuTarget) {
         for (i, (found, expected)) in found.iter().zip(expected).enumerate() {
             assert!(
                 (found - *expected).abs() <= allowed,
-                "{}: `{name}` at {i}: {found}, the reference says {expected}",
+                "{}: `{name}` at {i}: {found}, the reference has {expected}",
                 case.name
             );
         }
     }
 }
 
-fn time(case: &Case, target: CpuTarget, peak_flops: f64, peak_bytes: f64) {
+fn time(case: &TimedOp, target: CpuTarget, peak_flops: f64, peak_bytes: f64) {
     let program = &case.program;
     let op = &program.ops()[0];
     let arguments = arguments(program);
@@ -553,7 +552,7 @@ fn time(case: &Case, target: CpuTarget, peak_flops: f64, peak_bytes: f64) {
         let bytes = |o: Operand| {
             let times = if o.access == Access::Updates { 2 } else { 1 };
             let tensor = program.get(o.tensor);
-            // Of a table only the rows of the tokens are touched.
+            // Only the tokens' rows of a table are touched.
             let touched = if matches!(op, Op::Embed { .. } | Op::EmbedBackward { .. })
                 && tensor.shape.len() == 2
                 && tensor.dtype == DType::F32

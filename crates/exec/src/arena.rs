@@ -1,12 +1,12 @@
-//! The memory of a run: allocated once, touched whole, seen only through its verified plan.
+//! The memory of a run: allocated once, every page touched, reached only through a verified plan.
 //!
-//! This file is the one door to raw memory: kernels get slices. An [`Arena`] owns the plan that it
-//! was allocated for and hands out tensors by program and id, so that safe code can name no bytes
-//! but those of a tensor. Two promises carry every `unsafe` block:
+//! Only this file turns arena memory into slices. An [`Arena`] owns the plan that it was allocated
+//! for and hands out tensors by program and id, so safe code cannot name bytes outside a tensor.
+//! Every `unsafe` block relies on two facts:
 //!
 //! - A range is checked against its chunk before it becomes a pointer ([`Chunk::range`]).
-//! - The slots of one op do not touch: [`VerifiedPlan`] was checked for that. Everything else is
-//!   borrowed through `&self` or `&mut self`, where the compiler keeps writers apart.
+//! - The slots of one op do not overlap: [`VerifiedPlan`] was checked for that. Everything else is
+//!   borrowed through `&self` or `&mut self`, so the compiler keeps writers apart.
 
 use std::{
     alloc::{Layout, alloc, dealloc},
@@ -21,17 +21,17 @@ use fitgpt_plan::{
     units::{Bytes, DType, OpIndex, TensorId},
 };
 
-/// The memory was not to be had.
+/// The system did not provide the memory of an arena.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the system refused the arena of {asked}")]
-pub struct Refused {
-    /// What was asked for.
+pub struct ArenaRefused {
+    /// The requested bytes.
     pub asked: Bytes,
 }
 
-/// Types that a tensor's bytes can be seen as.
+/// Element types of tensors.
 pub trait Stored: Pod {
-    /// The tensor's type that this is.
+    /// The matching tensor type.
     const DTYPE: DType;
 }
 
@@ -55,7 +55,7 @@ impl Stored for u32 {
     const DTYPE: DType = DType::U32;
 }
 
-/// Chunks begin on a huge page, so that the system can back them with such.
+/// Chunks start on a huge page, so that the system can back them with huge pages.
 const CHUNK_ALIGNMENT: usize = 2 << 20;
 
 /// The smallest page of any system we run on.
@@ -69,12 +69,12 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Allocates what `plan` says, fills it with `fill` and touches every page, so that memory
-    /// which the system promised but does not have is missed now and not in a step.
-    pub fn new(plan: VerifiedPlan, fill: u8) -> Result<Self, Refused> {
+    /// Allocates what `plan` needs, fills it with `fill` and touches every page, so that
+    /// overcommitted memory fails here and not in a step.
+    pub fn new(plan: VerifiedPlan, fill: u8) -> Result<Self, ArenaRefused> {
         let asked = plan.plan().arena_bytes();
         let sizes = plan.plan().chunks.iter();
-        let chunks = sizes.map(|size| Chunk::allocate(*size, fill).ok_or(Refused { asked }));
+        let chunks = sizes.map(|size| Chunk::allocate(*size, fill).ok_or(ArenaRefused { asked }));
         Ok(Self { chunks: chunks.collect::<Result<_, _>>()?, plan })
     }
 
@@ -83,7 +83,7 @@ impl Arena {
         &self.plan
     }
 
-    /// The tensors of one op, as slices that do not touch.
+    /// The tensors of one op, as slices that do not overlap.
     pub fn operands(&mut self, program: usize, op: OpIndex) -> Operands<'_> {
         Operands {
             chunks: &self.chunks,
@@ -114,12 +114,12 @@ impl Arena {
         self.plan.scratch(program, op).map_or(&mut [], |slot| self.slot_mut(slot))
     }
 
-    /// The `length` bytes behind one slot of the plan: a test's guard.
+    /// The `length` bytes after a slot of the plan, which tests use as a guard.
     pub(crate) fn behind(&mut self, slot: Slot, length: Bytes) -> &mut [u8] {
         self.slot_mut(Slot { start: slot.end, end: slot.end + length, ..slot })
     }
 
-    /// Sound for any slot: one that leaves its chunk is a panic.
+    /// Sound for any slot: panics if the slot leaves its chunk.
     fn slot_mut(&mut self, slot: Slot) -> &mut [u8] {
         let mut range = range(&self.chunks, slot);
         // SAFETY: as in `tensor`; `&mut self` keeps readers away too.
@@ -127,7 +127,7 @@ impl Arena {
     }
 }
 
-/// Where a slot lies. A slot of no bytes lies nowhere: no op touches its tensor.
+/// The memory of a slot; empty for an empty slot, whose tensor no op touches.
 fn range(chunks: &[Chunk], slot: Slot) -> NonNull<[u8]> {
     if slot.bytes() == Bytes::ZERO {
         // Aligned for every stored type.
@@ -136,7 +136,7 @@ fn range(chunks: &[Chunk], slot: Slot) -> NonNull<[u8]> {
     chunks[slot.chunk as usize].range(slot.start, slot.bytes())
 }
 
-/// One allocation. Every byte of it was written when it was made.
+/// One allocation, fully initialised.
 #[derive(Debug)]
 struct Chunk {
     start: NonNull<u8>,
@@ -144,21 +144,21 @@ struct Chunk {
 }
 
 // SAFETY: a chunk is plain memory that only its arena points to; nothing in it is tied to the
-// thread that made it.
+// thread that allocated it.
 unsafe impl Send for Chunk {}
 
 impl Chunk {
     fn allocate(size: Bytes, fill: u8) -> Option<Self> {
-        // One byte at least: an allocation of nothing is no allocation.
+        // At least one byte: `alloc` does not accept an empty layout.
         let size = usize::try_from(size.get().max(1)).ok()?;
         let layout = Layout::from_size_align(size, CHUNK_ALIGNMENT).ok()?;
         // SAFETY: the layout is not empty.
         let start = NonNull::new(unsafe { alloc(layout) })?;
         ask_for_huge_pages(start, size);
-        // SAFETY: the chunk was just allocated with this size, and nobody else has it.
+        // SAFETY: the chunk was just allocated with this size, and nothing else refers to it.
         unsafe { start.write_bytes(fill, size) };
-        // The compiler may ask the system for zeros instead of writing them, and the system
-        // gives zeros without memory. A volatile write is really made.
+        // The compiler may turn a fill with zeros into `calloc`, which returns pages that are not
+        // backed by memory. A volatile write always happens.
         for page in (0..size).step_by(PAGE) {
             // SAFETY: as above; `page` is less than the size.
             unsafe { start.add(page).write_volatile(fill) };
@@ -178,19 +178,19 @@ impl Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // SAFETY: allocated in `allocate` with this very layout, and never given away.
+        // SAFETY: allocated in `allocate` with this layout, and freed only here.
         unsafe { dealloc(self.start.as_ptr(), self.layout) };
     }
 }
 
-/// Kernels walk through rows that lie kilobytes apart: with small pages they wait for addresses
-/// more than for numbers. A wish only: where the system has no huge pages, small ones do.
+/// Kernels read rows that are kilobytes apart; with small pages, address translation takes longer
+/// than the loads. A hint: without huge pages everything still works.
 fn ask_for_huge_pages(start: NonNull<u8>, size: usize) {
     #[cfg(all(target_os = "linux", not(miri)))]
     {
         use rustix::mm::{Advice, madvise};
         // SAFETY: the advice changes how these pages are backed, never what they hold, and the
-        // range is an allocation of ours that begins on a page.
+        // range is our own allocation, which starts on a page.
         let _: Result<(), _> =
             unsafe { madvise(start.as_ptr().cast(), size, Advice::LinuxHugepage) };
     }
@@ -206,12 +206,12 @@ pub struct Operands<'a> {
     program: usize,
     op: OpIndex,
     scratch: Option<Slot>,
-    given: u64, // a bit for each changed operand that was handed out
+    given: u64, // one bit for each writable operand already handed out
     arena: PhantomData<&'a mut [u8]>,
 }
 
 impl<'a> Operands<'a> {
-    /// The program that the op is part of.
+    /// The program of the op.
     pub fn program(&self) -> &'a Program {
         self.plan.program(self.program)
     }
@@ -225,7 +225,7 @@ impl<'a> Operands<'a> {
     pub fn read<T: Stored>(&self, tensor: TensorId) -> &'a [T] {
         let (_, found) = self.find(tensor, T::DTYPE);
         assert!(found.access == Access::Reads, "the op declares that it changes this tensor");
-        // SAFETY: verified slots of one op do not touch unless both are only read, and a
+        // SAFETY: verified slots of one op do not overlap unless both are only read, and a
         // tensor declared as read is never handed out below; `'a` borrows the arena mutably.
         let bytes: &'a [u8] = unsafe { range(self.chunks, found.slot).as_ref() };
         bytemuck::cast_slice(bytes)
@@ -237,17 +237,17 @@ impl<'a> Operands<'a> {
         assert!(found.access != Access::Reads, "the op declares that it only reads this tensor");
         assert!(self.given & (1 << position) == 0, "this tensor was handed out before");
         self.given |= 1 << position;
-        // SAFETY: verified slots of one op do not touch, and the bit just set says that this
-        // one is handed out a single time; `'a` borrows the arena mutably.
+        // SAFETY: verified slots of one op do not overlap, and the bit just set ensures that
+        // this one is handed out once; `'a` borrows the arena mutably.
         let bytes: &'a mut [u8] = unsafe { range(self.chunks, found.slot).as_mut() };
         bytemuck::cast_slice_mut(bytes)
     }
 
-    /// The op's scratch as numbers, once; empty if it needs none.
+    /// The op's scratch. The second call returns an empty slice, as does an op without scratch.
     pub fn scratch<T: Pod>(&mut self) -> &'a mut [T] {
         let Some(slot) = self.scratch.take() else { return &mut [] };
-        // SAFETY: scratch is a slot like any other, verified against all that live at this
-        // op, and `take` gives it out a single time.
+        // SAFETY: scratch is a slot like any other, verified against everything alive at this
+        // op, and `take` hands it out once.
         let bytes: &'a mut [u8] = unsafe { range(self.chunks, slot).as_mut() };
         bytemuck::cast_slice_mut(bytes)
     }
@@ -257,11 +257,11 @@ impl<'a> Operands<'a> {
         let position = located.iter().position(|l| l.tensor == tensor);
         let position = position.expect("the op declares all its operands");
         let found = located[position];
-        assert!(found.dtype == dtype, "the kernel takes {dtype}, the tensor is {}", found.dtype);
-        // Counted among those that are changed: a norm reads more tensors than a word has bits.
+        assert!(found.dtype == dtype, "the kernel expects {dtype}, the tensor is {}", found.dtype);
+        // Counts only writable operands: a gradient norm reads more tensors than 64.
         let changed = located[..position].iter().filter(|l| l.access != Access::Reads);
         let position = changed.count() as u32;
-        assert!(position < u64::BITS, "few operands are changed");
+        assert!(position < u64::BITS, "an op writes fewer than 64 operands");
         (position, found)
     }
 }
@@ -276,9 +276,9 @@ mod tests {
     use super::*;
 
     /// A host on which every op has 16 bytes of scratch.
-    struct Host(Limits);
+    struct HostTarget(Limits);
 
-    impl Target for Host {
+    impl Target for HostTarget {
         fn limits(&self) -> Limits {
             self.0
         }
@@ -288,7 +288,7 @@ mod tests {
         }
     }
 
-    const HOST: Host = Host(Limits::HOST);
+    const HOST: HostTarget = HostTarget(Limits::HOST);
     const X: TensorId = TensorId(0);
     const UNUSED: TensorId = TensorId(1);
     const OUT: TensorId = TensorId(2);
@@ -319,7 +319,7 @@ mod tests {
         arena.tensor_mut(0, X).copy_from_slice(bytemuck::cast_slice(&x));
         let mut operands = arena.operands(0, FIRST);
         assert_eq!(operands.op().name(), "op");
-        // Twice: what is only read is shared. All of them live at the same time.
+        // Twice: a tensor that is only read is shared. All of these are alive at the same time.
         let (first, second) = (operands.read::<f32>(X), operands.read::<f32>(X));
         let (out, scratch) = (operands.write::<f32>(OUT), operands.scratch::<u64>());
         scratch.fill(7);
@@ -327,7 +327,7 @@ mod tests {
             *out = a + b;
         }
         assert_eq!(scratch, [7, 7]);
-        assert!(operands.scratch::<u64>().is_empty(), "given once");
+        assert!(operands.scratch::<u64>().is_empty(), "handed out once");
         let doubled = x.map(|x| 2.0 * x);
         assert_eq!(bytemuck::cast_slice::<_, f32>(arena.tensor(0, OUT)), doubled);
     }
@@ -363,7 +363,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "of a chunk of")]
     fn a_slot_that_the_checker_did_not_see_is_refused() {
-        // More slots than tensors: the last one belongs to nobody.
+        // More slots than tensors: the last one belongs to no tensor.
         let Plan { mut programs, chunks } = place(vec![program()], &HOST).unwrap();
         let PlacedProgram { slots, .. } = &mut programs[0];
         let (start, end) = (Bytes::new(1 << 20), Bytes::new((1 << 20) + 4));

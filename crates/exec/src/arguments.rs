@@ -1,17 +1,17 @@
-//! What changes from run to run of a program. Everything else stands in the program.
+//! The values that change from one run of a program to the next.
 
 use fitgpt_plan::program::{Program, ProgramKind};
 
 /// The arguments of running a program once. Each kernel takes what its op needs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Arguments {
-    /// Keys every mask.
+    /// Seeds every dropout mask.
     pub seed: u64,
     /// The optimizer step that this run belongs to.
     pub step: u64,
     /// Position in the effective batch of the micro-batch's first sequence.
     pub first_sequence: u64,
-    /// The loss is multiplied by this before its gradient is taken; 1 but for float16.
+    /// The loss is multiplied by this before its gradient is taken; 1 except with float16.
     pub loss_scale: f32,
     /// Learning rate of this step.
     pub lr: f32,
@@ -38,16 +38,16 @@ impl Default for Arguments {
     }
 }
 
-/// Sampling runs at any length with fixed shapes: what `length` means to a program stands
-/// here once, for every backend.
+/// Sampling programs have fixed shapes and run at any length. These methods define what `length`
+/// means to a program, for every backend.
 impl Arguments {
-    /// The position of a sequence's first column: 0, but when decoding what the cache holds.
+    /// The position of a sequence's first row: 0, or the cached length when decoding.
     pub fn first_position(&self, program: &Program) -> u64 {
         if program.kind() == ProgramKind::Decode { self.length } else { 0 }
     }
 
-    /// How many of `rows` rows are computed: all, but of a prompt only those in use. The rest
-    /// of a tensor then holds nothing, and nobody reads it.
+    /// How many of `rows` rows are computed: all, or only those in use of a prompt. The other rows
+    /// are undefined and never read.
     pub fn rows_in_use(&self, program: &Program, rows: u64) -> u64 {
         if program.kind() == ProgramKind::Prefill { rows.min(self.length) } else { rows }
     }

@@ -1,4 +1,4 @@
-//! What a backend is: something that holds an arena and runs programs in it.
+//! Backends: what holds an arena and runs programs in it.
 
 use fitgpt_plan::{
     memory::{Limits, Slot, VerifiedPlan},
@@ -14,45 +14,45 @@ use crate::{
 /// Why a backend could not do its work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BackendError {
-    /// The arena was not to be had.
+    /// The system did not provide the arena.
     #[error(transparent)]
-    Refused(#[from] crate::arena::Refused),
-    /// Threads were not to be had.
+    Refused(#[from] crate::arena::ArenaRefused),
+    /// The system did not start the threads.
     #[error("the system refused {asked} threads: {kind}")]
     Threads {
-        /// How many, the caller's among them.
+        /// How many, including the caller's.
         asked: usize,
-        /// What the system said.
+        /// The system's error.
         kind: std::io::ErrorKind,
     },
-    /// A device did not give the arena.
+    /// A device did not provide the arena.
     #[error(transparent)]
     Memory(#[from] MemoryRefused),
-    /// A device failed: what it computed last is lost.
+    /// A device failed, and its last results are lost.
     #[error(transparent)]
     Device(#[from] DeviceFault),
 }
 
-/// A device has less memory than its plan asks for.
+/// A device has less memory than its plan needs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the device `{device}` refused the arena of {asked}{}", free.map_or(String::new(), |free| format!("; {free} are free")))]
 pub struct MemoryRefused {
     /// As its driver calls it.
     pub device: String,
-    /// What was asked for.
+    /// The requested bytes.
     pub asked: Bytes,
-    /// What its driver called free, where it tells.
+    /// Free memory, if its driver reports it.
     pub free: Option<Bytes>,
 }
 
 /// A device was lost, refused work or stopped answering.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the device `{device}` failed: {said}")]
+#[error("the device `{device}` failed: {message}")]
 pub struct DeviceFault {
     /// As its driver calls it.
     pub device: String,
-    /// What the driver said.
-    pub said: String,
+    /// What the driver reported.
+    pub message: String,
 }
 
 /// Runs the programs of one plan in one arena.
@@ -65,8 +65,8 @@ pub trait Backend {
         self.run_op_by_op(program, arguments, &mut |_| {})
     }
 
-    /// The same, and says when each op has ended. Where ops are only handed over, as to a card,
-    /// each is waited for: this is for measuring.
+    /// Like [`run`](Self::run), and reports when each op has ended. On a device that runs ops
+    /// asynchronously this waits for each op, so it is for measuring only.
     fn run_op_by_op(
         &mut self,
         program: usize,
@@ -92,8 +92,8 @@ pub trait Backend {
         values: &mut [u8],
     ) -> Result<(), BackendError>;
 
-    /// The first number of each of these float32 tensors, named with their programs. A device
-    /// is waited for once, if it can be.
+    /// The first number of each of these float32 tensors, given with their programs. Waits for
+    /// the device only once if the backend can.
     fn read_scalars(
         &mut self,
         of: &[(usize, TensorId)],
@@ -107,19 +107,19 @@ pub trait Backend {
     }
 }
 
-/// Whether an arena watches its kernels.
+/// Whether an arena checks its kernels' memory accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// No: a run.
+    /// No checks: a normal run.
     Off,
-    /// Yes, in tests: memory begins as NaN, becomes NaN again after its last read, and the
-    /// guard bytes behind the slots of an op are checked after it.
+    /// For tests: memory starts as NaN, becomes NaN again after its last read, and the guard
+    /// bytes after the slots of an op are checked when it has run.
     Poison,
 }
 
-/// An arena on the host, watched or not: what the reference and the CPU have in common.
+/// An arena in host memory, with or without checks. The reference and the CPU share it.
 #[derive(Debug)]
-pub(crate) struct Host {
+pub(crate) struct WatchedArena {
     arena: Arena,
     watch: Watch,
     guard: Bytes,
@@ -127,10 +127,10 @@ pub(crate) struct Host {
 
 /// All ones is a NaN in every float type that we store.
 pub const POISON: u8 = 0xff;
-/// What lies behind every slot while a backend is watched.
+/// Fills the guard bytes after every slot in a checked arena.
 pub const GUARD: u8 = 0xa5;
 
-impl Host {
+impl WatchedArena {
     pub(crate) fn new(
         plan: VerifiedPlan,
         limits: Limits,
@@ -142,7 +142,7 @@ impl Host {
         Ok(host)
     }
 
-    /// State is shared by all programs, so each constant is filled once by any of them.
+    /// All programs share the state, so it does not matter which of them fills a constant.
     fn fill_constants(&mut self) {
         for program in 0..self.plan().plan().programs.len() {
             for constant in self.plan().program(program).constants() {
@@ -182,7 +182,7 @@ impl Host {
         }
     }
 
-    /// Every slot that an op may change or read, its scratch among them.
+    /// Every slot that an op reads or writes, including its scratch.
     fn slots(&self, program: usize, at: OpIndex) -> Vec<Slot> {
         let operands = self.plan().operands(program, at).iter().map(|operand| operand.slot);
         operands.chain(self.plan().scratch(program, at)).collect()
@@ -199,7 +199,7 @@ impl Host {
         for slot in self.slots(program, at) {
             let untouched = self.arena.behind(slot, self.guard).iter().all(|b| *b == GUARD);
             let name = self.plan().program(program).ops()[at.index()].name();
-            assert!(untouched, "`{name}` wrote behind a slot");
+            assert!(untouched, "`{name}` wrote past the end of a slot");
         }
     }
 
@@ -212,8 +212,8 @@ impl Host {
     }
 }
 
-/// Copies between the host and a tensor that lies on it.
-impl Host {
+/// Copies to and from tensors.
+impl WatchedArena {
     pub(crate) fn write(&mut self, program: usize, tensor: TensorId, start: Bytes, values: &[u8]) {
         let to = self.arena.tensor_mut(program, tensor);
         to[start.index()..][..values.len()].copy_from_slice(values);

@@ -1,34 +1,34 @@
-//! Eight-bit codes of optimizer states: the dynamic maps of bitsandbytes.
+//! Eight-bit codes for optimizer states: the dynamic maps of bitsandbytes.
 //!
-//! A code is a position in an ascending list of 256 numbers in [-1, 1] or [0, 1]: seven decades,
-//! each with twice as many numbers as the one below, zero and one. A value is divided by the
-//! largest magnitude of its block and becomes the code of the nearest number; a value between two
-//! becomes the even one of both codes. A negative value never becomes zero, so that a sign is
-//! never lost.
+//! A code is an index into an ascending list of 256 numbers in [-1, 1] or [0, 1]: seven decades,
+//! each with twice as many numbers as the one below, plus zero and one. A value is divided by the
+//! largest magnitude of its block and gets the code of the nearest number; a tie goes to the even
+//! code. A negative value never becomes zero, so signs are never lost.
 
 use std::sync::LazyLock;
 
-/// Numbers and the way from a value to the nearest one.
+/// A map from codes to numbers, with tables that find the nearest number of a value.
 #[derive(Debug)]
 pub(crate) struct Codebook {
     /// By code, ascending.
     pub(crate) values: [f32; CODES],
     /// Values above `above[k]` have a code above `k`.
     above: [f32; CODES],
-    /// The code of the least value of a cell: of cells above zero, then of those below.
+    /// The code of the smallest value of each cell: first the positive cells, then the negative
+    /// ones.
     first: [[u8; CELLS]; 2],
-    /// The highest code above zero, and below.
+    /// The highest positive code and the highest negative one.
     most: [u8; 2],
 }
 
 const CODES: usize = 256;
 
-/// Bits below those that number a cell: an exponent and seven bits of the fraction. Cells are so
-/// narrow that none has more than two codes.
+/// Low bits that do not select a cell. The exponent and seven bits of the fraction do, which makes
+/// cells so narrow that none has more than two codes.
 const BELOW_CELL: u32 = 16;
-/// The cell of 2⁻²³, below which every magnitude is in one cell.
+/// The cell of 2⁻²³. All smaller magnitudes share one cell.
 const FIRST_CELL: u32 = (127 - 23) << 7;
-/// From there to the cell of 1.
+/// The number of cells from there up to the cell of 1.
 const CELLS: usize = (23 << 7) + 1;
 
 static SIGNED: LazyLock<Codebook> = LazyLock::new(|| Codebook::new(&values(true), [255, 126]));
@@ -49,7 +49,7 @@ impl Codebook {
         let mut above = [f32::INFINITY; CODES];
         for (code, pair) in values.windows(2).enumerate() {
             let middle = (pair[0] + pair[1]) * 0.5;
-            // The middle itself goes to the even code.
+            // A tie goes to the even code.
             above[code] = if code % 2 == 0 { middle } else { middle.next_down() };
         }
         let code_of = |x: f32| above.partition_point(|limit| x > *limit) as u8;
@@ -64,7 +64,7 @@ impl Codebook {
         Self { values: *values, above, first, most }
     }
 
-    /// The code of the number nearest to `x`, which lies in [-1, 1].
+    /// The code of the number nearest to `x`, which must be in [-1, 1].
     #[inline(always)]
     pub(crate) fn code(&self, x: f32) -> u8 {
         let bits = x.to_bits();
@@ -76,13 +76,13 @@ impl Codebook {
     }
 }
 
-/// bitsandbytes' `create_dynamic_map`, with the bits that PyTorch gives it.
+/// bitsandbytes' `create_dynamic_map`, bit for bit as PyTorch computes it.
 fn values(signed: bool) -> [f32; CODES] {
     let powers: [f32; 7] = [1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0];
     let mut list = vec![0.0, 1.0];
     for (decade, power) in powers.into_iter().enumerate() {
         let count: usize = if signed { 1 << decade } else { 2 << decade };
-        // `torch.linspace` counts from both ends, with one rounding each: exact in f64 before.
+        // `torch.linspace` counts from both ends and rounds once, so compute in f64 and round.
         let step = f64::from((1.0 - 0.1_f32) / count as f32);
         let boundary = |i: usize| {
             let exact = if i < count.div_ceil(2) {
@@ -108,7 +108,7 @@ fn values(signed: bool) -> [f32; CODES] {
 mod tests {
     use super::*;
 
-    /// By the words at the top of the file, without tables.
+    /// The definition at the top of the file, without tables.
     fn nearest(book: &Codebook, x: f32) -> u8 {
         let distance =
             |code: &u8| (f64::from(book.values[usize::from(*code)]) - f64::from(x)).abs();
@@ -135,7 +135,7 @@ mod tests {
             all.extend([1e-30, 1.1e-7, 1.3e-7, 2e-7, 0.5, 0.25]);
             for x in all.iter().flat_map(|x| [x.next_down(), *x, x.next_up()]) {
                 let is_inside = x.abs() <= 1.0 && (book.values[0] < 0.0 || x >= 0.0);
-                // The rounding of the middle itself decides on its two neighbours.
+                // Which side of the tie these two lie on depends on how the midpoint was rounded.
                 let is_tie = all.contains(&x) && !book.values.contains(&x);
                 if is_inside && !is_tie {
                     let (found, expected) = (book.code(x), nearest(book, x));

@@ -1,7 +1,7 @@
 //! Storage types of activations: computed in f32, stored in 32 or 16 bits.
 //!
-//! Narrowing rounds to nearest, ties to even. Infinities stay, NaN stays NaN (quiet), and what
-//! is too large for the type becomes infinite.
+//! Narrowing rounds to nearest, ties to even. Infinities stay infinite, NaN becomes a quiet NaN,
+//! and values too large for the type become infinite.
 
 use half::{bf16, f16};
 
@@ -14,21 +14,21 @@ pub trait Element: Copy + Send + Sync + Default + 'static {
     /// The nearest value that can be stored.
     fn narrow(x: f32) -> Self;
 
-    /// [`widen`](Self::widen) of a slice, inside a kernel. The slices have one length.
+    /// [`widen`](Self::widen) of a slice, inside a kernel. The slices have equal lengths.
     fn widen_with<S: Simd>(simd: S, from: &[Self], to: &mut [f32]);
-    /// [`narrow`](Self::narrow) of a slice, inside a kernel. The slices have one length.
+    /// [`narrow`](Self::narrow) of a slice, inside a kernel. The slices have equal lengths.
     fn narrow_with<S: Simd>(simd: S, from: &[f32], to: &mut [Self]);
 
-    /// The slice itself where it is f32, so that f32 needs no copy.
+    /// The slice itself if it is f32, so that f32 needs no copy.
     fn as_f32(slice: &[Self]) -> Option<&[f32]>;
-    /// The slice itself where it is f32.
+    /// The slice itself if it is f32.
     fn as_f32_mut(slice: &mut [Self]) -> Option<&mut [f32]>;
 
-    /// [`widen`](Self::widen) of a slice. The slices have one length.
+    /// [`widen`](Self::widen) of a slice. The slices have equal lengths.
     fn widen_slice(from: &[Self], to: &mut [f32]) {
         Isa::best().run(Widen { from, to });
     }
-    /// [`narrow`](Self::narrow) of a slice. The slices have one length.
+    /// [`narrow`](Self::narrow) of a slice. The slices have equal lengths.
     fn narrow_slice(from: &[f32], to: &mut [Self]) {
         Isa::best().run(Narrow { from, to });
     }
@@ -60,7 +60,7 @@ impl<E: Element> Kernel for Narrow<'_, E> {
     }
 }
 
-/// In vectors by hand: rows are so short that a call of `memcpy` is half of copying them.
+/// Explicit vectors: rows are so short that a call of `memcpy` takes half of the time.
 #[inline(always)]
 fn copy<S: Simd>(simd: S, from: &[f32], to: &mut [f32]) {
     assert_eq!(from.len(), to.len());
@@ -105,7 +105,7 @@ impl Element for bf16 {
     fn widen(self) -> f32 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
     }
-    // By bits and without a branch: compilers turn loops of it into vectors.
+    // Bit operations without branches, which compilers vectorise.
     #[inline(always)]
     fn narrow(x: f32) -> Self {
         let bits = x.to_bits();

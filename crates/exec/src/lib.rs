@@ -1,7 +1,7 @@
 //! Runs planned programs on a backend, in one arena.
 //!
-//! `reference` defines every op in plain loops; `cpu` may only be faster; `conformance`
-//! judges any backend by the reference.
+//! `reference` defines every op in plain loops, `cpu` has the fast kernels, and `conformance`
+//! compares any backend with the reference.
 
 #![expect(
     clippy::inline_always,
@@ -23,7 +23,7 @@ pub mod cpu;
 pub mod conformance;
 
 pub use self::{
-    arena::Refused,
+    arena::ArenaRefused,
     arguments::Arguments,
     backend::{Backend, BackendError, DeviceFault, GUARD, MemoryRefused, POISON, Watch},
 };

@@ -1,11 +1,11 @@
-//! Masks from counters: a function of (seed, step, sequence, layer, site, element), never
-//! stored, the same whenever it is asked for.
+//! Dropout masks from counters: a pure function of (seed, step, sequence, layer, site, element).
+//! Masks are never stored; recomputing one gives the same mask.
 
 use fitgpt_plan::program::{Dropout, Site};
 
 use crate::Arguments;
 
-/// Murmur3's finaliser: every bit of the input moves every bit of the output.
+/// Murmur3's finaliser: every input bit affects every output bit.
 pub const fn fmix32(mut h: u32) -> u32 {
     h ^= h >> 16;
     h = h.wrapping_mul(0x85eb_ca6b);
@@ -14,15 +14,15 @@ pub const fn fmix32(mut h: u32) -> u32 {
     h ^ (h >> 16)
 }
 
-/// Whether `element` is kept under `key`. Only 32-bit operations, so that it vectorises and
-/// runs the same on any device.
+/// Whether `element` is kept under `key`. Uses 32-bit operations only, so that it vectorises and
+/// gives the same result on any device.
 #[inline(always)]
 pub const fn keeps(key: [u32; 2], element: u32, threshold: u32) -> bool {
     let h = fmix32(element.wrapping_mul(0x9e37_79b9).wrapping_add(key[0]));
     fmix32(h ^ key[1]) >= threshold
 }
 
-/// Layer and site of a dropout as one word of its key.
+/// The layer and site of a dropout, packed into one word of its key.
 pub fn site(dropout: &Dropout) -> u64 {
     let site = match dropout.site {
         Site::Embedding => 0,
@@ -36,11 +36,11 @@ pub fn site(dropout: &Dropout) -> u64 {
 /// The mask of one dropout for one sequence.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mask {
-    /// Of this sequence, layer and site.
+    /// The key of this sequence, layer and site.
     pub key: [u32; 2],
-    /// Hashes below it are dropped.
+    /// Elements whose hash is below this are dropped.
     pub threshold: u32,
-    /// What a kept element is multiplied by.
+    /// The factor of a kept element.
     pub scale: f32,
 }
 
@@ -59,7 +59,7 @@ impl Mask {
         }
     }
 
-    /// 0 for a dropped element, `scale` for a kept one. Elements are counted inside the
+    /// 0 for a dropped element, `scale` for a kept one. Elements are numbered within the
     /// sequence: `t · C + c`, or `(head · T + i) · T + j` for attention.
     #[inline(always)]
     pub fn factor(&self, element: u32) -> f32 {

@@ -1,5 +1,5 @@
-//! The CPU against the reference: every op and small models, on every instruction set that this
-//! machine has, with one, two and three threads.
+//! Compares the CPU with the reference: every op and small models, on every instruction set of this
+//! machine, with one, two and three threads.
 
 use fitgpt_exec::{
     Backend, BackendError, Watch,

@@ -1,7 +1,7 @@
 //! After its first run, a program allocates nothing on the host.
 //!
-//! A binary of its own: it replaces the global allocator and must be alone.
-#![expect(unsafe_code, reason = "a global allocator is unsafe by trait")]
+//! A separate test binary, because it replaces the global allocator.
+#![expect(unsafe_code, reason = "`GlobalAlloc` is an unsafe trait")]
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -32,11 +32,11 @@ static ALLOCATIONS: AtomicUsize = AtomicUsize::new(0);
 #[global_allocator]
 static GLOBAL: Counting = Counting;
 
-// SAFETY: every call goes to `System` unchanged; what `GlobalAlloc` provides goes through these.
+// SAFETY: every call goes to `System` unchanged; `GlobalAlloc`'s default methods use these.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise is the one `System` asks for.
+        // SAFETY: the caller's promise is the one that `System` requires.
         unsafe { System.alloc(layout) }
     }
 
@@ -85,7 +85,7 @@ fn target() -> CpuTarget {
 fn backend(programs: Vec<fitgpt_plan::program::Program>) -> Cpu {
     let plan = verify(place(programs, &target()).unwrap(), &target()).unwrap();
     let mut cpu = Cpu::new(plan, target(), Watch::Off).unwrap();
-    // State that trains: small numbers of both signs, positive second moments.
+    // State that can train: small numbers of both signs, positive second moments.
     let state = cpu.plan().program(0).state().to_vec();
     for (index, tensor) in state.iter().enumerate() {
         let is_zero = tensor.name.starts_with("d_") || tensor.name == "loss";
@@ -108,7 +108,7 @@ fn load(cpu: &mut Cpu, program: usize, tokens: &[u32]) {
     }
 }
 
-/// One test, so that no other thread of the harness allocates while it counts.
+/// A single test, so that no other thread of the harness allocates meanwhile.
 #[test]
 fn a_step_an_evaluation_and_a_token_allocate_nothing() {
     let tokens: Vec<u32> = (0..240).map(|i| i * 7 % 100).collect();
@@ -132,7 +132,7 @@ fn a_step_an_evaluation_and_a_token_allocate_nothing() {
                     cpu.run(program, &arguments).unwrap();
                 }
             };
-            step(0); // threads have started, and slept
+            step(0); // by now the threads have started and slept
             let before = ALLOCATIONS.load(Ordering::Relaxed);
             (1..5).for_each(&mut step);
             assert_eq!(ALLOCATIONS.load(Ordering::Relaxed), before, "{dropout}, {activations}");

@@ -1,4 +1,4 @@
-//! The memory of a run on a device: allocated once, outside of every pool.
+//! The memory of a run on a device: allocated once, outside the runtime's pools.
 
 use std::{ops::Range, sync::atomic::Ordering};
 
@@ -15,19 +15,19 @@ use fitgpt_plan::{
 };
 
 use crate::{
-    device::Device,
+    device::GpuDevice,
     dispatch::{cubes, line},
-    kernels::update::{self, StepLaunch},
+    kernels::update::{self, AdamStepLaunch},
 };
 
-/// Copies to and from the host pass through staging memory, so much of it at a time. The
-/// runtime lets 64 of them to the device wait in the host's memory.
+/// Copies to and from the host go through staging memory in pieces of this many bytes. The runtime
+/// queues up to 64 pieces on their way to the device in host memory.
 const PIECE: u64 = 1 << 20;
 
-/// Copies begin and end at multiples of this.
+/// Copies start and end at multiples of this.
 const WORD: u64 = 4;
 
-/// Launches that have used every page of the runtime's arguments three times: see [`settle`].
+/// Enough launches to use every page of the runtime's arguments three times: see [`settle`].
 const LAUNCHES: u32 = 3 * 513;
 
 /// The arena's allocations.
@@ -43,11 +43,11 @@ struct Chunk {
 }
 
 impl Arena {
-    /// Allocates what `plan` says and fills it with `fill`.
+    /// Allocates what `plan` needs and fills it with `fill`.
     ///
-    /// In a run that `settles`, the runtime's pools are then as large as they ever get.
+    /// If the run `settles`, the runtime's pools have their final size afterwards.
     pub(crate) fn new(
-        device: &Device,
+        device: &GpuDevice,
         plan: &VerifiedPlan,
         fill: u8,
         settles: bool,
@@ -64,7 +64,7 @@ impl Arena {
     }
 
     fn try_new(
-        device: &Device,
+        device: &GpuDevice,
         plan: &VerifiedPlan,
         fill: u8,
         settles: bool,
@@ -85,7 +85,7 @@ impl Arena {
             chunks.push(Chunk { handle, size });
         }
         let arena = Self { chunks };
-        // Written whole: memory that the driver promised and does not have is missed now.
+        // Write every byte, so that memory which the driver overcommitted fails here.
         for (chunk, of) in (0..).zip(&arena.chunks) {
             let mut start = 0;
             while start < of.size {
@@ -99,7 +99,7 @@ impl Arena {
         Ok(arena)
     }
 
-    /// Bytes of a slot for a kernel, `elements` of them.
+    /// Binds `bytes` of a slot, which hold `elements` elements, for a kernel.
     pub(crate) fn bind(&self, slot: Slot, bytes: Range<u64>, elements: usize) -> BufferArg {
         let start = slot.start.get();
         let handle = self.handle(slot.chunk, start + bytes.start..start + bytes.end);
@@ -111,7 +111,7 @@ impl Arena {
     /// Copies `values` to byte `start` of a slot.
     pub(crate) fn write(
         &self,
-        device: &Device,
+        device: &GpuDevice,
         slot: Slot,
         start: Bytes,
         values: &[u8],
@@ -122,7 +122,7 @@ impl Arena {
             let to = from + piece.len() as u64;
             let (low, high) = (from / WORD * WORD, to.next_multiple_of(WORD));
             let mut bytes = vec![0; (high - low) as usize];
-            // What shares a word with these values stays as it is.
+            // Bytes that share a word with these values must not change.
             if low < from {
                 bytes[..WORD as usize].copy_from_slice(&self.get(
                     device,
@@ -144,7 +144,7 @@ impl Arena {
     /// Copies from byte `start` of a slot.
     pub(crate) fn read(
         &self,
-        device: &Device,
+        device: &GpuDevice,
         slot: Slot,
         start: Bytes,
         values: &mut [u8],
@@ -160,11 +160,11 @@ impl Arena {
         Ok(())
     }
 
-    /// The number at the start of each slot: in one copy, where one piece holds them all, as it
-    /// does a plan's small tensors.
+    /// The number at the start of each slot, in one copy if one piece holds them all, as it does
+    /// for the small tensors of a plan.
     pub(crate) fn read_scalars(
         &self,
-        device: &Device,
+        device: &GpuDevice,
         slots: &[Slot],
     ) -> Result<Vec<f32>, BackendError> {
         let number = |bytes: &[u8]| bytemuck::pod_read_unaligned(&bytes[..WORD as usize]);
@@ -180,8 +180,13 @@ impl Arena {
         Ok(slots.iter().map(|slot| number(&bytes[at(slot)..])).collect())
     }
 
-    /// Fills a slot with `with`, and what shares its last word.
-    pub(crate) fn fill(&self, device: &Device, slot: Slot, with: u8) -> Result<(), BackendError> {
+    /// Fills a slot with `with`, including the rest of its last word.
+    pub(crate) fn fill(
+        &self,
+        device: &GpuDevice,
+        slot: Slot,
+        with: u8,
+    ) -> Result<(), BackendError> {
         let range = slot.start.get()..slot.end.get().next_multiple_of(WORD);
         let bytes = vec![with; (range.end - range.start) as usize];
         self.put(device, slot.chunk, range, bytes)
@@ -190,7 +195,7 @@ impl Arena {
     /// The bytes of several slots, in one copy to the host.
     pub(crate) fn read_all(
         &self,
-        device: &Device,
+        device: &GpuDevice,
         slots: &[Slot],
     ) -> Result<Vec<HostBytes>, BackendError> {
         let handle = |slot: &Slot| self.handle(slot.chunk, slot.start.get()..slot.end.get());
@@ -199,7 +204,7 @@ impl Arena {
         device.health.guard(|| device.client.read(handles).map_err(|error| error.to_string()))
     }
 
-    /// What lies behind a slot from the next whole word on, up to `length`: a test's guard.
+    /// The bytes after a slot, from the next whole word on, up to `length`: a guard for tests.
     pub(crate) fn behind(slot: Slot, length: Bytes) -> Slot {
         let end = slot.end + length;
         Slot { start: slot.end.align_up(WORD), end: Bytes::new(end.get() / WORD * WORD), ..slot }
@@ -207,7 +212,7 @@ impl Arena {
 
     fn put(
         &self,
-        device: &Device,
+        device: &GpuDevice,
         chunk: u32,
         range: Range<u64>,
         bytes: Vec<u8>,
@@ -221,7 +226,7 @@ impl Arena {
 
     fn get(
         &self,
-        device: &Device,
+        device: &GpuDevice,
         chunk: u32,
         range: Range<u64>,
     ) -> Result<HostBytes, BackendError> {
@@ -237,7 +242,7 @@ impl Arena {
     }
 }
 
-/// The words at the start of these slots, and what lies between them, if that is one piece.
+/// One range that contains the first words of all slots, if it fits into one piece.
 fn together(slots: &[Slot]) -> Option<(u32, Range<u64>)> {
     let chunk = slots.first()?.chunk;
     let starts = || slots.iter().map(|slot| slot.start.get());
@@ -246,8 +251,8 @@ fn together(slots: &[Slot]) -> Option<(u32, Range<u64>)> {
     is_one.then_some((chunk, range))
 }
 
-/// What the runtime holds for itself beside an arena.
-pub(crate) fn measure_pools(device: &Device) -> Result<Vec<RuntimePool>, BackendError> {
+/// Measures the memory that the runtime holds in addition to an arena.
+pub(crate) fn measure_pools(device: &GpuDevice) -> Result<Vec<RuntimePool>, BackendError> {
     let client = &device.client;
     let round = || {
         device.health.guard(|| settle(client))?;
@@ -255,26 +260,25 @@ pub(crate) fn measure_pools(device: &Device) -> Result<Vec<RuntimePool>, Backend
         device.health.guard(|| clean(client))?;
         Ok(pools)
     };
-    // The pages of its pools follow the mean of what was asked for: one round teaches it.
+    // The runtime sizes its pages by the mean request, so one round is enough.
     round()?;
     round()
 }
 
-/// Makes the runtime's pools as large as they ever get, and as they stay.
+/// Brings the runtime's pools to their final size.
 ///
-/// Arguments: through `wgpu` it keeps those of the last 512 launches that were not alike, each
-/// in a page of its own, and between two launches one more page is free. Every thousandth time
-/// that it needs one it counts once more against the page that is free then, takes one off when
-/// the page is used, and gives it back at 5. A page begins with 4, so one that has been used
-/// once may come and go, in a size that fits what was asked for lately; one that has been used
-/// again is free for a single launch and stays. The second pass over the pages meets such a
-/// thousandth time, so there is a third.
+/// Arguments: through `wgpu` the runtime keeps those of the last 512 distinct launches, each in its
+/// own page, plus one free page between two launches. On every thousandth request it adds one to
+/// the count of the page that is free at that moment, subtracts one when the page is used, and
+/// frees it at 5. A page starts with 4, so a page that was used once may be freed and replaced by
+/// one of another size; a page that was used again is free for a single launch and stays. The
+/// second pass over the pages contains such a thousandth request, so a third is needed.
 ///
-/// Copies to the host: one page of the largest size, and since there is none that is smaller,
-/// every copy uses that one.
+/// Copies to the host: one page of the largest size. As there is no smaller one, every copy uses
+/// it.
 fn settle(client: &Client) -> Result<(), String> {
     let place = client.memory_dedicated_allocation((), |()| client.empty(PIECE as usize));
-    let many = || StepLaunch::new(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
+    let many = || AdamStepLaunch::new(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
     for number in 0..LAUNCHES {
         // SAFETY: the kernel writes one number, and one is bound.
         unsafe {
@@ -294,12 +298,12 @@ fn settle(client: &Client) -> Result<(), String> {
     client.read_one(place).map(drop).map_err(|error| error.to_string())
 }
 
-/// Waits until the device has done all that it was asked.
+/// Waits until the device has finished all work.
 pub(crate) fn sync(client: &Client) -> Result<(), String> {
     cubecl::future::block_on(client.sync()).map_err(|error| error.to_string())
 }
 
-/// Has the runtime give back what nobody holds any more.
+/// Makes the runtime free memory that is not in use.
 pub(crate) fn clean(client: &Client) -> Result<(), String> {
     client.memory_cleanup().map_err(|error| error.to_string())?;
     sync(client)
@@ -321,7 +325,7 @@ mod tests {
         let adapter = adapters().into_iter().next();
         let adapter = adapter.expect("a software Vulkan driver (Debian: mesa-vulkan-drivers)");
         let mut properties = adapter.properties;
-        properties.max_chunk = Bytes::new(1 << 40); // a chunk's end may come between them
+        properties.max_chunk = Bytes::new(1 << 40); // otherwise a chunk may end between them
         let target = GpuTarget::new(properties);
         for (layers, heads, channels) in
             [("12", "12", "768"), ("24", "16", "1024"), ("36", "20", "1280"), ("48", "25", "1600")]

@@ -10,23 +10,23 @@ use fitgpt_plan::{
 
 use crate::{
     arena::{Arena, clean, sync},
-    device::Device,
+    device::GpuDevice,
     dispatch::Call,
 };
 
-/// Runs programs on one device. All of it happens on the device's own thread; here it is asked
-/// for and waited for.
+/// Runs programs on one device. The device's thread does the work; this type sends it requests and
+/// waits for the answers.
 #[derive(Debug)]
 pub struct Gpu {
-    device: Device,
+    device: GpuDevice,
     plan: Arc<VerifiedPlan>,
-    work: Option<Arc<Work>>, // `None` only while it is dropped
+    work: Option<Arc<Work>>, // `None` only while being dropped
 }
 
 /// A plan with its arena on a device.
 #[derive(Debug)]
 struct Work {
-    device: Device,
+    device: GpuDevice,
     plan: Arc<VerifiedPlan>,
     arena: Arena,
     watch: Watch,
@@ -35,9 +35,9 @@ struct Work {
 
 impl Gpu {
     /// A backend for the programs of `plan`, which was placed for this device's target with
-    /// `guard` bytes behind each slot.
+    /// `guard` bytes after each slot.
     pub fn new(
-        device: Device,
+        device: GpuDevice,
         plan: VerifiedPlan,
         watch: Watch,
         guard: Bytes,
@@ -63,15 +63,15 @@ impl Gpu {
     }
 
     fn work(&self) -> Arc<Work> {
-        Arc::clone(self.work.as_ref().expect("taken only when it is dropped"))
+        Arc::clone(self.work.as_ref().expect("taken only when dropped"))
     }
 }
 
 impl Drop for Gpu {
-    /// The arena is given back before anything else is allocated.
+    /// Frees the arena before anything else is allocated.
     fn drop(&mut self) {
         let (work, device) = (self.work.take(), self.device.clone());
-        // A device that has failed is asked for nothing more.
+        // A failed device gets no more requests.
         let _ = self.device.health.ask(move || {
             drop(work);
             device.health.guard(|| clean(&device.client))
@@ -80,7 +80,7 @@ impl Drop for Gpu {
 }
 
 impl Work {
-    /// State is shared by all programs: each constant is filled by the first that names it.
+    /// All programs share the state, so the first program that names a constant fills it.
     fn fill_constants(&self) -> Result<(), BackendError> {
         let mut filled = Vec::new();
         for program in 0..self.plan.plan().programs.len() {
@@ -142,7 +142,10 @@ impl Work {
         let guards: Vec<_> = slots.map(|slot| Arena::behind(slot, self.guard)).collect();
         for bytes in self.arena.read_all(&self.device, &guards)? {
             let name = self.plan.program(program).ops()[at.index()].name();
-            assert!(bytes.iter().all(|byte| *byte == GUARD), "`{name}` wrote behind a slot");
+            assert!(
+                bytes.iter().all(|byte| *byte == GUARD),
+                "`{name}` wrote past the end of a slot"
+            );
         }
         for operand in self.plan.operands(program, at) {
             if operand.dies {
@@ -174,15 +177,15 @@ impl Backend for Gpu {
         ended: &mut dyn FnMut(OpIndex),
     ) -> Result<(), BackendError> {
         let (work, arguments) = (self.work(), *arguments);
-        let launch = move |tell: &dyn Fn(OpIndex)| {
+        let launch = move |report: &dyn Fn(OpIndex)| {
             work.launch_all(program, &arguments, |at| {
-                // An op is done when the device is, not when it was told.
+                // An op has ended when the device has finished it, not when it was launched.
                 work.device.health.guard(|| sync(&work.device.client))?;
-                tell(at);
+                report(at);
                 Ok(())
             })
         };
-        self.device.health.ask_and_hear(launch, ended)
+        self.device.health.ask_with_progress(launch, ended)
     }
 
     fn write(

@@ -1,8 +1,8 @@
-//! NVIDIA's cards through CUDA: the way to their tensor cores.
+//! NVIDIA cards through CUDA, which gives access to tensor cores.
 //!
-//! The driver's library is looked for at run time: where it is missing there are no cards, and
-//! nothing panics. Kernels become CUDA C++ and are compiled by NVRTC, so that a machine needs
-//! NVIDIA's CUDA toolkit (`CUDA_PATH`) to run, though not to build.
+//! The driver's library is loaded at run time; if it is missing, no cards are listed. Kernels are
+//! translated to CUDA C++ and compiled by NVRTC, so running needs NVIDIA's CUDA toolkit
+//! (`CUDA_PATH`), but building does not.
 
 use cubecl::cuda::CudaDevice;
 use cudarc::driver::{
@@ -12,18 +12,18 @@ use cudarc::driver::{
 use fitgpt_plan::units::Bytes;
 
 use crate::{
-    device::{Adapter, Api, Kind, Memory, NVIDIA, Properties, whole},
-    kernels::{math::Sums, product::Core},
+    device::{Adapter, AdapterKind, Api, DeviceMemory, GpuProperties, NVIDIA, whole},
+    kernels::{math::SumOrder, product::ProductUnits},
 };
 
-/// Every card that the driver shows.
+/// Every card that the driver reports.
 pub(crate) fn adapters() -> Vec<Adapter> {
-    // SAFETY: only asks whether a library can be loaded.
+    // SAFETY: only checks whether a library can be loaded.
     if !unsafe { is_culib_present() } {
         return Vec::new();
     }
     let count = CudaContext::device_count().unwrap_or(0);
-    // A card that cannot be asked cannot be run on.
+    // A card whose properties cannot be read cannot be used.
     (0..count as usize).filter_map(|index| adapter(index).ok()).collect()
 }
 
@@ -38,20 +38,23 @@ fn adapter(index: usize) -> Result<Adapter, DriverError> {
     Ok(Adapter {
         name: context.name()?,
         api: Api::Cuda,
-        kind: Kind::Discrete,
+        kind: AdapterKind::Discrete,
         driver: format!("CUDA, sm_{}{}", context.attribute(MAJOR)?, context.attribute(MINOR)?),
-        memory: Some(Memory { total: Bytes::new(total as u64), free: Bytes::new(free as u64) }),
-        properties: Properties {
+        memory: Some(DeviceMemory {
+            total: Bytes::new(total as u64),
+            free: Bytes::new(free as u64),
+        }),
+        properties: GpuProperties {
             max_chunk: Bytes::new(whole(total as u64)),
-            // Kernels count elements in 32 bits.
+            // Kernels index elements with 32 bits.
             max_binding: Bytes::new(whole((total as u64).min(1 << 32))),
             shared_bytes: context.attribute(SHARED)? as usize,
             plane: [32, 32],
             has_f16: true,
             has_bf16: true,
-            // Known when the device is open.
-            core: Core::Units,
-            sums: Sums::Tree,
+            // Known once the device is open.
+            core: ProductUnits::Units,
+            sums: SumOrder::Tree,
             #[cfg(test)]
             is_recorded: false,
         },

@@ -1,7 +1,7 @@
-//! Which GPUs are here, and one of them opened.
+//! Lists the GPUs of this machine and opens them.
 //!
-//! A device is opened once in a process and shared: its driver's context is not cheap, and
-//! CubeCL registers an adapter a single time.
+//! A device is opened once in a process and shared: a driver context is expensive, and CubeCL
+//! registers an adapter only once.
 
 use std::sync::{
     Arc, Mutex,
@@ -25,15 +25,15 @@ use fitgpt_plan::{
 
 use crate::{
     arena,
-    health::{Health, Trial},
-    kernels::{math::Sums, product::Core},
+    health::{Health, InjectedFault},
+    kernels::{math::SumOrder, product::ProductUnits},
     target::ALIGNMENT,
 };
 
-/// Through which interface a device is reached.
+/// The interface of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Api {
-    /// NVIDIA's own, in a build with feature `cuda`.
+    /// NVIDIA's, in a build with feature `cuda`.
     Cuda,
     /// On Linux and Windows.
     Vulkan,
@@ -44,7 +44,7 @@ pub enum Api {
 }
 
 impl Api {
-    /// As its makers write it.
+    /// The official spelling.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cuda => "CUDA",
@@ -64,10 +64,10 @@ impl Api {
     }
 }
 
-/// What stands behind an adapter.
+/// The kind of hardware of an adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// A card with memory of its own.
+pub enum AdapterKind {
+    /// A card with its own memory.
     Discrete,
     /// A GPU that shares the host's memory.
     Integrated,
@@ -75,7 +75,7 @@ pub enum Kind {
     Virtual,
     /// A driver that runs kernels on the CPU.
     Software,
-    /// The driver does not say.
+    /// The driver does not report it.
     Other,
 }
 
@@ -84,27 +84,27 @@ pub enum Kind {
 pub struct Adapter {
     /// As its driver calls it.
     pub name: String,
-    /// How it is reached.
+    /// Its interface.
     pub api: Api,
-    /// What it is.
-    pub kind: Kind,
+    /// Its kind of hardware.
+    pub kind: AdapterKind,
     /// The driver's name and version.
     pub driver: String,
-    /// Its memory, where the driver tells.
-    pub memory: Option<Memory>,
-    /// What it can do.
-    pub properties: Properties,
+    /// Its memory, if the driver reports it.
+    pub memory: Option<DeviceMemory>,
+    /// Its capabilities.
+    pub properties: GpuProperties,
     pub(crate) selector: cubecl::Device,
     pub(crate) vendor: u32,
 }
 
 impl Adapter {
-    /// Whether it is a card of NVIDIA's, by the number that its maker has on the bus.
+    /// Whether it is an NVIDIA card, by its PCI vendor id.
     pub const fn is_nvidia(&self) -> bool {
         self.vendor == NVIDIA
     }
 
-    /// Whether both are one device, asked at two times.
+    /// Whether both describe the same device.
     pub fn is_same(&self, other: &Self) -> bool {
         self.selector == other.selector
     }
@@ -114,14 +114,14 @@ pub(crate) const NVIDIA: u32 = 0x10de;
 
 /// Memory of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memory {
-    /// All of it.
+pub struct DeviceMemory {
+    /// Total bytes.
     pub total: Bytes,
-    /// What the driver would give this process now.
+    /// Bytes that this process could allocate now.
     pub free: Bytes,
 }
 
-/// Every device that a driver here offers, real GPUs first.
+/// Every device that a driver offers, hardware first.
 pub fn adapters() -> Vec<Adapter> {
     let apis = wgpu::Backends::VULKAN | wgpu::Backends::METAL | wgpu::Backends::DX12;
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
@@ -135,11 +135,11 @@ pub fn adapters() -> Vec<Adapter> {
         let kind = kind(info.device_type);
         let before = list.iter().filter(|a| a.api == api && a.kind == kind).count();
         let selector = WgpuDevice::new(match kind {
-            Kind::Discrete => WgpuDeviceKind::DiscreteGpu(before),
-            Kind::Integrated => WgpuDeviceKind::IntegratedGpu(before),
-            Kind::Virtual => WgpuDeviceKind::VirtualGpu(before),
-            Kind::Software => WgpuDeviceKind::Cpu,
-            Kind::Other => WgpuDeviceKind::Other(before),
+            AdapterKind::Discrete => WgpuDeviceKind::DiscreteGpu(before),
+            AdapterKind::Integrated => WgpuDeviceKind::IntegratedGpu(before),
+            AdapterKind::Virtual => WgpuDeviceKind::VirtualGpu(before),
+            AdapterKind::Software => WgpuDeviceKind::Cpu,
+            AdapterKind::Other => WgpuDeviceKind::Other(before),
         });
         list.push(Adapter {
             name: info.name,
@@ -147,7 +147,7 @@ pub fn adapters() -> Vec<Adapter> {
             kind,
             driver: format!("{} {}", info.driver, info.driver_info).trim().to_owned(),
             memory: crate::memory::of(&adapter),
-            properties: Properties::of(&adapter),
+            properties: GpuProperties::of(&adapter),
             selector: cubecl::Device::Wgpu(selector.on(backend)),
             vendor: info.vendor,
         });
@@ -155,83 +155,82 @@ pub fn adapters() -> Vec<Adapter> {
     #[cfg(feature = "cuda")]
     list.splice(0..0, crate::cuda::adapters());
     list.sort_by_key(|adapter| match adapter.kind {
-        Kind::Discrete => 0,
-        Kind::Integrated => 1,
-        Kind::Virtual | Kind::Other => 2,
-        Kind::Software => 3,
+        AdapterKind::Discrete => 0,
+        AdapterKind::Integrated => 1,
+        AdapterKind::Virtual | AdapterKind::Other => 2,
+        AdapterKind::Software => 3,
     });
     list
 }
 
-fn kind(device_type: wgpu::DeviceType) -> Kind {
+fn kind(device_type: wgpu::DeviceType) -> AdapterKind {
     match device_type {
-        wgpu::DeviceType::DiscreteGpu => Kind::Discrete,
-        wgpu::DeviceType::IntegratedGpu => Kind::Integrated,
-        wgpu::DeviceType::VirtualGpu => Kind::Virtual,
-        wgpu::DeviceType::Cpu => Kind::Software,
-        wgpu::DeviceType::Other => Kind::Other,
+        wgpu::DeviceType::DiscreteGpu => AdapterKind::Discrete,
+        wgpu::DeviceType::IntegratedGpu => AdapterKind::Integrated,
+        wgpu::DeviceType::VirtualGpu => AdapterKind::Virtual,
+        wgpu::DeviceType::Cpu => AdapterKind::Software,
+        wgpu::DeviceType::Other => AdapterKind::Other,
     }
 }
 
-/// What a device can do, as kernels and plans ask.
+/// The capabilities of a device that kernels and plans depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Properties {
+pub struct GpuProperties {
     /// The largest single allocation.
     pub max_chunk: Bytes,
-    /// The largest range that a kernel can be given at once.
+    /// The largest range that can be bound for a kernel.
     pub max_binding: Bytes,
     /// Memory that the units of a cube share.
     pub shared_bytes: usize,
-    /// Units that run in step, at least and at most.
+    /// The smallest and largest number of units that run in lockstep (a plane).
     pub plane: [u32; 2],
     /// Whether kernels can load and store float16.
     pub has_f16: bool,
     /// Whether kernels can load and store bfloat16.
     pub has_bf16: bool,
-    /// What multiplies matrices of half types.
-    pub(crate) core: Core,
-    /// How the units of a cube add up.
-    pub(crate) sums: Sums,
+    /// The units that multiply matrices of 16-bit types.
+    pub(crate) core: ProductUnits,
+    /// How the units of a cube sum their numbers.
+    pub(crate) sums: SumOrder,
     /// Whether kernels are compiled for CUDA rather than launched.
     #[cfg(test)]
     pub(crate) is_recorded: bool,
 }
 
-impl Properties {
-    /// Whether matrices of half types are multiplied in units of their own.
+impl GpuProperties {
+    /// Whether matrices of 16-bit types are multiplied by tensor cores.
     pub fn has_tensor_cores(&self) -> bool {
-        self.core != Core::Units
+        self.core != ProductUnits::Units
     }
 
-    /// Whether units that run in step add up among themselves.
+    /// Whether the units of a plane sum their numbers directly.
     pub fn adds_in_planes(&self) -> bool {
-        self.sums == Sums::Planes
+        self.sums == SumOrder::Planes
     }
 
-    /// Kernels reach the device through WGSL, which has float16 where the device has it and
-    /// bfloat16 nowhere.
+    /// Kernels are compiled through WGSL, which has float16 if the device does, and never bfloat16.
     fn of(adapter: &wgpu::Adapter) -> Self {
         let (limits, info) = (adapter.limits(), adapter.get_info());
         Self {
             max_chunk: Bytes::new(whole(limits.max_buffer_size.min(1 << 62))),
-            // Kernels count elements in 32 bits.
+            // Kernels index elements with 32 bits.
             max_binding: Bytes::new(whole(limits.max_storage_buffer_binding_size.min(1 << 32))),
             shared_bytes: limits.max_compute_workgroup_storage_size as usize,
             plane: [info.subgroup_min_size, info.subgroup_max_size],
             has_f16: adapter.features().contains(wgpu::Features::SHADER_F16),
             has_bf16: false,
-            // Known when the device is open.
-            core: Core::Units,
-            sums: Sums::Tree,
+            // Known once the device is open.
+            core: ProductUnits::Units,
+            sums: SumOrder::Tree,
             #[cfg(test)]
             is_recorded: false,
         }
     }
 
-    /// Whether activations can be stored so.
+    /// Whether tensors can be stored as `dtype`.
     pub fn stores(&self, dtype: DType) -> bool {
         match dtype {
-            // Codes are loaded and stored by words.
+            // Codes are loaded and stored as words.
             DType::F32 | DType::U32 | DType::U8 => true,
             DType::F16 => self.has_f16,
             DType::Bf16 => self.has_bf16,
@@ -242,42 +241,42 @@ impl Properties {
 
 /// An open device.
 #[derive(Clone)]
-pub struct Device {
+pub struct GpuDevice {
     pub(crate) client: Client,
     pub(crate) health: Health,
-    properties: Properties,
+    properties: GpuProperties,
     name: Arc<str>,
     selector: cubecl::Device,
     pools: Arc<[RuntimePool]>,
     pub(crate) copies: Arc<AtomicU64>,
 }
 
-impl std::fmt::Debug for Device {
+impl std::fmt::Debug for GpuDevice {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Device").field("name", &self.name).finish_non_exhaustive()
+        f.debug_struct("GpuDevice").field("name", &self.name).finish_non_exhaustive()
     }
 }
 
 /// Memory that a device holds for this process, as its runtime reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Held {
-    /// Allocations of their own: arenas.
+pub struct HeldMemory {
+    /// Arenas, which are separate allocations.
     pub arenas: Bytes,
-    /// Where the runtime puts arguments of kernels and copies to the host.
+    /// The runtime's pools for kernel arguments and copies to the host.
     pub pools: Vec<RuntimePool>,
 }
 
-/// Devices of this process.
-static OPEN: Mutex<Vec<Device>> = Mutex::new(Vec::new());
+/// The open devices of this process.
+static OPEN: Mutex<Vec<GpuDevice>> = Mutex::new(Vec::new());
 
-impl Device {
-    /// Opens the device of `adapter`, or gives it again.
+impl GpuDevice {
+    /// Opens the device of `adapter`, or returns it if it is open already.
     pub fn open(adapter: &Adapter) -> Result<Self, BackendError> {
         let mut open = OPEN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(device) = open.iter().find(|device| device.selector == adapter.selector) {
             return Ok(device.clone());
         }
-        let health = Health::new(&adapter.name, adapter.kind == Kind::Software)?;
+        let health = Health::new(&adapter.name, adapter.kind == AdapterKind::Software)?;
         let (adapter, here) = (adapter.clone(), health.clone());
         let device = health.ask(move || {
             let mut device = here.guard(|| Self::make(&adapter, here.clone()))?;
@@ -291,13 +290,13 @@ impl Device {
     fn make(adapter: &Adapter, health: Health) -> Result<Self, String> {
         let (client, properties) = match &adapter.selector {
             cubecl::Device::Wgpu(selector) => Self::through_wgpu(adapter, selector, &health)?,
-            // CUDA: what goes wrong there is said by the call that meets it.
+            // CUDA reports errors from the call that fails.
             other => {
                 let client = other.client();
                 let of = client.properties();
                 let shared_bytes = of.hardware.max_shared_memory_size;
-                let (core, sums) = (Core::of(of), Sums::with_planes_of(&of.hardware));
-                (client, Properties { shared_bytes, core, sums, ..adapter.properties })
+                let (core, sums) = (ProductUnits::of(of), SumOrder::with_planes_of(&of.hardware));
+                (client, GpuProperties { shared_bytes, core, sums, ..adapter.properties })
             }
         };
         Ok(Self {
@@ -315,76 +314,76 @@ impl Device {
         adapter: &Adapter,
         selector: &WgpuDevice,
         health: &Health,
-    ) -> Result<(Client, Properties), String> {
+    ) -> Result<(Client, GpuProperties), String> {
         let options = RuntimeOptions {
-            // The arena lies outside of the pools; what goes through them is small.
+            // The arena is outside the pools, which only hold small allocations.
             memory_config: MemoryConfiguration::ExclusivePages,
             ..RuntimeOptions::try_default().map_err(|error| error.to_string())?
         };
         let setup = try_init_setup::<AutoGraphicsApi>(selector, options)
             .map_err(|error| error.to_string())?;
         let client = adapter.selector.client();
-        // CubeCL's own callback panics on a thread of its own. Ours remembers.
+        // CubeCL's callback would panic on another thread. Ours stores the error.
         let keeper = health.clone();
         setup.device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| {
             keeper.report(error.to_string());
         }));
         let limits = setup.device.limits();
         let has_f16 = client.properties().supports_type(ElemType::Float(FloatKind::F16));
-        // CubeCL calls no plane of a software driver its own, though it runs them.
+        // CubeCL does not report planes for software drivers, although they work.
         let has_planes = setup.device.features().contains(wgpu::Features::SUBGROUP);
         let hardware = &client.properties().hardware;
         let of = adapter.properties;
-        let properties = Properties {
-            // The runtime may have asked the adapter for less than it has.
+        let properties = GpuProperties {
+            // The runtime may have requested lower limits than the adapter has.
             max_chunk: of.max_chunk.min(Bytes::new(whole(limits.max_buffer_size))),
             max_binding: of
                 .max_binding
                 .min(Bytes::new(whole(limits.max_storage_buffer_binding_size))),
-            // Apple's driver says less than is known of its chips.
+            // Apple's driver reports less than its chips support.
             plane: [hardware.plane_size_min, hardware.plane_size_max],
             has_f16: of.has_f16 && has_f16,
-            core: Core::of(client.properties()),
-            sums: if has_planes { Sums::with_planes_of(hardware) } else { Sums::Tree },
+            core: ProductUnits::of(client.properties()),
+            sums: if has_planes { SumOrder::with_planes_of(hardware) } else { SumOrder::Tree },
             ..of
         };
         Ok((client, properties))
     }
 
-    /// The same device, as if its kernels could be given no more than `max_binding` at once.
+    /// The same device with a binding limit of `max_binding`.
     #[must_use]
     pub fn with_bindings_of(mut self, max_binding: Bytes) -> Self {
         self.properties.max_binding = max_binding.min(self.properties.max_binding);
         self
     }
 
-    /// The same device, as if it could do this.
+    /// The same device with other properties.
     #[cfg(test)]
-    pub(crate) fn as_if(&self, properties: Properties) -> Self {
+    pub(crate) fn as_if(&self, properties: GpuProperties) -> Self {
         Self { properties, ..self.clone() }
     }
 
-    /// The same device, as if no allocation could be larger than `max_chunk`.
+    /// The same device with an allocation limit of `max_chunk`.
     #[must_use]
     pub fn with_chunks_of(mut self, max_chunk: Bytes) -> Self {
         self.properties.max_chunk = max_chunk.min(self.properties.max_chunk);
         self
     }
 
-    /// The same device, as if none of its units ran in step.
+    /// The same device without planes.
     #[must_use]
     pub fn without_planes(mut self) -> Self {
-        self.properties.sums = Sums::Tree;
+        self.properties.sums = SumOrder::Tree;
         self
     }
 
-    /// Makes the device fail after `calls` more: for tests of what a run does then.
-    pub fn put_on_trial(&self, trial: Trial, calls: u32) {
-        self.health.put_on_trial(trial, calls);
+    /// Makes the device fail after `calls` more calls, to test how a run handles it.
+    pub fn inject_fault(&self, trial: InjectedFault, calls: u32) {
+        self.health.inject_fault(trial, calls);
     }
 
-    /// What it can do.
-    pub fn properties(&self) -> Properties {
+    /// Its capabilities.
+    pub fn properties(&self) -> GpuProperties {
         self.properties
     }
 
@@ -393,30 +392,29 @@ impl Device {
         &self.name
     }
 
-    /// What the runtime holds for itself, measured when the device was opened.
+    /// The runtime's pools, measured when the device was opened.
     pub fn pools(&self) -> &[RuntimePool] {
         &self.pools
     }
 
-    /// How often something was copied to the host since it was opened: each time all the work
-    /// before was waited for.
+    /// How many copies to the host were made since it was opened. Each waits for all earlier work.
     pub fn copies_to_host(&self) -> u64 {
         self.copies.load(Ordering::Relaxed)
     }
 
-    /// What the runtime reports now.
-    pub fn held(&self) -> Result<Held, BackendError> {
+    /// The memory that the runtime reports now.
+    pub fn held(&self) -> Result<HeldMemory, BackendError> {
         let here = self.clone();
         self.health.ask(move || here.held_now())
     }
 
-    /// On the device's thread, whose stream is the only one.
-    pub(crate) fn held_now(&self) -> Result<Held, BackendError> {
+    /// [`held`](Self::held), called on the device's thread, which has the only stream.
+    pub(crate) fn held_now(&self) -> Result<HeldMemory, BackendError> {
         let report = self.health.guard(|| {
             arena::sync(&self.client)?;
             Ok(self.client.memory_report(MemoryScope::CurrentStream))
         })?;
-        let mut held = Held { arenas: Bytes::ZERO, pools: Vec::new() };
+        let mut held = HeldMemory { arenas: Bytes::ZERO, pools: Vec::new() };
         for stream in report.streams {
             held.arenas = held.arenas + Bytes::new(stream.pools.dedicated.usage.bytes_reserved);
             let dynamic = stream.pools.dynamic.iter().chain([&stream.pools.persistent]);
@@ -435,7 +433,7 @@ impl Device {
     }
 }
 
-/// Slots lie at multiples of this.
+/// `limit`, rounded down to the alignment of slots.
 pub(crate) const fn whole(limit: u64) -> u64 {
     limit / ALIGNMENT * ALIGNMENT
 }

@@ -1,11 +1,11 @@
-//! From an op to its kernels: operands by name, types by the tensors, large tensors in parts.
+//! Launches the kernels of an op with the op's operands, in the type of its tensors.
 //!
-//! A kernel can be given only so many bytes of a tensor at once. So every op is launched over
-//! windows of its rows (or sequences, or elements), each of which fits; mostly there is one.
-//! The vocabulary's table is cut by its rows as well.
+//! A device limits how many bytes can be bound for a kernel. So every op is launched over windows
+//! of its rows (or sequences, or elements), each within the limit; usually there is one window. The
+//! vocabulary's table is split by rows as well.
 //!
-//! The bytes that one kernel is given never touch: CUDA's compiler is told that pointers do not
-//! alias, and Vulkan forbids it. [`Bound`] checks it at every launch.
+//! Bindings of one kernel never overlap: CUDA kernels are compiled with pointers that do not alias,
+//! and Vulkan forbids overlaps. [`LaunchBindings`] checks this at every launch.
 
 mod attention;
 mod embed;
@@ -32,7 +32,7 @@ use fitgpt_plan::{
 
 use crate::{
     arena::Arena,
-    device::{Device, Properties},
+    device::{GpuDevice, GpuProperties},
     kernels::{
         elementwise,
         mask::{self, Mask, MaskLaunch, WideLaunch},
@@ -41,8 +41,8 @@ use crate::{
     target::{ALIGNMENT, Scratch},
 };
 
-/// Launches a kernel. The one place where a device is trusted with our sizes, and where the
-/// test that compiles every kernel for CUDA takes it instead.
+/// Launches a kernel, or records it in the test that compiles every kernel for CUDA. All launches
+/// of ops go through this macro.
 macro_rules! launch {
     ($call:expr, $module:ident::$kernel:ident, $count:expr, $dim:expr, $($argument:expr),* $(,)?) => {{
         match () {
@@ -53,9 +53,8 @@ macro_rules! launch {
                     crate::gate::properties(), crate::gate::target(), $count, $dim, $($argument),*
                 ),
             ),
-            // SAFETY: every kernel keeps to the counts that it is given, and these were taken
-            // from the shapes of the tensors whose slots are bound; slots come from a verified
-            // plan.
+            // SAFETY: every kernel stays within the counts that it is given, which come from the
+            // shapes of the tensors whose slots are bound; slots come from a verified plan.
             () => unsafe {
                 $module::$kernel::launch_unchecked(
                     $call.client(), $count, $dim, $($argument),*
@@ -67,9 +66,9 @@ macro_rules! launch {
 }
 pub(crate) use launch;
 
-/// One op about to run.
+/// One op to be launched.
 pub(crate) struct Call<'c> {
-    device: &'c Device,
+    device: &'c GpuDevice,
     arena: &'c Arena,
     plan: &'c VerifiedPlan,
     program: usize,
@@ -78,12 +77,12 @@ pub(crate) struct Call<'c> {
     op: &'c Op,
     arguments: &'c Arguments,
     scratch: Scratch,
-    bound: RefCell<Bound>, // since the last launch
+    bound: RefCell<LaunchBindings>, // since the last launch
 }
 
 impl<'c> Call<'c> {
     pub(crate) fn new(
-        device: &'c Device,
+        device: &'c GpuDevice,
         arena: &'c Arena,
         plan: &'c VerifiedPlan,
         (program, at): (usize, OpIndex),
@@ -144,7 +143,7 @@ impl<'c> Call<'c> {
             }
             Op::LastRow { x, out } => {
                 let last = self.arguments.length.checked_sub(1);
-                let last = last.expect("a prompt has one token at least") as usize;
+                let last = last.expect("a prompt has at least one token") as usize;
                 let columns = self.columns(x);
                 let (x, first) = self.part(x, &(last..last + 1), self.rows(x));
                 launch!(
@@ -169,14 +168,14 @@ impl<'c> Call<'c> {
         &self.device.client
     }
 
-    /// What is bound from here on is bound for the next launch.
+    /// Starts collecting the bindings of the next launch.
     fn launched(&self) {
         self.bound.borrow_mut().0.clear();
     }
 
     fn bind(&self, slot: Slot, bytes: Range<u64>, elements: usize) -> BufferArg {
         let most = self.properties().max_binding.get();
-        assert!(bytes.end - bytes.start <= most, "a window can be bound");
+        assert!(bytes.end - bytes.start <= most, "a window exceeds the binding limit");
         let start = slot.start.get();
         let of_chunk = start + bytes.start..start + bytes.end;
         let is_free = self.bound.borrow_mut().add(slot.chunk, of_chunk);
@@ -184,7 +183,7 @@ impl<'c> Call<'c> {
         self.arena.bind(slot, bytes, elements)
     }
 
-    fn properties(&self) -> Properties {
+    fn properties(&self) -> GpuProperties {
         self.device.properties()
     }
 
@@ -201,7 +200,7 @@ impl<'c> Call<'c> {
         tensor.columns() * tensor.dtype.size()
     }
 
-    /// Bytes of one of `count` equal shares.
+    /// Bytes of one of `count` equal parts of a tensor.
     fn share_bytes(&self, id: TensorId, count: usize) -> u64 {
         self.listing.get(id).bytes().get() / count as u64
     }
@@ -211,12 +210,12 @@ impl<'c> Call<'c> {
         self.listing.get(id).shape[1] as usize
     }
 
-    /// Rows of an activation that are computed.
+    /// How many rows of an activation are computed.
     fn used(&self, id: TensorId) -> usize {
         self.arguments.rows_in_use(self.listing, self.rows(id) as u64) as usize
     }
 
-    /// How a tensor's elements are stored.
+    /// The element type of a tensor.
     fn stored(&self, id: TensorId) -> ElemType {
         elem_type(self.listing.get(id).dtype)
     }
@@ -231,14 +230,14 @@ impl<'c> Call<'c> {
         self.shares(id, rows, self.rows(id))
     }
 
-    /// Some of `count` equal shares of a tensor; `shares` is a window.
+    /// Some of `count` equal parts of a tensor; `shares` is a window.
     fn shares(&self, id: TensorId, shares: &Range<usize>, count: usize) -> BufferArg {
         let (buffer, first) = self.part(id, shares, count);
-        assert!(first == 0, "a window begins on a binding's border");
+        assert!(first == 0, "a window starts at a multiple of the binding alignment");
         buffer
     }
 
-    /// Some of `count` equal shares of a tensor, and how many elements are bound before them.
+    /// Some of `count` equal parts of a tensor, and how many elements are bound before them.
     fn part(&self, id: TensorId, shares: &Range<usize>, count: usize) -> (BufferArg, usize) {
         let tensor = self.listing.get(id);
         let (size, each) = (tensor.dtype.size(), self.share_bytes(id, count));
@@ -262,18 +261,18 @@ impl<'c> Call<'c> {
 
     fn scratch_part(&self, start: u64, words: u64) -> BufferArg {
         let slot = self.plan.scratch(self.program, self.at);
-        let slot = slot.expect("the target asked for scratch");
+        let slot = slot.expect("the target requested scratch");
         self.bind(slot, start..start + words * 4, words as usize)
     }
 
-    /// `0..count` in windows, each of whose `unit_bytes` a kernel can be given at once and
-    /// begins where a binding can.
+    /// Splits `0..count` into windows. For each size in `unit_bytes`, a window is within the
+    /// binding limit and starts at an aligned byte.
     fn windows(&self, count: usize, unit_bytes: &[u64]) -> Vec<Range<usize>> {
         windows(count, unit_bytes, self.properties().max_binding.get())
     }
 
-    /// Makes the masks' keys of the sequences of `id` in the first part of the scratch, and
-    /// gives what a kernel takes for them.
+    /// Computes the mask keys of the sequences of `id` in the first part of the scratch, and
+    /// returns the argument that kernels need to use them.
     fn keys<'k>(&'k self, dropout: &Dropout, id: TensorId) -> impl Fn() -> MaskLaunch + 'k {
         self.keys_in(dropout, id, || self.words())
     }
@@ -287,7 +286,7 @@ impl<'c> Call<'c> {
         let sequences = self.listing.get(id).shape[0] as usize;
         let wide = |word: u64| WideLaunch::new(word as u32, (word >> 32) as u32);
         let site = random::site(dropout);
-        assert!(u32::try_from(site).is_ok(), "layers are few");
+        assert!(u32::try_from(site).is_ok(), "the layer number fits into a word");
         launch!(
             self,
             mask::keys,
@@ -305,12 +304,12 @@ impl<'c> Call<'c> {
     }
 }
 
-/// The bytes that one launch was given.
+/// The byte ranges bound for one launch.
 #[derive(Default)]
-struct Bound(Vec<(u32, Range<u64>)>);
+struct LaunchBindings(Vec<(u32, Range<u64>)>);
 
-impl Bound {
-    /// Whether nothing of these bytes was given before.
+impl LaunchBindings {
+    /// Adds a range; false if it overlaps an earlier one.
     fn add(&mut self, chunk: u32, bytes: Range<u64>) -> bool {
         let touches =
             |(c, b): &(u32, Range<u64>)| *c == chunk && b.start < bytes.end && bytes.start < b.end;
@@ -331,16 +330,16 @@ fn elem_type(dtype: DType) -> ElemType {
     }
 }
 
-/// Cubes that a device takes along one axis.
+/// The largest number of cubes along one axis.
 const MOST_CUBES: usize = 65_535;
 
-/// `count` cubes, numbered by `CUBE_POS`; there may be some more.
+/// At least `count` cubes, numbered by `CUBE_POS`.
 pub(crate) fn cubes(count: usize) -> CubeCount {
     let y = count.div_ceil(MOST_CUBES).max(1);
     CubeCount::Static(count.div_ceil(y).max(1) as u32, y as u32, 1)
 }
 
-/// Cubes of one [`line`] each, a unit an element.
+/// Cubes of one [`line`] each, with one unit for each element.
 fn elements(count: usize) -> CubeCount {
     cubes(count.div_ceil(UNITS as usize))
 }
@@ -374,13 +373,13 @@ fn windows(count: usize, unit_bytes: &[u64], max: u64) -> Vec<Range<usize>> {
     let border = |bytes: &u64| ALIGNMENT >> bytes.trailing_zeros().min(ALIGNMENT.trailing_zeros());
     let step = unit_bytes.iter().map(border).max().unwrap_or(1) as usize;
     let fits = fits / step * step;
-    assert!(fits > 0, "{step} units of {largest} bytes can be bound at once");
+    assert!(fits > 0, "{step} units of {largest} bytes exceed the binding limit");
     (0..count).step_by(fits).map(|start| start..(start + fits).min(count)).collect()
 }
 
-/// What a family says to an op of another one.
+/// Reports an op that `run` sent to the wrong function.
 fn misplaced(op: &Op) -> ! {
-    unreachable!("`{}` was sent to another family", op.name())
+    unreachable!("`{}` was sent to the wrong function", op.name())
 }
 
 #[cfg(test)]
@@ -389,7 +388,7 @@ mod tests {
 
     #[test]
     fn bytes_that_one_launch_was_given_before_are_seen() {
-        let mut bound = Bound::default();
+        let mut bound = LaunchBindings::default();
         assert!(bound.add(0, 256..512));
         assert!(bound.add(0, 0..256) && bound.add(0, 512..516) && bound.add(1, 256..512));
         assert!(!bound.add(0, 508..514) && !bound.add(1, 0..1024));
@@ -402,7 +401,7 @@ mod tests {
 
     #[test]
     fn windows_begin_where_every_tensor_can_be_bound() {
-        // 12 bytes a unit: 64 units are the first multiple of 256 bytes.
+        // 12 bytes per unit: 64 units are the first multiple of 256 bytes.
         let list = windows(1000, &[12, 4], 12 * 200);
         assert_eq!(list, [0..192, 192..384, 384..576, 576..768, 768..960, 960..1000]);
     }

@@ -1,12 +1,12 @@
-//! Every kernel as CUDA C++ for NVIDIA's Ada, without a card.
+//! Compiles every kernel to CUDA C++ for NVIDIA's Ada, without a card.
 //!
-//! Programs are dispatched as in a run, in an arena on software Vulkan; but where a kernel would
-//! be launched it is compiled by CubeCL's compiler for CUDA instead (see `launch!`). So what is
-//! compiled is what a run launches, with the run's own sizes, and there is no list of kernels to
-//! forget one in: a kernel that none of these programs reaches fails the test.
+//! Programs are dispatched as in a run, in an arena on software Vulkan, but instead of being
+//! launched a kernel is compiled by CubeCL's CUDA compiler (see `launch!`). So the test compiles
+//! exactly what a run launches, with the same sizes. A kernel that none of these programs uses
+//! fails the test, so none can be forgotten.
 //!
-//! `scripts/test` gives the folder `FITGPT_CUDA_SOURCES` and has NVIDIA's own compilers go on
-//! from there, down to the instructions of the card.
+//! `scripts/test` sets the folder `FITGPT_CUDA_SOURCES` and compiles the result further with
+//! NVIDIA's compilers, down to machine code.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -45,31 +45,31 @@ use fitgpt_plan::{
 };
 
 use crate::{
-    Device, Gpu, GpuTarget, Kind, Properties, adapters,
+    AdapterKind, Gpu, GpuDevice, GpuProperties, GpuTarget, adapters,
     kernels::{
-        math::{Sums, UNITS},
-        product::Core,
-        update::{self, StepLaunch},
+        math::{SumOrder, UNITS},
+        product::ProductUnits,
+        update::{self, AdamStepLaunch},
     },
 };
 
-/// Ada: an RTX 4070 and its like.
+/// Ada, as in an RTX 4070.
 const ARCHITECTURE: CudaArchitecture = CudaArchitecture { version: 89, tensor_cores: true };
-/// Shared memory that a cube can have there.
+/// The limit on a cube's shared memory.
 const SHARED_BYTES: usize = 101_376;
 
-/// What has been compiled.
+/// The compiled kernels.
 #[derive(Default)]
 struct Recording {
     seen: HashSet<KernelId>,
-    /// By kernel, one for each of its forms.
+    /// By kernel, one source for each variant.
     sources: BTreeMap<&'static str, Vec<String>>,
 }
 
-/// A device may have a thread of its own.
+/// Shared, because a device may run on another thread.
 static RECORDING: LazyLock<Mutex<Recording>> = LazyLock::new(Mutex::default);
 
-/// Compiles a kernel that would be launched, once.
+/// Compiles a kernel instead of launching it, once for each variant.
 pub(crate) fn record(name: &'static str, kernel: &impl CubeKernel) {
     let mut recording = RECORDING.lock().unwrap();
     if recording.seen.insert(kernel.id()) {
@@ -80,7 +80,7 @@ pub(crate) fn record(name: &'static str, kernel: &impl CubeKernel) {
 /// A kernel as CUDA C++.
 fn compiled(name: &str, kernel: &impl CubeKernel) -> String {
     let mut definition = define_kernel(kernel).unwrap();
-    // As a run launches it: what is left of bounds is in the kernels.
+    // Unchecked, as in a run: the kernels check the bounds they need.
     definition.settings.execution_mode = ExecutionMode::Unchecked;
     let options = CompilationOptions {
         supports_features: CppSupportedFeatures {
@@ -95,11 +95,11 @@ fn compiled(name: &str, kernel: &impl CubeKernel) -> String {
     let compiled = CppCompiler::<Cuda>::default().compile(definition, &options);
     let compiled = compiled.unwrap_or_else(|error| panic!("`{name}`: {error}"));
     let shared = compiled.shared_memory_size;
-    assert!(shared <= SHARED_BYTES, "`{name}` wants {shared} bytes of shared memory");
+    assert!(shared <= SHARED_BYTES, "`{name}` needs {shared} bytes of shared memory");
     compiled.source
 }
 
-/// The card as CubeCL's runtime for CUDA describes it.
+/// The card's properties, as CubeCL's CUDA runtime reports them.
 pub(crate) fn properties() -> Arc<DeviceProperties> {
     static ADA: LazyLock<Arc<DeviceProperties>> = LazyLock::new(|| {
         let hardware = HardwareProperties {
@@ -138,7 +138,7 @@ pub(crate) fn properties() -> Arc<DeviceProperties> {
     Arc::clone(&ADA)
 }
 
-/// How its registers hold matrices.
+/// The layout of matrices in its registers.
 pub(crate) fn target() -> Arc<TargetProperties> {
     Arc::new(TargetProperties {
         mma: MmaProperties {
@@ -155,9 +155,9 @@ pub(crate) fn target() -> Arc<TargetProperties> {
     })
 }
 
-/// A model and the way it is trained, so that together they launch every kernel.
+/// A model and its training. Together the cases launch every kernel.
 #[derive(Clone, Copy)]
-struct Case {
+struct GateCase {
     keys: &'static [(&'static str, &'static str)],
     recompute: Recompute,
     max_binding: Bytes,
@@ -172,30 +172,30 @@ const SIZES: [(&str, &str); 6] = [
     ("eval_batch_size", "2"),
 ];
 
-const CASES: [Case; 6] = [
-    Case {
+const CASES: [GateCase; 6] = [
+    GateCase {
         keys: &[("optimizer", "muon"), ("vocab_size", "96")],
         recompute: Recompute { blocks: 0, cheap: 0 },
         max_binding: Bytes::new(1 << 30),
     },
-    Case {
+    GateCase {
         keys: &[("optimizer", "adamw8bit"), ("vocab_size", "96")],
         recompute: Recompute { blocks: 0, cheap: 0 },
         max_binding: Bytes::new(1 << 30),
     },
-    Case {
+    GateCase {
         keys: &[("bias", "False"), ("gelu", "exact"), ("dropout", "0.0"), ("vocab_size", "96")],
         recompute: Recompute { blocks: 0, cheap: 0 },
         max_binding: Bytes::new(1 << 30),
     },
-    // The vocabulary's table is larger than what a kernel is given at once.
-    Case {
+    // The vocabulary's table exceeds the binding limit.
+    GateCase {
         keys: &[("bias", "True"), ("gelu", "tanh"), ("dropout", "0.1"), ("vocab_size", "2048")],
         recompute: Recompute { blocks: 1, cheap: 1 },
         max_binding: Bytes::new(1 << 19),
     },
-    // Two query heads share a key head. Heads as wide as a Qwen 3 has them, and normalised.
-    Case {
+    // Two query heads share a key head. Heads are as wide as Qwen 3's, and normalised.
+    GateCase {
         keys: &[
             ("family", "qwen3"),
             ("n_kv_head", "1"),
@@ -207,7 +207,7 @@ const CASES: [Case; 6] = [
         recompute: Recompute { blocks: 0, cheap: 0 },
         max_binding: Bytes::new(1 << 30),
     },
-    Case {
+    GateCase {
         keys: &[
             ("family", "llama"),
             ("n_kv_head", "1"),
@@ -221,26 +221,26 @@ const CASES: [Case; 6] = [
     },
 ];
 
-fn software() -> Device {
-    let adapter = adapters().into_iter().find(|adapter| adapter.kind == Kind::Software);
+fn software() -> GpuDevice {
+    let adapter = adapters().into_iter().find(|adapter| adapter.kind == AdapterKind::Software);
     let adapter = adapter.expect("a software Vulkan driver (Debian: mesa-vulkan-drivers)");
-    Device::open(&adapter).unwrap()
+    GpuDevice::open(&adapter).unwrap()
 }
 
-fn run_all(case: &Case, precision: Precision) {
+fn run_all(case: &GateCase, precision: Precision) {
     let mut written = Written::new();
     for (key, value) in SIZES.iter().chain(case.keys) {
         written.set(key, value).unwrap();
     }
     let config = written.resolve().unwrap();
     let device = software();
-    let device = device.as_if(Properties {
+    let device = device.as_if(GpuProperties {
         max_binding: case.max_binding,
         shared_bytes: SHARED_BYTES,
         has_f16: true,
         has_bf16: true,
-        core: Core::of(&properties()),
-        sums: Sums::with_planes_of(&properties().hardware),
+        core: ProductUnits::of(&properties()),
+        sums: SumOrder::with_planes_of(&properties().hardware),
         is_recorded: true,
         ..device.properties()
     });
@@ -261,9 +261,9 @@ fn run_all(case: &Case, precision: Precision) {
     }
 }
 
-/// The one kernel that no op launches: it fills the runtime's pools.
+/// Records the only kernel that no op launches; it fills the runtime's pools.
 fn record_settling() {
-    let many = || StepLaunch::new(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
+    let many = || AdamStepLaunch::new(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0);
     let place = software().client.empty(4);
     // SAFETY: nothing is launched.
     let place = unsafe { BufferArg::from_raw_parts(place, 1) };
@@ -283,7 +283,7 @@ fn record_settling() {
     record("update::with_many_arguments", &kernel);
 }
 
-/// Every kernel of this crate, by module and name, as its files say.
+/// Every kernel in the source files of this crate, by module and name.
 fn kernels() -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/kernels");
@@ -311,13 +311,13 @@ fn every_kernel_becomes_cuda() {
     record_settling();
     let sources = &RECORDING.lock().unwrap().sources;
     let compiled: BTreeSet<String> = sources.keys().map(|name| (*name).to_owned()).collect();
-    assert_eq!(compiled, kernels(), "programs above launch every kernel of `src/kernels`");
+    assert_eq!(compiled, kernels(), "the cases do not launch every kernel of `src/kernels`");
     for (name, forms) in sources.iter().filter(|(name, _)| name.starts_with("linear::")) {
         for half in ["__half", "__nv_bfloat16"] {
             let takes = |form: &String| form.contains("wmma::mma_sync") && form.contains(half);
-            assert!(forms.iter().any(takes), "`{name}` multiplies {half} on tensor cores");
+            assert!(forms.iter().any(takes), "`{name}` does not multiply {half} on tensor cores");
         }
-        assert!(!forms.iter().any(|form| form.contains("tf32")), "`{name}` rounds float32");
+        assert!(!forms.iter().any(|form| form.contains("tf32")), "`{name}` rounds float32 to tf32");
     }
     let Some(folder) = std::env::var_os("FITGPT_CUDA_SOURCES") else { return };
     fs::create_dir_all(&folder).unwrap();

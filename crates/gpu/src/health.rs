@@ -1,10 +1,10 @@
-//! Whether a device is well, and the thread that talks to it.
+//! The thread that talks to a device, and the first error of that device.
 //!
-//! What goes wrong on a device is not seen where it was asked for: drivers report it to a
-//! callback, later; the runtime panics on threads of its own; a call may never return. The
-//! first report is kept here, and everything that is asked of a device asks for it before and
-//! after, so that garbage is never read as a result. A thread of its own makes the calls: one
-//! that never returns holds up that thread, and the run ends with an error.
+//! Device errors do not surface at the call that caused them: drivers report them later through a
+//! callback, the runtime panics on its own threads, and a call may never return. This module keeps
+//! the first error, and every request checks for it before and after, so that garbage is never read
+//! as a result. A separate thread makes the calls: if a call never returns, only that thread hangs,
+//! and the run ends with an error.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -19,43 +19,43 @@ use std::{
 
 use fitgpt_exec::{BackendError, DeviceFault};
 
-/// A card that says nothing for so long is lost. The longest work between two answers is one
-/// micro-batch; a software driver may take any time for it.
+/// A card that does not answer for this long is lost. The longest work between two answers is one
+/// micro-batch. A software driver has no limit.
 const PATIENCE: Duration = Duration::from_mins(10);
 
-/// What a test makes a device do.
+/// A failure that a test injects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trial {
+pub enum InjectedFault {
     /// The runtime panics.
     Panics,
-    /// The driver reports the device lost while it goes on answering.
+    /// The driver reports the device lost, but it keeps answering.
     IsLost,
-    /// No call returns any more; two seconds are waited for it.
+    /// Calls no longer return; the wait ends after two seconds.
     Hangs,
 }
 
 #[derive(Debug)]
-struct Ordeal {
-    trial: Trial,
+struct PendingFault {
+    trial: InjectedFault,
     calls_before: AtomicU32,
 }
 
-type Job = Box<dyn FnOnce() + Send>;
+type DeviceJob = Box<dyn FnOnce() + Send>;
 
 /// The state of one device.
 #[derive(Clone, Debug)]
 pub(crate) struct Health {
     device: Arc<str>,
     fault: Arc<OnceLock<String>>,
-    ordeal: Arc<OnceLock<Ordeal>>,
+    ordeal: Arc<OnceLock<PendingFault>>,
     patience: Duration,
-    jobs: mpsc::Sender<Job>,
+    jobs: mpsc::Sender<DeviceJob>,
 }
 
 impl Health {
-    /// Of a device that nothing was asked yet. Its thread lives as long as the process.
+    /// The state of a new device. Its thread lives as long as the process.
     pub(crate) fn new(device: &str, is_software: bool) -> Result<Self, BackendError> {
-        let (jobs, queue) = mpsc::channel::<Job>();
+        let (jobs, queue) = mpsc::channel::<DeviceJob>();
         let thread = thread::Builder::new().name("device".to_owned());
         let work = move || queue.into_iter().for_each(|job| job());
         let refused =
@@ -70,48 +70,48 @@ impl Health {
         })
     }
 
-    /// The first thing that went wrong, if any has.
+    /// The first error, if any.
     pub(crate) fn check(&self) -> Result<(), BackendError> {
-        self.fault.get().map_or(Ok(()), |said| Err(self.error(said)))
+        self.fault.get().map_or(Ok(()), |message| Err(self.error(message)))
     }
 
-    /// Keeps what a driver reported.
-    pub(crate) fn report(&self, said: String) {
-        let _ = self.fault.set(said);
+    /// Stores an error that a driver reported.
+    pub(crate) fn report(&self, message: String) {
+        let _ = self.fault.set(message);
     }
 
-    /// Has the device's thread do `work`, and waits for the answer.
+    /// Runs `work` on the device's thread and waits for the answer.
     pub(crate) fn ask<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T, BackendError> + Send + 'static,
     ) -> Result<T, BackendError> {
-        self.ask_and_hear(|_: &dyn Fn(())| work(), |()| {})
+        self.ask_with_progress(|_: &dyn Fn(())| work(), |()| {})
     }
 
-    /// The same, with word from the device's thread while it works.
-    pub(crate) fn ask_and_hear<W: Send + 'static, T: Send + 'static>(
+    /// Like [`ask`](Self::ask), with messages from the device's thread while it works.
+    pub(crate) fn ask_with_progress<W: Send + 'static, T: Send + 'static>(
         &self,
         work: impl FnOnce(&dyn Fn(W)) -> Result<T, BackendError> + Send + 'static,
-        mut hear: impl FnMut(W),
+        mut on_progress: impl FnMut(W),
     ) -> Result<T, BackendError> {
-        enum Word<W, T> {
-            Meanwhile(W),
-            Last(Result<T, BackendError>),
+        enum Message<W, T> {
+            Progress(W),
+            Result(Result<T, BackendError>),
         }
         self.check()?;
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let job = move || {
-            let meanwhile = |word| drop(tell.send(Word::Meanwhile(word)));
-            let last = work(&meanwhile);
-            let _ = tell.send(Word::Last(last));
+            let report = |progress| drop(sender.send(Message::Progress(progress)));
+            let result = work(&report);
+            let _ = sender.send(Message::Result(result));
         };
         if self.jobs.send(Box::new(job)).is_err() {
             return Err(self.fail(ENDED.to_owned()));
         }
         loop {
-            match told.recv_timeout(self.patience()) {
-                Ok(Word::Meanwhile(word)) => hear(word),
-                Ok(Word::Last(last)) => return last,
+            match receiver.recv_timeout(self.patience()) {
+                Ok(Message::Progress(progress)) => on_progress(progress),
+                Ok(Message::Result(result)) => return result,
                 Err(RecvTimeoutError::Timeout) => {
                     let seconds = self.patience().as_secs();
                     return Err(self.fail(format!("it has not answered for {seconds} s")));
@@ -121,30 +121,30 @@ impl Health {
         }
     }
 
-    /// On the device's thread: `work`, in which the runtime may panic; afterwards nothing has
-    /// gone wrong.
+    /// Runs `work` on the device's thread and turns a panic, or an error that the driver reported
+    /// meanwhile, into an error.
     pub(crate) fn guard<T>(
         &self,
         work: impl FnOnce() -> Result<T, String>,
     ) -> Result<T, BackendError> {
         self.check()?;
         let tried = || {
-            self.suffer();
+            self.apply_injected_fault();
             work()
         };
         let result = catch_unwind(AssertUnwindSafe(tried));
-        match result.unwrap_or_else(|panic| Err(words(&*panic))) {
+        match result.unwrap_or_else(|panic| Err(panic_message(&*panic))) {
             Ok(value) => self.check().map(|()| value),
-            Err(said) => Err(self.fail(said)),
+            Err(message) => Err(self.fail(message)),
         }
     }
 
-    /// Makes the device fail after `calls` more.
-    pub(crate) fn put_on_trial(&self, trial: Trial, calls: u32) {
-        let _ = self.ordeal.set(Ordeal { trial, calls_before: AtomicU32::new(calls) });
+    /// Makes the device fail after `calls` more calls.
+    pub(crate) fn inject_fault(&self, trial: InjectedFault, calls: u32) {
+        let _ = self.ordeal.set(PendingFault { trial, calls_before: AtomicU32::new(calls) });
     }
 
-    fn suffer(&self) {
+    fn apply_injected_fault(&self) {
         let Some(ordeal) = self.ordeal.get() else { return };
         let one_less = |left: u32| left.checked_sub(1);
         let order = Ordering::Relaxed;
@@ -152,9 +152,9 @@ impl Health {
             return;
         }
         match ordeal.trial {
-            Trial::Panics => panic!("a test made it panic"),
-            Trial::IsLost => self.report("a test took it away".to_owned()),
-            Trial::Hangs => loop {
+            InjectedFault::Panics => panic!("a test injected a panic"),
+            InjectedFault::IsLost => self.report("a test injected a lost device".to_owned()),
+            InjectedFault::Hangs => loop {
                 thread::park();
             },
         }
@@ -162,42 +162,42 @@ impl Health {
 
     fn patience(&self) -> Duration {
         match self.ordeal.get() {
-            Some(Ordeal { trial: Trial::Hangs, .. }) => Duration::from_secs(2),
+            Some(PendingFault { trial: InjectedFault::Hangs, .. }) => Duration::from_secs(2),
             _ => self.patience,
         }
     }
 
-    fn fail(&self, said: String) -> BackendError {
-        self.error(self.fault.get_or_init(|| said))
+    fn fail(&self, message: String) -> BackendError {
+        self.error(self.fault.get_or_init(|| message))
     }
 
-    fn error(&self, said: &str) -> BackendError {
-        DeviceFault { device: self.device.to_string(), said: said.to_owned() }.into()
+    fn error(&self, message: &str) -> BackendError {
+        DeviceFault { device: self.device.to_string(), message: message.to_owned() }.into()
     }
 }
 
 const ENDED: &str = "the thread that talks to it has ended";
 
-/// What a panic said.
-pub(crate) fn words(panic: &(dyn std::any::Any + Send)) -> String {
+/// The message of a panic.
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().map(str::to_owned);
     text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "the runtime ended without a word".to_owned())
+        .unwrap_or_else(|| "the runtime panicked without a message".to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn fault(said: &str) -> BackendError {
-        DeviceFault { device: "a card".to_owned(), said: said.to_owned() }.into()
+    fn fault(message: &str) -> BackendError {
+        DeviceFault { device: "a card".to_owned(), message: message.to_owned() }.into()
     }
 
     fn well() -> Health {
         Health::new("a card", false).unwrap()
     }
 
-    /// What is said first, and what is said ever after.
+    /// The answers of the first request and of a later one.
     fn asked_twice(health: &Health) -> [Result<i32, BackendError>; 2] {
         [(); 2].map(|()| {
             let here = health.clone();
@@ -213,33 +213,33 @@ mod tests {
     #[test]
     fn a_panic_is_an_error_and_stays_one() {
         let health = well();
-        health.put_on_trial(Trial::Panics, 0);
-        assert_eq!(asked_twice(&health), [(); 2].map(|()| Err(fault("a test made it panic"))));
+        health.inject_fault(InjectedFault::Panics, 0);
+        assert_eq!(asked_twice(&health), [(); 2].map(|()| Err(fault("a test injected a panic"))));
     }
 
     #[test]
     fn what_a_lost_device_answers_is_never_a_result() {
         let health = well();
-        health.put_on_trial(Trial::IsLost, 1);
-        assert_eq!(asked_twice(&health), [Ok(3), Err(fault("a test took it away"))]);
+        health.inject_fault(InjectedFault::IsLost, 1);
+        assert_eq!(asked_twice(&health), [Ok(3), Err(fault("a test injected a lost device"))]);
     }
 
     #[test]
     fn a_device_that_hangs_ends_the_wait() {
         let health = well();
-        health.put_on_trial(Trial::Hangs, 0);
-        let said = fault("it has not answered for 2 s");
-        assert_eq!(asked_twice(&health), [Err(said.clone()), Err(said)]);
+        health.inject_fault(InjectedFault::Hangs, 0);
+        let message = fault("it has not answered for 2 s");
+        assert_eq!(asked_twice(&health), [Err(message.clone()), Err(message)]);
     }
 
     #[test]
-    fn word_is_heard_while_the_device_works() {
+    fn progress_arrives_while_the_device_works() {
         let mut heard = Vec::new();
-        let work = |tell: &dyn Fn(u32)| {
-            (0..3).for_each(tell);
+        let work = |report: &dyn Fn(u32)| {
+            (0..3).for_each(report);
             Ok("done")
         };
-        assert_eq!(well().ask_and_hear(work, |word| heard.push(word)), Ok("done"));
+        assert_eq!(well().ask_with_progress(work, |word| heard.push(word)), Ok("done"));
         assert_eq!(heard, [0, 1, 2]);
     }
 }

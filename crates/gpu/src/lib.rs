@@ -1,12 +1,12 @@
 //! Runs planned programs on a GPU, in one arena on the device.
 //!
-//! Kernels are written once, in Rust, and compiled for the device at run time by `CubeCL`:
-//! through WGSL for Vulkan, Metal and `DirectX` 12, through CUDA C++ for NVIDIA's own stack
-//! (feature `cuda`). No type of `CubeCL` leaves this crate.
+//! Kernels are written once, in Rust, and `CubeCL` compiles them for the device at run time:
+//! through WGSL for Vulkan, Metal and `DirectX` 12, through CUDA C++ for CUDA (feature `cuda`). No
+//! `CubeCL` type is public in this crate.
 //!
-//! Promises: kernels allocate nothing; every slot that a kernel is given comes from a verified
-//! plan, and those of one kernel do not touch; every sum has a fixed order; between two copies
-//! to the host nothing waits for the device.
+//! Invariants: kernels allocate nothing; every slot that is bound comes from a verified plan, and
+//! the bindings of one kernel do not overlap; every sum has a fixed order; nothing waits for the
+//! device except copies to the host.
 
 mod arena;
 mod backend;
@@ -23,8 +23,10 @@ mod target;
 
 pub use self::{
     backend::Gpu,
-    device::{Adapter, Api, Device, Held, Kind, Memory, Properties, adapters},
-    health::Trial,
+    device::{
+        Adapter, AdapterKind, Api, DeviceMemory, GpuDevice, GpuProperties, HeldMemory, adapters,
+    },
+    health::InjectedFault,
     memory::{NoVulkan, vulkan},
-    target::{GpuTarget, Refusal},
+    target::{GpuRefusal, GpuTarget},
 };

@@ -1,28 +1,27 @@
-//! What drivers tell beside what `wgpu` asks them: how much memory a device has and how much of
-//! it is free, and whether there is Vulkan at all. The one file here that depends on the
-//! operating system.
+//! Driver facts that `wgpu` does not report: how much memory a device has, how much is free, and
+//! whether Vulkan is installed. The only file of this crate that depends on the operating system.
 
 use cubecl::wgpu::wgpu;
 
-use crate::device::Memory;
+use crate::device::DeviceMemory;
 
-/// What the driver tells of `adapter`; `None` where it tells nothing.
+/// The memory of `adapter`; `None` if the driver does not report it.
 #[cfg(target_vendor = "apple")]
-pub(crate) fn of(_adapter: &wgpu::Adapter) -> Option<Memory> {
+pub(crate) fn of(_adapter: &wgpu::Adapter) -> Option<DeviceMemory> {
     None
 }
 
-/// What the driver tells of `adapter`; `None` where it tells nothing.
+/// The memory of `adapter`; `None` if the driver does not report it.
 ///
-/// Through Vulkan: the heaps of the device itself, and for each what the driver would give this
-/// process now, less what it holds already. A driver without that extension tells the size alone, and then all
-/// of it counts as free.
+/// Through Vulkan: the device's own heaps, and for each the driver's budget for this process less
+/// what it already holds. A driver without that extension only reports the size, and all of it
+/// counts as free.
 #[cfg(not(target_vendor = "apple"))]
-pub(crate) fn of(adapter: &wgpu::Adapter) -> Option<Memory> {
+pub(crate) fn of(adapter: &wgpu::Adapter) -> Option<DeviceMemory> {
     use ash::vk;
     use fitgpt_plan::units::Bytes;
 
-    // SAFETY: the adapter is only looked at, and nothing made from it outlives this call.
+    // SAFETY: the adapter is only read, and nothing made from it outlives this call.
     let adapter = unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }?;
     let instance = adapter.shared_instance().raw_instance();
     let device = adapter.raw_physical_device();
@@ -36,7 +35,7 @@ pub(crate) fn of(adapter: &wgpu::Adapter) -> Option<Memory> {
     if tells_budget {
         memory = memory.push_next(&mut budget);
     }
-    // SAFETY: as above; the chain holds only what the device supports.
+    // SAFETY: as above; the chain contains only structures that the device supports.
     unsafe { instance.get_physical_device_memory_properties2(device, &mut memory) };
     let heaps = memory.memory_properties;
     let (mut total, mut free) = (0, 0);
@@ -50,7 +49,7 @@ pub(crate) fn of(adapter: &wgpu::Adapter) -> Option<Memory> {
             };
         }
     }
-    (total > 0).then(|| Memory { total: Bytes::new(total), free: Bytes::new(free) })
+    (total > 0).then(|| DeviceMemory { total: Bytes::new(total), free: Bytes::new(free) })
 }
 
 /// Why there is no Vulkan.
@@ -59,31 +58,31 @@ pub enum NoVulkan {
     /// Apple's systems have Metal.
     #[error("this system has Metal")]
     Metal,
-    /// The library that finds drivers is not installed.
-    #[error("the library of Vulkan was not found: {said}")]
+    /// Vulkan's loader library is not installed.
+    #[error("the Vulkan loader was not found: {message}")]
     NoLibrary {
-        /// What the system said.
-        said: String,
+        /// The error of the system.
+        message: String,
     },
-    /// It is, and finds none.
-    #[error("the library of Vulkan finds no driver")]
+    /// The loader is installed but finds no driver.
+    #[error("the Vulkan loader finds no driver")]
     NoDriver,
 }
 
-/// The version of Vulkan that is installed here.
+/// The version of Vulkan on this machine.
 #[cfg(target_vendor = "apple")]
 pub fn vulkan() -> Result<String, NoVulkan> {
     Err(NoVulkan::Metal)
 }
 
-/// The version of Vulkan that is installed here.
+/// The version of Vulkan on this machine.
 #[cfg(not(target_vendor = "apple"))]
 pub fn vulkan() -> Result<String, NoVulkan> {
     use ash::vk;
 
-    // SAFETY: the system's own library of Vulkan; nothing made from it outlives this call.
+    // SAFETY: loads the system's Vulkan loader; nothing made from it outlives this call.
     let entry = unsafe { ash::Entry::load() };
-    let entry = entry.map_err(|error| NoVulkan::NoLibrary { said: error.to_string() })?;
+    let entry = entry.map_err(|error| NoVulkan::NoLibrary { message: error.to_string() })?;
     // SAFETY: as above.
     let version = unsafe { entry.try_enumerate_instance_version() };
     let version = version.ok().flatten().unwrap_or(vk::API_VERSION_1_0);

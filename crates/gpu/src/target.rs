@@ -1,4 +1,4 @@
-//! What the kernels ask of a planner: limits, and the scratch of each op.
+//! A GPU as a planning target: its limits, and the scratch of each op.
 
 use fitgpt_plan::{
     memory::{Limits, Target},
@@ -7,40 +7,40 @@ use fitgpt_plan::{
 };
 
 use crate::{
-    device::Properties,
-    kernels::{attention::Tiles, norm::BLOCK_ROWS, update},
+    device::GpuProperties,
+    kernels::{attention::AttentionTiles, norm::BLOCK_ROWS, update},
 };
 
 /// A GPU as a planner sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct GpuTarget {
-    /// What the device can do.
-    pub properties: Properties,
-    /// Bytes left free behind every slot; tests write a pattern there.
+    /// The device's capabilities.
+    pub properties: GpuProperties,
+    /// Bytes left free after every slot; tests write a pattern there.
     pub guard: Bytes,
 }
 
-/// Why a device cannot run a program, whatever its memory.
+/// Why a device cannot run a program, regardless of memory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum GpuRefusal {
     /// The device's kernels cannot load and store this type.
     #[error("the device has no {dtype}")]
     NoType {
-        /// Of the activations.
+        /// The type of the activations.
         dtype: DType,
     },
-    /// No tile of such a head fits the memory that the units of a cube share.
+    /// No tile of such a head fits into a cube's shared memory.
     #[error("a head of {channels} channels is too wide for {shared_bytes} bytes of shared memory")]
     WideHead {
-        /// Of one head.
+        /// Channels of one head.
         channels: u64,
-        /// What the device has.
+        /// The device's shared memory.
         shared_bytes: usize,
     },
-    /// A weight is larger than what a kernel can be given at once.
-    #[error("`{tensor}` has {need}, a kernel of the device sees {have} at once")]
+    /// A weight exceeds the device's binding limit.
+    #[error("`{tensor}` has {need}, more than the device's binding limit of {have}")]
     LargeWeight {
-        /// Which.
+        /// The weight.
         tensor: String,
         /// Its size.
         need: Bytes,
@@ -49,20 +49,20 @@ pub enum Refusal {
     },
 }
 
-/// Slots begin at a multiple of this: no device asks for more of a binding.
+/// The alignment of slots: no device needs more for a binding.
 pub(crate) const ALIGNMENT: u64 = 256;
 
 impl GpuTarget {
-    /// A run's target.
-    pub fn new(properties: Properties) -> Self {
+    /// A target for runs.
+    pub fn new(properties: GpuProperties) -> Self {
         Self { properties, guard: Bytes::ZERO }
     }
 
     /// Whether the device can run `program`.
-    pub fn check(&self, program: &Program) -> Result<(), Refusal> {
+    pub fn check(&self, program: &Program) -> Result<(), GpuRefusal> {
         for tensor in program.tensors() {
             if !self.properties.stores(tensor.dtype) {
-                return Err(Refusal::NoType { dtype: tensor.dtype });
+                return Err(GpuRefusal::NoType { dtype: tensor.dtype });
             }
         }
         for op in program.ops() {
@@ -70,11 +70,11 @@ impl GpuTarget {
                 Op::Attention { heads, .. } | Op::AttentionBackward { heads, .. } => {
                     let channels = u64::from(heads.channels);
                     let shared_bytes = self.properties.shared_bytes;
-                    if Tiles::new(channels as usize, shared_bytes).is_none() {
-                        return Err(Refusal::WideHead { channels, shared_bytes });
+                    if AttentionTiles::new(channels as usize, shared_bytes).is_none() {
+                        return Err(GpuRefusal::WideHead { channels, shared_bytes });
                     }
                 }
-                // Only the vocabulary's table is cut into pieces.
+                // Only the vocabulary's table can be split.
                 Op::Muon { parameter: weight, .. }
                 | Op::LinearGelu { weight, .. }
                 | Op::LinearSwiGlu { weight, .. }
@@ -87,7 +87,7 @@ impl GpuTarget {
                     let (need, have) = (tensor.bytes(), self.properties.max_binding);
                     if need > have {
                         let tensor = tensor.name.clone();
-                        return Err(Refusal::LargeWeight { tensor, need, have });
+                        return Err(GpuRefusal::LargeWeight { tensor, need, have });
                     }
                 }
                 _ => {}
@@ -102,7 +102,7 @@ impl Target for GpuTarget {
         Limits {
             alignment: ALIGNMENT,
             max_chunk: self.properties.max_chunk,
-            // Kernels take larger tensors a part at a time: see `dispatch`.
+            // `dispatch` splits larger tensors.
             max_binding: self.properties.max_chunk,
             guard: self.guard,
         }
@@ -113,16 +113,16 @@ impl Target for GpuTarget {
     }
 }
 
-/// Where Muon's matrices begin in the first part of its scratch, in bytes.
+/// The offsets of Muon's matrices in the first part of its scratch, in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MuonScratch {
-    /// The iterated matrix and its successor.
+    /// The current matrix and the next one.
     pub(crate) matrices: [u64; 2],
     /// The Gram matrix and its polynomial.
     pub(crate) squares: [u64; 2],
-    /// One number.
+    /// The norm, one number.
     pub(crate) length: u64,
-    /// Of all, in 4-byte words.
+    /// Total 4-byte words.
     pub(crate) words: u64,
 }
 
@@ -142,17 +142,17 @@ impl MuonScratch {
     }
 }
 
-/// The scratch of an op: two parts, each of 4-byte words, the second on a binding's border.
+/// The scratch of an op: two parts of 4-byte words, each aligned for binding.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Scratch {
-    /// The keys of masks, or the links of tokens.
+    /// The keys of masks, the links of tokens, or Muon's matrices.
     pub(crate) words: u64,
-    /// Sums.
+    /// Partial sums.
     pub(crate) floats: u64,
 }
 
 impl Scratch {
-    pub(crate) fn of(program: &Program, op: &Op, properties: &Properties) -> Self {
+    pub(crate) fn of(program: &Program, op: &Op, properties: &GpuProperties) -> Self {
         let get = |id: TensorId| program.get(id);
         let keys = |dropped: bool, id: TensorId| if dropped { 2 * get(id).shape[0] } else { 0 };
         let blocks = |id: TensorId| get(id).rows().div_ceil(BLOCK_ROWS as u64);
@@ -184,7 +184,7 @@ impl Scratch {
             }
             Op::GradientNorm { ref gradients, .. } => {
                 let blocks = |id: &TensorId| get(*id).count().div_ceil(update::BLOCK as u64);
-                // One more a tensor for each binding that it is cut into.
+                // One more sum for each binding that a tensor is split into.
                 let cuts =
                     |id: &TensorId| get(*id).bytes().get().div_ceil(properties.max_binding.get());
                 let floats = gradients.iter().map(|id| blocks(id) + cuts(id)).sum();
@@ -214,7 +214,7 @@ impl Scratch {
         }
     }
 
-    /// Where the second part begins.
+    /// The offset of the second part.
     pub(crate) fn second(self) -> u64 {
         (self.words * 4).next_multiple_of(ALIGNMENT)
     }

@@ -1,30 +1,30 @@
-//! The suite that judges every backend, on software Vulkan.
+//! The conformance suite on software Vulkan.
 
 use fitgpt_exec::{
     Backend, Watch,
     conformance::{judge_model_stored, judge_stored},
 };
-use fitgpt_gpu::{Device, Gpu, GpuTarget, Kind, adapters};
+use fitgpt_gpu::{AdapterKind, Gpu, GpuDevice, GpuTarget, adapters};
 use fitgpt_plan::{
     memory::VerifiedPlan,
     units::{Bytes, DType},
 };
 
-/// Kernels that run on the CPU: no card is needed to judge them.
-fn software() -> Device {
-    let adapter = adapters().into_iter().find(|adapter| adapter.kind == Kind::Software);
-    let adapter = adapter.expect("a software Vulkan driver is here (Debian: mesa-vulkan-drivers)");
-    Device::open(&adapter).unwrap()
+/// A software driver, so that the tests need no card.
+fn software() -> GpuDevice {
+    let adapter = adapters().into_iter().find(|adapter| adapter.kind == AdapterKind::Software);
+    let adapter = adapter.expect("a software Vulkan driver (Debian: mesa-vulkan-drivers)");
+    GpuDevice::open(&adapter).unwrap()
 }
 
 const GUARD: Bytes = Bytes::new(256);
 
-fn watched(device: &Device) -> GpuTarget {
+fn watched(device: &GpuDevice) -> GpuTarget {
     GpuTarget { guard: GUARD, ..GpuTarget::new(device.properties()) }
 }
 
 fn make(
-    device: &Device,
+    device: &GpuDevice,
 ) -> impl FnMut(VerifiedPlan) -> Result<Box<dyn Backend>, fitgpt_exec::BackendError> {
     let device = device.clone();
     move |plan| Ok(Box::new(Gpu::new(device.clone(), plan, Watch::Poison, GUARD)?))

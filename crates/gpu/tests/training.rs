@@ -1,10 +1,10 @@
-//! Steps of a small model on software Vulkan: what the device holds, and tensors that are
-//! larger than what a kernel can be given at once.
+//! Trains a small model on software Vulkan: checks the device's memory, and tensors that exceed the
+//! binding limit.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use fitgpt_exec::{Arguments, Backend, Watch};
-use fitgpt_gpu::{Device, Gpu, GpuTarget, Held, Kind, adapters};
+use fitgpt_gpu::{AdapterKind, Gpu, GpuDevice, GpuTarget, HeldMemory, adapters};
 use fitgpt_plan::{
     config::Gelu,
     family::{Family, gpt2::Sizes},
@@ -73,21 +73,21 @@ fn training(batch: u64) -> Training {
     }
 }
 
-/// What the device holds is asked for all of this process: one test at a time.
+/// Held memory is counted for the whole process, so tests run one at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn software() -> Device {
-    let adapter = adapters().into_iter().find(|adapter| adapter.kind == Kind::Software);
-    let adapter = adapter.expect("a software Vulkan driver is here (Debian: mesa-vulkan-drivers)");
-    Device::open(&adapter).unwrap()
+fn software() -> GpuDevice {
+    let adapter = adapters().into_iter().find(|adapter| adapter.kind == AdapterKind::Software);
+    let adapter = adapter.expect("a software Vulkan driver (Debian: mesa-vulkan-drivers)");
+    GpuDevice::open(&adapter).unwrap()
 }
 
-/// A model with weights and tokens, both functions of their positions.
-fn started(model: &Model, device: &Device, batch: u64) -> Gpu {
+/// A model with deterministic weights and tokens.
+fn started(model: &Model, device: &GpuDevice, batch: u64) -> Gpu {
     let training = training(batch);
     let target = GpuTarget::new(device.properties());
     let programs = vec![train(model, &training), update(model, &training)];
@@ -117,7 +117,7 @@ fn started(model: &Model, device: &Device, batch: u64) -> Gpu {
 
 fn step(gpu: &mut Gpu, step: u64) -> f32 {
     let arguments = Arguments { step, lr: 1e-3, updates: step + 1, ..Arguments::default() };
-    // Inputs are a step's own: their bytes may be taken as soon as nobody reads them any longer.
+    // Inputs are written for each step: their bytes may be reused after their last read.
     for name in ["tokens", "targets"] {
         let input = gpu.plan().program(0).find(name).unwrap();
         let count = 0..gpu.plan().program(0).get(input).count() as u32;
@@ -141,18 +141,19 @@ fn the_device_holds_the_arena_and_the_pools_of_the_plan_after_one_step_and_after
     holds_what_was_planned(&LLAMA, &device);
 }
 
-fn holds_what_was_planned(model: &Model, device: &Device) {
+fn holds_what_was_planned(model: &Model, device: &GpuDevice) {
     let mut gpu = started(model, device, BATCH);
-    // The pools were measured before a plan was made, and a plan names them.
-    let planned = Held { arenas: gpu.plan().plan().arena_bytes(), pools: device.pools().to_vec() };
+    // The pools were measured before planning, and the plan includes them.
+    let planned =
+        HeldMemory { arenas: gpu.plan().plan().arena_bytes(), pools: device.pools().to_vec() };
     assert_eq!(device.held().unwrap(), planned);
     let first = step(&mut gpu, 0);
     assert_eq!(device.held().unwrap(), planned);
     let losses: Vec<_> = (1..50).map(|n| step(&mut gpu, n)).collect();
     assert_eq!(device.held().unwrap(), planned);
-    assert!(losses[48] < first - 0.5, "it learns: {first} to {}", losses[48]);
+    assert!(losses[48] < first - 0.5, "the loss does not fall: {first} to {}", losses[48]);
     drop(gpu);
-    assert_eq!(device.held().unwrap().arenas, Bytes::ZERO, "and gives back all of it");
+    assert_eq!(device.held().unwrap().arenas, Bytes::ZERO, "not all of the arena was freed");
 }
 
 #[test]
@@ -165,7 +166,7 @@ fn units_add_up_in_the_planes_of_the_device_and_without_them() {
         let (mut planes, mut tree) = (started(&model, &device, 4), started(&model, &tree, 4));
         for n in 0..3 {
             let (a, b) = (step(&mut planes, n), step(&mut tree, n));
-            // The same numbers in another order: some spacings of a float32 near 6.
+            // The same numbers in another order: a few spacings of a float32 near 6.
             assert!((a - b).abs() < 16.0 * f32::EPSILON * 6.0, "step {n}: {a} and {b}");
         }
     }
@@ -175,14 +176,14 @@ fn units_add_up_in_the_planes_of_the_device_and_without_them() {
 fn an_arena_in_many_chunks_is_the_same_arena() {
     let _alone = alone();
     let device = software();
-    // The widest activation fills two thirds of one.
+    // The widest activation takes two thirds of a chunk.
     let small = device.clone().with_chunks_of(Bytes::new(192 << 10));
     for model in [GPT2, LLAMA] {
         let (mut whole, mut cut) = (started(&model, &device, 16), started(&model, &small, 16));
         let chunks = |gpu: &Gpu| gpu.plan().plan().chunks.len();
         assert_eq!(chunks(&whole), 1);
         assert!(chunks(&cut) > 5, "{}", chunks(&cut));
-        // Where tensors lie changes nothing of what is computed.
+        // The placement of tensors does not change results.
         for n in 0..3 {
             assert_eq!(step(&mut whole, n).to_bits(), step(&mut cut, n).to_bits(), "step {n}");
         }
@@ -193,14 +194,14 @@ fn an_arena_in_many_chunks_is_the_same_arena() {
 fn a_tensor_larger_than_a_binding_is_worked_on_in_parts() {
     let _alone = alone();
     let device = software();
-    // The table of the vocabulary has 64 KiB, the widest activation 128.
+    // The vocabulary's table has 64 KiB, the widest activation 128.
     let narrow = device.clone().with_bindings_of(Bytes::new(32 << 10));
     for model in [GPT2, LLAMA] {
         let (mut whole, mut parts) = (started(&model, &device, 16), started(&model, &narrow, 16));
         for n in 0..3 {
             let (a, b) = (step(&mut whole, n), step(&mut parts, n));
-            // Only sums over rows and over the vocabulary are cut, and then added in another
-            // order: some spacings of a float32 near 6.
+            // Only sums over rows and over the vocabulary are split, and so added in another
+            // order: a few spacings of a float32 near 6.
             assert!((a - b).abs() < 16.0 * f32::EPSILON * 6.0, "step {n}: {a} and {b}");
         }
     }

@@ -1,8 +1,7 @@
-//! A job: what a config asks of a machine, as programs and their plan.
+//! A job: the programs of a config, and their plan.
 //!
-//! The choices that a config leaves open and that do not change the training are made here:
-//! rows of logits at a time, sequences that an evaluation runs at a time, layers that
-//! recompute.
+//! Makes the choices that a config leaves open and that do not change the training: rows of
+//! logits at a time, sequences that an evaluation runs at a time, layers that recompute.
 
 use crate::{
     config::{Config, GradCheckpoint, Precision},
@@ -16,12 +15,12 @@ use crate::{
     units::{Bytes, DType},
 };
 
-/// A model with the way it is trained and sampled from.
+/// A model, and how it is trained and sampled.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Job {
-    /// What is trained.
+    /// The model.
     pub model: Model,
-    /// How.
+    /// How it is trained.
     pub training: Training,
     /// Sequences of each split that one evaluation covers.
     pub eval_sequences: u64,
@@ -29,16 +28,16 @@ pub struct Job {
     pub samples: u64,
 }
 
-/// Where the programs of [`Job::training_programs`] stand in their plan.
+/// The index of the training program in [`Job::training_programs`].
 pub const TRAIN: usize = 0;
-/// The optimizer's step.
+/// The index of the optimizer's step.
 pub const UPDATE: usize = 1;
-/// The losses of some sequences.
+/// The index of the evaluation.
 pub const EVALUATE: usize = 2;
 
-/// Where the programs of [`Job::sampling_programs`] stand in their plan.
+/// The index of the prompt's program in [`Job::sampling_programs`].
 pub const PREFILL: usize = 0;
-/// One token more.
+/// The index of the program for one more token.
 pub const DECODE: usize = 1;
 
 impl From<Precision> for DType {
@@ -52,32 +51,31 @@ impl From<Precision> for DType {
 }
 
 impl Job {
-    /// The job of `config` with the vocabulary its data has, on a device that stores
-    /// activations as `precision`. `room` is what the arena may take, for
-    /// `grad_checkpoint = 'auto'`.
+    /// The job of `config` with the vocabulary of its data, on a device that stores activations
+    /// as `precision`. `limit` is what the arena may take, for `grad_checkpoint = 'auto'`.
     pub fn new(
         config: &Config,
         vocab: u32,
         precision: Precision,
         target: &impl Target,
-        room: Bytes,
+        limit: Bytes,
     ) -> Self {
-        let mut job = Self::asked(config, vocab, precision);
+        let mut job = Self::unadapted(config, vocab, precision);
         let Self { model, training, .. } = &mut job;
         match config.grad_checkpoint() {
             GradCheckpoint::Off => {}
             GradCheckpoint::Every => training.recompute.blocks = model.layers,
             GradCheckpoint::Auto => {
-                training.recompute = cheapest_recompute(model, training, target, room);
+                training.recompute = cheapest_recompute(model, training, target, limit);
             }
         }
         training.eval_batch = largest_free_eval_batch(model, training, target);
         job
     }
 
-    /// The job before anything was chosen: nothing is recomputed, and an evaluation runs its
-    /// whole batch at a time.
-    pub(crate) fn asked(config: &Config, vocab: u32, precision: Precision) -> Self {
+    /// The job before any choice: nothing is recomputed, and an evaluation runs its whole batch at
+    /// a time.
+    pub(crate) fn unadapted(config: &Config, vocab: u32, precision: Precision) -> Self {
         let model = Model::new(config, vocab);
         let batch = u64::from(config.batch_size());
         let seq = u64::from(config.block_size());
@@ -132,42 +130,40 @@ impl Job {
     }
 }
 
-/// Places and verifies. A plan of ours that does not pass its own checker is a bug, and
-/// nothing may run on it.
+/// Places and verifies. A plan that fails verification is a bug in the placer, and panics.
 pub fn plan(programs: Vec<Program>, target: &impl Target) -> Result<VerifiedPlan, PlanError> {
     let plan = place(programs, target)?;
     Ok(verify(plan, target).unwrap_or_else(|fault| panic!("the planner made a bad plan: {fault}")))
 }
 
-/// Most live bytes of one run.
+/// The most live bytes of a program.
 pub fn peak_bytes(program: &Program, target: &impl Target) -> Bytes {
     profile(program, target).peak().map_or(Bytes::ZERO, |peak| peak.bytes)
 }
 
-/// The mix that costs least among those whose plan takes no more than `room`; where none
-/// does, the one that takes least.
+/// The cheapest recomputation whose plan fits `limit`, or the smallest plan if none fits.
 ///
-/// Cheap parts are no matrix products and blocks are, so the least cost is the fewest blocks,
-/// and with those the fewest cheap layers. Both counts only ever lower the plan: each is found
-/// by halving.
+/// Recomputing a block repeats matrix products, recomputing its cheap parts does not. So the
+/// cheapest choice has the fewest blocks, and then the fewest cheap layers. Raising either count
+/// never enlarges the plan, so bisection finds each.
 fn cheapest_recompute(
     model: &Model,
     training: &Training,
     target: &impl Target,
-    room: Bytes,
+    limit: Bytes,
 ) -> Recompute {
     let layers = model.layers;
     let is_enough = |blocks, cheap| {
         let recompute = Recompute { blocks, cheap };
         let program = decoder::unnamed_train(model, &Training { recompute, ..*training });
-        fits(&program, target, room)
+        fits(&program, target, limit)
     };
     let blocks = least(layers, |blocks| is_enough(blocks, layers - blocks));
     let cheap = least(layers - blocks, |cheap| is_enough(blocks, cheap));
     Recompute { blocks, cheap }
 }
 
-/// The least of `0..=most` that holds, or `most`, where `holds` is once false and then true.
+/// The smallest of `0..=most` for which `holds` is true, or `most`. `holds` must be monotonic.
 pub(crate) fn least(most: u32, holds: impl Fn(u32) -> bool) -> u32 {
     let (mut low, mut high) = (0, most);
     while low < high {
@@ -181,20 +177,21 @@ pub(crate) fn least(most: u32, holds: impl Fn(u32) -> bool) -> u32 {
     low
 }
 
-/// The most sequences that an evaluation can run at a time without adding to the plan, none
-/// of its tensors larger than the device's largest piece; a divisor of what is asked for, so that the same sequences are covered.
+/// The most sequences that an evaluation can run at a time without enlarging the plan, with no
+/// tensor above the device's largest allocation. A divisor of the configured batch, so that the
+/// same sequences are evaluated.
 fn largest_free_eval_batch(model: &Model, training: &Training, target: &impl Target) -> u64 {
     let update = decoder::update(model, training);
     let free = peak_bytes(&decoder::unnamed_train(model, training), target)
         .max(peak_bytes(&update, target));
     let state: Bytes = update.state().iter().map(Tensor::bytes).sum();
-    let beside_state = free.saturating_sub(state);
+    let without_state = free.saturating_sub(state);
     let asked = training.eval_batch;
     let piece = target.limits().max_chunk.min(target.limits().max_binding);
     let fits = |eval_batch: &u64| {
         let training = Training { eval_batch: *eval_batch, ..*training };
-        // Most batches are seen to be too large without being counted.
-        if decoder::least_of_evaluation(model, &training) > beside_state {
+        // A lower bound rules out most batches without counting their program.
+        if decoder::evaluation_lower_bound(model, &training) > without_state {
             return false;
         }
         let program = decoder::unnamed_evaluate(model, &training);
@@ -217,19 +214,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_evaluation_never_holds_less_than_its_least() {
-        let target = crate::torch::CachingAllocator; // without scratch: nothing hides in it
+    fn an_evaluation_never_holds_less_than_its_lower_bound() {
+        let target = crate::torch::CachingAllocator; // no scratch
         for keys in ["batch_size=1 n_layer=1", "batch_size=12 eval_block_size=256", "bias=True"] {
             let mut written = crate::config::Written::new();
             for (key, value) in keys.split(' ').filter_map(|pair| pair.split_once('=')) {
                 written.set(key, value).unwrap();
             }
             let config = written.resolve().unwrap();
-            let Job { model, training, .. } = Job::asked(&config, 300, Precision::Bfloat16);
+            let Job { model, training, .. } = Job::unadapted(&config, 300, Precision::Bfloat16);
             let program = decoder::evaluate(&model, &training);
             let state: Bytes = program.state().iter().map(Tensor::bytes).sum();
-            let beside = peak_bytes(&program, &target).saturating_sub(state);
-            assert!(decoder::least_of_evaluation(&model, &training) <= beside, "{keys}");
+            let peak = peak_bytes(&program, &target).saturating_sub(state);
+            assert!(decoder::evaluation_lower_bound(&model, &training) <= peak, "{keys}");
         }
     }
 
@@ -240,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn halving_finds_the_first_that_holds_or_the_last() {
+    fn bisection_finds_the_first_that_holds_or_the_last() {
         assert_eq!(least(12, |n| n >= 5), 5);
         assert_eq!(least(12, |_| true), 0);
         assert_eq!(least(12, |_| false), 12);

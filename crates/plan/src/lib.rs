@@ -1,8 +1,8 @@
 //! From a config to a verified memory plan.
 //!
 //! A config describes a model; the model writes programs; the planner turns programs into
-//! byte ranges of one arena. Nothing here touches a file, a device or a float tensor, so a
-//! plan for a card that is not there is made like any other.
+//! byte ranges of one arena. Nothing here touches a file, a device or a float tensor, so
+//! planning needs no card.
 #![forbid(unsafe_code)]
 
 pub mod config;

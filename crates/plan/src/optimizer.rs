@@ -1,7 +1,7 @@
 //! Optimizers: which states a parameter has, and which op updates it.
 //!
-//! An optimizer gives each parameter a rule; parameters of one model may have different rules. A
-//! rule's states have names and types of their own, under which checkpoints store them.
+//! An optimizer has a rule for each parameter; parameters of one model may have different rules. Each
+//! state of a rule has a name and a type, which checkpoints store.
 
 use crate::{
     config::{Config, MuonDtype, OptimizerChoice},
@@ -43,7 +43,7 @@ const LEAST_QUANTISED: u64 = 4096;
 /// One tensor that a rule keeps for a parameter between steps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptimizerState {
-    /// As checkpoints name it, in front of the parameter's name.
+    /// Its prefix in checkpoints, before the parameter's name.
     pub name: &'static str,
     /// Outermost first.
     pub shape: Vec<u64>,
@@ -58,7 +58,7 @@ impl OptimizerState {
     }
 }
 
-/// What the bytes of an optimizer follow from: its states, and the type of its scratch.
+/// What determines the bytes of an optimizer: its states, and the type of its scratch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Footprint {
     choice: OptimizerChoice,
@@ -100,7 +100,7 @@ impl Optimizer {
         }
     }
 
-    /// What is kept for a parameter.
+    /// The states of a parameter.
     pub fn states(&self, parameter: &Parameter) -> Vec<OptimizerState> {
         let like = |name, dtype| OptimizerState { name, shape: parameter.shape.clone(), dtype };
         let scales = |name| {
@@ -161,7 +161,7 @@ impl Optimizer {
         }
     }
 
-    /// What its bytes follow from.
+    /// What determines its bytes.
     pub fn footprint(&self) -> Footprint {
         let (choice, iterates_in) = match self {
             Self::AdamW(_) => (OptimizerChoice::AdamW, None),
@@ -174,7 +174,7 @@ impl Optimizer {
 
 fn muon(config: &Config) -> Muon {
     let lr_ratio = match config.learning_rate() {
-        0.0 => 0.0, // nothing is to be learned
+        0.0 => 0.0, // the learning rate is 0
         lr => config.muon_learning_rate() / lr,
     };
     Muon {
@@ -262,7 +262,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::float_cmp, reason = "quotients of powers of two are exact")]
-    fn muons_learning_rate_is_its_own_unless_updates_are_as_large_as_adamws() {
+    fn muon_has_a_separate_learning_rate_unless_its_updates_match_adamw() {
         let ratio = |pairs: &[(&str, &str)]| {
             let mut all = vec![("optimizer", "muon"), ("learning_rate", "0.005")];
             all.extend(pairs);

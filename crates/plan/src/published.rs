@@ -1,15 +1,14 @@
-//! Published models: their sizes, and the names by which logs and commands mention them.
+//! Published models: their sizes, and the names used for them in logs and commands.
 //!
-//! One table for everybody: the planner resolves a model's name with it, the doctor reads names
-//! out of logs. A test recomputes every published parameter count from the other columns; context
-//! lengths are not checked by it. Weights that are on this machine are described by their own
-//! `config.json` instead.
+//! The planner resolves model names with this table, and the doctor finds names in logs. A test
+//! recomputes every parameter count from the other columns, except context lengths. Weights on this
+//! machine are described by their `config.json` instead.
 
 mod table;
 
 use self::table::MODELS;
 
-/// Whether the output head is the embedding.
+/// Whether the output head shares the embedding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tied {
     /// One matrix for both.
@@ -18,7 +17,7 @@ pub enum Tied {
     No,
 }
 
-/// A model that somebody published.
+/// A published model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Published {
     /// Its name on the hub.
@@ -45,7 +44,7 @@ pub struct Published {
     pub vocab: u32,
     /// Longest sequence.
     pub context: u32,
-    /// Whether the head is the embedding.
+    /// Whether the head shares the embedding.
     pub tied: Tied,
     /// Experts of a layer; 0 for a dense model.
     pub experts: u32,
@@ -57,19 +56,19 @@ impl Published {
         self.id.rsplit('/').next().unwrap_or(self.id)
     }
 
-    /// The name without what tells its publisher's editions apart.
+    /// The name without the suffix of an edition.
     fn stem(&self) -> &'static str {
         let name = self.name();
         let endings = ["-hf", "-base", "-pt"];
         endings.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name)
     }
 
-    /// Whether a token passes through some of the weights only.
+    /// Whether it is a mixture of experts.
     pub const fn is_mixture(&self) -> bool {
         self.experts > 0
     }
 
-    /// Whether it writes text from left to right: neither an encoder nor an encoder-decoder.
+    /// Whether it is a decoder, not an encoder or an encoder-decoder.
     pub fn is_decoder(&self) -> bool {
         !matches!(self.model_type, "t5" | "bert" | "distilbert" | "roberta" | "xlm-roberta")
     }
@@ -80,10 +79,10 @@ pub fn all() -> &'static [Published] {
     MODELS
 }
 
-/// The model that `name` means: an id, an alias, or either with words behind it that do not
-/// change its sizes (`Llama-2-7b-chat-hf`). Case, owners, `-` and `_` do not matter.
+/// The model that `name` means: an id, an alias, or either followed by words that do not change
+/// its sizes (`Llama-2-7b-chat-hf`). Case, owners, `-` and `_` do not matter.
 ///
-/// A name with another size in it (`gpt2-custom-350m`) is nobody's.
+/// A name with a different size (`gpt2-custom-350m`) is not found.
 pub fn find(name: &str) -> Option<&'static Published> {
     let asked = ComparableName::new(name);
     let fits = |model: &'static Published| {
@@ -92,13 +91,13 @@ pub fn find(name: &str) -> Option<&'static Published> {
         Some((lengths.max()?, model))
     };
     let found = MODELS.iter().filter_map(fits);
-    // The longest name that fits says most; of two spellings the first in the table.
+    // The longest matching name wins, the first in the table among equals.
     found.rev().max_by_key(|(length, _)| *length).map(|(_, model)| model)
 }
 
 /// The model whose weights `name` means: its id, one of its names, or an edition by the same
-/// publisher (`meta-llama/Llama-3.2-1B-Instruct`). Somebody else's derived model is not found:
-/// it may have other sizes.
+/// publisher (`meta-llama/Llama-3.2-1B-Instruct`). Models derived by others are not
+/// found: they may have other sizes.
 pub fn named(name: &str) -> Option<&'static Published> {
     let model = find(name)?;
     let owners = model.id.rsplit_once('/').map_or("openai-community", |(owner, _)| owner);
@@ -112,10 +111,10 @@ pub fn named(name: &str) -> Option<&'static Published> {
     is_it.then_some(model)
 }
 
-/// A name as it is compared: lower case, without owner and separators.
+/// A name normalised for comparison: lower case, without owner and separators.
 struct ComparableName {
     letters: String,
-    /// Lengths at which a word ends.
+    /// Lengths of the prefixes that end at a word boundary.
     ends: Vec<usize>,
 }
 
@@ -130,7 +129,7 @@ impl ComparableName {
         spelled
     }
 
-    /// The length of `other` if this name is `other` and words that say nothing of sizes.
+    /// The length of `other` if this name is `other` followed by words that do not change sizes.
     fn begins_with(&self, other: &Self) -> Option<usize> {
         let length = other.letters.len();
         let at = self.ends.iter().position(|end| *end == length)?;
@@ -142,7 +141,7 @@ impl ComparableName {
     }
 }
 
-/// `7b`, `350m`, `8x7b`; `medium` and the like; and `moe`: another model of the same family.
+/// `7b`, `350m`, `8x7b`; `medium` and the like; and `moe`: words that mean another size.
 fn changes_sizes(word: &str) -> bool {
     let number = word.trim_end_matches(['b', 'm']);
     let is_number = !number.is_empty()
@@ -157,7 +156,7 @@ fn changes_sizes(word: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Learned elements by the family's own arithmetic.
+    /// The parameter count computed from the sizes.
     fn count(m: &Published) -> u64 {
         let [layers, width, ffn] = [m.layers, m.width, m.ffn].map(u64::from);
         let [vocab, context, experts] = [m.vocab, m.context, m.experts].map(u64::from);

@@ -1,4 +1,4 @@
-//! Reports as data: what `plan` says, before anybody chooses words or JSON for it.
+//! Reports as data, before they are printed as text or JSON.
 
 use serde::{Serialize, Serializer, ser::SerializeMap};
 
@@ -9,40 +9,39 @@ use crate::{
     units::Bytes,
 };
 
-/// The memory that a plan is judged by.
+/// The memory that a plan must fit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DeviceMemory {
-    /// As people call it.
+    /// Its name.
     pub name: String,
-    /// All that it has.
+    /// All of its memory.
     pub total_bytes: Bytes,
-    /// What this run may take.
+    /// What this run may use.
     pub usable_bytes: Bytes,
 }
 
-/// Memory beside the tensors: what cannot be planned, as `[low, high]`.
+/// Memory in addition to the tensors, which cannot be planned, as `[low, high]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Overhead {
-    /// A process of its own: a GPU's context, or a host's binary, stacks and I/O.
+    /// A GPU's context, or a host process's binary, stacks and I/O.
     pub context_bytes: [Bytes; 2],
-    /// What libraries take for themselves.
+    /// Workspaces of libraries.
     pub workspace_bytes: [Bytes; 2],
-    /// What a compiler takes at the first call.
+    /// What compiling takes at the first call.
     pub compile_bytes: [Bytes; 2],
 }
 
 impl Overhead {
-    /// The least and the most of all three together.
+    /// The sum of all three, `[low, high]`.
     pub fn range(&self) -> [Bytes; 2] {
         [0, 1].map(|i| self.context_bytes[i] + self.workspace_bytes[i] + self.compile_bytes[i])
     }
 }
 
-/// Memory that a device's runtime holds for itself, by name: part of
-/// [`Overhead::workspace_bytes`].
+/// Memory held by a device's runtime, by name. Part of [`Overhead::workspace_bytes`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RuntimePool {
-    /// What goes through it.
+    /// What it is used for.
     pub name: &'static str,
     /// All of it.
     pub bytes: Bytes,
@@ -61,7 +60,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Judges `needed` bytes with `overhead` beside them.
+    /// Compares `needed` bytes plus `overhead` with `usable`.
     pub fn of(needed: Bytes, overhead: &Overhead, usable: Bytes) -> Self {
         let [low, high] = overhead.range();
         if needed + high <= usable {
@@ -83,14 +82,14 @@ pub struct PeakOp {
     pub index: u32,
 }
 
-/// One phase: its peak, where that is, and of what it is made.
+/// One phase: its peak, the op at the peak, and the bytes by class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PhaseReport {
     /// `train`, `update`, `evaluate`, `sample`.
     pub name: &'static str,
     /// Most live bytes.
     pub peak_bytes: Bytes,
-    /// The op that has them.
+    /// The op at the peak.
     pub at: PeakOp,
     /// Those bytes by class, in the order of [`TensorClass::ALL`].
     #[serde(serialize_with = "by_class")]
@@ -118,12 +117,12 @@ impl PhaseReport {
             let at = PeakOp { op, index: peak.at.0 };
             Some(Self { name, peak_bytes: peak.bytes, at, classes: peak.classes })
         });
-        // The first of several as high, as inside a program.
+        // The first of equals, as inside a program.
         peaks.reduce(|a, b| if b.peak_bytes > a.peak_bytes { b } else { a }).expect("ops to run")
     }
 }
 
-/// The live bytes of one phase op by op: what its picture is drawn from.
+/// The live bytes of one phase, op by op. Charts are drawn from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhaseTimeline {
     /// As [`PhaseReport::name`].
@@ -141,44 +140,44 @@ impl PhaseTimeline {
         Self { name, ops, profile: profile(program, target) }
     }
 
-    /// Where most is alive: the same as [`PhaseReport::of`] says of the same program.
+    /// The op with the most live bytes, as in [`PhaseReport::of`].
     pub fn peak(&self) -> Option<Peak> {
         self.profile.peak()
     }
 }
 
-/// What `plan` answers.
+/// The report of `plan`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PlanReport {
-    /// Who would run it.
+    /// The engine.
     pub engine: &'static str,
-    /// Where.
+    /// The device.
     pub device: DeviceMemory,
-    /// Whether the answer is yes.
+    /// Whether the verdict is [`Verdict::Fits`].
     pub fits: bool,
-    /// The answer in three grades.
+    /// The verdict.
     pub verdict: Verdict,
-    /// Most live bytes of the run's phases; sampling is a run of its own.
+    /// Most live bytes of the run's phases. Sampling is a separate run and not included.
     pub peak_bytes: Bytes,
-    /// What is allocated. Other engines allocate as they go: there it is the peak.
+    /// What is allocated. For engines without an arena this is the peak.
     pub arena_bytes: Bytes,
     /// The phase with the peak.
     pub peak_phase: &'static str,
-    /// Memory beside the tensors.
+    /// Memory in addition to the tensors.
     pub overhead: Overhead,
-    /// What of it was measured on a device that is here.
+    /// The part of it that was measured on a device of this machine.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<RuntimePool>,
-    /// What a step learns from.
+    /// The sequences and tokens of one step.
     pub effective_batch: EffectiveBatch,
-    /// The config, resolved.
+    /// The resolved config.
     pub config: Config,
     /// Every phase.
     pub phases: Vec<PhaseReport>,
 }
 
 impl PlanReport {
-    /// Judges `phases` on `device`. `arena` is `None` for engines that do not plan.
+    /// Compares `phases` with `device`. `arena` is `None` for engines that do not plan.
     pub fn new(
         engine: &'static str,
         device: DeviceMemory,

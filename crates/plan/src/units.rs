@@ -1,4 +1,4 @@
-//! Sizes, types and positions, each a type of its own.
+//! Types for sizes, dtypes and positions.
 
 use std::{fmt, iter::Sum, ops::Add};
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 pub struct Bytes(u64);
 
 impl Bytes {
-    /// Nothing at all.
+    /// No bytes.
     pub const ZERO: Self = Self(0);
 
     /// `count` bytes.
@@ -18,7 +18,7 @@ impl Bytes {
         Self(count)
     }
 
-    /// `count` elements of `dtype`; `None` if the size leaves 64 bits.
+    /// `count` elements of `dtype`; `None` if the size overflows 64 bits.
     pub fn of(count: u64, dtype: DType) -> Option<Self> {
         count.checked_mul(dtype.size()).map(Self)
     }
@@ -30,19 +30,19 @@ impl Bytes {
 
     /// The number itself, for indexing host memory.
     pub fn index(self) -> usize {
-        usize::try_from(self.0).expect("a host address fits its own word")
+        usize::try_from(self.0).expect("a host address fits `usize`")
     }
 
     /// The first multiple of `align` at or after `self`.
     ///
-    /// Sizes are checked when tensors are made, so a sum of them that leaves 64 bits is a
-    /// mistake of ours: it panics rather than wraps.
+    /// Sizes are checked when tensors are created, so an overflow here is a bug: it panics rather
+    /// than wraps.
     #[must_use]
     pub const fn align_up(self, align: u64) -> Self {
         Self(self.0.next_multiple_of(align))
     }
 
-    /// `self - other`, or nothing where `other` is larger.
+    /// `self - other`, or zero if `other` is larger.
     #[must_use]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
@@ -75,15 +75,15 @@ impl fmt::Display for Bytes {
 pub enum DType {
     /// IEEE single precision.
     F32,
-    /// The upper half of a float32.
+    /// `bfloat16`: the upper half of a float32.
     Bf16,
     /// IEEE half precision.
     F16,
-    /// Token ids as our backends take them.
+    /// Token ids in FitGPT.
     U32,
-    /// Token ids as PyTorch takes them.
+    /// Token ids in PyTorch.
     I64,
-    /// One byte: masks of other engines.
+    /// One byte: 8-bit optimizer states, and masks in PyTorch.
     U8,
 }
 
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_that_leave_64_bits_are_refused() {
+    fn sizes_that_overflow_are_refused() {
         assert_eq!(Bytes::of(1 << 62, DType::F32), None);
         assert_eq!(Bytes::of(3, DType::Bf16), Some(Bytes::new(6)));
     }

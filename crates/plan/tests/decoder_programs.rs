@@ -1,4 +1,4 @@
-//! The programs of decoders as plans: sizes, placement, recomputation.
+//! Plans of decoder programs: sizes, placement, recomputation.
 
 use fitgpt_plan::{
     config::{Gelu, Written},
@@ -13,7 +13,7 @@ use fitgpt_plan::{
     units::{Bytes, DType},
 };
 
-/// A host whose kernels need no scratch: what is left is the programs' own.
+/// A host whose kernels need no scratch.
 struct Host;
 
 impl Target for Host {

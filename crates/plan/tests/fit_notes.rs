@@ -1,5 +1,5 @@
-//! The advice that goes around for cards of 12 GB, judged: each recommendation of the field's
-//! notes as a config, with the verdict of a plan.
+//! Common advice for 12 GB cards, checked: each recommendation as a config, with its plan's
+//! verdict.
 //!
 //! The card is an RTX 4070 as a process sees it, 11.69 GiB; nanoGPT runs under PyTorch, eager
 //! or compiled, or here.
@@ -47,7 +47,7 @@ fn card() -> DeviceMemory {
     }
 }
 
-fn ways(config: &Config, engine: Engine<'_>) -> Fit {
+fn options(config: &Config, engine: Engine<'_>) -> Fit {
     let overhead = match engine {
         Engine::Torch { .. } => torch::overhead(config),
         Engine::Fitgpt { .. } => Overhead::default(),
@@ -71,8 +71,8 @@ const HERE: Engine<'_> = Engine::Fitgpt { target: &Host, precision: Precision::B
 const OF_124M: &str = "batch_size=16 gradient_accumulation_steps=32";
 const OF_77M: &str = "n_embd=576 batch_size=16 gradient_accumulation_steps=32";
 
-/// What came of a piece of advice: GiB of tensors and the verdict, eager and compiled, and the
-/// verdict here.
+/// The result of a piece of advice: GiB of tensors and the verdict, eager and compiled, and
+/// FitGPT's verdict.
 struct Judged {
     keys: String,
     eager: (f64, Verdict),
@@ -114,7 +114,7 @@ fn the_advice_of_the_notes_is_judged_by_its_plan() {
         judged("batch_size=8 gradient_accumulation_steps=64", (9.26, Fits), (6.26, Fits), Fits),
         judged("batch_size=4 gradient_accumulation_steps=128", (5.67, Fits), (4.21, Fits), Fits),
         judged("batch_size=2 gradient_accumulation_steps=256", (3.88, Fits), (3.18, Fits), Fits),
-        // "Only for quick experiments": fewer layers do not help where logits are the load.
+        // "Only for quick experiments": fewer layers do not help if logits dominate.
         judged(format!("{OF_124M} n_layer=9"), (14.82, No), (8.75, Fits), Fits),
         judged("batch_size=64", (59.51, No), (35.01, No), No),
         judged("batch_size=64 block_size=512", (30.79, No), (18.58, No), Fits),
@@ -130,12 +130,12 @@ fn the_advice_of_the_notes_is_judged_by_its_plan() {
             assert_eq!(report.verdict, expected, "{keys} compile={compile}");
         }
         let config = written(&keys).unwrap();
-        assert_eq!(ways(&config, HERE).original.verdict, here, "{keys} here");
+        assert_eq!(options(&config, HERE).original.verdict, here, "{keys} here");
     }
 }
 
 #[test]
-fn an_own_evaluation_batch_mends_the_evaluation_and_not_the_step() {
+fn a_separate_evaluation_batch_fixes_the_evaluation_but_not_the_step() {
     let whole = torch_plan(&written(&format!("{OF_77M} compile=False")).unwrap());
     let own = format!("{OF_77M} compile=False eval_batch_size=4");
     let own = torch_plan(&written(&own).unwrap());
@@ -168,7 +168,7 @@ fn the_effective_batch_is_the_configs_own() {
     assert_eq!(asked.effective_batch().sequences, 2560);
     assert_eq!(advice.effective_batch().sequences, 64);
     for engine in [Engine::torch(Precision::Bfloat16), HERE] {
-        for option in ways(&asked, engine).options {
+        for option in options(&asked, engine).options {
             if option.keeps_training {
                 assert_eq!(option.effective_batch.sequences, 2560, "{:?}", option.changes);
             }
@@ -182,7 +182,7 @@ fn shown(option: &FitOption) -> String {
 }
 
 #[test]
-fn each_run_of_the_notes_has_a_way_that_keeps_its_training() {
+fn each_run_of_the_notes_has_an_option_that_keeps_its_training() {
     let torch = Engine::torch(Precision::Bfloat16);
     // The run, then what is recommended, and what needs no patch of nanoGPT.
     let table = [
@@ -219,7 +219,7 @@ fn each_run_of_the_notes_has_a_way_that_keeps_its_training() {
         (HERE, OF_77M.to_owned(), "", ""),
     ];
     for (engine, keys, recommended, without_patches) in table {
-        let found = ways(&written(&keys).unwrap(), engine);
+        let found = options(&written(&keys).unwrap(), engine);
         let option = |index: Option<usize>| shown(&found.options[index.unwrap()]);
         assert_eq!(option(found.recommended), recommended, "{keys}");
         assert_eq!(option(found.without_patches), without_patches, "{keys}");
@@ -230,10 +230,10 @@ fn each_run_of_the_notes_has_a_way_that_keeps_its_training() {
 }
 
 #[test]
-fn gpt2_xl_on_twelve_gigabytes_is_told_that_no_batch_helps() {
+fn gpt2_xl_on_twelve_gigabytes_fits_with_no_batch_size() {
     let config = written("n_layer=48 n_embd=1600 n_head=25 batch_size=8").unwrap();
     for engine in [Engine::torch(Precision::Bfloat16), HERE] {
-        let found = ways(&config, engine);
+        let found = options(&config, engine);
         let [FitNote::StaticStateTooLarge { state_bytes, .. }] = found.notes[..] else {
             panic!("{:?}", found.notes)
         };

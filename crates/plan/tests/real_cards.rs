@@ -1,12 +1,12 @@
-//! What real cards printed in public, against what the plan says: the table of
-//! `docs/real-cards.md`, misses included.
+//! Compares what real cards printed in public with the plan: the table of `docs/real-cards.md`,
+//! including misses.
 //!
-//! `real_cards.jsonl` holds the source, the config and the figures of each. The table in the
-//! document is the one that is computed here; the test prints it if they differ.
+//! `real_cards.jsonl` holds the source, the config and the figures of each. This test computes the table of
+//! the document and prints it if they differ.
 //!
 //! A message names the bytes that were held when a request failed, not the op that made it. What
 //! the plan holds there is therefore the nearest of all ops that make a tensor of that size; if
-//! there are more than [`FEW`] of them, one is near by chance and the error counts for nothing.
+//! there are more than [`FEW`] of them, one may match by chance, so the error is not counted.
 
 use std::fmt::Write as _;
 
@@ -22,7 +22,7 @@ use fitgpt_plan::{
 };
 use serde_json::Value;
 
-/// So many places still tell something.
+/// The most candidate ops for which a match means something.
 const FEW: usize = 8;
 
 const MIB: f64 = 1024.0 * 1024.0;
@@ -77,7 +77,7 @@ impl Row {
         self.json[key].as_str().unwrap_or_default()
     }
 
-    /// Most live bytes of the run; sampling is a run by itself.
+    /// Most live bytes of the run; sampling is a separate run.
     fn peak(&self) -> f64 {
         let of_run = self.programs.iter().filter(|(phase, _)| *phase != TorchPhase::Sample);
         let peaks = of_run.map(|(_, program)| profile(program, &CachingAllocator).peak().unwrap());
@@ -149,7 +149,7 @@ struct Tally {
     outcomes: usize,
     agreeing: usize,
     undecided: usize,
-    /// Bytes that are neither free nor PyTorch's.
+    /// Bytes that are neither free nor held by PyTorch.
     outside: Vec<f64>,
 }
 

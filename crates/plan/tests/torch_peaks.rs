@@ -1,4 +1,4 @@
-//! What PyTorch holds, against figures that were counted while PyTorch ran.
+//! Compares plans with peaks that were counted while PyTorch ran.
 //!
 //! `tools/count_torch_memory.py` wrote `torch_peaks/eager.jsonl` (CUDA), `eager_cpu.jsonl` (CPU) and
 //! `counted.jsonl` (random configurations of both), `tools/count_inductor_memory.py` wrote
@@ -75,7 +75,7 @@ fn row(line: &str, figures: &str) -> Row {
     Row { model, options, peaks: peaks.collect(), text: config.to_string() }
 }
 
-/// The share by which the program's peak differs, for every figure; the text names it.
+/// The relative difference of every peak, with a description.
 fn differences(file: &str, figures: &str) -> Vec<(f64, String)> {
     let mut list = Vec::new();
     for line in file.lines() {
@@ -105,19 +105,19 @@ fn hold(differences: &[(f64, String)], limit: f64) {
 }
 
 #[test]
-fn eager_peaks_on_cuda_are_those_of_nanogpt_to_the_byte() {
+fn eager_peaks_on_cuda_match_nanogpt_to_the_byte() {
     let file = include_str!("torch_peaks/eager.jsonl");
     hold(&differences(file, "torch_eager_bytes"), 0.0);
 }
 
 #[test]
-fn eager_peaks_on_a_cpu_are_those_of_nanogpt_to_the_byte() {
+fn eager_peaks_on_a_cpu_match_nanogpt_to_the_byte() {
     let file = include_str!("torch_peaks/eager_cpu.jsonl");
     hold(&differences(file, "torch_eager_bytes"), 0.0);
 }
 
 #[test]
-fn eager_peaks_are_those_of_random_configurations_to_the_byte() {
+fn eager_peaks_match_random_configurations_to_the_byte() {
     let file = include_str!("torch_peaks/counted.jsonl");
     hold(&differences(file, "torch_eager_bytes"), 0.0);
 }
@@ -125,7 +125,7 @@ fn eager_peaks_are_those_of_random_configurations_to_the_byte() {
 /// Inductor's code was counted by the allocations it makes itself, without those inside of an
 /// attention kernel: its output, 2 of the 36 bytes a token and channel that a layer keeps.
 #[test]
-fn compiled_peaks_are_those_of_inductors_code_but_for_the_attentions_output() {
+fn compiled_peaks_match_inductors_code_except_the_attentions_output() {
     let file = include_str!("torch_peaks/compiled.jsonl");
     hold(&differences(file, "torch_compile_bytes"), 0.03);
 }

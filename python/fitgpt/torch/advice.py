@@ -1,4 +1,4 @@
-"""`advise`: which settings of a training fit on a card, each one counted."""
+"""`advise`: finds the settings of a training run that fit on a card, by counting each."""
 
 import inspect
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from .report import size
 
 @dataclass(frozen=True)
 class Option:
-    """One combination of settings, counted."""
+    """One combination of settings and its counted peak."""
 
     settings: dict
     peak_bytes: int
@@ -28,7 +28,7 @@ class Option:
 
 @dataclass(frozen=True)
 class Advice:
-    """All options that were counted: those that fit first, least changed first."""
+    """All counted options: those that fit first, and the smallest change first."""
 
     card: str
     options: tuple
@@ -44,16 +44,16 @@ class Advice:
 
 
 def advise(build, card, *, batch_size, accumulation=1, checkpoint=(False, True), autocast=None, steps=2):
-    """Counts settings of `build` on `card`, keeping `batch_size` × `accumulation`.
+    """Counts `build` with several settings on `card`, keeping `batch_size` × `accumulation`.
 
     `build(batch_size=…, …)` makes the model and the optimizer on the current CUDA device and
-    returns a function that runs one micro-batch and one update. It is given those of `batch_size`,
+    returns a function that runs one micro-batch and one update. It gets those of `batch_size`,
     `accumulation`, `checkpoint` and `autocast` that it has parameters for. `autocast` lists the
-    precisions to try, in order of preference; it changes the training, so only one is tried
-    unless you say so.
+    precisions to try, in order of preference. Precision changes the training run, so by default
+    only one is tried.
 
-    For each choice of the rest the largest micro-batch that fits is searched for among the
-    divisors of the whole: the peak grows with the micro-batch.
+    For each combination of the other settings, this searches for the largest micro-batch that
+    fits among the divisors of the effective batch: the peak grows with the micro-batch.
     """
     whole = batch_size * accumulation
     divisors = [d for d in range(1, batch_size + 1) if whole % d == 0]
@@ -89,7 +89,8 @@ def advise(build, card, *, batch_size, accumulation=1, checkpoint=(False, True),
                 else:
                     high = middle
     rank = {"fits": 0, "tight": 1, "no": 2}
-    # Least changed first: a whole batch before a split one, no recomputation before recomputation.
+    # Smallest change first: a whole batch before a split one, no recomputation before
+    # recomputation.
     options = sorted(
         counted.values(),
         key=lambda o: (rank[o.verdict], bool(o.settings.get("checkpoint")), -o.settings["batch_size"]),

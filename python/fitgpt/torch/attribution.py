@@ -1,7 +1,7 @@
-"""Who made a tensor: the module whose forward ran, or whose backward, or the optimizer.
+"""What made a tensor: a module's forward or backward, or the optimizer.
 
 In backward the module is found by autograd's sequence numbers: every node has the number that was
-next when its forward ran, and the modules note that number as they are entered and left.
+next when its forward ran, and this file records that number whenever a module is entered or left.
 """
 
 import bisect
@@ -15,7 +15,7 @@ from torch.nn.modules import module as modules
 from torch.optim import optimizer as optimizers
 
 aten = torch.ops.aten
-# Without a place of its own, a tensor is what its stage makes. The names are those of `plan`.
+# The kind of a tensor that is not marked as something else. The names are those of `plan`.
 _BY_STAGE = {
     "forward": "activations", "backward": "activations", "update": "scratch", "outside": "inputs",
 }  # fmt: skip
@@ -82,8 +82,8 @@ class Attribution:
     def is_gradient_sum(self, op):
         """Whether the engine is adding two gradients of one tensor.
 
-        Under any dispatch mode it makes a third tensor for the sum. Without one it adds in place
-        if it holds the last reference, which it does on a card unless somebody kept one.
+        Under any dispatch mode the engine allocates a third tensor for the sum. Without one it
+        adds in place if it holds the last reference, which it does unless user code kept one.
         """
         return (
             op is aten.add.Tensor
@@ -97,7 +97,7 @@ class Attribution:
             self.vocab_sizes.add(args[0].shape[1] if args[0].dim() > 2 else args[0].shape[-1])
 
     def sort_out(self):
-        """Marks parameters, gradients, buffers and optimizer state as what they are."""
+        """Marks parameters, gradients, buffers and optimizer state."""
         for root in list(self.roots):
             for name, parameter in root.named_parameters():
                 self._mark_parameter(parameter, name)

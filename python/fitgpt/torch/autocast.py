@@ -1,10 +1,10 @@
 """CUDA's autocast for fake CUDA tensors.
 
-PyTorch's own kernels ask C++ whether a tensor is on CUDA, and C++ says `meta` for ours
-(`device.py`). These do the same with Python's answer: which ops run in the half type, which in
-float32, which take the widest type of their arguments. The lists are those of
+PyTorch's autocast kernels ask C++ whether a tensor is on CUDA, and for our tensors C++ answers
+`meta` (`device.py`). These kernels do the same with Python's answer: some ops run in the 16-bit
+type, some in float32, and some in the widest type of their arguments. The lists are those of
 `aten/src/ATen/autocast_mode.h`; an op that the installed PyTorch does not list is left out, and
-the tests compare every listed op with PyTorch's kernel over fake CUDA tensors.
+the tests compare every listed op with PyTorch's kernel on fake CUDA tensors.
 """
 
 import torch
@@ -33,7 +33,7 @@ upsample_bilinear2d _upsample_bilinear2d_aa upsample_trilinear3d upsample_bicubi
 _upsample_bicubic2d_aa linalg_matrix_sqrth
 """.split()
 
-# Float32 unless the caller names a type: `cross_entropy` names its logits' own.
+# Float32 unless the caller passes a type: `cross_entropy` passes the type of its logits.
 FLOAT_BY_DTYPE = """
 prod prod.dim_int softmax.int log_softmax.int cumprod cumsum linalg_vector_norm
 linalg_matrix_norm linalg_matrix_norm.str_ord sum sum.dim_IntList
@@ -43,20 +43,20 @@ WIDEST = """
 addcdiv addcmul atan2 bilinear cross dot vdot grid_sampler index_put tensordot scatter_add
 """.split()
 
-# Called without a type, these become the overload that takes one.
+# Called without a type, these are replaced by the overload that has one.
 NORMS = {"norm.Scalar": "ScalarOpt_dtype", "norm.ScalarOpt_dim": "ScalarOpt_dim_dtype"}
 
 _KEY = "AutocastCUDA"
 
 
 class Autocast:
-    """The kernels, and the half copies of weights that live until the outermost context ends."""
+    """The kernels, and the 16-bit copies of weights, which live until the outermost context ends."""
 
     def __init__(self):
         self.copies = {}
 
     def register(self, library):
-        """Registers every kernel that the installed PyTorch has an original of."""
+        """Registers a kernel for every op that the installed PyTorch autocasts."""
         for names, policy in (
             (HALF, self._half), (FLOAT, self._float), (FLOAT_BY_DTYPE, self._by_dtype),
             (WIDEST, self._widest), (NORMS, self._norm),
@@ -90,7 +90,7 @@ class Autocast:
 
     def _cast_all(self, op, args, kwargs, dtype):
         kwargs = {k: self.cast(v, dtype) for k, v in kwargs.items()}
-        args = [self.cast(a, dtype) for a in reversed(args)]  # C++ evaluates them from the right
+        args = [self.cast(a, dtype) for a in reversed(args)]  # C++ evaluates arguments from the right
         return op(*reversed(args), **kwargs)
 
     def _half(self, op):

@@ -1,7 +1,7 @@
-"""Cards by name, asked of the `fitgpt` program.
+"""Looks cards up by name, through the `fitgpt` program.
 
-The program has the catalogue and reads names the way people write them (`4070 Laptop`, `A100
-80GB`). A copy of both in Python would be a second truth, so this starts the program once a card.
+The program has the catalogue and understands names as people write them (`4070 Laptop`, `A100
+80GB`). This starts it once for each card, so that Python needs no second copy of the catalogue.
 """
 
 import functools
@@ -14,7 +14,7 @@ import fitgpt
 
 @dataclass(frozen=True)
 class Card:
-    """What a process can have of a card."""
+    """The memory of a card that a process can use."""
 
     name: str
     usable_bytes: int

@@ -1,12 +1,12 @@
 """Fake CUDA tensors that autograd can run without a driver.
 
-PyTorch's own fake CUDA tensors stop at `backward()`: the autograd engine asks the CUDA driver for
-a context and a stream. Here a fake CUDA tensor has two faces. Python sees `cuda:0`, so user code
-and the shape functions of PyTorch follow CUDA's branches. C++ sees `meta`, which the engine runs
-on the calling thread without asking any driver. The dispatch keys are CUDA's, so CUDA's autocast
-and our replacements of device-dependent ops (`rules.py`) apply to these tensors and no others.
+PyTorch's own fake CUDA tensors fail at `backward()`: the autograd engine asks the CUDA driver for
+a context and a stream. Here a fake CUDA tensor reports two devices. Python sees `cuda:0`, so user
+code and PyTorch's shape functions follow CUDA's branches. C++ sees `meta`, which the engine runs
+on the calling thread without a driver. The dispatch keys are CUDA's, so CUDA's autocast and our
+replacements of device-dependent ops (`rules.py`) apply to these tensors only.
 
-Everything here is installed by `installed()` and removed again when it ends.
+`installed()` installs everything here and removes it when it ends.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ def is_cuda(value):
 
 
 def on_card(device):
-    """The device that Python code means; C++ says `meta` for a fake CUDA tensor's device."""
+    """The device that Python code means; C++ reports `meta` for a fake CUDA tensor."""
     if device is None:
         return None
     device = torch.device(device)
@@ -36,7 +36,7 @@ def on_card(device):
 
 @contextlib.contextmanager
 def installed(capability, memory):
-    """Makes fake CUDA tensors work; `memory` answers the questions of `torch.cuda`."""
+    """Makes fake CUDA tensors work; `memory` provides the figures of `torch.cuda`."""
     with contextlib.ExitStack() as stack:
         for target, name, value in [*_tensor_patches(), *_cuda_patches(capability, memory)]:
             stack.enter_context(mock.patch.object(target, name, value, create=True))
@@ -48,7 +48,7 @@ def installed(capability, memory):
 
 @contextlib.contextmanager
 def parameters_movable():
-    """Lets `Module.to` replace what a fake parameter holds, on any device."""
+    """Lets `Module.to` replace the data of a fake parameter, on any device."""
     base_data = torch.Tensor.data
 
     def set_data(self, value):
@@ -59,14 +59,14 @@ def parameters_movable():
     swap = torch.utils.swap_tensors
 
     def swap_tensors(one, other):
-        """`Module.to` swaps fake parameters, which weak references forbid; one way is enough."""
+        """Copies one way: `Module.to` swaps fake parameters, which weak references forbid."""
         if isinstance(one, FakeTensor) and isinstance(other, FakeTensor):
             set_data(one, other)
         else:
             swap(one, other)
 
     def deepcopy(self, memo):
-        """PyTorch's would copy the fake mode along, and the copy would be foreign to ours."""
+        """PyTorch's version would also copy the fake mode, and the copy would not match ours."""
         if id(self) not in memo:
             if not self.is_leaf:
                 raise RuntimeError("only leaves of the autograd graph can be copied deeply")
@@ -100,7 +100,7 @@ def _foreach_types():
 
 
 def _tensor_patches():
-    """What a fake tensor answers about its device, and what moves it between devices."""
+    """Patches for the device of a fake tensor, and for moving it between devices."""
     base_dispatch = FakeTensor.__torch_dispatch__.__func__
 
     def torch_dispatch(cls, func, types, args=(), kwargs=None):
@@ -154,7 +154,7 @@ def _tensor_patches():
 
 
 def _without_copy(args, kwargs):
-    """`copy` apart from the other arguments of `to`: it is the second bool, or has its name."""
+    """Splits `copy` from the other arguments of `to`: it is the second bool, or a keyword."""
     flags = [index for index, a in enumerate(args) if isinstance(a, bool)]
     if len(flags) > 1:
         return args[: flags[1]] + args[flags[1] + 1 :], args[flags[1]]
@@ -170,7 +170,7 @@ def _shown(device):
 
 
 class _Nothing:
-    """Stands for streams, events and graphs of a card that is not there."""
+    """Replaces streams, events and graphs of a card that does not exist."""
 
     def __init__(self, *args, **kwargs):
         self.device = CUDA
@@ -260,7 +260,7 @@ def _cuda_patches(capability, memory):
             if hasattr(module, name):
                 yield module, name, answer
     if hasattr(torch, "accelerator"):
-        # `torch.accelerator` asks C++, which knows of no card.
+        # `torch.accelerator` asks C++, which finds no card.
         for name, answer in {
             "is_available": lambda: True,
             "current_accelerator": lambda check_available=False: torch.device("cuda"),

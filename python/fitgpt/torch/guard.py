@@ -1,7 +1,7 @@
-"""`guard`: when PyTorch runs out of memory, the doctor reads what is known and prints why.
+"""`guard`: prints the doctor's diagnosis when PyTorch runs out of memory.
 
-Nothing is hooked or recorded until then, so a loop inside a guard runs as fast as outside; with
-`record=True` PyTorch's own recording of allocations is on, which has a price.
+It hooks and records nothing before that, so a loop inside a guard runs at full speed. With
+`record=True` PyTorch records allocations, which costs time.
 """
 
 import contextlib
@@ -22,10 +22,10 @@ OutOfMemory = getattr(torch, "OutOfMemoryError", torch.cuda.OutOfMemoryError)
 
 @contextlib.contextmanager
 def guard(config=None, *, record=False):
-    """Diagnoses an out-of-memory error inside, prints the diagnosis to stderr, and re-raises.
+    """Diagnoses an out-of-memory error, prints the diagnosis to stderr, and re-raises the error.
 
     `config` is a nanoGPT config file, or a dict of its keys. With `record=True` allocations are
-    recorded, and a snapshot of them is written next to the run when memory runs out.
+    recorded, and a snapshot is written to the current folder when memory runs out.
     """
     if record:
         start_recording()
@@ -40,15 +40,15 @@ def guard(config=None, *, record=False):
 
 
 def diagnose(error, config=None, *, record=False, file=None):
-    """Prints what the doctor says of `error`; never raises one itself."""
+    """Prints the doctor's diagnosis of `error`; never raises."""
     file = file or sys.stderr
     try:
         print(diagnosis(error, config), file=file)
         if record and (path := write_snapshot()):
             print(f"memory snapshot: {path} (opens in PyTorch's memory viewer)", file=file)
             print(largest_blocks(), file=file)
-    except Exception as trouble:  # the run's own error is the one that counts
-        print(f"fitgpt: no diagnosis: {trouble}", file=file)
+    except Exception as failure:  # the run's error matters more than this one
+        print(f"fitgpt: no diagnosis: {failure}", file=file)
 
 
 def diagnosis(error, config=None):
@@ -65,7 +65,7 @@ def diagnosis(error, config=None):
 
 
 def log_of(error):
-    """The traceback and message as a log has them, and the allocator's exact numbers."""
+    """The traceback and message as in a log, plus the allocator's exact numbers."""
     lines = traceback.format_exception(type(error), error, error.__traceback__)
     if torch.cuda.is_available():
         free, total = torch.cuda.mem_get_info()
@@ -89,7 +89,7 @@ def stop_recording():
 
 
 def write_snapshot():
-    """Writes the recorded allocations; the path, or `None` without a card."""
+    """Writes the recorded allocations and returns the path, or `None` without a card."""
     if not torch.cuda.is_available():
         return None
     path = time.strftime("fitgpt-oom-%Y%m%d-%H%M%S.pickle")
@@ -103,15 +103,15 @@ def largest_blocks(snapshot=None, most=8):
     for segment in (snapshot or torch.cuda.memory._snapshot())["segments"]:
         for block in segment["blocks"]:
             if block["state"] == "active_allocated":
-                place = _place(block.get("frames", []))
-                count, total = held.get(place, (0, 0))
-                held[place] = (count + 1, total + block["size"])
+                line = _source_line(block.get("frames", []))
+                count, total = held.get(line, (0, 0))
+                held[line] = (count + 1, total + block["size"])
     ranked = sorted(held.items(), key=lambda item: -item[1][1])[:most]
-    return "\n".join(f"  {size(total):>11}  {count} × {place}" for place, (count, total) in ranked)
+    return "\n".join(f"  {size(total):>11}  {count} × {line}" for line, (count, total) in ranked)
 
 
-def _place(frames):
-    """The innermost frame that is not PyTorch's own."""
+def _source_line(frames):
+    """The innermost frame outside PyTorch."""
     for frame in frames:
         name = frame["filename"].replace("\\", "/")
         if name.endswith(".py") and "/torch/" not in name:

@@ -1,7 +1,7 @@
-"""What kernels do to memory that shape functions do not say.
+"""Memory of kernels that shape functions do not describe.
 
-Some return a result in a storage that is larger than the result. Some have no shape function at
-all and are run on zeros. oneDNN's LSTM has a workspace whose size only oneDNN knows.
+Some kernels return a result in a larger storage. Some have no shape function and are run on zeros.
+oneDNN's LSTM has a workspace whose size only oneDNN knows.
 """
 
 import contextlib
@@ -19,8 +19,8 @@ from . import values
 
 aten = torch.ops.aten
 
-# Losses that reduce into the tensor that held them element by element, and `col2im`, which
-# shrinks a tensor like its input.
+# Losses that reduce in place into the tensor of elementwise losses, and `col2im`, which shrinks a
+# tensor as large as its input.
 _SHRUNK = {
     aten.mse_loss.default, aten.smooth_l1_loss.default, aten.binary_cross_entropy.default,
     aten.soft_margin_loss.default, aten.col2im.default,
@@ -28,12 +28,12 @@ _SHRUNK = {
 _LSTM = getattr(getattr(aten, "mkldnn_rnn_layer", None), "default", None)
 _LSTM_BACKWARD = getattr(getattr(aten, "mkldnn_rnn_layer_backward", None), "default", None)
 
-# Largest input of an op that is run for real because nothing else says its shape.
+# The largest input of an op that is really run because it has no shape function.
 MOST_BYTES = 1 << 30
 
 
 def settle(op, args, result):
-    """Gives a fake result the storage that the real one has."""
+    """Gives a fake result the storage size of the real one."""
     if op in _SHRUNK:
         shapes = [a.shape for a in args[:2] if isinstance(a, torch.Tensor)]
         count = math.prod(torch.broadcast_shapes(*shapes))
@@ -46,7 +46,7 @@ def settle(op, args, result):
         size = _lstm_workspace(tuple(args[0].shape), args[10], args[0].dtype, *args[11:15])
         result[3].untyped_storage().resize_(size)
     elif op is _LSTM_BACKWARD:
-        # The shape function gives both biases one gradient; oneDNN gives each its own.
+        # The shape function returns one gradient for both biases; oneDNN returns two.
         return (*result[:4], torch.empty_like(result[4]), *result[5:])
     return result
 
@@ -69,15 +69,15 @@ def _is_for_cudnn(input, weight, bias, mean, variance, training, momentum, eps):
 
 @functools.lru_cache
 def _lstm_workspace(shape, hidden, dtype, layers, has_biases, bidirectional, batch_first):
-    """Bytes that oneDNN keeps of one layer of an LSTM, asked of oneDNN with zeros.
+    """Bytes that oneDNN keeps for one layer of an LSTM, found by running it on zeros.
 
-    Its parts are linear in steps × batch, each rounded up to a page: past a million elements a
-    smaller layer is asked and its size scaled.
+    They are linear in steps × batch, up to rounding to pages, so for more than a million elements
+    a smaller layer is run and its size scaled.
     """
     steps, batch, features = shape
     scale = max(1.0, steps * batch * max(hidden, features) / (1 << 20))
     asked = max(1, round(steps / scale))
-    with no_dispatch(), torch.enable_grad():  # without, there is no workspace
+    with no_dispatch(), torch.enable_grad():  # without gradients there is no workspace
         weights = [(4 * hidden, features), (4 * hidden, hidden), (4 * hidden,), (4 * hidden,)]
         result = aten.mkldnn_rnn_layer(
             torch.zeros(asked, batch, features, dtype=dtype),
@@ -90,7 +90,7 @@ def _lstm_workspace(shape, hidden, dtype, layers, has_biases, bidirectional, bat
 
 @contextlib.contextmanager
 def fallbacks():
-    """Runs ops without a shape function on zeros in host memory, whatever their device."""
+    """Runs ops without a shape function on zeros in host memory, for any device."""
 
     def run(fake_mode, op, flat_args, spec, error):
         fakes = [a for a in flat_args if isinstance(a, FakeTensor)]
@@ -130,7 +130,7 @@ def fallbacks():
 
 
 def storages(result):
-    """The tensors of a result that have storages: sparse ones have several."""
+    """The tensors of a result that have storages; a sparse tensor has several."""
     for leaf in (result,) if isinstance(result, torch.Tensor) else tree_leaves(result):
         if not isinstance(leaf, torch.Tensor):
             continue

@@ -12,7 +12,7 @@ from .guard import OutOfMemory, diagnose, start_recording, stop_recording
 
 
 class Guard(Callback):
-    """Prints the doctor's diagnosis if a trainer's run ends out of memory; Lightning re-raises."""
+    """Prints the doctor's diagnosis if a trainer runs out of memory; Lightning re-raises."""
 
     def __init__(self, config=None, *, record=False):
         super().__init__()

@@ -1,7 +1,7 @@
-"""Which storages are alive, who made them, and the most that was alive at once.
+"""Tracks which storages are alive, what made them, and the peak.
 
 Sizes are rounded up to 512 bytes, as PyTorch's caching allocator rounds requests. A storage is
-counted from the op that made it until its last owner drops it, be that Python or autograd.
+counted from the op that made it until its last owner, Python or autograd, drops it.
 """
 
 import weakref
@@ -10,7 +10,7 @@ ALIGN = 512
 
 
 class Record:
-    """One storage: its bytes, its maker, and when it lived."""
+    """One storage: its bytes, what made it, and when it was alive."""
 
     __slots__ = ("bytes", "op", "module", "stage", "shape", "dtype", "kind", "name", "born", "died")
 
@@ -87,7 +87,7 @@ class Live:
         return None if entry is None else entry[0]
 
     def refresh(self, storage):
-        """A storage was resized outside of any op."""
+        """Records that a storage was resized outside any op."""
         entry = self._alive.get(storage._cdata)
         if entry is not None:
             size = -(-storage.nbytes() // self.align) * self.align
@@ -95,7 +95,7 @@ class Live:
                 self._resize(storage._cdata, entry, size, entry[0])
 
     def reach(self, op, sum_bytes=0):
-        """Ends an op: notes the bytes that are alive now."""
+        """Ends an op and records the live bytes."""
         self.time += 1
         self.curve.append((self.time, op))
         for phase in self.active:

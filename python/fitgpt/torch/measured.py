@@ -1,4 +1,4 @@
-"""What `pretend` yields: phases, peaks, and what was alive at them."""
+"""The result of `pretend`: phases, peaks, and what was alive at each peak."""
 
 import contextlib
 from types import SimpleNamespace
@@ -9,7 +9,7 @@ from .live import Phase
 
 
 class Notes:
-    """What could not be counted as it would run, each once."""
+    """Notes on what was not counted exactly, each listed once."""
 
     def __init__(self):
         self._notes = {}
@@ -42,7 +42,7 @@ class Measured:
 
     @contextlib.contextmanager
     def phase(self, name):
-        """A part of the run with its own peak; entered again, the highest counts."""
+        """A part of the run with its own peak; if entered again, the highest peak counts."""
         phase = self.phases.setdefault(name, Phase(name))
         live = self._live
         start = live.time
@@ -62,7 +62,7 @@ class Measured:
 
     @property
     def peak_bytes(self):
-        """The most that was alive at once, in any phase or outside of them."""
+        """The most bytes alive at once, inside or outside any phase."""
         return self._live.whole.peak_bytes
 
     @property
@@ -115,11 +115,11 @@ class Measured:
         return points
 
     def verdict(self, card):
-        """`"fits"`, `"tight"` or `"no"`, as `fitgpt plan` judges."""
+        """`"fits"`, `"tight"` or `"no"`, by the rules of `fitgpt plan`."""
         return cards.find(card).verdict(self.peak_bytes)
 
     def fits(self, card):
-        """Whether the peak fits on `card` even if context and libraries take the most."""
+        """Whether the peak fits on `card` with the high estimate for context and libraries."""
         return self.verdict(card) == "fits"
 
     def report(self, card=None):

@@ -58,7 +58,7 @@ function show(phase, op) {
   cursor.setAttribute("x1", at);
   cursor.setAttribute("x2", at);
   cursor.style.display = "";
-  // Beside the cursor, on the side with more room.
+  // Next to the cursor, on the side with more space.
   const frame = svg.getBoundingClientRect();
   const scale = frame.width / svg.viewBox.baseVal.width;
   const left = frame.left + at * scale;

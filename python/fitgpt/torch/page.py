@@ -54,14 +54,14 @@ def _read(name):
 
 
 def _columns(points, most=400):
-    """At most `most` ops: of those that share a column, the one with the most bytes."""
+    """At most `most` ops: of those in the same column, the one with the most bytes."""
     step = -(-len(points) // most)
     columns = [points[i : i + step] for i in range(0, len(points), step or 1)]
     return [max(column, key=lambda p: sum(p[1].values())) for column in columns]
 
 
 def _spans(counts):
-    """Where each phase is drawn: `(x, width)`, none narrower than its name needs."""
+    """The position of each phase, `(x, width)`, at least as wide as its name."""
     free = _RIGHT - _LEFT - _GAP * (len(counts) - 1)
     weights = [max(count, sum(counts) / 12) for count in counts]
     spans, x = [], float(_LEFT)
@@ -117,7 +117,7 @@ def _svg(title, curves, spans, kinds, card):
 
 
 def _areas(points, x, width, kinds, y):
-    """One stacked band a kind, stepped as the bytes are."""
+    """One stacked band for each kind, stepped like the bytes."""
     step = width / len(points)
     base = [0] * len(points)
     for kind in kinds:

@@ -1,4 +1,4 @@
-"""`pretend`: runs PyTorch code on fake tensors and counts the memory that it would hold."""
+"""`pretend`: runs PyTorch code on fake tensors and counts the memory it would use."""
 
 import contextlib
 import functools
@@ -28,7 +28,7 @@ _active = None
 
 @contextlib.contextmanager
 def pretend(device="cuda", *, capability=(8, 9)):
-    """Everything inside is fake: no memory, no card, any size.
+    """Makes all tensors inside fake: no memory, no card, any size.
 
     `device` is the device whose tensors are counted and whose rules apply, `"cuda"` or `"cpu"`.
     `capability` is the CUDA compute capability of the pretended card; it decides which attention
@@ -37,7 +37,7 @@ def pretend(device="cuda", *, capability=(8, 9)):
     global _active
     kind = torch.device(device).type
     if kind not in ("cuda", "cpu"):
-        raise ValueError(f"`pretend` knows the devices cuda and cpu, not {device!r}")
+        raise ValueError(f"`pretend` supports the devices cuda and cpu, not {device!r}")
     if _active is not None:
         raise RuntimeError("`pretend` is already active")
     mode = Counter(kind, capability)
@@ -55,14 +55,14 @@ def active():
 
 
 class _FakeMode(FakeTensorMode):
-    """A fake mode that never touches a card, even if one is there."""
+    """A fake mode that never uses a real card."""
 
     # Without it `torch.tensor(…, device="cuda")` would copy to a real card.
     avoid_device_init = property(lambda self: True, lambda self, _: None)
 
     def __torch_dispatch__(self, op, types, args=(), kwargs=None):
-        # Decompositions run ops above autograd: there too C++ must see no CUDA device, and a
-        # device that C++ names is ours.
+        # Decompositions run ops above autograd. There too C++ must not see a CUDA device, and a
+        # `meta` device from C++ means our card.
         if op is torch.ops.prim.device.default and fake_cuda.is_cuda(args[0]):
             return fake_cuda.META
         kwargs = dict(kwargs or {})
@@ -72,7 +72,7 @@ class _FakeMode(FakeTensorMode):
 
 
 class Counter(TorchDispatchMode):
-    """Sees every op below autograd and autocast, and counts what it makes."""
+    """Intercepts every op below autograd and autocast, and counts the tensors it makes."""
 
     def __init__(self, kind, capability):
         super().__init__()
@@ -89,7 +89,7 @@ class Counter(TorchDispatchMode):
 
     @contextlib.contextmanager
     def installed(self):
-        """Puts the modes and patches in place."""
+        """Installs the modes and patches."""
         with contextlib.ExitStack() as stack:
             if self.kind == "cuda":
                 stack.enter_context(fake_cuda.installed(self.capability, self.measured.card))
@@ -108,7 +108,7 @@ class Counter(TorchDispatchMode):
 
     @contextlib.contextmanager
     def _kernels(self):
-        """CUDA's autocast and CUDA's choices, registered for as long as this lasts."""
+        """Registers CUDA's autocast and CUDA's rules for the duration of the context."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             library = torch.library.Library("aten", "IMPL")
@@ -128,7 +128,7 @@ class Counter(TorchDispatchMode):
 
     @contextlib.contextmanager
     def _reading_back(self):
-        """What leaves the tensors: values, storages, files, compiled graphs."""
+        """Patches for what leaves the tensors: values, storages, files, compiled graphs."""
         resize = torch.UntypedStorage.resize_
 
         def resize_(storage, size):
@@ -151,8 +151,8 @@ class Counter(TorchDispatchMode):
             (torch, "compile", compile),
             (torch.nn.Module, "compile", lambda module, **_: compile(module) and None),
             (torch, "save", save),
-            # Libraries look for it to learn whether a graph is traced, and then leave out
-            # decisions by value that a real run makes.
+            # Libraries use this to detect tracing, and then skip decisions by value that a real
+            # run makes.
             (torch._subclasses, "FakeTensor", type("FakeTensor", (), {})),
         ]
         with contextlib.ExitStack() as stack:
@@ -202,7 +202,7 @@ class Counter(TorchDispatchMode):
 
 @functools.lru_cache(maxsize=None)
 def _is_composite(op):
-    """Whether an op is only a tree of others. Inference mode hands such ops over whole."""
+    """Whether an op is composed of other ops. Inference mode does not decompose such ops."""
     has = op.has_kernel_for_dispatch_key
     keys = torch._C.DispatchKey
     return has(keys.CompositeImplicitAutograd) and not any(map(has, (keys.CPU, keys.CUDA, keys.Meta)))

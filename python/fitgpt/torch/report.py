@@ -11,7 +11,7 @@ def size(count):
 
 
 def text(measured, card=None, groups=12):
-    """`measured` in lines; with `card` the last one says whether it fits."""
+    """The report as text; with `card`, the last line is the verdict."""
     phases = list(measured.phases.values())
     highest = max(phases, key=lambda p: p.peak_bytes, default=measured.peak)
     if measured.peak_bytes > highest.peak_bytes:
@@ -21,7 +21,7 @@ def text(measured, card=None, groups=12):
         f"  {p.name:<{width}}  {size(p.peak_bytes):>11}  at {p.peak_op or 'its start'}" for p in phases
     ]
     if highest is measured.peak:
-        lines.append(f"  outside of every phase {size(highest.peak_bytes)}, at {highest.peak_op}")
+        lines.append(f"  outside any phase {size(highest.peak_bytes)}, at {highest.peak_op}")
     lines += ["", f"alive at the peak of {size(highest.peak_bytes)}:"]
     kinds = measured.by_kind(highest)
     lines.append("  " + " · ".join(f"{kind} {size(held)}" for kind, held in kinds.items()))

@@ -69,7 +69,7 @@ class Rules:
         )[0]
 
     def attention_kernel(self, query, key, value, mask, dropout_p, is_causal, enable_gqa):
-        """Which kernel CUDA runs: flash, efficient, or the plain ops of `math`."""
+        """The kernel that CUDA runs: flash, efficient, or the plain ops of `math`."""
         if any(t.dim() != 4 for t in (query, key, value)) or query.size(0) != key.size(0):
             return "math"
         if 0 in query.shape or 0 in key.shape:
@@ -105,7 +105,7 @@ class Rules:
         return "efficient" if efficient else "math"
 
     def _has_small_shared_memory(self, size, dropout_p):
-        """Cards on which flash attention's backward does not do heads this large."""
+        """Whether flash attention's backward lacks heads this large on this card."""
         is_small = self.capability in ((8, 6), (8, 9), (12, 0), (12, 1))
         return is_small and (size <= 224 or dropout_p > 0)
 
@@ -121,7 +121,7 @@ class Rules:
 
 
 def _attention_takes_3d():
-    """Whether this PyTorch gives attention without a batch axis one."""
+    """Whether this PyTorch adds a batch axis to attention without one."""
     part = torch.empty(1, 2, 8, device="meta")
     with _Ops() as seen:
         F.scaled_dot_product_attention(part, part, part)
@@ -156,7 +156,7 @@ def dropout_(input, p, train):
 
 
 def _fuses_rms_norm():
-    """Whether CUDA has a kernel for it: then the op returns what backward needs, too."""
+    """Whether CUDA has a fused kernel, which also returns what backward needs."""
     op = getattr(aten, "_fused_rms_norm", None)
     return op is not None and len(op.default._schema.returns) == 2
 
@@ -164,7 +164,7 @@ def _fuses_rms_norm():
 def rms_norm(input, normalized_shape, weight=None, eps=None):
     if weight is None or weight.dtype == input.dtype:
         return aten._fused_rms_norm(input, normalized_shape, weight, eps)[0]
-    # Mixed types are not fused, on any device.
+    # Mixed types are not fused on any device.
     axes = list(range(-len(normalized_shape), 0))
     eps = torch.finfo(input.dtype).eps if eps is None else eps
     wide = input.float() if input.dtype in (torch.float16, torch.bfloat16) else input

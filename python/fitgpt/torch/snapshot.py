@@ -1,8 +1,8 @@
-"""A snapshot that PyTorch's memory viewer (`pytorch.org/memory_viz`) opens.
+"""A snapshot for PyTorch's memory viewer (`pytorch.org/memory_viz`).
 
-The viewer reads what `torch.cuda.memory._snapshot()` returns: a trace of allocations and frees,
-and the segments that are left. Addresses are made up by a first-fit allocator of our own; they
-order the picture and say nothing of fragmentation on a card.
+The viewer reads the result of `torch.cuda.memory._snapshot()`: a trace of allocations and frees,
+and the remaining segments. Addresses come from a simple first-fit allocator; they order the
+picture and do not show the fragmentation of a card.
 """
 
 import pickle
@@ -79,7 +79,7 @@ def _block(address, size, state, frames):
 
 
 class _Space:
-    """Addresses: the lowest hole that is large enough."""
+    """Assigns addresses: the lowest free range that is large enough."""
 
     def __init__(self):
         self.holes = []

@@ -1,4 +1,4 @@
-"""`check`: a `transformers.Trainer`'s memory before `trainer.train()`.
+"""`check`: counts a `transformers.Trainer`'s memory before `trainer.train()`.
 
 The trainer's model is copied as fake tensors; its own arguments decide optimizer, precision,
 checkpointing, clipping and accumulation; its own data loaders give the first batch.
@@ -33,7 +33,7 @@ def check(trainer, card=None, *, capability=(8, 9), steps=2):
         with m.phase("save"):  # tensor by tensor to host memory
             for tensor in model.state_dict().values():
                 tensor.cpu()
-    m.notes.add("batch", f"the first batch of the data was taken: {_shapes(batch)}")
+    m.notes.add("batch", f"counted with the first batch of the data: {_shapes(batch)}")
     if card is not None:
         print(m.report(card))
     return m
@@ -61,7 +61,7 @@ def _train(trainer, model, batch, m, steps):
     scaler = torch.amp.GradScaler("cuda", enabled=args.fp16)
     with m.phase("train"):
         for _ in range(steps):
-            # Two micro-batches show what accumulation adds: the gradients of the first.
+            # Two micro-batches, so that the gradients of the first are alive during the second.
             for _ in range(min(2, args.gradient_accumulation_steps)):
                 with _precision(args):
                     loss = trainer.compute_loss(model, _on_card(batch))
@@ -75,7 +75,7 @@ def _train(trainer, model, batch, m, steps):
 
 
 def _evaluate(trainer, model, batch, batches, m):
-    """Predictions stay on the card until they are moved, each time copied into a longer tensor."""
+    """Predictions stay on the card until they are moved, and each step copies them to append."""
     args = trainer.args
     model.eval()
     with m.phase("evaluate"), torch.no_grad():

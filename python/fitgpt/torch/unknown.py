@@ -1,7 +1,7 @@
-"""Ops whose answer or shape depends on values, of which a fake tensor has none.
+"""Ops whose result or shape depends on values, which fake tensors do not have.
 
-Values that are known (`values.py`) are used. Otherwise a number that is read back is zero, a
-shape that depends on values is the largest possible one, and a note says so.
+Known values (`values.py`) are used. Otherwise a number that is read back is zero, a shape that
+depends on values is the largest possible one, and a note is added.
 """
 
 import torch
@@ -18,13 +18,13 @@ def answer(op, args, kwargs, notes):
         real = values.known(args[0])
         if real is not None:
             return values.read(torch.Tensor.item, real)
-        notes.add("item", "a value was read back from a tensor without values: zero was taken")
+        notes.add("item", "a value was read from a tensor without values: counted as zero")
         return values.guess(args[0].dtype)
     if op is aten.equal.default:
         reals = [values.known(t) for t in args[:2]]
         if all(real is not None for real in reals):
             return values.read(torch.equal, *reals)
-        notes.add("equal", "tensors without values were compared: taken as different")
+        notes.add("equal", "tensors without values were compared: counted as different")
         return False
     if op in _ASSERTIONS:
         return None
@@ -58,7 +58,7 @@ def shaped(op, args, kwargs, notes):
             f"the shape that `{op}` returns depends on values, and fake tensors have none; "
             "make its input from known values, or leave it out of `pretend`"
         )
-    notes.add(str(op), "its shape depends on values: the largest possible one was taken")
+    notes.add(str(op), "its shape depends on values: counted with the largest possible shape")
     return _fake(shape, dtype, tensor.device)
 
 
@@ -71,7 +71,7 @@ def _without_masks(indices, notes):
             continue
         real = values.known(index)
         if real is None:
-            notes.add("index", "a mask's values are not known: it was taken to select everything")
+            notes.add("index", "a mask's values are not known: counted as selecting everything")
         count = index.numel() if real is None else values.read(lambda t: int(t.count_nonzero()), real)
         expanded += [_fake((count,), torch.int64, index.device) for _ in range(index.dim())]
     return expanded
@@ -87,7 +87,7 @@ def array(tensor, notes):
     real = values.known(tensor)
     if real is not None:
         return values.read(lambda t: t.detach().numpy(), real)
-    notes.add("numpy", "an array was made from a tensor without values: it holds zeros")
+    notes.add("numpy", "an array was made from a tensor without values: it contains zeros")
     return numpy.zeros(tuple(tensor.shape), dtype=_NUMPY.get(tensor.dtype, "float32"))
 
 

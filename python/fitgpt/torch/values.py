@@ -1,9 +1,9 @@
-"""Values of small tensors, kept next to their fake ones.
+"""Keeps the values of small tensors with their fake ones.
 
-A fake tensor has no values, but programs read some back: an optimizer's step count, a loss scale,
-the random number of a layer drop, whether an attention mask masks anything. So an op whose inputs
-are all known and whose result is small also runs for real, on the CPU. Unknown values that a
-program reads anyway (a loss for the log) are answered with zero and noted.
+A fake tensor has no values, but programs read some: an optimizer's step count, a loss scale, the
+random number of a layer drop, whether an attention mask masks anything. So an op whose inputs are
+all known and whose result is small also runs on real CPU tensors. An unknown value that a program
+reads anyway (a loss for the log) is zero, with a note.
 """
 
 import torch
@@ -13,16 +13,16 @@ from torch.utils._pytree import tree_flatten, tree_leaves
 
 aten = torch.ops.aten
 
-# Token ids and masks of a batch decide which kernels run; weights decide nothing.
+# Token ids and masks of a batch may decide which kernels run; weights do not.
 MOST_FLOATS = 1 << 12
 MOST_INTEGERS = 1 << 20
 
 _READ = "_fitgpt_value"
-# Ops that give all of a tensor's values without having read any.
+# Ops that write all values of a tensor without reading any.
 _WRITES_ALL = {aten.zero_.default, aten.fill_.Scalar, aten.fill_.Tensor, aten.copy_.default}
-# What they return holds no values yet.
+# Their results have no values yet.
 _EMPTY = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
-# Gradients are taken to be finite: `found_inf` keeps its zero.
+# Gradients are assumed to be finite: `found_inf` stays zero.
 _KEEPS = {
     getattr(aten, name).default
     for name in ("_amp_foreach_non_finite_check_and_unscale_", "_amp_non_finite_check_and_unscale_")
@@ -31,13 +31,13 @@ _KEEPS = {
 
 
 class Value:
-    """A real tensor; `is_known` turns false when a fake op writes what it cannot compute."""
+    """A real tensor; `is_known` becomes false when an op writes unknown values to it."""
 
     __slots__ = ("real", "shared")
 
     def __init__(self, real, shared=None):
         self.real = real
-        self.shared = [True] if shared is None else shared  # one for all views of a storage
+        self.shared = [True] if shared is None else shared  # shared by all views of a storage
 
     @property
     def is_known(self):
@@ -62,7 +62,7 @@ def is_small(tensor):
 
 
 def follow(op, args, kwargs, result):
-    """Runs `op` on known values too, or forgets the values that it overwrites."""
+    """Also runs `op` on known values, or discards the values that it overwrites."""
     outputs = [t for t in tree_leaves(result) if isinstance(t, torch.Tensor)]
     inputs = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
     if op._schema.is_mutable:
@@ -145,13 +145,13 @@ def real_result(op, args, kwargs):
 
 
 def read(function, *reals):
-    """`function` of real tensors, outside of every mode."""
+    """Calls `function` with real tensors, outside all modes."""
     with no_dispatch():
         return function(*reals)
 
 
 def guess(dtype):
-    """What a program reads from a tensor whose values nobody knows."""
+    """The value that a program reads from a tensor without known values."""
     if dtype == torch.bool:
         return False
     return 0.0 if dtype.is_floating_point else 0

@@ -132,10 +132,11 @@ fn doctor(sandbox: &Sandbox) -> Result<StepResult, StepError> {
 fn fit(sandbox: &Sandbox) -> Result<StepResult, StepError> {
     let card = ["--engine", "torch", "--gpu", "RTX 4070"];
     let plan = |file| [&["plan", file], &card[..]].concat();
-    sandbox.fitgpt(&plan("oom.py"), &Excerpt::Last)?.ended_with(1)?;
+    let verdict = Excerpt::LastContaining("GeForce RTX 4070");
+    sandbox.fitgpt(&plan("oom.py"), &verdict)?.ended_with(1)?;
     let fit = [&["fit", "oom.py"], &card[..], &["--write", "fitted.py"]].concat();
     sandbox.fitgpt(&fit, &Excerpt::Containing(vec!["fitted.py".to_owned()]))?.ended_with(0)?;
-    sandbox.fitgpt(&plan("fitted.py"), &Excerpt::Last)?.ended_with(0)?;
+    sandbox.fitgpt(&plan("fitted.py"), &verdict)?.ended_with(0)?;
     sandbox.keep_json(&plan("oom.py"), 1, "oom.json")?;
     sandbox.keep_json(&plan("fitted.py"), 0, "fitted.json")?;
     let sequences = |file| sandbox.kept_number(file, "/effective_batch/sequences");

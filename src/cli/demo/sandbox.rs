@@ -51,8 +51,8 @@ pub(super) enum Excerpt {
     Containing(Vec<String>),
     /// The last line that starts so.
     LastStarting(&'static str),
-    /// The last line.
-    Last,
+    /// The last line that contains this.
+    LastContaining(&'static str),
 }
 
 impl Excerpt {
@@ -66,7 +66,9 @@ impl Excerpt {
             Self::LastStarting(start) => {
                 lines().rfind(|line| line.starts_with(start)).into_iter().collect()
             }
-            Self::Last => lines().next_back().into_iter().collect(),
+            Self::LastContaining(word) => {
+                lines().rfind(|line| line.contains(word)).into_iter().collect()
+            }
         }
     }
 }

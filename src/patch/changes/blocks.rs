@@ -1,7 +1,7 @@
 //! # `checkpoint-blocks`
 //!
-//! With `grad_checkpoint` a block keeps only its input and is computed again in the backward
-//! pass. It drops the activations, not the logits: those are `chunked-loss`'s.
+//! With `grad_checkpoint` a block keeps only its input and is recomputed in the backward pass.
+//! This saves activations, not logits; `chunked-loss` saves those.
 
 use super::{field, hand_over, import_checkpoint, key, own_config};
 use crate::patch::{Anchor, edit::Site, python::PythonFile};

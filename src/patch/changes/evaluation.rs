@@ -1,11 +1,11 @@
 //! # `eval-batch-size`
 //!
-//! An evaluation at the training's batch needs more memory than it must: it saves nothing for a
-//! backward pass, but it makes whole logits. `get_batch` takes its sizes as arguments that begin
-//! as the training's, and `estimate_loss` gives its own.
+//! An evaluation with the training's batch needs more memory than necessary: it saves nothing for
+//! a backward pass, but it makes the full logits. `get_batch` takes its sizes as arguments that
+//! default to the training's, and `estimate_loss` passes other ones.
 //!
-//! Where the model is compiled, a second shape would make PyTorch compile it for any shape at
-//! all; `dynamic=False` keeps one program a shape.
+//! If the model is compiled, a second shape would make PyTorch compile it for dynamic shapes;
+//! `dynamic=False` keeps one program per shape.
 
 use super::{estimate_loss, key, top};
 use crate::patch::{Anchor, edit::Site, python::PythonFile};
@@ -27,7 +27,7 @@ fn parameters(train: &PythonFile<'_>) -> Site {
     const HEAD: &str = "def get_batch($$parameters)$$returns:";
     let missing = train.missing(Anchor::GetBatch);
     let Some(function) = top(train, HEAD) else { return missing };
-    // A default is read where the function is defined: the command line must be known by then.
+    // Defaults are evaluated at the definition: the command line must be read before it.
     if top(train, "config_keys = $$list").is_none_or(|keys| function < keys) {
         return missing;
     }
@@ -78,7 +78,7 @@ fn call(train: &PythonFile<'_>) -> Site {
     }
 }
 
-/// Only where there is a compiled model whose options are PyTorch's.
+/// Only if the model is compiled with PyTorch's own options.
 fn compile(train: &PythonFile<'_>) -> Site {
     let mut statements = 0..train.statements.len();
     let found = statements.find_map(|statement| train.find(statement, "torch.compile($model)"));

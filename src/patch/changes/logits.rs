@@ -1,8 +1,8 @@
 //! # `drop-stale-logits`
 //!
 //! `logits, loss = model(X, Y)` names the logits, and the name keeps them alive through the
-//! update, through the next evaluation, and there beside the next batch's. `_, loss = …` would
-//! not help: `_` is a name like any other.
+//! update and the next evaluation, in addition to the next batch's. `_, loss = …` would not help:
+//! `_` is a name like any other.
 
 use std::ops::Range;
 
@@ -36,7 +36,7 @@ pub(super) fn are_read(train: &PythonFile<'_>) -> bool {
     names.any(|name| is_read(train, statements.clone(), name))
 }
 
-/// Whether some statements say `name` elsewhere than where the model's result is unpacked.
+/// Whether some statements use `name` other than to unpack the model's result.
 fn is_read(train: &PythonFile<'_>, statements: Range<usize>, name: &str) -> bool {
     let is_named = |&statement: &usize| {
         let found = train.matches(statement, NAMED);

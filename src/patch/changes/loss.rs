@@ -1,12 +1,12 @@
 //! # `chunked-loss`
 //!
-//! The logits of a batch, their softmax and its gradient are the largest tensors of a step. Here
-//! the head and the loss are computed for some rows at a time and, in the backward pass, once
-//! more, so that no tensor ever holds all rows. The loss is the same up to rounding.
+//! The logits of a batch, their softmax and its gradient are the largest tensors of a step. This
+//! patch computes head and loss for some rows at a time, and again in the backward pass, so that no
+//! tensor ever holds all rows. The loss is the same up to rounding.
 //!
-//! The head's weights go in as a view: autocast keeps one half copy of a parameter for a whole
-//! pass, and the gradients of all chunks would be summed in half precision there. Of a view it
-//! makes a copy a chunk, and the sum is in float32.
+//! The head's weights are passed as a view: autocast caches one half-precision copy of a parameter
+//! for a whole pass, so the gradients of all chunks would be summed in half precision. Of a view it
+//! makes one copy per chunk, and the sum is in float32.
 
 use std::ops::Range;
 
@@ -60,7 +60,7 @@ fn branch(model: &PythonFile<'_>) -> Site {
     edits.map_or(model.missing(Anchor::LossBranch), |edits| model.change(edits))
 }
 
-/// The edits where `branch` is the branch of the loss, in every detail that its chunks rely on.
+/// The edits if `branch` computes the loss in exactly the form that the chunks rely on.
 fn edits(model: &PythonFile<'_>, branch: usize) -> Option<Vec<Edit>> {
     let found = model.matches(branch, "if $targets is not None:")?;
     let function = model.statements[branch].parent?;

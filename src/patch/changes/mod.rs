@@ -1,4 +1,4 @@
-//! What each patch changes, one file a patch, and the sites that several of them share.
+//! What each patch changes, one file per patch, and the sites that several of them share.
 
 pub(super) mod blocks;
 pub(super) mod evaluation;
@@ -20,8 +20,8 @@ fn estimate_loss(train: &PythonFile<'_>) -> Option<usize> {
     top(train, "def estimate_loss($$parameters)$$returns:")
 }
 
-/// A key of the configuration: an assignment at the top of `train.py`, which must stand before
-/// `config_keys` collects them. `near` is the key that it belongs beside.
+/// A key of the configuration: an assignment at the top of `train.py`, before `config_keys`
+/// collects them. `near` is the key to insert it after.
 fn key(train: &PythonFile<'_>, name: &str, value: &str, near: &str) -> Site {
     let Some(end) = top(train, "config_keys = $$list") else {
         return train.missing(Anchor::ConfigKeys);
@@ -64,7 +64,7 @@ fn field(model: &PythonFile<'_>, name: &str, default: &str) -> Site {
     }
 }
 
-/// Hands a key of `train.py` to the model, however the model was made. Not through `model_args`:
+/// Passes a key of `train.py` to the model, however the model was made. Not through `model_args`:
 /// those go into the checkpoint, which a `model.py` without the field could then not read.
 fn hand_over(train: &PythonFile<'_>, name: &str) -> Site {
     if top(train, &format!("model.config.{name} = $$value")).is_some() {
@@ -96,7 +96,7 @@ fn import_checkpoint(model: &PythonFile<'_>) -> Site {
     }
 }
 
-/// `self.config`, which a model asks for its keys.
+/// `self.config`, from which a model reads its keys.
 fn own_config(model: &PythonFile<'_>) -> Site {
     let mut statements = 0..model.statements.len();
     if statements.any(|statement| model.matches(statement, "self.config = config").is_some()) {

@@ -1,8 +1,8 @@
 //! # `checkpoint-to-cpu`
 //!
 //! Resuming with `map_location=device` puts a second set of weights and a second optimizer state
-//! onto the card, and the name `state_dict` keeps the weights there to the end of the run. Loaded
-//! into the host's memory they never take a byte of it.
+//! on the card, and the name `state_dict` keeps the weights there until the run ends. Loaded into
+//! host memory they never use the card.
 
 use crate::patch::{Anchor, edit::Site, python::PythonFile};
 
@@ -28,7 +28,7 @@ fn load(train: &PythonFile<'_>) -> Site {
     }
 }
 
-/// After `model.load_state_dict(state_dict)`, where the weights have a name of their own.
+/// After `model.load_state_dict(state_dict)`, if the weights have a name.
 fn weights(train: &PythonFile<'_>) -> Site {
     let loads = |&s: &usize| train.matches(s, "model.load_state_dict($$weights)").is_some();
     let Some(load) = (0..train.statements.len()).find(loads) else {
@@ -57,7 +57,7 @@ fn checkpoint(train: &PythonFile<'_>) -> Site {
     train.change([train.lines_after(load, &["checkpoint = None # free up memory"])])
 }
 
-/// Whether a name is taken off its value somewhere after a statement.
+/// Whether a name is deleted or reassigned after a statement.
 fn is_freed(train: &PythonFile<'_>, name: &str, after: usize) -> bool {
     let patterns = [format!("{name} = $$others None"), format!("del {name}")];
     let mut later = after..train.statements.len();

@@ -1,10 +1,9 @@
 //! # `save-before-eval`
 //!
 //! nanoGPT evaluates and then saves, so an evaluation that runs out of memory loses everything
-//! since the last one. Here the same block saves first. Where only the best weights are kept
-//! (`always_save_checkpoint = False`) the state goes into `ckpt_last.pt`, and `ckpt.pt` stays the
-//! best. What is saved holds the best loss of the evaluations before; a resumed run evaluates at
-//! once and knows better.
+//! since the last one. This patch saves first, with the same block. If only the best weights are
+//! kept (`always_save_checkpoint = False`), the state goes to `ckpt_last.pt`, and `ckpt.pt` stays
+//! the best. The saved best loss is that of earlier evaluations; a resumed run evaluates at once.
 
 use crate::patch::{Anchor, edit::Site, python::PythonFile};
 
@@ -55,7 +54,7 @@ fn save_before(train: &PythonFile<'_>, evaluation: usize) -> Option<Site> {
     copy.extend(lines[..at_save].iter().cloned());
     let unit = train.indent_of_block(guard);
     let what = train.text_of(found.gap("what"));
-    copy.push(format!("{unit}# where only the best is kept, that stays as it is"));
+    copy.push(format!("{unit}# if only the best is kept, that file stays as it is"));
     copy.push(format!("{unit}last_path = os.path.join(out_dir, 'ckpt_last.pt')"));
     copy.push(format!("{unit}torch.save({what}, {old} if always_save_checkpoint else last_path)"));
     let save_lines = lines_up_to(train, guard, save)
@@ -70,13 +69,13 @@ fn save_before(train: &PythonFile<'_>, evaluation: usize) -> Option<Site> {
     Some(train.change(edits))
 }
 
-/// How many lines of a block stand before one of its statements.
+/// Number of lines of a block before one of its statements.
 fn lines_up_to(train: &PythonFile<'_>, head: usize, statement: usize) -> usize {
     let start = train.statements[head].lines.start;
     train.text[start..train.statements[statement].lines.start].lines().count()
 }
 
-/// Whether an `else` or `elif` follows: it would then run in cases that were not its own.
+/// Whether an `else` or `elif` follows: moving the `if` would change when it runs.
 fn has_alternative(train: &PythonFile<'_>, head: usize) -> bool {
     let next = train.statements.get(train.statements[head].end);
     next.is_some_and(|next| matches!(train.token(next.tokens.start), "else" | "elif"))

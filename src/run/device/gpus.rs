@@ -1,7 +1,9 @@
 //! The GPUs of a build that has them: which is meant by a name, and one of them opened.
 
 use fitgpt_exec::MemoryRefused;
-use fitgpt_gpu::{Adapter, Api, Device, Gpu, GpuTarget, Kind, NoVulkan, Refusal, adapters, vulkan};
+use fitgpt_gpu::{
+    Adapter, AdapterKind, Api, Gpu, GpuDevice, GpuRefusal, GpuTarget, NoVulkan, adapters, vulkan,
+};
 use fitgpt_plan::{device::GRAPHICS_CONTEXT_BYTES, units::DType};
 
 use super::{
@@ -14,7 +16,7 @@ use crate::budget::less_a_margin;
 #[derive(Clone, Debug)]
 pub struct Opened {
     adapter: Adapter,
-    device: Device,
+    device: GpuDevice,
     target: GpuTarget,
 }
 
@@ -34,7 +36,7 @@ pub(super) fn named(choice: DeviceChoice) -> Result<Opened, Unavailable> {
     if let Some(index) = chosen(choice, &traits) {
         return Opened::new(here[index].clone());
     }
-    let software = here.iter().find(|adapter| adapter.kind == Kind::Software);
+    let software = here.iter().find(|adapter| adapter.kind == AdapterKind::Software);
     Err(Unavailable::NoSuchDevice {
         device: choice,
         found: here.iter().map(described).collect(),
@@ -54,7 +56,7 @@ impl Traits {
     fn of(adapter: &Adapter) -> Self {
         Self {
             api: adapter.api,
-            is_software: adapter.kind == Kind::Software,
+            is_software: adapter.kind == AdapterKind::Software,
             is_nvidia: adapter.is_nvidia(),
         }
     }
@@ -98,7 +100,7 @@ pub(super) fn here() -> Option<Seen> {
         let types = [DType::F32, DType::F16, DType::Bf16];
         Here {
             interface: adapter.api.name(),
-            is_software: adapter.kind == Kind::Software,
+            is_software: adapter.kind == AdapterKind::Software,
             total_bytes: memory.map(|(total, _)| total),
             free_bytes: memory.map(|(_, free)| free),
             budget_bytes: memory.map(|(_, free)| less_a_margin(free)),
@@ -116,14 +118,14 @@ pub(super) fn here() -> Option<Seen> {
 }
 
 fn described(adapter: &Adapter) -> String {
-    let software = if adapter.kind == Kind::Software { ", software" } else { "" };
+    let software = if adapter.kind == AdapterKind::Software { ", software" } else { "" };
     format!("{} ({}{software})", adapter.name, adapter.api.name())
 }
 
 /// All memory of a device and what of it is free, if its driver reports it. A device that
 /// shares the host's memory has no more than the host.
 fn memory_of(adapter: &Adapter) -> Option<(Bytes, Bytes)> {
-    let is_the_hosts = matches!(adapter.kind, Kind::Integrated | Kind::Software);
+    let is_the_hosts = matches!(adapter.kind, AdapterKind::Integrated | AdapterKind::Software);
     let host = is_the_hosts.then(os::host_memory);
     match (adapter.memory, host) {
         (Some(memory), Some(host)) => Some((memory.total, memory.free.min(host.least().0))),
@@ -135,7 +137,7 @@ fn memory_of(adapter: &Adapter) -> Option<(Bytes, Bytes)> {
 
 impl Opened {
     fn new(adapter: Adapter) -> Result<Self, Unavailable> {
-        let device = Device::open(&adapter)?;
+        let device = GpuDevice::open(&adapter)?;
         let target = GpuTarget::new(device.properties());
         Ok(Self { adapter, device, target })
     }
@@ -193,7 +195,7 @@ impl Opened {
             return Err(Unavailable::NoType { device: device(), dtype: precision });
         }
         let unsuitable =
-            |why: Refusal| Unavailable::Unsuitable { device: device(), why: why.to_string() };
+            |why: GpuRefusal| Unavailable::Unsuitable { device: device(), why: why.to_string() };
         programs.iter().try_for_each(|program| self.target.check(program).map_err(unsuitable))
     }
 

@@ -39,19 +39,17 @@ const NO_PAIR: u32 = u32::MAX;
 impl Merges {
     pub(super) fn new() -> Self {
         let mut id_of_byte = [0; N_BYTES];
-        let is_printable = |byte: &u8| matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff);
-        let others = (0..=u8::MAX).filter(|byte| !is_printable(byte));
-        let order = (0..=u8::MAX).filter(is_printable).chain(others).collect::<Vec<_>>();
+        let others = (0..=u8::MAX).filter(|&byte| !is_printable(byte));
+        let printable = (0..=u8::MAX).filter(|&byte| is_printable(byte));
+        let order = printable.chain(others).collect::<Vec<_>>();
         for (id, &byte) in (0..).zip(&order) {
             id_of_byte[usize::from(byte)] = id;
         }
 
-        let (merges, _) = MERGES.as_chunks::<4>();
         let mut bytes = order;
         let mut starts = (0..=N_BYTES as u32).collect::<Vec<_>>();
-        for merge in merges {
-            for part in [[merge[0], merge[1]], [merge[2], merge[3]]] {
-                let part = usize::from(u16::from_le_bytes(part));
+        for merge in all() {
+            for part in merge.map(usize::from) {
                 bytes.extend_from_within(starts[part] as usize..starts[part + 1] as usize);
             }
             starts.push(bytes.len() as u32);
@@ -216,6 +214,26 @@ impl Merges {
         }
         ids.extend(parts.into_iter().filter(|&part| part != GONE));
     }
+}
+
+/// The two tokens that each merge joins.
+pub(super) fn all() -> impl Iterator<Item = [u16; 2]> {
+    let (merges, _) = MERGES.as_chunks::<4>();
+    merges.iter().map(|&[a, b, c, d]| [u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d])])
+}
+
+/// Bytes that are printable characters of Latin 1; they have the first ids.
+fn is_printable(byte: u8) -> bool {
+    matches!(byte, b'!'..=b'~' | 0xa1..=0xac | 0xae..=0xff)
+}
+
+/// The printable character for a byte: its own, or one from U+0100 on.
+pub(super) fn character_of_byte(byte: u8) -> char {
+    if is_printable(byte) {
+        return char::from(byte);
+    }
+    let before = (0..byte).filter(|&other| !is_printable(other)).count() as u32;
+    char::from_u32(0x100 + before).unwrap_or_default() // at most U+0143
 }
 
 fn pair_of_bytes(left: u8, right: u8) -> usize {

@@ -50,6 +50,16 @@ pub(super) fn bytes_of(id: u32) -> Option<&'static [u8]> {
     }
 }
 
+/// The two tokens that each merge joins, in the order of the tokens that they make.
+pub fn merges() -> impl Iterator<Item = [u16; 2]> {
+    merge::all()
+}
+
+/// The printable character that tokenizers' files write for a byte.
+pub fn character_of_byte(byte: u8) -> char {
+    merge::character_of_byte(byte)
+}
+
 /// The tokens of a text, in which `<|endoftext|>` is ordinary text.
 pub(super) fn encode(text: &str) -> Vec<u32> {
     let mut ids = Vec::new();

@@ -7,11 +7,11 @@ use fitgpt_plan::config::{ConfigError, FamilyRule, Location, ValueKind, ValueRan
 use super::{Spoken, python};
 
 messages! {
-    /// Where an override stands.
+    /// The place of a command-line override.
     command_line() { en: "command line", zh: "命令行", ja: "コマンドライン", de: "Kommandozeile" }
-    /// Where nothing was written.
+    /// The place of a default.
     default_value() { en: "default", zh: "默认值", ja: "既定値", de: "Vorgabewert" }
-    /// What a checkpoint says.
+    /// The place of a value from a checkpoint.
     checkpoint() { en: "the checkpoint", zh: "检查点", ja: "チェックポイント", de: "Checkpoint" }
 
     unknown_key(key) {
@@ -75,7 +75,7 @@ messages! {
         de: "`n_kv_head` {n_kv_head} teilt `n_head` {n_head} nicht",
     }
     odd_head(head_dim) {
-        en: "`head_dim` {head_dim} is odd: rotary positions turn pairs of channels",
+        en: "`head_dim` {head_dim} is odd: rotary positions rotate pairs of channels",
         zh: "`head_dim` {head_dim} 是奇数：旋转位置编码按通道对旋转",
         ja: "`head_dim` {head_dim} が奇数です。回転位置埋め込みはチャネルを対で回転します",
         de: "`head_dim` {head_dim} ist ungerade: Rotary-Positionen drehen Paare von Kanälen",
@@ -87,7 +87,7 @@ messages! {
         de: "`eval_block_size` {eval_block_size} ist größer als `block_size` {block_size}",
     }
     too_large(product) {
-        en: "{product} leaves 64 bits",
+        en: "{product} overflows 64 bits",
         zh: "{product} 超出 64 位",
         ja: "{product} は 64 ビットに収まりません",
         de: "{product} übersteigt 64 Bit",
@@ -95,7 +95,7 @@ messages! {
 
     /// Between the last two of a list.
     or() { en: " or ", zh: " 或 ", ja: " または ", de: " oder " }
-    /// Between others.
+    /// Between the others.
     comma() { en: ", ", zh: "、", ja: "、", de: ", " }
 
     an_int() { en: "an int", zh: "整数", ja: "整数", de: "eine ganze Zahl" }
@@ -129,11 +129,11 @@ messages! {
         en: "above 0 and at most 1", zh: "大于 0 且不大于 1", ja: " 0 より大きく 1 以下", de: "größer als 0 und höchstens 1",
     }
     not_empty() {
-        en: "a string with something in it", zh: "是非空字符串", ja: "空でない文字列", de: "eine nicht leere Zeichenkette",
+        en: "a non-empty string", zh: "是非空字符串", ja: "空でない文字列", de: "eine nicht leere Zeichenkette",
     }
 }
 
-/// A place as people read it: `train.py:3:1`, or a word where it is no file.
+/// A place as text: `train.py:3:1`, or a word if it is not a file.
 pub(crate) fn place(place: &Location) -> String {
     let source = match place.source.as_str() {
         "command line" => command_line(),
@@ -148,7 +148,7 @@ pub(crate) fn place(place: &Location) -> String {
 }
 
 impl Spoken for ConfigError {
-    /// Without the place, which is shown apart.
+    /// Without the place, which is shown separately.
     fn spoken(&self) -> String {
         match self {
             Self::Python { reason, .. } => python::reason(reason),

@@ -29,7 +29,7 @@ messages! {
         ja: "データなしで試すには `--dataset=stories`（内蔵テキスト）を付けてください",
         de: "ohne Daten lässt sich die Konfiguration mit `--dataset=stories` ausprobieren: eingebauter Text",
     }
-    /// Between two folders, neither of which is there.
+    /// Between two folders that do not exist.
     nor_folder() { en: ", no folder ", zh: "，也没有文件夹 ", ja: "、", de: ", kein Ordner " }
     missing(path) {
         en: "`{path}` does not exist", zh: "`{path}` 不存在", ja: "`{path}` がありません", de: "`{path}` gibt es nicht",

@@ -12,7 +12,7 @@ messages! {
         de: "erwartet: {wanted}, gefunden: `{found}`",
     }
     unsupported(what) {
-        en: "{what} is not read here: a config holds assignments of simple expressions",
+        en: "{what} is not supported: a config holds assignments of simple expressions",
         zh: "这里不支持{what}：配置文件只能包含简单表达式的赋值",
         ja: "{what}は読み取れません。設定ファイルに書けるのは単純な式の代入だけです",
         de: "{what} wird hier nicht gelesen: eine Konfiguration enthält Zuweisungen einfacher Ausdrücke",
@@ -45,17 +45,17 @@ messages! {
         de: "tiefer als {limit} Ebenen verschachtelt",
     }
     unknown_name(name) {
-        en: "nothing is called `{name}` here",
+        en: "unknown name `{name}`",
         zh: "这里没有名为 `{name}` 的变量",
         ja: "`{name}` という名前はここにはありません",
         de: "hier heißt nichts `{name}`",
     }
     by_zero() { en: "division by zero", zh: "除以零", ja: "ゼロ除算です", de: "Division durch null" }
     overflow() {
-        en: "the number leaves 64 bits", zh: "数值超出 64 位", ja: "数値が 64 ビットに収まりません", de: "die Zahl übersteigt 64 Bit",
+        en: "the number overflows 64 bits", zh: "数值超出 64 位", ja: "数値が 64 ビットに収まりません", de: "die Zahl übersteigt 64 Bit",
     }
     operands(operator, left, right) {
-        en: "`{operator}` does not join {left} and {right}",
+        en: "`{operator}` does not take {left} and {right}",
         zh: "`{operator}` 不能用于{left}和{right}",
         ja: "`{operator}` は{left}と{right}には使えません",
         de: "mit `{operator}` nicht zu verbinden: {left} und {right}",
@@ -134,7 +134,7 @@ messages! {
         en: "a character by name", zh: "按名称书写的字符", ja: "名前による文字の指定", de: "ein Zeichen mit Namen",
     }
     machine() {
-        en: "asking the machine outside a file",
+        en: "a question about the machine outside a config file",
         zh: "在配置文件之外查询本机",
         ja: "ファイルの外でのマシン情報の問い合わせ",
         de: "eine Frage an die Maschine außerhalb einer Datei",

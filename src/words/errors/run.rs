@@ -230,7 +230,7 @@ impl Spoken for BackendError {
             Self::Memory(MemoryRefused { device, asked, free: None }) => {
                 memory_refused_untold(device, asked)
             }
-            Self::Device(fault) => device_failed(&fault.device, &fault.said),
+            Self::Device(fault) => device_failed(&fault.device, &fault.message),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{error::Error, io, path::PathBuf};
 
-use fitgpt_exec::{BackendError, DeviceFault, MemoryRefused, arena::Refused};
+use fitgpt_exec::{BackendError, DeviceFault, MemoryRefused, arena::ArenaRefused};
 use fitgpt_pickle::PickleError;
 use fitgpt_plan::{
     config::{
@@ -289,7 +289,7 @@ fn checkpoints() {
     same(&CheckpointError::Document { source: json() });
     let (place, written, back) = ("/a".into(), "1".into(), "2".into());
     same(&CheckpointError::DocumentChanged { place, written, back });
-    let source = BackendError::Refused(Refused { asked: Bytes::new(1 << 20) });
+    let source = BackendError::Refused(ArenaRefused { asked: Bytes::new(1 << 20) });
     same(&CheckpointError::Store { tensor, source: Box::new(source) });
 }
 
@@ -310,7 +310,7 @@ fn runs_and_devices() {
     same(&Unavailable::NoType { device: name(), dtype: Precision::Bfloat16 });
     same(&Unavailable::Unsuitable { device: name(), why: "a head is too wide".into() });
     same(&Unavailable::UnknownMemory { device: name() });
-    let fault = DeviceFault { device: name(), said: "lost".into() };
+    let fault = DeviceFault { device: name(), message: "lost".into() };
     same(&Unavailable::Backend(fault.into()));
     let (need, have) = (Bytes::new(9 << 20), Bytes::new(1 << 20));
     for free in [None, Some(have)] {
@@ -321,7 +321,7 @@ fn runs_and_devices() {
     same(&device::find("T4").unwrap().rates().unwrap_err());
     same(&device::DeviceError::Ambiguous { name: "x".into(), candidates: vec!["a", "b"] });
     same(&BackendError::Threads { asked: 3, kind: io::ErrorKind::WouldBlock });
-    same(&RunError::Backend(BackendError::Refused(Refused { asked: need })));
+    same(&RunError::Backend(BackendError::Refused(ArenaRefused { asked: need })));
     same(&RunError::Diverged { step: 3, loss: f64::NAN, grad_norm: f64::NAN, saved: Some(2) });
     same(&RunError::Diverged { step: 3, loss: f64::INFINITY, grad_norm: 1e30, saved: None });
     same(&RunError::Folder { path, source: refused() });

@@ -1,3 +1,4 @@
-//! `crates/exec`'s thread pool, compiled over `loom` in place of the standard library.
+//! The thread pool of `crates/exec`, compiled with `loom`'s types instead of the standard
+//! library's.
 
 pub mod cpu;

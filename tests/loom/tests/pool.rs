@@ -1,8 +1,8 @@
-//! Every order in which the pool's threads can run, up to a number of preemptions.
+//! Tries every interleaving of the pool's threads, up to a number of preemptions.
 //!
-//! `loom` follows each access to the cells below and to the pool's job, so that a task which runs
-//! twice, a write that its reader need not see and a thread that is never woken are all failures.
-//! It takes `SeqCst` for `AcqRel`, so the pool is held to more than it has to promise.
+//! `loom` tracks each access to the cells below and to the pool's job, so it reports a task that
+//! runs twice, a write that its reader may not see, and a thread that is never woken. It treats
+//! `SeqCst` as `AcqRel`, which is stricter than necessary.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -22,7 +22,7 @@ fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
 /// One number for each task. Written by tasks, read by the caller.
 struct Cells<const N: usize>([UnsafeCell<u32>; N]);
 
-// SAFETY: `loom` panics on two accesses that are not ordered, which is what this test is about.
+// SAFETY: `loom` panics on two accesses that are not ordered, which is what this test checks.
 unsafe impl<const N: usize> Sync for Cells<N> {}
 
 impl<const N: usize> Cells<N> {
@@ -32,7 +32,7 @@ impl<const N: usize> Cells<N> {
 
     /// Adds `amount` to number `index`, not atomically.
     fn add(&self, index: usize, amount: u32) {
-        // SAFETY: `loom` checks that nobody else has the cell.
+        // SAFETY: `loom` checks that no other thread accesses the cell.
         self.0[index].with_mut(|number| unsafe { *number += amount });
     }
 
@@ -83,18 +83,18 @@ fn a_panic_of_a_task_arrives_after_the_others_and_the_pool_goes_on() {
             pool.run(2, |task| {
                 cells.add(task.index, 1);
                 if task.index == 1 {
-                    resume_unwind(Box::new("a task's own"));
+                    resume_unwind(Box::new("panic of a task"));
                 }
             });
         }));
-        assert_eq!(ran.unwrap_err().downcast_ref(), Some(&"a task's own"));
+        assert_eq!(ran.unwrap_err().downcast_ref(), Some(&"panic of a task"));
         assert_eq!(cells.read(), [1, 1]);
         pool.run(2, |task| cells.add(task.index, 1));
         assert_eq!(cells.read(), [2, 2]);
     });
 }
 
-/// Tasks that wait for each other: a thread that is not woken is a deadlock, which `loom` reports.
+/// Tasks wait for each other: a thread that is not woken is a deadlock, which `loom` reports.
 #[test]
 fn a_worker_that_fell_asleep_wakes_for_the_next_job() {
     model(2, || {

@@ -1,4 +1,4 @@
-//! One case: a program of one op, its inputs, and what is expected of each tensor.
+//! One case: a program of one op, its inputs, and the expectation for each tensor.
 
 use fitgpt_plan::{
     program::{Life, Op, Program, ProgramKind, Tensor, TensorClass},
@@ -6,7 +6,7 @@ use fitgpt_plan::{
 };
 
 use super::{
-    compare::{Failure, Worst, elements, first_difference, furthest},
+    compare::{Failure, WorstElement, elements, first_difference, furthest},
     tolerance::Tolerance,
 };
 use crate::{
@@ -18,20 +18,20 @@ use crate::{
 /// Types that activations may be stored in; token ids and codes are not activations.
 const ACTIVATIONS: [DType; 3] = super::DTYPES;
 
-/// What a tensor should hold after the run.
+/// The expected contents of a tensor after the run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Expected {
-    /// What it held before.
+    /// Unchanged.
     Untouched,
-    /// The reference's values, about.
+    /// The reference's values, within the tolerance.
     Within(Tolerance),
-    /// Its contents are nobody's business.
+    /// Anything.
     Anything,
 }
 
-/// A program of one op, ready to be run anywhere.
+/// A program of one op that any backend can run.
 #[derive(Clone, Debug)]
-pub(super) struct Case {
+pub(super) struct OpCase {
     pub(super) program: Program,
     pub(super) arguments: Arguments,
     /// The bytes of the first tensors; the op writes the others.
@@ -42,14 +42,14 @@ pub(super) struct Case {
     prompt: Option<Prompt>,
 }
 
-/// Only some rows of the tensors that the op writes are in use.
+/// A prompt, of which only some rows are in use.
 #[derive(Clone, Copy, Debug)]
 struct Prompt {
     seq: usize,
     length: usize,
 }
 
-impl Case {
+impl OpCase {
     /// Whether a backend that stores activations as `dtypes` can run it.
     pub(super) fn is_stored_in(&self, dtypes: &[DType]) -> bool {
         let is_known = |dtype: DType| !ACTIVATIONS.contains(&dtype) || dtypes.contains(&dtype);
@@ -61,7 +61,7 @@ impl Case {
         (0..).map(TensorId).zip(self.expected.iter().copied())
     }
 
-    /// The worst element, where it lies outside the tolerance.
+    /// The worst element, if it is outside the tolerance.
     pub(super) fn outside(
         &self,
         tensor: TensorId,
@@ -89,7 +89,7 @@ impl Case {
         Some(self.failure(tensor, first_difference(dtype, expected, found, in_use)?, why))
     }
 
-    fn failure(&self, tensor: TensorId, worst: Worst, why: &'static str) -> Failure {
+    fn failure(&self, tensor: TensorId, worst: WorstElement, why: &'static str) -> Failure {
         let tensor = self.program.get(tensor).name.clone();
         Failure { op: self.program.ops()[0].name(), case: self.title.clone(), tensor, worst, why }
     }
@@ -105,9 +105,9 @@ impl Case {
     }
 }
 
-/// Writes a case down: first what the op reads or updates, then what it writes.
+/// Builds a case: first the tensors that the op reads or updates, then those it writes.
 #[derive(Clone, Debug)]
-pub(super) struct Builder {
+pub(super) struct CaseBuilder {
     pub(super) arguments: Arguments,
     kind: ProgramKind,
     title: String,
@@ -118,8 +118,8 @@ pub(super) struct Builder {
     prompt: Option<Prompt>,
 }
 
-impl Builder {
-    /// A case of training; `title` says what is special about it.
+impl CaseBuilder {
+    /// A case of training; `title` describes it.
     pub(super) fn new(title: String) -> Self {
         Self {
             arguments: Arguments { step: 3, first_sequence: 5, ..Arguments::default() },
@@ -133,7 +133,7 @@ impl Builder {
         }
     }
 
-    /// A case of decoding behind `length` tokens.
+    /// A case of decoding after `length` cached tokens.
     pub(super) fn decoding(title: &str, length: u64) -> Self {
         let mut builder = Self::new(format!("{title}, decoding at {length}"));
         builder.kind = ProgramKind::Decode;
@@ -173,7 +173,7 @@ impl Builder {
         self.given(name, shape, dtype, fill, Expected::Within(tolerance))
     }
 
-    /// Token ids below `vocab`, the first and the last of them included.
+    /// Token ids below `vocab`, including the first and the last.
     pub(super) fn tokens(&mut self, name: &str, shape: &[u64], vocab: u64) -> TensorId {
         let count = shape.iter().product::<u64>() as usize;
         let seed = self.seed(name);
@@ -210,12 +210,12 @@ impl Builder {
         self.tensor(name, shape, dtype, Life::Output, Expected::Within(tolerance))
     }
 
-    /// A tensor that the op fills with whatever it likes.
+    /// A tensor that the op may fill with anything.
     pub(super) fn writes_anything(&mut self, name: &str, shape: &[u64], dtype: DType) -> TensorId {
         self.tensor(name, shape, dtype, Life::Output, Expected::Anything)
     }
 
-    /// One number a row: rows in use are counted by element and not by row.
+    /// A tensor with one number for each row, whose elements in use are counted as rows.
     pub(super) fn writes_one_a_row(
         &mut self,
         name: &str,
@@ -227,13 +227,13 @@ impl Builder {
         tensor
     }
 
-    /// The values of a tensor as stored, for inputs that depend on others.
+    /// The stored values of a tensor, for inputs that depend on others.
     pub(super) fn values_of(&self, tensor: TensorId) -> Vec<f64> {
         widen(self.tensors[tensor.index()].dtype, &self.inputs[tensor.index()])
     }
 
     /// The case that runs `op` on these tensors.
-    pub(super) fn case(self, op: Op) -> Case {
+    pub(super) fn case(self, op: Op) -> OpCase {
         let Self { arguments, kind, title, mut tensors, inputs, expected, columns, prompt } = self;
         let written = tensors.split_off(inputs.len());
         let mut program = Program::new(kind, tensors);
@@ -241,7 +241,7 @@ impl Builder {
             program.tensor(tensor);
         }
         program.op(op);
-        Case { program, arguments, inputs, title, expected, columns, prompt }
+        OpCase { program, arguments, inputs, title, expected, columns, prompt }
     }
 
     fn given(
@@ -260,7 +260,7 @@ impl Builder {
                 .collect(),
             Fill::Values(values) => values,
         };
-        assert_eq!(values.len(), count, "`{name}` is filled whole");
+        assert_eq!(values.len(), count, "`{name}` is not fully filled");
         self.inputs.push(narrow(dtype, &values));
         self.tensor(name, shape, dtype, Life::Always, expected)
     }
@@ -283,14 +283,14 @@ impl Builder {
         TensorId(self.tensors.len() as u32 - 1)
     }
 
-    /// A stream of its own for each tensor of each case.
+    /// The seed of a tensor, different for each tensor of each case.
     fn seed(&self, name: &str) -> u32 {
         let mix = |hash: u32, byte: u8| fmix32(hash ^ u32::from(byte)).wrapping_add(0x9e37_79b9);
         self.title.bytes().chain(name.bytes()).fold(0, mix)
     }
 }
 
-/// What an input holds.
+/// The contents of an input.
 #[derive(Clone, Debug)]
 pub(super) enum Fill {
     /// Random values.
@@ -300,12 +300,12 @@ pub(super) enum Fill {
         /// Their standard deviation.
         std: f64,
     },
-    /// These.
+    /// These values.
     Values(Vec<f64>),
 }
 
 impl Fill {
-    /// Around zero.
+    /// Random values around zero.
     pub(super) const fn normal(std: f64) -> Self {
         Self::Normal { mean: 0.0, std }
     }

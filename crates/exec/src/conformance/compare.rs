@@ -1,4 +1,4 @@
-//! Whether two tensors agree, and the report where they do not.
+//! Compares tensors and reports the differences.
 
 use std::fmt;
 
@@ -7,20 +7,20 @@ use fitgpt_plan::units::DType;
 use super::tolerance::Tolerance;
 use crate::reference::widen;
 
-/// The element of a tensor that is furthest outside.
+/// The element of a tensor that is furthest outside the tolerance.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Worst {
-    /// Counted in the tensor.
+pub struct WorstElement {
+    /// Its index in the tensor.
     pub element: usize,
-    /// What it should be.
+    /// The expected value.
     pub expected: f64,
-    /// What it is.
+    /// The value found.
     pub found: f64,
-    /// How far they may be apart.
+    /// The allowed difference.
     pub allowed: f64,
 }
 
-/// One tensor that is not as it should be.
+/// One wrong tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
     /// The op, or the program of a whole model.
@@ -29,28 +29,28 @@ pub struct Failure {
     pub case: String,
     /// The tensor's name.
     pub tensor: String,
-    /// Where it is wrong, and how far.
-    pub worst: Worst,
-    /// Why no further is allowed.
+    /// Its worst element.
+    pub worst: WorstElement,
+    /// The reason for the tolerance.
     pub why: &'static str,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { op, case, tensor, worst, why } = self;
-        let Worst { element, expected, found, allowed } = worst;
+        let WorstElement { element, expected, found, allowed } = worst;
         let apart = (found - expected).abs();
         write!(f, "`{op}` ({case}): `{tensor}`[{element}] is {found:e}, expected {expected:e}: ")?;
         write!(f, "{apart:.2e} apart, {allowed:.2e} allowed ({why})")
     }
 }
 
-/// What a suite found.
+/// The result of a suite.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
     /// Tensors compared.
     pub compared: usize,
-    /// Those that were wrong.
+    /// The wrong ones.
     pub failures: Vec<Failure>,
 }
 
@@ -76,13 +76,13 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// The element furthest outside the tolerance, where any is.
+/// The element furthest outside the tolerance, if any.
 pub(super) fn furthest(
     expected: &[f64],
     found: &[f64],
     in_use: impl Fn(&usize) -> bool,
     tolerance: Tolerance,
-) -> Option<Worst> {
+) -> Option<WorstElement> {
     assert_eq!(expected.len(), found.len());
     let used: Vec<_> = (0..expected.len()).filter(in_use).collect();
     let finite = used.iter().map(|i| expected[*i].abs()).filter(|e| e.is_finite());
@@ -100,29 +100,29 @@ pub(super) fn furthest(
             f64::INFINITY
         };
         if excess > worst_excess {
-            worst = Some(Worst { element, expected, found, allowed });
+            worst = Some(WorstElement { element, expected, found, allowed });
             worst_excess = excess;
         }
     }
     worst
 }
 
-/// The first element whose bits differ, where any do.
+/// The first element whose bits differ, if any.
 pub(super) fn first_difference(
     dtype: DType,
     expected: &[u8],
     found: &[u8],
     in_use: impl Fn(&usize) -> bool,
-) -> Option<Worst> {
+) -> Option<WorstElement> {
     assert_eq!(expected.len(), found.len());
     let size = dtype.size() as usize;
     let differs = |i: &usize| expected[i * size..][..size] != found[i * size..][..size];
     let element = (0..expected.len() / size).filter(in_use).find(differs)?;
     let at = |bytes: &[u8]| elements(dtype, &bytes[element * size..][..size])[0];
-    Some(Worst { element, expected: at(expected), found: at(found), allowed: 0.0 })
+    Some(WorstElement { element, expected: at(expected), found: at(found), allowed: 0.0 })
 }
 
-/// A tensor's elements, for judging; token ids and codes as the numbers they are.
+/// A tensor's elements as numbers, including token ids and codes.
 pub(super) fn elements(dtype: DType, bytes: &[u8]) -> Vec<f64> {
     match dtype {
         DType::U32 => {

@@ -1,13 +1,13 @@
-//! Judges any backend by the reference.
+//! Tests any backend against the reference.
 //!
-//! Every op in a table of cases with odd shapes, each a program of one op; then small models
-//! whole. A case is placed, verified and run in an arena of its own, on the reference and on
-//! the judged backend, and every tensor that the op changes is compared within a tolerance
-//! that says why. What an op only reads must be left as it was.
+//! A table of cases with odd shapes covers every op, each case a program of one op; then come small
+//! whole models. A case is placed, verified and run in its own arena, on the reference and on the
+//! tested backend. Every tensor that the op changes is compared within a tolerance that states its
+//! reason. Tensors that an op only reads must not change.
 //!
-//! A backend's tests call [`judge`], [`judge_model`] and, with two of a kind (one thread and
-//! two, say), [`same_bits`], and assert [`Verdict::is_clean`]. Host backends should be made
-//! with [`crate::Watch::Poison`] and [`WATCHED`], so that stray writes are found too.
+//! A backend's tests call [`judge`], [`judge_model`] and, to compare two backends (say one thread
+//! with two), [`same_bits`], and assert [`Verdict::is_clean`]. Host backends should use
+//! [`crate::Watch::Poison`] and [`WATCHED`], so that stray writes are found too.
 
 mod case;
 mod cases;
@@ -21,39 +21,40 @@ use fitgpt_plan::{
     units::{Bytes, DType, TensorId},
 };
 
-use self::case::{Case, Expected};
+use self::case::{Expected, OpCase};
 pub use self::{
-    compare::{Failure, Verdict, Worst},
+    compare::{Failure, Verdict, WorstElement},
     model::{judge_model, judge_model_stored},
 };
 use crate::{
     Backend, BackendError, Watch,
-    reference::{Device, Reference},
+    reference::{Reference, ReferenceTarget},
 };
 
-/// A host's limits with guard bytes behind every slot.
+/// A host's limits with guard bytes after every slot.
 pub const WATCHED: Limits = Limits { guard: Bytes::new(64), ..Limits::HOST };
 
-/// How the suite gets a backend for a plan that it made for the backend's target.
-pub type Make<'m> = &'m mut dyn FnMut(VerifiedPlan) -> Result<Box<dyn Backend>, BackendError>;
+/// Makes a backend for a plan that the suite made for the backend's target.
+pub type MakeBackend<'m> =
+    &'m mut dyn FnMut(VerifiedPlan) -> Result<Box<dyn Backend>, BackendError>;
 
-/// How activations may be stored.
+/// The storage types of activations.
 pub const DTYPES: [DType; 3] = [DType::F32, DType::Bf16, DType::F16];
 
-/// Every op on `make`'s backend, against the reference.
-pub fn judge(target: &impl Target, make: Make<'_>) -> Result<Verdict, BackendError> {
+/// Compares every op on `make`'s backend with the reference.
+pub fn judge(target: &impl Target, make: MakeBackend<'_>) -> Result<Verdict, BackendError> {
     judge_stored(&DTYPES, target, make)
 }
 
-/// Every op on a backend that stores activations in some types only.
+/// Like [`judge`], for a backend that stores activations in some types only.
 pub fn judge_stored(
     dtypes: &[DType],
     target: &impl Target,
-    make: Make<'_>,
+    make: MakeBackend<'_>,
 ) -> Result<Verdict, BackendError> {
     let mut verdict = Verdict::default();
     for case in cases::all().filter(|case| case.is_stored_in(dtypes)) {
-        let expected = results(&case, &Device(WATCHED), &mut reference)?;
+        let expected = results(&case, &ReferenceTarget(WATCHED), &mut reference)?;
         let found = results(&case, target, make)?;
         for (tensor, how) in case.expected() {
             let (expected, found) = (&expected[tensor.index()], &found[tensor.index()]);
@@ -64,7 +65,7 @@ pub fn judge_stored(
                         tensor,
                         expected,
                         found,
-                        "an op only reads it",
+                        "an op must not change its inputs",
                     ));
                 }
                 Expected::Within(_) => verdict.add(case.outside(tensor, expected, found)),
@@ -74,12 +75,13 @@ pub fn judge_stored(
     Ok(verdict)
 }
 
-/// Every op on two backends, each by the plan for its target, which must agree bit for bit.
+/// Compares every op on two backends, which must agree bit for bit. Each uses the plan for its
+/// target.
 pub fn same_bits(
     first: &impl Target,
-    make_first: Make<'_>,
+    make_first: MakeBackend<'_>,
     second: &impl Target,
-    make_second: Make<'_>,
+    make_second: MakeBackend<'_>,
 ) -> Result<Verdict, BackendError> {
     let mut verdict = Verdict::default();
     for case in cases::all() {
@@ -95,26 +97,26 @@ pub fn same_bits(
     Ok(verdict)
 }
 
-/// The suite's own backend.
+/// The reference backend.
 fn reference(plan: VerifiedPlan) -> Result<Box<dyn Backend>, BackendError> {
     Ok(Box::new(Reference::new(plan, WATCHED, Watch::Poison)?))
 }
 
-/// A backend for `programs`, whose plan has passed the checker.
+/// A backend for a verified plan of `programs`.
 fn planned(
     programs: Vec<Program>,
     target: &impl Target,
-    make: Make<'_>,
+    make: MakeBackend<'_>,
 ) -> Result<Box<dyn Backend>, BackendError> {
     let plan = place(programs, target).expect("a case is small");
-    make(verify(plan, target).expect("what was placed passes the checker"))
+    make(verify(plan, target).expect("the checker accepts what the placer made"))
 }
 
 /// The bytes of every tensor after the case has run.
 fn results(
-    case: &Case,
+    case: &OpCase,
     target: &impl Target,
-    make: Make<'_>,
+    make: MakeBackend<'_>,
 ) -> Result<Vec<Vec<u8>>, BackendError> {
     let mut backend = planned(vec![case.program.clone()], target, make)?;
     for (index, bytes) in (0..).zip(&case.inputs) {
@@ -138,6 +140,8 @@ fn bytes_of(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use fitgpt_plan::units::OpIndex;
 
     use super::{compare::elements, *};
@@ -148,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_reference_agrees_with_itself() {
-        let device = Device(WATCHED);
+        let device = ReferenceTarget(WATCHED);
         let verdict = judge(&device, &mut reference).unwrap();
         assert!(verdict.is_clean(), "{verdict}");
         let verdict = same_bits(&device, &mut reference, &device, &mut reference).unwrap();
@@ -157,14 +161,14 @@ mod tests {
 
     #[test]
     fn the_reference_trains_and_samples_as_the_suite_demands() {
-        let verdict = judge_model(&Device(WATCHED), &mut reference).unwrap();
+        let verdict = judge_model(&ReferenceTarget(WATCHED), &mut reference).unwrap();
         assert!(verdict.is_clean(), "{verdict}");
     }
 
-    /// The reference, but one element of every float tensor reads a little too large.
+    /// The reference, except that one element of every float tensor reads slightly too large.
     struct Flawed(Box<dyn Backend>);
 
-    /// Of the tensor's largest: more than any tolerance, less than a reader would see.
+    /// Relative to the tensor's largest element; larger than any tolerance.
     const FLAW: f64 = 0.04;
 
     impl Backend for Flawed {
@@ -216,10 +220,10 @@ mod tests {
     #[test]
     fn one_wrong_element_fails_every_tensor_that_is_compared() {
         let mut flawed = |plan| Ok(Box::new(Flawed(reference(plan)?)) as Box<dyn Backend>);
-        let verdict = judge(&Device(WATCHED), &mut flawed).unwrap();
+        let verdict = judge(&ReferenceTarget(WATCHED), &mut flawed).unwrap();
         let mut expected = 0;
         for case in cases::all() {
-            let bytes = results(&case, &Device(WATCHED), &mut reference).unwrap();
+            let bytes = results(&case, &ReferenceTarget(WATCHED), &mut reference).unwrap();
             let is_flawed = |tensor: TensorId| {
                 let dtype = case.program.get(tensor).dtype;
                 dtype != DType::U32 && elements(dtype, &bytes[tensor.index()])[0].is_finite()
@@ -230,11 +234,19 @@ mod tests {
         assert_eq!(verdict.failures.len(), expected, "{verdict}");
     }
 
+    /// The names in the source of `Op::name`, which has one arm for each.
+    fn names_of_ops() -> BTreeSet<&'static str> {
+        let source = include_str!("../../../plan/src/program/op.rs");
+        let (_, body) = source.split_once("pub fn name(&self)").expect("`Op::name`");
+        let arms = body.lines().map(str::trim).take_while(|line| *line != "}").skip(1);
+        arms.filter_map(|arm| arm.split_once("=> \"")?.1.strip_suffix("\",")).collect()
+    }
+
     #[test]
     fn every_op_that_can_run_has_a_case() {
-        let names: std::collections::BTreeSet<_> =
-            cases::all().map(|case| case.program.ops()[0].name()).collect();
-        // All names of `Op` but `Named`: 28 variants, five of which have two names.
-        assert_eq!(names.len(), 33, "{names:?}");
+        let tested: BTreeSet<_> = cases::all().map(|case| case.program.ops()[0].name()).collect();
+        let names = names_of_ops();
+        assert!(names.contains("embed") && names.contains("last_row"), "{names:?}");
+        assert_eq!(tested, names);
     }
 }

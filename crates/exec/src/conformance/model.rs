@@ -1,9 +1,9 @@
-//! Small models whole: that a backend's ops fit together as the design promises.
+//! Small whole models: checks that a backend's ops work together.
 //!
-//! - Gradients are the reference's, about.
-//! - Recomputing gives the same bits, whatever the mix.
-//! - Splitting a batch gives the same gradients, up to the order of sums.
-//! - Decoding with a cache gives the scores of a prompt that holds all tokens at once.
+//! - Gradients match the reference within the tolerance.
+//! - Recomputing any mix of layers gives the same bits.
+//! - Splitting a batch gives the same gradients, up to the order of summation.
+//! - Decoding with a cache gives the logits of a prompt with all tokens at once.
 
 use fitgpt_plan::{
     config::Gelu,
@@ -19,7 +19,7 @@ use fitgpt_plan::{
 };
 
 use super::{
-    DTYPES, Make, WATCHED, bytes_of,
+    DTYPES, MakeBackend, WATCHED, bytes_of,
     case::normals,
     compare::{Failure, Verdict, elements, first_difference, furthest},
     planned, reference,
@@ -28,7 +28,7 @@ use super::{
 use crate::{
     Arguments, Backend, BackendError,
     random::fmix32,
-    reference::{Device, narrow},
+    reference::{ReferenceTarget, narrow},
 };
 
 const SIZES: Sizes = Sizes {
@@ -43,8 +43,8 @@ const SIZES: Sizes = Sizes {
 
 const MODEL: Model = SIZES.model();
 
-/// A Llama with everything that a GPT-2 does not have: rotary positions, RMS norm, fewer key
-/// heads, normalised queries and keys, a gated MLP, an untied head, heads narrower than the width.
+/// A Llama with every feature that GPT-2 lacks: rotary positions, RMS norm, fewer key heads,
+/// normalised queries and keys, a gated MLP, an untied head, heads narrower than the width.
 const LLAMA: Model = Model {
     family: Family::Qwen3,
     layers: 2,
@@ -67,22 +67,22 @@ const LLAMA: Model = Model {
 /// Sequences of the effective batch.
 const SEQUENCES: u64 = 4;
 
-/// The share that is dropped.
+/// The dropout rate.
 const DROPOUT: f32 = 0.2;
 
-/// Halves lose small gradients without one.
+/// Without a scale, float16 loses small gradients.
 const LOSS_SCALE: f32 = 64.0;
 
-/// Small models on `make`'s backend.
-pub fn judge_model(target: &impl Target, make: Make<'_>) -> Result<Verdict, BackendError> {
+/// Tests small models on `make`'s backend.
+pub fn judge_model(target: &impl Target, make: MakeBackend<'_>) -> Result<Verdict, BackendError> {
     judge_model_stored(&DTYPES, target, make)
 }
 
-/// Small models on a backend that stores activations in some types only.
+/// Like [`judge_model`], for a backend that stores activations in some types only.
 pub fn judge_model_stored(
     dtypes: &[DType],
     target: &impl Target,
-    make: Make<'_>,
+    make: MakeBackend<'_>,
 ) -> Result<Verdict, BackendError> {
     let mut verdict = Verdict::default();
     for dtype in dtypes.iter().copied() {
@@ -98,7 +98,7 @@ pub fn judge_model_stored(
     Ok(verdict)
 }
 
-/// A model and how its activations are stored.
+/// A model and the storage type of its activations.
 struct Setting {
     model: Model,
     dtype: DType,
@@ -133,13 +133,13 @@ fn judge_training(
     verdict: &mut Verdict,
     setting: &Setting,
     target: &impl Target,
-    make: Make<'_>,
+    make: MakeBackend<'_>,
 ) -> Result<(), BackendError> {
     let keep = Recompute { blocks: 0, cheap: 0 };
     let whole = setting.training(SEQUENCES, keep);
     let kept = gradients(setting, &whole, target, make)?;
 
-    let defined = gradients(setting, &whole, &Device(WATCHED), &mut reference)?;
+    let defined = gradients(setting, &whole, &ReferenceTarget(WATCHED), &mut reference)?;
     let name = format!("{}, {}, against the reference", setting.model.family, setting.dtype);
     let ops = train(&setting.model, &whole).ops().len();
     compare(verdict, &name, chain(setting.dtype, ops), &defined, &kept);
@@ -150,7 +150,10 @@ fn judge_training(
         let training = setting.training(SEQUENCES, Recompute { blocks, cheap });
         let again = gradients(setting, &training, target, make)?;
         let family = setting.model.family;
-        let name = format!("{family}, {}, {blocks} blocks and {cheap} cheap again", setting.dtype);
+        let name = format!(
+            "{family}, {}, {blocks} blocks and {cheap} cheap parts recomputed",
+            setting.dtype
+        );
         for ((name_of, kept), (_, again)) in kept.iter().zip(&again) {
             let worst = first_difference(DType::F32, kept, again, |_| true);
             let (op, case, tensor) = ("train", name.clone(), name_of.clone());
@@ -173,9 +176,9 @@ fn gradients(
     setting: &Setting,
     training: &Training,
     target: &impl Target,
-    make: Make<'_>,
+    make: MakeBackend<'_>,
 ) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
-    let mut run = Run::new(train(&setting.model, training), training, target, make)?;
+    let mut run = ModelRun::new(train(&setting.model, training), training, target, make)?;
     run.step()?;
     let mut list = Vec::new();
     for (tensor, of) in (0..).map(TensorId).zip(run.program.state()) {
@@ -186,31 +189,31 @@ fn gradients(
     Ok(list)
 }
 
-/// A model with weights, about to see its first step.
-struct Run {
+/// A model with weights, before its first step.
+struct ModelRun {
     program: Program,
     training: Training,
     backend: Box<dyn Backend>,
 }
 
-impl Run {
+impl ModelRun {
     fn new(
         program: Program,
         training: &Training,
         target: &impl Target,
-        make: Make<'_>,
+        make: MakeBackend<'_>,
     ) -> Result<Self, BackendError> {
         let mut backend = planned(vec![program.clone()], target, make)?;
         fill_state(&mut *backend, &program)?;
         Ok(Self { program, training: *training, backend })
     }
 
-    /// All micro-batches of a step: gradients and the loss are added to.
+    /// Runs all micro-batches of a step, which add to the gradients and the loss.
     fn step(&mut self) -> Result<(), BackendError> {
         let Training { batch, seq, accumulation, .. } = self.training;
         for first_sequence in (0..accumulation).map(|micro| micro * batch) {
             for (ahead, name) in [(0, "tokens"), (1, "targets")] {
-                let tensor = self.program.find(name).expect("the builder names it");
+                let tensor = self.program.find(name).expect("the builder names this tensor");
                 let tokens: Vec<u8> = (first_sequence..first_sequence + batch)
                     .flat_map(|s| (0..seq).map(move |t| token(s, t + ahead)))
                     .flat_map(u32::to_ne_bytes)
@@ -231,10 +234,10 @@ fn token(s: u64, t: u64) -> u32 {
     fmix32(fmix32(s as u32 + 1) ^ t as u32) % MODEL.vocab
 }
 
-/// Weights that make every part of the model matter; everything else is zero.
+/// Writes weights with which every part of the model affects the loss; other state is zero.
 fn fill_state(backend: &mut dyn Backend, program: &Program) -> Result<(), BackendError> {
     for (index, tensor) in (0..).zip(program.state()) {
-        // Constants are the backend's to fill.
+        // The backend fills constants itself.
         if tensor.class == TensorClass::Input {
             continue;
         }
@@ -266,12 +269,12 @@ fn compare(
     }
 }
 
-/// Two sequences: a prompt of all tokens against a shorter one and single tokens behind it.
+/// Two sequences: compares a prompt of all tokens with a shorter one followed by single tokens.
 fn judge_sampling(
     verdict: &mut Verdict,
     setting: &Setting,
     target: &impl Target,
-    make: Make<'_>,
+    make: MakeBackend<'_>,
 ) -> Result<(), BackendError> {
     const BATCH: u64 = 2;
     const PROMPT: u64 = 4;
@@ -279,8 +282,8 @@ fn judge_sampling(
     let programs = vec![prefill(&model, BATCH, dtype), decode(&model, BATCH, dtype)];
     let state = programs[0].clone();
     let tolerance = chain(dtype, state.ops().len());
-    let logits = [0, 1].map(|p| programs[p].find("logits").expect("the builder names it"));
-    let tokens = [0, 1].map(|p| programs[p].find("tokens").expect("the builder names it"));
+    let logits = [0, 1].map(|p| programs[p].find("logits").expect("the builder names this tensor"));
+    let tokens = [0, 1].map(|p| programs[p].find("tokens").expect("the builder names this tensor"));
     let mut backend = planned(programs, target, make)?;
     fill_state(&mut *backend, &state)?;
     let block = u64::from(MODEL.block);
@@ -320,9 +323,9 @@ mod tests {
 
     const F32: Setting = Setting { model: MODEL, dtype: DType::F32 };
 
-    impl Run {
+    impl ModelRun {
         fn on_the_reference(program: Program, training: &Training) -> Self {
-            Self::new(program, training, &Device(WATCHED), &mut reference).unwrap()
+            Self::new(program, training, &ReferenceTarget(WATCHED), &mut reference).unwrap()
         }
 
         fn values(&mut self, name: &str) -> Vec<f64> {
@@ -349,7 +352,7 @@ mod tests {
         }
     }
 
-    /// The reference with a mistake in it.
+    /// The reference with an injected mistake.
     struct Faulty {
         backend: Box<dyn Backend>,
         fault: Fault,
@@ -357,13 +360,13 @@ mod tests {
 
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     enum Fault {
-        /// One projection does without its bias.
+        /// One projection omits its bias.
         NoBias,
-        /// Every token is one position further.
+        /// Every token is one position too far.
         NextPosition,
-        /// One dropout does not scale up what it keeps.
+        /// One dropout does not scale the elements it keeps.
         NoScale,
-        /// The loss is the mean of one token too few.
+        /// The loss is a mean over one token too few.
         MeanOfLoss,
     }
 
@@ -425,8 +428,9 @@ mod tests {
         for dtype in DTYPES {
             let setting = Setting { dtype, ..F32 };
             let training = setting.training(SEQUENCES, Recompute::default());
-            let of =
-                |make: Make<'_>| gradients(&setting, &training, &Device(WATCHED), make).unwrap();
+            let of = |make: MakeBackend<'_>| {
+                gradients(&setting, &training, &ReferenceTarget(WATCHED), make).unwrap()
+            };
             let defined = of(&mut reference);
             let tolerance = chain(dtype, train(&setting.model, &training).ops().len());
             for fault in [NoBias, NextPosition, NoScale, MeanOfLoss] {
@@ -434,25 +438,25 @@ mod tests {
                     of(&mut |plan| Ok(Box::new(Faulty { backend: reference(plan)?, fault })));
                 let mut verdict = Verdict::default();
                 compare(&mut verdict, "a fault", tolerance, &defined, &found);
-                assert!(!verdict.failures.is_empty(), "{dtype}: {fault:?} is not seen");
+                assert!(!verdict.failures.is_empty(), "{dtype}: {fault:?} is not detected");
             }
         }
     }
 
     /// The loss (about 4) is stored in float32 with an error of at most 2.4e-7, and so are the
-    /// activations behind it. Four points at ±h and ±2h with h = 0.03 leave a term in h⁴ and
-    /// fifty times those errors: 2e-5 holds both, beside gradients of 0.03 and more.
+    /// activations before it. Four points at ±h and ±2h with h = 0.03 leave a term in h⁴ and
+    /// fifty times those errors. 2e-5 covers both; the gradients are 0.03 and more.
     #[test]
     fn the_gradients_of_a_whole_model_are_those_of_its_loss() {
         check_gradients(&F32, 0.03, 2e-5);
-        // RMS norm divides by embeddings of 0.2, so that the loss bends ten times as sharply: a
-        // tenth of the step, and ten times the error of the loss.
+        // RMS norm divides by embeddings of 0.2, so the loss has ten times the curvature: a tenth
+        // of the step, and ten times the error of the loss.
         check_gradients(&Setting { model: LLAMA, dtype: DType::F32 }, 0.003, 2e-4);
     }
 
     fn check_gradients(setting: &Setting, step: f64, most: f64) {
         let training = setting.training(SEQUENCES, Recompute { blocks: 1, cheap: 1 });
-        let mut run = Run::on_the_reference(train(&setting.model, &training), &training);
+        let mut run = ModelRun::on_the_reference(train(&setting.model, &training), &training);
         run.step().unwrap();
         let parameters = setting.model.parameters();
         let scale = 1.0 / f64::from(LOSS_SCALE);
@@ -466,7 +470,7 @@ mod tests {
                 .unwrap();
             let entry: Vec<_> =
                 (0..gradient.len()).map(|i| if i == largest { 1.0 } else { 0.0 }).collect();
-            // Half of the entries, so that they cannot make up for each other.
+            // Half of the entries, so that errors do not cancel.
             let half: Vec<_> = (0..)
                 .zip(gradient)
                 .map(|(i, g)| if fmix32(i).is_multiple_of(2) { *g } else { 0.0 })
@@ -480,7 +484,7 @@ mod tests {
                 let found = (8.0 * (a - b) - (c - d)) / (12.0 * step);
                 let error = (found - written).abs();
                 let name = &parameter.name;
-                assert!(error < most, "{name}: {written} written, {found} by differences");
+                assert!(error < most, "{name}: {written} by the backward, {found} by differences");
             }
         }
     }
@@ -491,14 +495,15 @@ mod tests {
             let setting = Setting { dtype, ..F32 };
             let training =
                 Training { dropout: 0.0, ..setting.training(SEQUENCES, Recompute::default()) };
-            let mut trained = Run::on_the_reference(train(&setting.model, &training), &training);
+            let mut trained =
+                ModelRun::on_the_reference(train(&setting.model, &training), &training);
             trained.step().unwrap();
             let program = evaluate(&setting.model, &training);
-            let mut evaluated = Run::on_the_reference(program, &training);
+            let mut evaluated = ModelRun::on_the_reference(program, &training);
             evaluated.step().unwrap();
             let mean = evaluated.values("losses").iter().sum::<f64>() / SEQUENCES as f64;
             let apart = (trained.values("loss")[0] - mean).abs();
-            // The same activations; five roundings of a float32 near 4.
+            // The activations are equal; the loss is rounded five times near 4.
             assert!(apart < 5.0 * 2f64.powi(-22), "{dtype}: {apart}");
         }
     }

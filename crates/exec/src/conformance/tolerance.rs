@@ -1,19 +1,19 @@
-//! How far a backend may be from the reference, and why that far.
+//! How far a backend may be from the reference, and why.
 //!
-//! Inputs of the cases are random with both signs, so sums cancel: an error is measured
-//! against the largest element of its tensor, not against its own, perhaps tiny, result. Only
-//! the rounding of a half type is measured against the element itself.
+//! Inputs of the cases are random with both signs, so sums cancel: an error is relative to the
+//! largest element of its tensor, not to its own, perhaps tiny, result. Only the rounding of a
+//! 16-bit type is relative to the element itself.
 
 use fitgpt_plan::units::DType;
 
-/// A claim about rounding.
+/// An allowed error.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tolerance {
-    /// Of the tensor's largest element.
+    /// Relative to the tensor's largest element.
     of_scale: f64,
-    /// Of the element itself.
+    /// Relative to the element itself.
     of_value: f64,
-    /// Whatever the values are.
+    /// Absolute.
     absolute: f64,
     /// Where the error comes from.
     pub(super) why: &'static str,
@@ -26,13 +26,13 @@ impl Tolerance {
         Self { of_scale, of_value: 0.0, absolute: 0.0, why }
     }
 
-    /// How far an element may be off.
+    /// The allowed error of an element.
     pub(super) fn allowed(&self, expected: f64, scale: f64) -> f64 {
         self.of_scale * scale + self.of_value * expected.abs() + self.absolute
     }
 
-    /// Results stored in a half type: one spacing more, because two values that differ by
-    /// less than any tolerance may lie on both sides of the middle between two halves.
+    /// For results stored in a 16-bit type: one more spacing, because two values that differ by
+    /// less than any tolerance may be rounded to different neighbours.
     pub(super) fn stored(self, dtype: DType) -> Self {
         let (of_value, absolute) = match dtype {
             DType::Bf16 => (spacing(dtype), 0.0),
@@ -42,8 +42,8 @@ impl Tolerance {
         Self { of_value: self.of_value + of_value, absolute: self.absolute + absolute, ..self }
     }
 
-    /// Results computed from a value that was itself rounded to a half type, through a
-    /// function that is nowhere steeper than 1.13 (both GELUs): one spacing of the largest.
+    /// For results computed from a value that was itself rounded to a 16-bit type, through a
+    /// function whose slope is at most 1.13 (both GELUs): one spacing of the largest.
     pub(super) fn through(self, dtype: DType) -> Self {
         Self { of_scale: self.of_scale + 1.13 * spacing(dtype), ..self }
     }
@@ -58,67 +58,68 @@ pub(super) fn spacing(dtype: DType) -> f64 {
     }
 }
 
-/// Nothing is computed.
+/// For copies.
 pub(super) const fn copy() -> Tolerance {
-    Tolerance::new(0.0, "a copy has the same bits")
+    Tolerance::new(0.0, "copies are exact")
 }
 
-/// Some f32 operations on each element, none of them a sum over many.
+/// For some f32 operations on each element, none of them a long sum.
 pub(super) const fn elementwise() -> Tolerance {
     Tolerance::new(8.0 * EPSILON, "a few roundings of f32")
 }
 
-/// Sums of `n` f32 terms or products of random sign.
+/// For sums of `n` f32 terms or products of random sign.
 pub(super) fn sum(n: u64) -> Tolerance {
     let why = "f32 sum in any order: errors of random sign grow as the root of its length";
     Tolerance::new(EPSILON * (8.0 + 2.0 * (n as f64).sqrt()), why)
 }
 
-/// A matrix after some Newton-Schulz iterations with products that are sums of `n`, stored as
+/// For a matrix after Newton-Schulz iterations with products that are sums of `n`, stored as
 /// `dtype` in between. Its entries are random, so that no singular value grows much more than the
-/// matrix does, and errors relative to it add up.
+/// matrix does, and relative errors add up.
 pub(super) fn iterated(dtype: DType, growth: f64, steps: u32, n: u64) -> Tolerance {
     let in_sums = EPSILON * (8.0 + 2.0 * (n as f64).sqrt()) * f64::from(steps);
     if dtype == DType::Bf16 {
-        // The kernels of a CPU were up to 1.2 spacings away, on 64 by 64.
-        let why = "a sum next to the middle of two halves may be rounded the other way, and an \
+        // The CPU kernels were up to 1.2 spacings away, on 64 by 64.
+        let why = "a sum close to the midpoint of two values may be rounded the other way, and an \
                    iteration makes that `growth` times as large at most";
         return Tolerance::new(in_sums + growth * spacing(dtype), why);
     }
     Tolerance::new(in_sums, "each iteration adds the errors of its f32 sums")
 }
 
-/// GELU or its slope of a sum of `n` products.
+/// For GELU, or its slope, of a sum of `n` products.
 pub(super) fn activation(n: u64) -> Tolerance {
     let why = "f32 erf, tanh and exp within a few spacings, of an f32 sum";
     Tolerance::new(EPSILON * (32.0 + 2.0 * (n as f64).sqrt()), why)
 }
 
-/// Sums over `n` weighted by a softmax of scores up to `largest`, each a sum of `inner`.
+/// For sums over `n` weighted by a softmax of scores up to `largest`, each a sum of `inner`.
 ///
-/// An absolute error of a score is a relative one of its exponential.
+/// An absolute error of a score is a relative error of its exponential.
 pub(super) fn softmax(inner: u64, largest: f64, n: u64) -> Tolerance {
     let score = largest * (2.0 + (inner as f64).sqrt());
     let why = "exponentials carry the absolute error of f32 scores; then an f32 sum";
     Tolerance::new(EPSILON * (32.0 + score + 2.0 * (n as f64).sqrt()), why)
 }
 
-/// Logarithms of a sum of exponentials of scores up to `largest`, each a sum of `inner`.
+/// For logarithms of a sum of exponentials of scores up to `largest`, each a sum of `inner`.
 pub(super) fn log_sum(inner: u64, largest: f64) -> Tolerance {
     let score = largest * (2.0 + (inner as f64).sqrt());
     let why = "a logarithm carries the absolute error of f32 scores";
     Tolerance { absolute: EPSILON * (8.0 + score), ..Tolerance::new(8.0 * EPSILON, why) }
 }
 
-/// Whole models of `ops` ops: errors of random sign grow as the root of their number.
+/// For whole models of `ops` ops: errors of random sign grow as the root of their number.
 ///
-/// What one op adds, in spacings of its type:
+/// The error that one op adds, in spacings of its type:
 ///
-/// - A half type: half a spacing, the most that rounding to nearest is off. Backends round the same
-///   values, so it is less: the furthest gradient of the suite's models (45 ops) was 0.03 spacings
-///   an op away in bfloat16 and 0.12 in float16, of AVX-512, AVX2 and the portable kernels.
-/// - float32: an op is a sum, with several roundings. The furthest was 1.6 spacings an op away; the
-///   rest is for backends that sum in longer chains.
+/// - A 16-bit type: half a spacing, the largest error of rounding to nearest. Backends round the
+///   same values, so the actual error is smaller: the worst gradient of the suite's models (45 ops)
+///   was off by 0.03 spacings an op in bfloat16 and 0.12 in float16, over AVX-512, AVX2 and the
+///   portable kernels.
+/// - float32: an op is a sum, which rounds several times. The worst was 1.6 spacings an op; the
+///   margin is for backends that sum in longer chains.
 pub(super) fn model(dtype: DType, ops: usize) -> Tolerance {
     let (of_one, why) = match dtype {
         DType::F32 => (6.0, "each op adds an f32 sum's error; signs are random"),

@@ -10,12 +10,12 @@ use super::{
     dispatch::{self, Call},
     pool::Pool,
 };
-use crate::{Arguments, Backend, BackendError, Watch, backend::Host};
+use crate::{Arguments, Backend, BackendError, Watch, backend::WatchedArena};
 
 /// Runs programs on this machine's cores.
 #[derive(Debug)]
 pub struct Cpu {
-    host: Host,
+    host: WatchedArena,
     machine: Machine,
 }
 
@@ -25,7 +25,7 @@ impl Cpu {
         let CpuTarget { threads, isa, limits } = target;
         let pool = Pool::new(threads)
             .map_err(|error| BackendError::Threads { asked: threads, kind: error.kind() })?;
-        Ok(Self { host: Host::new(plan, limits, watch)?, machine: Machine { pool, isa } })
+        Ok(Self { host: WatchedArena::new(plan, limits, watch)?, machine: Machine { pool, isa } })
     }
 }
 

@@ -1,4 +1,4 @@
-//! The last projection and the loss, some rows of logits at a time.
+//! The output projection and the loss, a chunk of rows at a time.
 //!
 //! ```text
 //! logits = x · wteᵀ          loss of a row = lse(logits) - logits[target]
@@ -6,8 +6,8 @@
 //! d_x = d_logits · wte          d_wte += d_logitsᵀ · x
 //! ```
 //!
-//! The logits of a chunk become their own gradient in place, each row while it is in cache.
-//! Rows are summed in f64 and in order.
+//! The gradient of a chunk's logits replaces them in place, row by row while a row is in cache.
+//! The losses of rows are summed in order, in f64.
 
 use crate::{
     arena::Stored,
@@ -24,27 +24,26 @@ use crate::{
 
 /// The sizes of a loss.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct LossShape {
     /// Rows of `x`.
     pub(super) rows: usize,
     pub(super) channels: usize,
     pub(super) vocab: usize,
-    /// Rows of logits at a time.
+    /// Rows of a chunk.
     pub(super) chunk: usize,
 }
 
-impl Shape {
-    fn products(self, rows: usize) -> [matmul::Shape; 3] {
+impl LossShape {
+    fn products(self, rows: usize) -> [matmul::ProductShape; 3] {
         let Self { channels, vocab, .. } = self;
         [
-            matmul::Shape { rows, columns: vocab, depth: channels },
-            matmul::Shape { rows, columns: channels, depth: vocab },
-            matmul::Shape { rows: vocab, columns: channels, depth: rows },
+            matmul::ProductShape { rows, columns: vocab, depth: channels },
+            matmul::ProductShape { rows, columns: channels, depth: vocab },
+            matmul::ProductShape { rows: vocab, columns: channels, depth: rows },
         ]
     }
 
-    /// Floats that the `n` first products need for a whole chunk and for what is left at the
-    /// end.
+    /// Floats that the first `n` products need for a whole chunk and for the last, shorter one.
     fn product_floats(self, n: usize, threads: usize) -> usize {
         let left = self.rows % self.chunk;
         let sizes = [self.chunk.min(self.rows), left].map(|rows| {
@@ -55,19 +54,19 @@ impl Shape {
     }
 }
 
-/// Floats of scratch of [`forward`]: the losses of all rows, then the product's.
-pub(super) fn forward_scratch(shape: Shape, threads: usize) -> usize {
+/// Floats of scratch of [`forward`]: the losses of all rows, then the product's scratch.
+pub(super) fn forward_scratch(shape: LossShape, threads: usize) -> usize {
     shape.rows + shape.product_floats(1, threads)
 }
 
-/// Floats of scratch of [`backward`]: the losses of a chunk's rows, then the products'.
-pub(super) fn backward_scratch(shape: Shape, threads: usize) -> usize {
+/// Floats of scratch of [`backward`]: the losses of a chunk, then the products' scratch.
+pub(super) fn backward_scratch(shape: LossShape, threads: usize) -> usize {
     shape.chunk + shape.product_floats(3, threads)
 }
 
 /// Operands of [`forward`].
-pub(super) struct Forward<'a, E> {
-    pub(super) shape: Shape,
+pub(super) struct LossForward<'a, E> {
+    pub(super) shape: LossShape,
     pub(super) x: &'a [E],
     pub(super) weight: &'a [f32],
     pub(super) targets: &'a [u32],
@@ -76,9 +75,9 @@ pub(super) struct Forward<'a, E> {
     pub(super) scratch: &'a mut [f32],
 }
 
-/// The mean loss of each sequence.
-pub(super) fn forward<E: Element + Stored>(machine: &mut Machine, args: Forward<'_, E>) {
-    let Forward { shape, x, weight, targets, logits, losses, scratch } = args;
+/// Computes the mean loss of each sequence.
+pub(super) fn forward<E: Element + Stored>(machine: &mut Machine, args: LossForward<'_, E>) {
+    let LossForward { shape, x, weight, targets, logits, losses, scratch } = args;
     let (row_losses, scratch) = scratch.split_at_mut(shape.rows);
     for start in (0..shape.rows).step_by(shape.chunk) {
         let rows = start..shape.rows.min(start + shape.chunk);
@@ -102,8 +101,8 @@ pub(super) fn forward<E: Element + Stored>(machine: &mut Machine, args: Forward<
 }
 
 /// Operands of [`backward`].
-pub(super) struct Backward<'a, E> {
-    pub(super) shape: Shape,
+pub(super) struct LossBackward<'a, E> {
+    pub(super) shape: LossShape,
     pub(super) x: &'a [E],
     pub(super) weight: &'a [f32],
     pub(super) targets: &'a [u32],
@@ -117,10 +116,10 @@ pub(super) struct Backward<'a, E> {
     pub(super) loss_scale: f32,
 }
 
-/// Adds the share of these rows to the loss, and their gradients.
-pub(super) fn backward<E: Element + Stored>(machine: &mut Machine, args: Backward<'_, E>) {
-    let Backward { shape, x, weight, targets, logits, loss, d_x, d_weight, scratch, .. } = args;
-    let Shape { channels, vocab, .. } = shape;
+/// Adds these rows to the loss and to the gradients.
+pub(super) fn backward<E: Element + Stored>(machine: &mut Machine, args: LossBackward<'_, E>) {
+    let LossBackward { shape, x, weight, targets, logits, loss, d_x, d_weight, scratch, .. } = args;
+    let LossShape { channels, vocab, .. } = shape;
     let scale = (f64::from(args.loss_scale) / args.mean_over) as f32;
     let (row_losses, scratch) = scratch.split_at_mut(shape.chunk);
     let mut sum = 0.0;
@@ -166,7 +165,7 @@ pub(super) fn backward<E: Element + Stored>(machine: &mut Machine, args: Backwar
 /// `logits = x · weightᵀ`
 fn score<E: Element>(
     machine: &mut Machine,
-    shape: Shape,
+    shape: LossShape,
     x: &[E],
     weight: &[f32],
     logits: &mut [f32],
@@ -186,7 +185,7 @@ fn total(losses: &[f32]) -> f64 {
     losses.iter().map(|&loss| f64::from(loss)).sum()
 }
 
-/// Numbers of a row whose exponentials are summed in f32, before the sums are in f64.
+/// Exponentials that are summed in f32; the sums of these pieces are added in f64.
 const PIECE: usize = 1024;
 
 struct RowLosses<'a> {

@@ -1,4 +1,4 @@
-//! From an op to its kernel: operands by name, types by the tensors.
+//! Calls the kernel of an op with the op's operands, in the type of its tensors.
 
 use fitgpt_plan::{
     program::{Dropout, Heads, Op, Program, Qkv},
@@ -10,7 +10,7 @@ use super::{
     Machine, attention, cross_entropy,
     dropout::{self, Masks},
     embed, linear, muon,
-    norm::{self, Scale, To},
+    norm::{self, Affine, GradientMode},
     rotary, update,
     update_8bit::{self, Quantised},
 };
@@ -21,7 +21,7 @@ use crate::{
     random::Mask,
 };
 
-/// One op while it runs.
+/// One op being run.
 pub(super) struct Call<'c, 'a> {
     pub(super) machine: &'c mut Machine,
     pub(super) program: &'c Program,
@@ -29,7 +29,7 @@ pub(super) struct Call<'c, 'a> {
     pub(super) operands: &'c mut Operands<'a>,
 }
 
-/// Runs `op`, whose activations are stored in one type.
+/// Runs `op`. All its activations have the same type.
 pub(super) fn run(call: &mut Call<'_, '_>, op: &Op) {
     match call.storage(op) {
         DType::Bf16 => call.run::<bf16>(op),
@@ -117,16 +117,16 @@ impl<'c, 'a> Call<'c, 'a> {
                 let masks = self.masks(dropout, *x);
                 let x = self.operands.read::<E>(*x);
                 let out = self.operands.write(*out);
-                dropout::dropout(self.machine, dropout::Drop { x, out, channels, masks });
+                dropout::dropout(self.machine, dropout::ApplyDropout { x, out, channels, masks });
             }
             Op::LastRow { x, out } => {
                 let channels = self.columns(*x);
                 let last = self.arguments.length.checked_sub(1);
-                let last = last.expect("a prompt has one token at least") as usize;
+                let last = last.expect("a prompt has at least one token") as usize;
                 let row = &self.operands.read::<E>(*x)[last * channels..][..channels];
                 self.operands.write::<E>(*out).copy_from_slice(row);
             }
-            Op::Named { .. } => unreachable!("refused with its name"),
+            Op::Named { .. } => unreachable!("`storage` refuses it"),
         }
     }
 
@@ -136,7 +136,7 @@ impl<'c, 'a> Call<'c, 'a> {
                 let (channels, positions) = (self.columns(out), self.positions(out));
                 let masks = dropout.as_ref().map(|dropout| self.masks(dropout, out));
                 let used = self.used(out);
-                let args = embed::Forward {
+                let args = embed::EmbedForward {
                     tokens: &self.operands.read(tokens)[..used],
                     wte: self.operands.read(wte),
                     wpe: wpe.map(|wpe| self.operands.read(wpe)),
@@ -150,7 +150,7 @@ impl<'c, 'a> Call<'c, 'a> {
             Op::EmbedBackward { tokens, d_x, d_wte, d_wpe, ref dropout } => {
                 let (channels, positions) = (self.columns(d_x), self.positions(d_x));
                 let masks = dropout.as_ref().map(|dropout| self.masks(dropout, d_x));
-                let args = embed::Backward {
+                let args = embed::EmbedBackward {
                     tokens: self.operands.read(tokens),
                     d_x: self.operands.read::<E>(d_x),
                     d_wte: self.operands.write(d_wte),
@@ -169,9 +169,9 @@ impl<'c, 'a> Call<'c, 'a> {
         match *op {
             Op::Norm { x, weight, bias, out, mean, rstd, epsilon } => {
                 let used = self.norm_rows(x, weight);
-                let args = norm::Forward {
+                let args = norm::NormForward {
                     x: self.read_rows::<E>(x),
-                    scale: self.scale(weight, bias),
+                    affine: self.affine(weight, bias),
                     out: self.write_rows(out),
                     mean: mean.map(|mean| &mut self.operands.write(mean)[..used]),
                     rstd: &mut self.operands.write(rstd)[..used],
@@ -182,20 +182,20 @@ impl<'c, 'a> Call<'c, 'a> {
             }
             Op::NormAgain { x, weight, bias, mean, rstd, out } => {
                 let used = self.norm_rows(x, weight);
-                let args = norm::Again {
+                let args = norm::NormRecompute {
                     x: self.read_rows::<E>(x),
-                    scale: self.scale(weight, bias),
+                    affine: self.affine(weight, bias),
                     mean: mean.map(|mean| &self.operands.read(mean)[..used]),
                     rstd: &self.operands.read(rstd)[..used],
                     out: self.write_rows(out),
                     scratch: self.scratch(),
                 };
-                norm::again(self.machine, args);
+                norm::recompute(self.machine, args);
             }
             Op::NormBackward { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias }
             | Op::NormBackwardAdd { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias } => {
                 let adds = matches!(op, Op::NormBackwardAdd { .. });
-                let args = norm::Backward {
+                let args = norm::NormBackward {
                     x: self.operands.read::<E>(x),
                     weight: self.operands.read(weight),
                     mean: mean.map(|mean| self.operands.read(mean)),
@@ -205,7 +205,7 @@ impl<'c, 'a> Call<'c, 'a> {
                     d_weight: self.operands.write(d_weight),
                     d_bias: d_bias.map(|d_bias| self.operands.write(d_bias)),
                     scratch: self.scratch(),
-                    to: if adds { To::Add } else { To::Assign },
+                    to: if adds { GradientMode::Add } else { GradientMode::Assign },
                 };
                 norm::backward(self.machine, args);
             }
@@ -213,7 +213,7 @@ impl<'c, 'a> Call<'c, 'a> {
         }
     }
 
-    /// Rows that a norm with this weight sees: heads of rows, if the weight is a head long.
+    /// Rows of a norm with this weight: one for each head if the weight is as long as a head.
     fn norm_rows(&self, x: TensorId, weight: TensorId) -> usize {
         self.used(x) * self.columns(x) / self.columns(weight)
     }
@@ -274,7 +274,7 @@ impl<'c, 'a> Call<'c, 'a> {
                 linear::backward_gelu(self.machine, layer, pre, d_pre, gelu);
             }
             Op::LinearBackwardWeight { d_out, x, d_weight, d_bias } => {
-                let args = linear::ToWeight {
+                let args = linear::LinearWeightGradient {
                     shape: self.linear_shape(d_out, d_weight),
                     d_out: self.operands.read::<E>(d_out),
                     x: self.operands.read(x),
@@ -293,7 +293,7 @@ impl<'c, 'a> Call<'c, 'a> {
             Op::Attention { qkv, out, lse, heads, ref dropout } => {
                 let arguments = self.arguments;
                 let shape = self.attention_shape(out, heads);
-                let args = attention::Forward {
+                let args = attention::AttentionForward {
                     shape,
                     qkv: self.read_qkv::<E>(qkv, shape),
                     out: self.operands.write(out),
@@ -306,7 +306,7 @@ impl<'c, 'a> Call<'c, 'a> {
             Op::AttentionBackward { qkv, out, lse, d_out, d_qkv, heads, ref dropout } => {
                 let arguments = self.arguments;
                 let shape = self.attention_shape(out, heads);
-                let args = attention::Backward {
+                let args = attention::AttentionBackward {
                     shape,
                     qkv: self.read_qkv::<E>(qkv, shape),
                     out: self.operands.read(out),
@@ -328,8 +328,8 @@ impl<'c, 'a> Call<'c, 'a> {
                 let length = capacity * self.columns(keys);
                 let first = self.arguments.cache_row as usize * length;
                 let used = self.used(qkv.queries());
-                let shape = attention::Shape::new(1, used, used, heads);
-                attention::store(attention::Store {
+                let shape = attention::AttentionShape::new(1, used, used, heads);
+                attention::store(attention::CacheStore {
                     shape,
                     qkv: self.read_qkv::<E>(qkv, shape),
                     keys: &mut self.operands.write(keys)[first..][..length],
@@ -340,9 +340,9 @@ impl<'c, 'a> Call<'c, 'a> {
                 let shape = &self.program.get(keys).shape;
                 let (batch, capacity) = (shape[0] as usize, shape[1] as usize);
                 let used = self.arguments.length as usize;
-                let one = attention::Shape::new(batch, 1, 1, heads);
-                let args = attention::Cached {
-                    shape: attention::Shape::new(batch, capacity, used, heads),
+                let one = attention::AttentionShape::new(batch, 1, 1, heads);
+                let args = attention::CachedAttention {
+                    shape: attention::AttentionShape::new(batch, capacity, used, heads),
                     qkv: self.read_qkv::<E>(qkv, one),
                     keys: self.operands.write(keys),
                     values: self.operands.write(values),
@@ -358,7 +358,7 @@ impl<'c, 'a> Call<'c, 'a> {
     fn loss<E: Element + Stored>(&mut self, op: &Op) {
         match *op {
             Op::CrossEntropy { x, weight, targets, logits, losses } => {
-                let args = cross_entropy::Forward {
+                let args = cross_entropy::LossForward {
                     shape: self.loss_shape(x, weight, logits),
                     x: self.operands.read::<E>(x),
                     weight: self.operands.read(weight),
@@ -379,7 +379,7 @@ impl<'c, 'a> Call<'c, 'a> {
                 d_weight,
                 mean_over,
             } => {
-                let args = cross_entropy::Backward {
+                let args = cross_entropy::LossBackward {
                     shape: self.loss_shape(x, weight, logits),
                     x: self.operands.read::<E>(x),
                     weight: self.operands.read(weight),
@@ -449,8 +449,8 @@ impl<'c, 'a> Call<'c, 'a> {
             }
             Op::Muon { norm, parameter, gradient, momentum, ref muon } => {
                 let (out, inputs) = (self.rows(parameter), self.columns(parameter));
-                let args = muon::Step {
-                    shape: muon::Shape { out, inputs },
+                let args = muon::MuonStep {
+                    shape: muon::MatrixShape { out, inputs },
                     parameter: self.operands.write(parameter),
                     gradient: self.operands.write(gradient),
                     momentum: self.operands.write(momentum),
@@ -477,7 +477,7 @@ impl<'c, 'a> Call<'c, 'a> {
         self.program.get(id).columns() as usize
     }
 
-    /// Rows of an activation that are computed.
+    /// How many rows of an activation are computed.
     fn used(&self, id: TensorId) -> usize {
         self.arguments.rows_in_use(self.program, self.rows(id) as u64) as usize
     }
@@ -511,14 +511,14 @@ impl<'c, 'a> Call<'c, 'a> {
         }
     }
 
-    fn scale(&self, weight: TensorId, bias: Option<TensorId>) -> Scale<'a> {
+    fn affine(&self, weight: TensorId, bias: Option<TensorId>) -> Affine<'a> {
         let bias = bias.map(|bias| self.operands.read(bias));
-        Scale { weight: self.operands.read(weight), bias }
+        Affine { weight: self.operands.read(weight), bias }
     }
 
-    fn linear_shape(&self, rows: TensorId, weight: TensorId) -> linear::Shape {
+    fn linear_shape(&self, rows: TensorId, weight: TensorId) -> linear::LinearShape {
         let outputs = self.rows(weight);
-        linear::Shape { rows: self.used(rows), inputs: self.columns(weight), outputs }
+        linear::LinearShape { rows: self.used(rows), inputs: self.columns(weight), outputs }
     }
 
     fn layer<E: Stored>(
@@ -526,8 +526,8 @@ impl<'c, 'a> Call<'c, 'a> {
         x: TensorId,
         weight: TensorId,
         bias: Option<TensorId>,
-    ) -> linear::Layer<'a, E> {
-        linear::Layer {
+    ) -> linear::LinearForward<'a, E> {
+        linear::LinearForward {
             shape: self.linear_shape(x, weight),
             x: self.read_rows(x),
             weight: self.operands.read(weight),
@@ -540,8 +540,8 @@ impl<'c, 'a> Call<'c, 'a> {
         &mut self,
         d_out: TensorId,
         weight: TensorId,
-    ) -> linear::ToInput<'a, E> {
-        linear::ToInput {
+    ) -> linear::LinearInputGradient<'a, E> {
+        linear::LinearInputGradient {
             shape: self.linear_shape(d_out, weight),
             d_out: self.operands.read(d_out),
             weight: self.operands.read(weight),
@@ -549,14 +549,18 @@ impl<'c, 'a> Call<'c, 'a> {
         }
     }
 
-    fn attention_shape(&self, out: TensorId, heads: Heads) -> attention::Shape {
+    fn attention_shape(&self, out: TensorId, heads: Heads) -> attention::AttentionShape {
         let shape = &self.program.get(out).shape;
         let (batch, seq) = (shape[0] as usize, shape[1] as usize);
-        attention::Shape::new(batch, seq, self.used(out).min(seq), heads)
+        attention::AttentionShape::new(batch, seq, self.used(out).min(seq), heads)
     }
 
     /// Queries, keys and values of sequences of `shape.seq` rows.
-    fn read_qkv<E: Stored>(&self, qkv: Qkv, shape: attention::Shape) -> attention::Qkv<'a, E> {
+    fn read_qkv<E: Stored>(
+        &self,
+        qkv: Qkv,
+        shape: attention::AttentionShape,
+    ) -> attention::Qkv<'a, E> {
         match qkv {
             Qkv::Joined(all) => attention::Qkv::joined(self.operands.read(all), shape),
             Qkv::Split { q, k, v } => {
@@ -565,8 +569,13 @@ impl<'c, 'a> Call<'c, 'a> {
         }
     }
 
-    fn loss_shape(&self, x: TensorId, weight: TensorId, logits: TensorId) -> cross_entropy::Shape {
-        cross_entropy::Shape {
+    fn loss_shape(
+        &self,
+        x: TensorId,
+        weight: TensorId,
+        logits: TensorId,
+    ) -> cross_entropy::LossShape {
+        cross_entropy::LossShape {
             rows: self.rows(x),
             channels: self.columns(x),
             vocab: self.rows(weight),
@@ -579,7 +588,7 @@ fn mask(dropout: Option<&Dropout>, arguments: &Arguments, sequence: usize) -> Op
     dropout.map(|dropout| Mask::new(dropout, arguments, sequence as u64))
 }
 
-/// What a family says to an op of another one.
+/// Reports an op that `run` sent to the wrong function.
 fn misplaced(op: &Op) -> ! {
-    unreachable!("`{}` was sent to another family", op.name())
+    unreachable!("`{}` was sent to the wrong function", op.name())
 }

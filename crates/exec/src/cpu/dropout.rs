@@ -1,6 +1,6 @@
 //! Dropout, element by element.
 //!
-//! Elements of a mask are counted inside their sequence: `t · C + c`.
+//! Elements of a mask are numbered within their sequence: `t · C + c`.
 
 use fitgpt_plan::program::Dropout;
 
@@ -29,7 +29,7 @@ pub(super) struct Masks<'a> {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RowMask {
     mask: Mask,
-    /// Number of the row's first element.
+    /// The number of the row's first element.
     first: u32,
 }
 
@@ -39,7 +39,7 @@ impl<'a> Masks<'a> {
         Self { dropout, arguments, seq }
     }
 
-    /// The mask of row `row`, which has `channels`.
+    /// The mask of row `row` of `channels` elements.
     #[inline(always)]
     pub(super) fn of_row(&self, row: usize, channels: usize) -> RowMask {
         let mask = Mask::new(self.dropout, self.arguments, (row / self.seq) as u64);
@@ -48,7 +48,7 @@ impl<'a> Masks<'a> {
 }
 
 impl RowMask {
-    /// Drops elements of a piece of the row that begins at column `start`.
+    /// Drops elements of the row's columns from `start` on.
     #[inline(always)]
     pub(super) fn apply(&self, start: usize, x: &mut [f32]) {
         let first = self.first.wrapping_add(start as u32);
@@ -58,11 +58,11 @@ impl RowMask {
     }
 }
 
-/// Elements that are worked on at a time, in f32 on the stack.
+/// Elements that are widened to f32 on the stack at a time.
 const PIECE: usize = 256;
 
 /// Operands of [`dropout`].
-pub(super) struct Drop<'a, E> {
+pub(super) struct ApplyDropout<'a, E> {
     pub(super) x: &'a [E],
     pub(super) out: &'a mut [E],
     pub(super) channels: usize,
@@ -70,8 +70,8 @@ pub(super) struct Drop<'a, E> {
 }
 
 /// `out = drop(x)`
-pub(super) fn dropout<E: Element + Stored>(machine: &mut Machine, args: Drop<'_, E>) {
-    let Drop { x, out, channels, masks } = args;
+pub(super) fn dropout<E: Element + Stored>(machine: &mut Machine, args: ApplyDropout<'_, E>) {
+    let ApplyDropout { x, out, channels, masks } = args;
     assert_eq!(x.len(), out.len());
     let block = (BLOCK / channels).max(1) * channels;
     let isa = machine.isa;

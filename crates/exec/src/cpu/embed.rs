@@ -4,9 +4,9 @@
 //! out = drop(wte[token] + wpe[position])          tokens: (B, T), out: (B, T, C)
 //! ```
 //!
-//! Backward adds `drop(d_x)` to the rows of both tables. Tokens repeat, so rows of `d_x` meet in
-//! a row of `d_wte`: a task owns some columns of both tables and takes all rows in order, which
-//! needs no lock, no second copy, and gives the same sums for any number of threads.
+//! Backward adds `drop(d_x)` to the rows of both tables. Tokens repeat, so several rows of `d_x`
+//! may be added to one row of `d_wte`. A task therefore owns some columns of both tables and takes
+//! all rows in order: no locks, no copies, and the same sums for any number of threads.
 
 use std::ops::Range;
 
@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Operands of [`forward`].
-pub(super) struct Forward<'a, E> {
+pub(super) struct EmbedForward<'a, E> {
     /// Rows in use.
     pub(super) tokens: &'a [u32],
     pub(super) wte: &'a [f32],
@@ -34,10 +34,10 @@ pub(super) struct Forward<'a, E> {
     pub(super) masks: Option<Masks<'a>>,
 }
 
-/// Where in its sequence a row stands.
+/// The positions of rows in their sequences.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Positions {
-    /// Of a sequence's first row.
+    /// The position of a sequence's first row.
     pub(super) first: usize,
     /// Rows of a sequence.
     pub(super) seq: usize,
@@ -49,9 +49,9 @@ impl Positions {
     }
 }
 
-/// `out` of every token. A token beyond the table is refused by whoever loads the data.
-pub(super) fn forward<E: Element + Stored>(machine: &mut Machine, args: Forward<'_, E>) {
-    let Forward { tokens, wte, wpe, out, channels, positions, masks } = args;
+/// Computes `out` of every token. The data loader has checked that tokens are in the table.
+pub(super) fn forward<E: Element + Stored>(machine: &mut Machine, args: EmbedForward<'_, E>) {
+    let EmbedForward { tokens, wte, wpe, out, channels, positions, masks } = args;
     assert_eq!(tokens.len() * channels, out.len());
     let block = block_rows(channels);
     let isa = machine.isa;
@@ -72,7 +72,7 @@ struct ForwardRows<'a, E> {
     first: usize,
 }
 
-/// Columns that are worked on at a time, in f32 on the stack.
+/// Columns that are widened to f32 on the stack at a time.
 const PIECE: usize = 64;
 
 impl<E: Element> Kernel for ForwardRows<'_, E> {
@@ -106,7 +106,7 @@ impl<E: Element> Kernel for ForwardRows<'_, E> {
 }
 
 /// Operands of [`backward`].
-pub(super) struct Backward<'a, E> {
+pub(super) struct EmbedBackward<'a, E> {
     pub(super) tokens: &'a [u32],
     pub(super) d_x: &'a [E],
     pub(super) d_wte: &'a mut [f32],
@@ -117,8 +117,8 @@ pub(super) struct Backward<'a, E> {
 }
 
 /// Adds `drop(d_x)` to the rows of both tables.
-pub(super) fn backward<E: Element + Stored>(machine: &mut Machine, args: Backward<'_, E>) {
-    let Backward { tokens, d_x, d_wte, d_wpe, channels, positions, masks } = args;
+pub(super) fn backward<E: Element + Stored>(machine: &mut Machine, args: EmbedBackward<'_, E>) {
+    let EmbedBackward { tokens, d_x, d_wte, d_wpe, channels, positions, masks } = args;
     assert_eq!(tokens.len() * channels, d_x.len());
     let tiling = |rows: usize| Tiling {
         rows: 0..rows,

@@ -1,19 +1,19 @@
-//! The exponential, one number at a time and without a branch, so that loops of it vectorise.
+//! The exponential function without branches, so that loops over it vectorise.
 
 use crate::cpu::isa::Simd;
 
-/// Below this, the result would leave the normal numbers; it is zero instead.
+/// Below this the result would be subnormal; it is zero instead.
 const LEAST: f32 = -87.336_54;
 /// Above this, the result is infinite.
 const MOST: f32 = 88.722_83;
 
-/// Adding it leaves no room for a fraction: the sum is rounded to a whole number, which stands
-/// in the low bits.
+/// Adding this leaves no bits for a fraction: the sum is rounded to an integer, held in the low
+/// bits.
 const ROUND: f32 = 12_582_912.0; // 1.5 * 2^23
-/// ln 2 in two parts; the first times a whole number below 2^8 is exact.
+/// ln 2 as a sum of two; the first times an integer below 2^8 is exact.
 const LN_2: [f32; 2] = [0.693_359_4, -2.121_944_4e-4];
 
-/// `e^x` for `x` of at most 88, which is all that a softmax needs: half the instructions.
+/// `e^x` for `x` up to 88, which is enough for a softmax and takes half the instructions.
 #[inline(always)]
 pub fn exp_below<S: Simd>(simd: S, x: f32) -> f32 {
     let clamped = if x < LEAST { LEAST } else { x };
@@ -25,7 +25,7 @@ pub fn exp_below<S: Simd>(simd: S, x: f32) -> f32 {
     if x < LEAST { 0.0 } else { scaled }
 }
 
-/// `2^n` and `x - n`, with `n` the whole number nearest to `x`, which lies in -126..=127.
+/// `2^n` and `x - n`, with `n` the integer nearest to `x`, which must be in -126..=127.
 #[inline(always)]
 pub fn power_and_rest(x: f32) -> (f32, f32) {
     let shifted = x + ROUND;
@@ -35,7 +35,7 @@ pub fn power_and_rest(x: f32) -> (f32, f32) {
 /// `2^n` for the `n` that was rounded by adding [`ROUND`].
 #[inline(always)]
 fn power_in(shifted: f32) -> f32 {
-    // The low bits of `shifted` are `n`; what stands above them is shifted out.
+    // The low bits of `shifted` are `n`; the others are shifted out.
     f32::from_bits((shifted.to_bits() << 23).wrapping_add(1.0_f32.to_bits()))
 }
 
@@ -51,7 +51,7 @@ pub fn exp<S: Simd>(simd: S, x: f32) -> f32 {
     let r = simd.fma1(n, -LN_2[0], clamped);
     let r = simd.fma1(n, -LN_2[1], r);
     let p = exp_of_small(simd, r);
-    // 2^128 is no number: scale twice by about the half.
+    // 2^128 is not finite, so multiply by two powers of about half the exponent.
     let n = shifted.to_bits().wrapping_sub(ROUND.to_bits()) as i32;
     let half = n >> 1;
     let scaled = p * power_of_two(half) * power_of_two(n - half);
@@ -59,10 +59,10 @@ pub fn exp<S: Simd>(simd: S, x: f32) -> f32 {
     if x > MOST { f32::INFINITY } else { scaled }
 }
 
-/// `e^r` for |r| < 0.35, by the polynomial that is nearest: to 4e-9 of the value.
+/// `e^r` for |r| < 0.35, by a minimax polynomial with a relative error of 4e-9.
 #[inline(always)]
 fn exp_of_small<S: Simd>(simd: S, r: f32) -> f32 {
-    // In pairs: half as many steps wait for the one before.
+    // Terms in pairs, which halves the chain of dependent operations.
     let square = r * r;
     let p = simd.fma1(0.008_369_411, r, 0.041_668_456);
     let p = simd.fma1(0.001_381_312_3, square, p);

@@ -5,8 +5,8 @@
 //! tanh    x / (1 + exp(-2u))                    u = sqrt(2/π) (x + 0.044715 x³)
 //! ```
 //!
-//! One number at a time and without a branch, so that loops vectorise. The second form is
-//! `x (1 + tanh u) / 2` without the cancellation.
+//! Without branches, so that loops vectorise. The second form equals `x (1 + tanh u) / 2` and
+//! avoids its cancellation.
 
 use std::f32::consts::FRAC_2_SQRT_PI;
 
@@ -17,7 +17,7 @@ use crate::cpu::{
     isa::Simd,
 };
 
-/// `out = gelu(x)`; the slices have one length.
+/// `out = gelu(x)`; the slices have equal lengths.
 #[inline(always)]
 pub fn values<S: Simd>(simd: S, gelu: Gelu, x: &[f32], out: &mut [f32]) {
     assert_eq!(x.len(), out.len());
@@ -28,7 +28,7 @@ pub fn values<S: Simd>(simd: S, gelu: Gelu, x: &[f32], out: &mut [f32]) {
     }
 }
 
-/// `d *= gelu'(x)`, `x = gelu(x)`: one exponential for both. The slices have one length.
+/// `d *= gelu'(x)`, `x = gelu(x)`, with one exponential for both. The slices have equal lengths.
 #[inline(always)]
 pub fn values_and_slopes<S: Simd>(simd: S, gelu: Gelu, x: &mut [f32], d: &mut [f32]) {
     assert_eq!(x.len(), d.len());
@@ -43,10 +43,10 @@ pub fn values_and_slopes<S: Simd>(simd: S, gelu: Gelu, x: &mut [f32], d: &mut [f
     }
 }
 
-/// `x Φ(x)`, and its slope `Φ(x) + x φ(x)`; the compiler leaves out what is not asked for.
+/// `x Φ(x)` and its slope `Φ(x) + x φ(x)`. The compiler removes the one that is not used.
 #[inline(always)]
 pub fn exact<S: Simd>(simd: S, x: f32) -> (f32, f32) {
-    // Beyond `END`, Φ is 0 or 1 and φ nothing beside it, as f32 has them. NaN passes all of this.
+    // Beyond `END`, Φ is 0 or 1 in f32 and φ is negligible. NaN stays NaN.
     let left = if x < -END { -END } else { x };
     let x = if left > END { END } else { left };
     let square = x * x;
@@ -56,10 +56,10 @@ pub fn exact<S: Simd>(simd: S, x: f32) -> (f32, f32) {
 
 const END: f32 = 6.0;
 
-/// `Φ(x)` for |x| of at most [`END`], off by a unit and a half in the last place of 1.
+/// `Φ(x)` for |x| up to [`END`], to 1.5 units in the last place of 1.
 ///
-/// `Φ(x) - 1/2` is `x` times a ratio of two polynomials in the square: to 8e-9, before rounding,
-/// up to 5.3; from there on it ends above 1/2, so that what is cut off leaves 0 and 1 exactly.
+/// `Φ(x) - 1/2` is `x` times a ratio of two polynomials in `x²`, accurate to 8e-9 before rounding
+/// up to 5.3. Beyond that it exceeds 1/2, so that clamping gives exactly 0 and 1.
 #[inline(always)]
 fn normal<S: Simd>(simd: S, x: f32, square: f32) -> f32 {
     const OVER: [f32; 6] = [
@@ -78,9 +78,9 @@ fn normal<S: Simd>(simd: S, x: f32, square: f32) -> f32 {
     0.5 + from_half
 }
 
-/// `φ(x) = exp(-x²/2) / sqrt(2π)`, of a square of at most 36.
+/// `φ(x) = exp(-x²/2) / sqrt(2π)`, for `x²` up to 36.
 ///
-/// As `2^n 2^r`; the polynomial has the second factor and the root to 8e-8 of their value.
+/// Computed as `2^n 2^r`; the polynomial gives `2^r / sqrt(2π)` with a relative error of 8e-8.
 #[inline(always)]
 fn density<S: Simd>(simd: S, square: f32) -> f32 {
     const POWER: [f32; 6] =
@@ -89,10 +89,10 @@ fn density<S: Simd>(simd: S, square: f32) -> f32 {
     power * polynomial(simd, POWER, r)
 }
 
-/// In pairs: half as many steps wait for the one before.
+/// Evaluates terms in pairs, which halves the chain of dependent operations.
 #[inline(always)]
 fn polynomial<S: Simd, const N: usize>(simd: S, coefficients: [f32; N], x: f32) -> f32 {
-    const { assert!(N.is_multiple_of(2), "each coefficient has its partner") };
+    const { assert!(N.is_multiple_of(2), "coefficients come in pairs") };
     let square = x * x;
     let (pairs, _) = coefficients.as_chunks::<2>();
     let mut pairs = pairs.iter().rev().map(|&[low, high]| simd.fma1(high, x, low));
@@ -110,12 +110,12 @@ pub fn tanh<S: Simd>(simd: S, x: f32) -> (f32, f32) {
     let minus_2u = -TWICE * x * simd.fma1(CUBIC * x, x, 1.0);
     let e = exp(simd, minus_2u);
     let value = x / (1.0 + e);
-    // Far left, `e` must stay a number for the product below; `s` is then 1e-38.
+    // Far to the left `e` must stay finite for the product below; `s` is then 1e-38.
     let most = exp(simd, 87.0);
     let e = if e > most { most } else { e };
     let s = 1.0 / (1.0 + e);
     let slope_2u = TWICE * simd.fma1(3.0 * CUBIC * x, x, 1.0);
-    (value, simd.fma1(x * slope_2u, (e * s) * s, s)) // e s = 1 - s, without the cancellation
+    (value, simd.fma1(x * slope_2u, (e * s) * s, s)) // e s = 1 - s, without cancellation
 }
 
 #[cfg(test)]
@@ -154,10 +154,11 @@ mod tests {
         (s, twice * (1.0 + 3.0 * 0.044_715 * x * x))
     }
 
-    /// Worst errors in units of f32's epsilon, of the value and of the slope.
+    /// The worst errors of the value and of the slope, in units of f32's epsilon.
     ///
-    /// Of the exact form relative to x and to 1, which is what Φ's distance from 1/2 leaves, in
-    /// PyTorch too. Of the tanh form relative to the result and to the larger term of the slope.
+    /// For the exact form, relative to x and to 1, because Φ is computed from its distance to 1/2,
+    /// as in PyTorch. For the tanh form, relative to the result and to the larger term of the
+    /// slope.
     struct Worst(Gelu);
 
     impl Kernel for Worst {
@@ -201,7 +202,7 @@ mod tests {
     #[test]
     fn both_forms_are_right_to_a_few_units_in_the_last_place() {
         for isa in Isa::all() {
-            // About a dozen roundings lie between x and the tanh form.
+            // The tanh form rounds about a dozen times.
             for (form, most) in [(Gelu::Exact, 2.5), (Gelu::Tanh, 6.0)] {
                 let (value, slope) = isa.run(Worst(form));
                 assert!(value < most, "{form:?} on {}: {value}", isa.name());
@@ -223,14 +224,14 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::float_cmp, reason = "far out the function is a line")]
+    #[expect(clippy::float_cmp, reason = "far from zero the function is exactly a line")]
     fn far_from_zero_it_is_a_line() {
         for isa in Isa::all() {
             assert_eq!(isa.run(Far(1000.0)), [1000.0, 1000.0, 1.0, 1.0]);
             let [exact, tanh, exact_slope, tanh_slope] = isa.run(Far(-1000.0));
             assert_eq!(exact, 0.0);
             assert!(exact_slope.abs() < 4e-8, "6 φ(6)");
-            // The least share, 1e-38, times the cube of x.
+            // The smallest factor, 1e-38, times the cube of x.
             assert!(tanh.abs() < 1e-29 && tanh_slope.abs() < 1e-29);
             assert!(isa.run(Far(f32::NAN)).iter().all(|x| x.is_nan()));
             assert_eq!(isa.run(Far(0.0)), [0.0, 0.0, 0.5, 0.5]);

@@ -1,10 +1,10 @@
-//! Linear layers: products with what follows them, as the program names them.
+//! Linear layers: products fused with the ops that follow them.
 //!
 //! ```text
 //! out (M, N) = x (M, K) · weight (N, K)ᵀ + bias
 //! ```
 //!
-//! The products are in [`matmul`]; here are their operands, and how a mask counts in them.
+//! The products are in [`matmul`]. This file sets up their operands and dropout masks.
 
 use fitgpt_plan::config::Gelu;
 
@@ -21,45 +21,49 @@ use crate::{
     element::Element,
 };
 
-/// The sizes of a layer: M rows, K columns in, N columns out.
+/// The sizes of a layer: M rows, K input columns, N output columns.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct LinearShape {
     pub(super) rows: usize,
     pub(super) inputs: usize,
     pub(super) outputs: usize,
 }
 
-/// Which of a layer's three products.
+/// One of a layer's three products.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum LinearProduct {
     Forward,
     BackwardInput,
     BackwardWeight,
 }
 
 /// Floats of scratch.
-pub(super) fn scratch(shape: Shape, part: Part, threads: usize) -> usize {
-    let Shape { rows, inputs, outputs } = shape;
+pub(super) fn scratch(shape: LinearShape, part: LinearProduct, threads: usize) -> usize {
+    let LinearShape { rows, inputs, outputs } = shape;
     let product = match part {
-        Part::Forward => matmul::Shape { rows, columns: outputs, depth: inputs },
-        Part::BackwardInput => matmul::Shape { rows, columns: inputs, depth: outputs },
-        Part::BackwardWeight => matmul::Shape { rows: outputs, columns: inputs, depth: rows },
+        LinearProduct::Forward => matmul::ProductShape { rows, columns: outputs, depth: inputs },
+        LinearProduct::BackwardInput => {
+            matmul::ProductShape { rows, columns: inputs, depth: outputs }
+        }
+        LinearProduct::BackwardWeight => {
+            matmul::ProductShape { rows: outputs, columns: inputs, depth: rows }
+        }
     };
     product.scratch_bytes(threads).div_ceil(size_of::<f32>() as u64) as usize
 }
 
-/// What every forward has.
-pub(super) struct Layer<'a, E> {
-    pub(super) shape: Shape,
+/// Operands of every forward.
+pub(super) struct LinearForward<'a, E> {
+    pub(super) shape: LinearShape,
     pub(super) x: &'a [E],
     pub(super) weight: &'a [f32],
     pub(super) bias: Option<&'a [f32]>,
     pub(super) scratch: &'a mut [f32],
 }
 
-impl<'a, E: Element> Layer<'a, E> {
+impl<'a, E: Element> LinearForward<'a, E> {
     fn factors(&self) -> (View<'a, E>, View<'a, f32>) {
-        let Shape { rows, inputs, outputs } = self.shape;
+        let LinearShape { rows, inputs, outputs } = self.shape;
         assert!(self.bias.is_none_or(|bias| bias.len() == outputs));
         (View::new(self.x, rows, inputs), View::new(self.weight, outputs, inputs).transposed())
     }
@@ -68,11 +72,11 @@ impl<'a, E: Element> Layer<'a, E> {
 /// `out = x · weightᵀ + bias`
 pub(super) fn forward<E: Element, O: Element>(
     machine: &mut Machine,
-    layer: Layer<'_, E>,
+    layer: LinearForward<'_, E>,
     out: &mut [O],
 ) {
     let (a, b) = layer.factors();
-    let Layer { shape, bias, scratch, .. } = layer;
+    let LinearForward { shape, bias, scratch, .. } = layer;
     let out = Grid::new(out, shape.outputs);
     let epilogue = Store { bias, scale: 1.0 };
     Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
@@ -81,13 +85,13 @@ pub(super) fn forward<E: Element, O: Element>(
 /// `pre = x · weightᵀ + bias`, `out = gelu(pre)`
 pub(super) fn forward_gelu<E: Element>(
     machine: &mut Machine,
-    layer: Layer<'_, E>,
+    layer: LinearForward<'_, E>,
     pre: Option<&mut [E]>,
     out: &mut [E],
     gelu: Gelu,
 ) {
     let (a, b) = layer.factors();
-    let Layer { shape, bias, scratch, .. } = layer;
+    let LinearForward { shape, bias, scratch, .. } = layer;
     let out = (pre.map(|pre| Grid::new(pre, shape.outputs)), Grid::new(out, shape.outputs));
     let epilogue = StoreGelu { bias, gelu };
     Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
@@ -96,14 +100,14 @@ pub(super) fn forward_gelu<E: Element>(
 /// `up = x · weightᵀ + bias`, `out = silu(gate) * up`
 pub(super) fn forward_swiglu<E: Element>(
     machine: &mut Machine,
-    layer: Layer<'_, E>,
+    layer: LinearForward<'_, E>,
     gate: &[E],
     up: Option<&mut [E]>,
     out: &mut [E],
 ) {
     assert_eq!(gate.len(), out.len());
     let (a, b) = layer.factors();
-    let Layer { shape, bias, scratch, .. } = layer;
+    let LinearForward { shape, bias, scratch, .. } = layer;
     let columns = shape.outputs;
     let out = (up.map(|up| Grid::new(up, columns)), Grid::new(out, columns));
     let epilogue = StoreSwiGlu { bias, gate, columns };
@@ -113,14 +117,14 @@ pub(super) fn forward_swiglu<E: Element>(
 /// `out = residual + drop(x · weightᵀ + bias)`
 pub(super) fn forward_residual<E: Element>(
     machine: &mut Machine,
-    layer: Layer<'_, E>,
+    layer: LinearForward<'_, E>,
     residual: &[E],
     out: &mut [E],
     dropout: Option<Masks<'_>>,
 ) {
     assert_eq!(residual.len(), out.len());
     let (a, b) = layer.factors();
-    let Layer { shape, bias, scratch, .. } = layer;
+    let LinearForward { shape, bias, scratch, .. } = layer;
     let columns = shape.outputs;
     let out = Grid::new(out, columns);
     let epilogue = AddResidual { bias, residual, columns, dropout };
@@ -134,17 +138,17 @@ impl DropOut for Masks<'_> {
     }
 }
 
-/// What every backward to the input has.
-pub(super) struct ToInput<'a, E> {
-    pub(super) shape: Shape,
+/// Operands of every backward to the input.
+pub(super) struct LinearInputGradient<'a, E> {
+    pub(super) shape: LinearShape,
     pub(super) d_out: &'a [E],
     pub(super) weight: &'a [f32],
     pub(super) scratch: &'a mut [f32],
 }
 
-impl<'a, E: Element> ToInput<'a, E> {
+impl<'a, E: Element> LinearInputGradient<'a, E> {
     fn factors(&self) -> (View<'a, E>, View<'a, f32>) {
-        let Shape { rows, inputs, outputs } = self.shape;
+        let LinearShape { rows, inputs, outputs } = self.shape;
         (View::new(self.d_out, rows, outputs), View::new(self.weight, outputs, inputs))
     }
 }
@@ -152,11 +156,11 @@ impl<'a, E: Element> ToInput<'a, E> {
 /// `d_x = d_out · weight`
 pub(super) fn backward_input<E: Element>(
     machine: &mut Machine,
-    layer: ToInput<'_, E>,
+    layer: LinearInputGradient<'_, E>,
     d_x: &mut [E],
 ) {
     let (a, b) = layer.factors();
-    let ToInput { shape, scratch, .. } = layer;
+    let LinearInputGradient { shape, scratch, .. } = layer;
     let out = Grid::new(d_x, shape.inputs);
     let epilogue = Store::default();
     Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
@@ -165,26 +169,26 @@ pub(super) fn backward_input<E: Element>(
 /// `d_x += d_out · weight`
 pub(super) fn backward_input_add<E: Element>(
     machine: &mut Machine,
-    layer: ToInput<'_, E>,
+    layer: LinearInputGradient<'_, E>,
     d_x: &mut [E],
 ) {
     let (a, b) = layer.factors();
-    let ToInput { shape, scratch, .. } = layer;
+    let LinearInputGradient { shape, scratch, .. } = layer;
     let out = Grid::new(d_x, shape.inputs);
     Product { a, b, out, epilogue: AddStored, scratch }.run(machine.isa, &mut machine.pool);
 }
 
-/// Gate and up become their gradients, and `out` the value of `silu(gate) * up` before that.
+/// Computes `out = silu(gate) * up`, then overwrites `gate` and `up` with their gradients.
 pub(super) fn backward_swiglu<E: Element>(
     machine: &mut Machine,
-    layer: ToInput<'_, E>,
+    layer: LinearInputGradient<'_, E>,
     gate: &mut [E],
     up: &mut [E],
     out: &mut [E],
 ) {
     assert_eq!((gate.len(), up.len()), (out.len(), out.len()));
     let (a, b) = layer.factors();
-    let ToInput { shape, scratch, .. } = layer;
+    let LinearInputGradient { shape, scratch, .. } = layer;
     let columns = shape.inputs;
     let out = (Grid::new(gate, columns), Grid::new(up, columns), Grid::new(out, columns));
     let epilogue = TimesSwiGluSlopes;
@@ -194,14 +198,14 @@ pub(super) fn backward_swiglu<E: Element>(
 /// `d_pre = (d_out · weight) * gelu'(pre)`, `pre = gelu(pre)`
 pub(super) fn backward_gelu<E: Element>(
     machine: &mut Machine,
-    layer: ToInput<'_, E>,
+    layer: LinearInputGradient<'_, E>,
     pre: &mut [E],
     d_pre: &mut [E],
     gelu: Gelu,
 ) {
     assert_eq!(pre.len(), d_pre.len());
     let (a, b) = layer.factors();
-    let ToInput { shape, scratch, .. } = layer;
+    let LinearInputGradient { shape, scratch, .. } = layer;
     let columns = shape.inputs;
     let out = (Grid::new(pre, columns), Grid::new(d_pre, columns));
     let epilogue = TimesGeluSlope { gelu };
@@ -209,8 +213,8 @@ pub(super) fn backward_gelu<E: Element>(
 }
 
 /// Operands of [`backward_weight`].
-pub(super) struct ToWeight<'a, E> {
-    pub(super) shape: Shape,
+pub(super) struct LinearWeightGradient<'a, E> {
+    pub(super) shape: LinearShape,
     pub(super) d_out: &'a [E],
     pub(super) x: &'a [E],
     pub(super) d_weight: &'a mut [f32],
@@ -219,9 +223,12 @@ pub(super) struct ToWeight<'a, E> {
 }
 
 /// `d_weight += d_outᵀ · x`, `d_bias += Σ d_out`
-pub(super) fn backward_weight<E: Element>(machine: &mut Machine, args: ToWeight<'_, E>) {
-    let ToWeight { shape, d_out, x, d_weight, d_bias, scratch } = args;
-    let Shape { rows, inputs, outputs } = shape;
+pub(super) fn backward_weight<E: Element>(
+    machine: &mut Machine,
+    args: LinearWeightGradient<'_, E>,
+) {
+    let LinearWeightGradient { shape, d_out, x, d_weight, d_bias, scratch } = args;
+    let LinearShape { rows, inputs, outputs } = shape;
     Product {
         a: View::new(d_out, rows, outputs).transposed(),
         b: View::new(x, rows, inputs),

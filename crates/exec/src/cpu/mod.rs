@@ -1,10 +1,11 @@
-//! The CPU's kernels, and what they stand on: lanes, threads, disjoint parts.
+//! The CPU's kernels and their foundations: SIMD lanes, threads, disjoint parts of memory.
 //!
-//! A kernel is written once over [`isa::Simd`] and runs at the width the machine has. Sums are
-//! cut into blocks by shapes alone. Tasks go to a [`pool::Pool`]; the number of threads decides
-//! who computes a number, and how large the tasks of a product are, never what is computed.
+//! A kernel is written once, generic over [`isa::Simd`], and runs at the machine's vector width.
+//! Sums are split into blocks that depend on shapes only. Tasks run on a [`pool::Pool`]. The number
+//! of threads decides which thread computes a number and how large the tasks of a product are; it
+//! never changes a result.
 //!
-//! Kernels allocate nothing: scratch is given by the caller, its size is a pure function.
+//! Kernels allocate nothing: the caller passes scratch, whose size is a pure function of the shape.
 
 mod attention;
 mod backend;
@@ -33,7 +34,7 @@ mod update_8bit;
 
 pub use self::{backend::Cpu, target::CpuTarget};
 
-/// What kernels run on: threads, and the instructions they use.
+/// The threads that kernels run on and the instruction set they use.
 #[derive(Debug)]
 struct Machine {
     pool: pool::Pool,

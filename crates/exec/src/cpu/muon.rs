@@ -3,12 +3,12 @@
 //! ```text
 //! m += (1 - µ) (g - m)          u = g + µ (m - g), or m without Nesterov
 //! X  = u / max(‖u‖, ε)
-//! X  = a X + (b G + c G²) X     with G = X Xᵀ, some times; Xᵀ X if there are more rows
+//! X  = a X + (b G + c G²) X     with G = X Xᵀ, repeated; Xᵀ X if there are more rows
 //! p  = p (1 - lr · weight_decay) - lr · adjustment · X
 //! ```
 //!
-//! The products take nearly all of the time and are those of [`matmul`]: their bits do not depend
-//! on the threads. X, its successor, G and the polynomial of G are scratch.
+//! Nearly all of the time goes into the products, which are those of [`matmul`]: their bits do not
+//! depend on the number of threads. X, the next X, G and the polynomial of G are in scratch.
 
 use bytemuck::Pod;
 use fitgpt_plan::{program::Muon, units::DType};
@@ -29,33 +29,33 @@ use crate::{
 
 /// Rows and columns of a matrix.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
+pub(super) struct MatrixShape {
     pub(super) out: usize,
     pub(super) inputs: usize,
 }
 
-impl Shape {
+impl MatrixShape {
     fn count(self) -> usize {
         self.out * self.inputs
     }
 
-    /// The shorter axis: that of the Gram matrix.
+    /// The shorter axis, which is the size of the Gram matrix.
     fn short(self) -> usize {
         self.out.min(self.inputs)
     }
 
-    fn products(self) -> [matmul::Shape; 3] {
+    fn products(self) -> [matmul::ProductShape; 3] {
         let (short, long) = (self.short(), self.out.max(self.inputs));
         [
-            matmul::Shape { rows: short, columns: short, depth: long },
-            matmul::Shape { rows: short, columns: short, depth: short },
-            matmul::Shape { rows: self.out, columns: self.inputs, depth: short },
+            matmul::ProductShape { rows: short, columns: short, depth: long },
+            matmul::ProductShape { rows: short, columns: short, depth: short },
+            matmul::ProductShape { rows: self.out, columns: self.inputs, depth: short },
         ]
     }
 }
 
 /// Floats of scratch.
-pub(super) fn scratch(shape: Shape, dtype: DType, threads: usize) -> usize {
+pub(super) fn scratch(shape: MatrixShape, dtype: DType, threads: usize) -> usize {
     let floats = |count: usize| (count * dtype.size() as usize).div_ceil(size_of::<f32>());
     let products = shape.products().map(|product| product.scratch_bytes(threads));
     let products = products.into_iter().max().unwrap_or(0).div_ceil(size_of::<f32>() as u64);
@@ -65,8 +65,8 @@ pub(super) fn scratch(shape: Shape, dtype: DType, threads: usize) -> usize {
 }
 
 /// Operands of [`step`].
-pub(super) struct Step<'a> {
-    pub(super) shape: Shape,
+pub(super) struct MuonStep<'a> {
+    pub(super) shape: MatrixShape,
     pub(super) parameter: &'a mut [f32],
     pub(super) gradient: &'a mut [f32],
     pub(super) momentum: &'a mut [f32],
@@ -76,8 +76,8 @@ pub(super) struct Step<'a> {
     pub(super) scratch: &'a mut [f32],
 }
 
-/// One update; the gradient is left zero. A norm that is no number changes nothing else.
-pub(super) fn step(machine: &mut Machine, args: Step<'_>) {
+/// One update. Sets the gradient to zero; does nothing else if the norm is not finite.
+pub(super) fn step(machine: &mut Machine, args: MuonStep<'_>) {
     let count = args.shape.count();
     let lengths = (args.parameter.len(), args.gradient.len(), args.momentum.len());
     assert_eq!(lengths, (count, count, count));
@@ -91,8 +91,8 @@ pub(super) fn step(machine: &mut Machine, args: Step<'_>) {
     }
 }
 
-fn step_in<E: Element + Pod>(machine: &mut Machine, args: Step<'_>) {
-    let Step { shape, parameter, gradient, momentum, norm, muon, arguments, scratch } = args;
+fn step_in<E: Element + Pod>(machine: &mut Machine, args: MuonStep<'_>) {
+    let MuonStep { shape, parameter, gradient, momentum, norm, muon, arguments, scratch } = args;
     let (sums, rest) = scratch.split_at_mut(2 * update::norm_blocks(shape.count()));
     let sums: &mut [f64] = bytemuck::cast_slice_mut(sums);
     let (mut x, rest) = take::<E>(rest, shape.count());
@@ -116,7 +116,7 @@ fn step_in<E: Element + Pod>(machine: &mut Machine, args: Step<'_>) {
     machine.pool.for_each(Blocks::new(x, BLOCK), |_, x| isa.run(Divide { x, by: length }));
 
     let [a, b, c] = muon.coefficients;
-    let Shape { out, inputs } = shape;
+    let MatrixShape { out, inputs } = shape;
     let short = shape.short();
     for _ in 0..muon.steps {
         let rows = View::new(x, out, inputs);
@@ -162,14 +162,14 @@ fn step_in<E: Element + Pod>(machine: &mut Machine, args: Step<'_>) {
     });
 }
 
-/// The first `count` elements, and the floats behind them.
+/// The first `count` elements, and the floats after them.
 fn take<E: Pod>(scratch: &mut [f32], count: usize) -> (&mut [E], &mut [f32]) {
     let floats = (count * size_of::<E>()).div_ceil(size_of::<f32>());
     let (taken, rest) = scratch.split_at_mut(floats);
     (&mut bytemuck::cast_slice_mut(taken)[..count], rest)
 }
 
-/// Moves the momentum and writes what is to be made orthogonal; the sum of its squares.
+/// Updates the momentum and writes the matrix to orthogonalise; returns its sum of squares.
 struct Mix<'a, E> {
     momentum: &'a mut [f32],
     gradient: &'a [f32],

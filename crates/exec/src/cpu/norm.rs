@@ -1,19 +1,19 @@
-//! Normalisation over rows as long as the weight: layer norm, and RMS norm, whose mean is 0.
+//! Normalisation of rows: layer norm, and RMS norm, which takes the mean as 0.
 //!
 //! ```text
 //! out = (x - mean) * rstd * weight + bias          x, out: (N, C)
 //! ```
 //!
-//! `out` is computed from `mean` and `rstd` as they are stored, so that [`again`] gives the same
-//! bits. Backward, with `g = d_out * weight` and `n = (x - mean) * rstd`:
+//! `out` is computed from `mean` and `rstd` as they are stored, so that [`recompute`] gives the
+//! same bits. Backward, with `g = d_out * weight` and `n = (x - mean) * rstd`:
 //!
 //! ```text
 //! d_x      = rstd * (g - mean(g) - n * mean(g * n))
 //! d_weight += Σ d_out * n          d_bias += Σ d_out
 //! ```
 //!
-//! RMS norm has no `mean(g)`. The sums over rows are made for each block of rows, then over the
-//! blocks in order.
+//! RMS norm has no `mean(g)`. Sums over rows are computed for each block of rows, then the blocks
+//! are added in order.
 
 use fitgpt_plan::units::DType;
 
@@ -28,13 +28,13 @@ use crate::{
     element::Element,
 };
 
-/// Floats of scratch of [`forward`] and [`again`]: a row in and a row out for each worker.
+/// Floats of scratch of [`forward`] and [`recompute`]: a row in and a row out for each worker.
 pub(super) fn forward_scratch(dtype: DType, channels: usize, threads: usize) -> usize {
     2 * rows::space(dtype, channels) * threads
 }
 
-/// Floats of scratch of [`backward`]: the partial sums of each block of rows, then three rows
-/// for each worker.
+/// Floats of scratch of [`backward`]: the sums of each block of rows, then three rows for each
+/// worker.
 pub(super) fn backward_scratch(
     dtype: DType,
     count: usize,
@@ -44,16 +44,16 @@ pub(super) fn backward_scratch(
     2 * channels * count.div_ceil(block_rows(channels)) + 3 * rows::space(dtype, channels) * threads
 }
 
-/// What both directions of the forward share.
-pub(super) struct Scale<'a> {
+/// The weight and bias of a norm.
+pub(super) struct Affine<'a> {
     pub(super) weight: &'a [f32],
     pub(super) bias: Option<&'a [f32]>,
 }
 
 /// Operands of [`forward`].
-pub(super) struct Forward<'a, E> {
+pub(super) struct NormForward<'a, E> {
     pub(super) x: &'a [E],
-    pub(super) scale: Scale<'a>,
+    pub(super) affine: Affine<'a>,
     pub(super) out: &'a mut [E],
     /// None for RMS norm.
     pub(super) mean: Option<&'a mut [f32]>,
@@ -62,10 +62,10 @@ pub(super) struct Forward<'a, E> {
     pub(super) scratch: &'a mut [f32],
 }
 
-/// Operands of [`again`].
-pub(super) struct Again<'a, E> {
+/// Operands of [`recompute`].
+pub(super) struct NormRecompute<'a, E> {
     pub(super) x: &'a [E],
-    pub(super) scale: Scale<'a>,
+    pub(super) affine: Affine<'a>,
     pub(super) mean: Option<&'a [f32]>,
     pub(super) rstd: &'a [f32],
     pub(super) out: &'a mut [E],
@@ -73,7 +73,7 @@ pub(super) struct Again<'a, E> {
 }
 
 /// Operands of [`backward`].
-pub(super) struct Backward<'a, E> {
+pub(super) struct NormBackward<'a, E> {
     pub(super) x: &'a [E],
     pub(super) weight: &'a [f32],
     pub(super) mean: Option<&'a [f32]>,
@@ -83,19 +83,19 @@ pub(super) struct Backward<'a, E> {
     pub(super) d_weight: &'a mut [f32],
     pub(super) d_bias: Option<&'a mut [f32]>,
     pub(super) scratch: &'a mut [f32],
-    pub(super) to: To,
+    pub(super) to: GradientMode,
 }
 
-/// What becomes of the gradient.
+/// What happens to the gradient of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum To {
-    /// It is the value of `d_x`.
+pub(super) enum GradientMode {
+    /// It is assigned to `d_x`.
     Assign,
-    /// It is added to what `d_x` holds.
+    /// It is added to `d_x`.
     Add,
 }
 
-impl Scale<'_> {
+impl Affine<'_> {
     fn check(&self, x: usize, out: usize, rows: usize) -> usize {
         let channels = self.weight.len();
         assert!(self.bias.is_none_or(|bias| bias.len() == channels));
@@ -133,7 +133,7 @@ impl Scale<'_> {
         simd.store(value, &mut out[c..]);
     }
 
-    /// One row, from its stored numbers to its stored numbers.
+    /// Normalises one stored row into another.
     #[inline(always)]
     fn row<S: Simd, E: Element>(
         &self,
@@ -152,10 +152,10 @@ impl Scale<'_> {
     }
 }
 
-/// `out`, `mean` and `rstd` of every row.
-pub(super) fn forward<E: Element + Stored>(machine: &mut Machine, args: Forward<'_, E>) {
-    let Forward { x, scale, out, mean, rstd, epsilon, scratch } = args;
-    let channels = scale.check(x.len(), out.len(), rstd.len());
+/// Computes `out`, `mean` and `rstd` of every row.
+pub(super) fn forward<E: Element + Stored>(machine: &mut Machine, args: NormForward<'_, E>) {
+    let NormForward { x, affine, out, mean, rstd, epsilon, scratch } = args;
+    let channels = affine.check(x.len(), out.len(), rstd.len());
     assert!(mean.as_ref().is_none_or(|mean| mean.len() == rstd.len()));
     let block = block_rows(channels);
     let parts = (
@@ -167,13 +167,13 @@ pub(super) fn forward<E: Element + Stored>(machine: &mut Machine, args: Forward<
     let isa = machine.isa;
     machine.pool.for_each(parts, |task, (out, mean, rstd, space)| {
         let x = &x[task.index * block * channels..][..out.len()];
-        isa.run(ForwardRows { x, scale: &scale, out, mean, rstd, epsilon, space });
+        isa.run(ForwardRows { x, affine: &affine, out, mean, rstd, epsilon, space });
     });
 }
 
 struct ForwardRows<'a, E> {
     x: &'a [E],
-    scale: &'a Scale<'a>,
+    affine: &'a Affine<'a>,
     out: &'a mut [E],
     mean: Option<&'a mut [f32]>,
     rstd: &'a mut [f32],
@@ -185,7 +185,7 @@ impl<E: Element> Kernel for ForwardRows<'_, E> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
-        let channels = self.scale.weight.len();
+        let channels = self.affine.weight.len();
         let (x_space, out_space) = self.space.split_at_mut(self.space.len() / 2);
         let rows = self.x.chunks_exact(channels).zip(self.out.chunks_exact_mut(channels));
         for (row, ((x, out), rstd)) in rows.zip(self.rstd).enumerate() {
@@ -197,15 +197,15 @@ impl<E: Element> Kernel for ForwardRows<'_, E> {
             }
             let variance = rows::sum_of_squares(simd, x, mean) / channels as f32;
             *rstd = 1.0 / (variance + self.epsilon).sqrt();
-            self.scale.row(simd, x, (mean, *rstd), out, out_space);
+            self.affine.row(simd, x, (mean, *rstd), out, out_space);
         }
     }
 }
 
-/// `out` once more, from the moments that [`forward`] stored.
-pub(super) fn again<E: Element + Stored>(machine: &mut Machine, args: Again<'_, E>) {
-    let Again { x, scale, mean, rstd, out, scratch } = args;
-    let channels = scale.check(x.len(), out.len(), rstd.len());
+/// Recomputes `out` from the `mean` and `rstd` that [`forward`] stored.
+pub(super) fn recompute<E: Element + Stored>(machine: &mut Machine, args: NormRecompute<'_, E>) {
+    let NormRecompute { x, affine, mean, rstd, out, scratch } = args;
+    let channels = affine.check(x.len(), out.len(), rstd.len());
     assert!(mean.is_none_or(|mean| mean.len() == rstd.len()));
     let block = block_rows(channels);
     let space = 2 * rows::space(E::DTYPE, channels);
@@ -216,37 +216,37 @@ pub(super) fn again<E: Element + Stored>(machine: &mut Machine, args: Again<'_, 
         let count = out.len() / channels;
         let mean = mean.map(|mean| &mean[task.index * block..][..count]);
         let rstd = &rstd[task.index * block..][..count];
-        isa.run(AgainRows { x, scale: &scale, mean, rstd, out, space });
+        isa.run(RecomputeRows { x, affine: &affine, mean, rstd, out, space });
     });
 }
 
-struct AgainRows<'a, E> {
+struct RecomputeRows<'a, E> {
     x: &'a [E],
-    scale: &'a Scale<'a>,
+    affine: &'a Affine<'a>,
     mean: Option<&'a [f32]>,
     rstd: &'a [f32],
     out: &'a mut [E],
     space: &'a mut [f32],
 }
 
-impl<E: Element> Kernel for AgainRows<'_, E> {
+impl<E: Element> Kernel for RecomputeRows<'_, E> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let channels = self.scale.weight.len();
+        let channels = self.affine.weight.len();
         let (x_space, out_space) = self.space.split_at_mut(self.space.len() / 2);
         let rows = self.x.chunks_exact(channels).zip(self.out.chunks_exact_mut(channels));
         for (row, ((x, out), &rstd)) in rows.zip(self.rstd).enumerate() {
             let x = wide(simd, x, x_space);
             let mean = self.mean.map_or(0.0, |mean| mean[row]);
-            self.scale.row(simd, x, (mean, rstd), out, out_space);
+            self.affine.row(simd, x, (mean, rstd), out, out_space);
         }
     }
 }
 
-/// `d_x` of every row, and the sums over rows added to `d_weight` and `d_bias`.
-pub(super) fn backward<E: Element + Stored>(machine: &mut Machine, args: Backward<'_, E>) {
-    let Backward { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias, scratch, to } = args;
+/// Computes `d_x` of every row and adds the sums over rows to `d_weight` and `d_bias`.
+pub(super) fn backward<E: Element + Stored>(machine: &mut Machine, args: NormBackward<'_, E>) {
+    let NormBackward { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias, scratch, to } = args;
     let channels = weight.len();
     assert_eq!(d_weight.len(), channels);
     assert!(d_bias.as_ref().is_none_or(|d_bias| d_bias.len() == channels));
@@ -290,7 +290,7 @@ struct BackwardRows<'a, E> {
     d_x: &'a mut [E],
     sums: &'a mut [f32],
     space: &'a mut [f32],
-    to: To,
+    to: GradientMode,
 }
 
 impl<E: Element> Kernel for BackwardRows<'_, E> {
@@ -305,7 +305,7 @@ impl<E: Element> Kernel for BackwardRows<'_, E> {
         let rows = self.x.chunks_exact(channels).zip(self.d_out.chunks_exact(channels));
         let results = self.d_x.chunks_exact_mut(channels);
         for (number, (((x, d_out), &rstd), d_x)) in rows.zip(self.rstd).zip(results).enumerate() {
-            let row = Row {
+            let row = BackwardRow {
                 x: wide(simd, x, x_space),
                 weight: self.weight,
                 d_out: wide(simd, d_out, d_out_space),
@@ -321,7 +321,7 @@ impl<E: Element> Kernel for BackwardRows<'_, E> {
                 row.finish(simd, means, d_x, d_weight, d_bias);
             } else {
                 let space = &mut d_x_space[..channels];
-                if self.to == To::Add {
+                if self.to == GradientMode::Add {
                     E::widen_with(simd, d_x, space);
                 }
                 row.finish(simd, means, space, d_weight, d_bias);
@@ -332,16 +332,16 @@ impl<E: Element> Kernel for BackwardRows<'_, E> {
 }
 
 /// One row of the backward.
-struct Row<'a> {
+struct BackwardRow<'a> {
     x: &'a [f32],
     weight: &'a [f32],
     d_out: &'a [f32],
     mean: f32,
     rstd: f32,
-    to: To,
+    to: GradientMode,
 }
 
-impl Row<'_> {
+impl BackwardRow<'_> {
     #[inline(always)]
     fn normal<S: Simd>(&self, simd: S, c: usize) -> S::Lanes {
         simd.mul(simd.sub(simd.load(&self.x[c..]), simd.splat(self.mean)), simd.splat(self.rstd))
@@ -405,14 +405,14 @@ impl Row<'_> {
         let centred = simd.fma(normal, simd.splat(-gn_mean), centred);
         let rstd = simd.splat(self.rstd);
         let value = match self.to {
-            To::Assign => simd.mul(rstd, centred),
-            To::Add => simd.fma(rstd, centred, simd.load(d_x)),
+            GradientMode::Assign => simd.mul(rstd, centred),
+            GradientMode::Add => simd.fma(rstd, centred, simd.load(d_x)),
         };
         simd.store(value, d_x);
     }
 }
 
-/// The sums of the blocks, in order, into the gradients.
+/// Adds the sums of the blocks to the gradients, in order.
 struct AddBlocks<'a> {
     sums: &'a mut [f32],
     d_weight: &'a mut [f32],
@@ -424,7 +424,7 @@ impl Kernel for AddBlocks<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let channels = self.d_weight.len();
-        // Into the first block, so that what the gradient already holds is added to once.
+        // Summed into the first block, so that the gradient itself is rounded once.
         let (first, rest) = self.sums.split_at_mut((2 * channels).min(self.sums.len()));
         for block in rest.chunks_exact(2 * channels) {
             rows::add_to(simd, block, first);

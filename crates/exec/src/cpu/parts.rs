@@ -1,8 +1,9 @@
-//! Disjoint parts of mutable memory for the tasks of a pool.
+//! Splits mutable memory into disjoint parts for the tasks of a pool.
 //!
-//! What a task may write is a function of its index ([`Blocks`], [`Tiles`]) or of its worker
-//! ([`PerWorker`], for scratch only: what it holds when a task begins is not defined). Blocks
-//! are cut by lengths that shapes give, never by the number of threads; tiles hold no sum's part.
+//! What a task may write depends on its index ([`Blocks`], [`Tiles`]) or on its worker
+//! ([`PerWorker`], for scratch only: its contents are undefined when a task starts). The length of
+//! a block depends on shapes, never on the number of threads. Tiles may depend on it: no sum is
+//! split across tiles.
 
 use std::{marker::PhantomData, ops::Range, slice};
 
@@ -15,20 +16,20 @@ use crate::cpu::pool::Task;
 pub unsafe trait Parts: Sync {
     /// What one task gets.
     type Part<'p>;
-    /// How many tasks there are; `None` if any number will do.
+    /// The number of tasks; `None` if any number works.
     fn count(&self) -> Option<usize>;
-    /// How many workers there may be; `None` if any number will do.
+    /// The number of workers; `None` if any number works.
     fn workers(&self) -> Option<usize>;
     /// The part of `task`.
     ///
     /// # Safety
     /// `'p` lies within the borrow that `self` was made from, and while it lasts no other part
-    /// is asked for with the same index or the same worker. The index is below `count`, the
+    /// is requested with the same index or the same worker. The index is below `count`, the
     /// worker below `workers`.
     unsafe fn part<'p>(&self, task: Task) -> Self::Part<'p>;
 }
 
-/// A slice in blocks of one length, the last maybe shorter: block `i` for task `i`.
+/// A slice in blocks of equal length, the last may be shorter: block `i` for task `i`.
 #[derive(Debug)]
 pub struct Blocks<'a, T> {
     data: Pieces<'a, T>,
@@ -36,14 +37,14 @@ pub struct Blocks<'a, T> {
 }
 
 impl<'a, T> Blocks<'a, T> {
-    /// As many blocks as `data` has, none if it is empty.
+    /// Splits `data` into blocks; none if it is empty.
     pub fn new(data: &'a mut [T], block_len: usize) -> Self {
-        assert!(block_len > 0, "a block holds something");
+        assert!(block_len > 0, "a block has at least one element");
         Self { count: data.len().div_ceil(block_len), data: Pieces::new(data, block_len) }
     }
 }
 
-// SAFETY: pieces of different numbers do not overlap, and the number is the index.
+// SAFETY: pieces with different numbers do not overlap, and the number is the index.
 unsafe impl<T: Send + 'static> Parts for Blocks<'_, T> {
     type Part<'p> = &'p mut [T];
     fn count(&self) -> Option<usize> {
@@ -59,7 +60,7 @@ unsafe impl<T: Send + 'static> Parts for Blocks<'_, T> {
     }
 }
 
-/// Scratch: one piece of one length for each worker.
+/// Scratch: one piece for each worker, all of equal length.
 #[derive(Debug)]
 pub struct PerWorker<'a, T> {
     data: Pieces<'a, T>,
@@ -74,7 +75,7 @@ impl<'a, T> PerWorker<'a, T> {
     }
 }
 
-// SAFETY: pieces of different numbers do not overlap, and the number is the worker.
+// SAFETY: pieces with different numbers do not overlap, and the number is the worker.
 unsafe impl<T: Send + 'static> Parts for PerWorker<'_, T> {
     type Part<'p> = &'p mut [T];
     fn count(&self) -> Option<usize> {
@@ -90,7 +91,7 @@ unsafe impl<T: Send + 'static> Parts for PerWorker<'_, T> {
     }
 }
 
-/// A slice that was borrowed whole and is handed out in pieces.
+/// A mutably borrowed slice that is handed out in pieces.
 #[derive(Debug)]
 struct Pieces<'a, T> {
     start: *mut T,
@@ -109,12 +110,12 @@ impl<'a, T> Pieces<'a, T> {
     }
 
     /// # Safety
-    /// `'p` lies within `'a`, and no other piece of this number lives at the same time.
+    /// `'p` lies within `'a`, and no other piece with this number is alive at the same time.
     unsafe fn piece<'p>(&self, number: usize) -> &'p mut [T] {
         let start = number.saturating_mul(self.piece_len).min(self.len);
         let len = self.piece_len.min(self.len - start);
-        // SAFETY: `start..start + len` lies inside the borrowed slice, and pieces of other
-        // numbers begin at least `piece_len` away.
+        // SAFETY: `start..start + len` lies inside the borrowed slice, and pieces with other
+        // numbers start at least `piece_len` away.
         unsafe { slice::from_raw_parts_mut(self.start.add(start), len) }
     }
 }
@@ -139,7 +140,10 @@ unsafe impl<P: Parts> Parts for Option<P> {
 fn agreed(counts: &[Option<usize>]) -> Option<usize> {
     let mut known = counts.iter().flatten();
     let first = known.next().copied();
-    assert!(known.all(|&count| Some(count) == first), "parts for one task each: {counts:?}");
+    assert!(
+        known.all(|&count| Some(count) == first),
+        "the parts have different numbers of tasks: {counts:?}"
+    );
     first
 }
 
@@ -181,7 +185,7 @@ parts_of_tuples!(A 0, B 1, C 2);
 parts_of_tuples!(A 0, B 1, C 2, D 3);
 parts_of_tuples!(A 0, B 1, C 2, D 3, E 4);
 
-/// A matrix to be written in rectangles: rows of `columns`, one after the other.
+/// A row-major matrix of `columns` columns, written in rectangles.
 #[derive(Debug)]
 pub struct Grid<'a, T> {
     start: *mut T,
@@ -190,7 +194,7 @@ pub struct Grid<'a, T> {
     borrow: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: as for `Pieces`: sharing it lets threads take their own `&mut` rectangles.
+// SAFETY: as for `Pieces`: threads that share it take their own `&mut` rectangles.
 unsafe impl<T: Send> Sync for Grid<'_, T> {}
 // SAFETY: a grid is a mutable borrow of its elements.
 unsafe impl<T: Send> Send for Grid<'_, T> {}
@@ -199,12 +203,12 @@ impl<'a, T> Grid<'a, T> {
     /// All of `data` in rows of `columns`.
     pub fn new(data: &'a mut [T], columns: usize) -> Self {
         let rows = data.len().checked_div(columns).unwrap_or(0);
-        assert_eq!(rows * columns, data.len(), "whole rows of {columns}");
+        assert_eq!(rows * columns, data.len(), "not whole rows of {columns}");
         Self { start: data.as_mut_ptr(), rows, columns, borrow: PhantomData }
     }
 }
 
-/// One rectangle of a [`Grid`], with the grid's own row and column numbers.
+/// One rectangle of a [`Grid`]. Rows and columns are numbered as in the grid.
 #[derive(Debug)]
 pub struct Tile<'p, T> {
     start: *mut T,
@@ -215,14 +219,14 @@ pub struct Tile<'p, T> {
 }
 
 impl<T> Tile<'_, T> {
-    /// Columns `columns` of row `row`, both inside this tile.
+    /// Columns `columns` of row `row`; panics if they are outside this tile.
     #[inline]
     pub fn row(&mut self, row: usize, columns: Range<usize>) -> &mut [T] {
         assert!(self.rows.contains(&row), "row {row} of {:?}", self.rows);
         assert!(self.columns.start <= columns.start && columns.start <= columns.end);
         assert!(columns.end <= self.columns.end, "{columns:?} of {:?}", self.columns);
-        // SAFETY: the place lies inside this tile, which lies inside the grid and is borrowed
-        // by nobody else; `&mut self` keeps other rows of it away.
+        // SAFETY: the range lies inside this tile, which lies inside the grid and is not borrowed
+        // elsewhere; `&mut self` prevents other borrows of this tile.
         unsafe {
             let first = self.start.add(row * self.stride + columns.start);
             slice::from_raw_parts_mut(first, columns.len())
@@ -230,7 +234,7 @@ impl<T> Tile<'_, T> {
     }
 }
 
-/// Matrices of one shape, or none, that the tiles of a product are written to.
+/// Any number of matrices of one shape that a product writes to, tile by tile.
 ///
 /// # Safety
 /// Tiles of rectangles that do not overlap must not overlap.
@@ -243,7 +247,7 @@ pub unsafe trait Outputs: Sync {
     ///
     /// # Safety
     /// The rectangle lies inside the shape that `self` holds; `'p` lies within the borrow that
-    /// `self` was made from; no other tile that lives at the same time overlaps it.
+    /// `self` was made from; no other tile that is alive at the same time overlaps it.
     unsafe fn tile<'p>(&self, rows: Range<usize>, columns: Range<usize>) -> Self::Tile<'p>;
 }
 
@@ -275,7 +279,7 @@ unsafe impl<O: Outputs> Outputs for Option<O> {
     }
 }
 
-/// Which rectangles the tasks get.
+/// How a range of rows and columns is split into tiles.
 #[derive(Clone, Debug)]
 pub struct Tiling {
     /// Rows to cover.
@@ -298,7 +302,7 @@ impl Tiling {
         self.columns.len().div_ceil(self.tile_columns)
     }
 
-    /// Rows and columns of tile `index`, counted along the rows.
+    /// Rows and columns of tile `index`, numbered row by row.
     pub fn tile(&self, index: usize) -> (Range<usize>, Range<usize>) {
         let across = self.columns_of_tiles();
         let row = self.rows.start + index / across * self.tile_rows;
@@ -317,9 +321,9 @@ pub struct Tiles<'a, O> {
 }
 
 impl<'a, O: Outputs> Tiles<'a, O> {
-    /// The tiles of `out`, which holds `rows` by `columns`.
+    /// The tiles of `out`, whose matrices are `rows` by `columns`.
     pub fn new(out: &'a mut O, (rows, columns): (usize, usize), tiling: Tiling) -> Self {
-        assert!(out.holds(rows, columns), "the outputs are {rows} by {columns}");
+        assert!(out.holds(rows, columns), "the outputs are not {rows} by {columns}");
         assert!(tiling.rows.end <= rows && tiling.columns.end <= columns);
         assert!(tiling.tile_rows > 0 && tiling.tile_columns > 0);
         Self { out, tiling, borrow: PhantomData }
@@ -381,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "the outputs are")]
+    #[should_panic(expected = "the outputs are not")]
     fn a_shape_whose_product_wraps_to_zero_is_no_empty_shape() {
         let half = 1 << (usize::BITS / 2);
         let tiling = Tiling { rows: 0..1, columns: 0..1, tile_rows: 1, tile_columns: 1 };
@@ -390,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "parts for one task each")]
+    #[should_panic(expected = "different numbers of tasks")]
     fn parts_that_disagree_about_the_tasks_are_refused() {
         let (mut x, mut y) = (vec![0; 4], vec![0; 4]);
         let parts = (Blocks::new(&mut x, 1), Blocks::new(&mut y, 2));

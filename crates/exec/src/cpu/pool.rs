@@ -1,12 +1,12 @@
-//! Threads that wait for work: fork, join, allocate nothing.
+//! A thread pool that allocates nothing after it has started.
 //!
 //! A call hands out the indices `0..n`, each exactly once, to whichever thread is free, and
-//! returns when all have ended. The order and the thread are left open, so a task may depend on
-//! its index and nothing else; [`Task::worker`] chooses scratch, never numbers.
+//! returns when all tasks have ended. Order and thread are unspecified, so a task's result may only
+//! depend on its index; [`Task::worker`] is for choosing scratch.
 //!
-//! Running takes `&mut self`: one call at a time, and a task cannot start another.
+//! Running takes `&mut self`: there is one call at a time, and a task cannot start another.
 //!
-//! `tests/loom` runs this file in every order that its threads can take.
+//! `tests/loom` runs this file under every possible interleaving of its threads.
 
 use std::{
     any::Any,
@@ -25,16 +25,16 @@ use super::{
     },
 };
 
-/// Which piece of the work, and who does it.
+/// The index of a task and the worker that runs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Task {
-    /// In `0..n`; each once.
+    /// In `0..n`; each is handed out once.
     pub index: usize,
-    /// In `0..threads`; no two tasks that run at the same time share one.
+    /// In `0..threads`; tasks that run at the same time have different workers.
     pub worker: usize,
 }
 
-/// A fixed set of threads, the caller's among them.
+/// A fixed set of threads, including the caller's.
 #[derive(Debug)]
 pub struct Pool {
     shared: Arc<Shared>,
@@ -46,10 +46,10 @@ const UNCLAIMED: u64 = u32::MAX as u64;
 
 #[derive(Debug)]
 struct Shared {
-    /// Number of the job in the high half, tasks that nobody took yet in the low half.
+    /// The job's number in the high half, the count of unclaimed tasks in the low half.
     ///
-    /// One word, so that taking a task and knowing whose it is are one step: a thread that
-    /// slept through a job can never take a task of the next one by mistake.
+    /// They share one word, so that a thread claims a task and learns its job in one atomic step: a
+    /// thread that slept through a job cannot claim a task of the next one by mistake.
     open: AtomicU64,
     /// Tasks of the current job that have ended.
     ended: AtomicU32,
@@ -59,7 +59,7 @@ struct Shared {
     stops: AtomicBool,
     /// Workers that have begun to look for tasks.
     started: AtomicUsize,
-    /// Guards nothing: who sleeps holds it between looking and sleeping.
+    /// Protects no data. A thread holds it from its last check for tasks until it sleeps.
     sleep: Mutex<()>,
     work_came: Condvar,
     workers_asleep: AtomicUsize,
@@ -67,15 +67,15 @@ struct Shared {
     caller_asleep: AtomicBool,
 }
 
-// SAFETY: everything but `job` is `Sync` by itself. `job` is written only by the owner of the
-// `Pool`, while no task is open or running; it is read only by a thread that has taken a task
-// and not yet counted it as ended. Taking it is an atomic read of the word that was stored after
-// the job, and the owner waits for all ends, so writes and reads are ordered.
+// SAFETY: every field but `job` is `Sync`. `job` is written only by the owner of the `Pool`, while
+// no task is unclaimed or running; it is read only by a thread that has claimed a task and not yet
+// counted it as ended. Claiming is an atomic read of the word that was stored after the job, and
+// the owner waits until all tasks have ended, so writes and reads are ordered.
 unsafe impl Sync for Shared {}
-// SAFETY: the pointer in `job` is only followed under the rule above.
+// SAFETY: the pointer in `job` is only dereferenced under the rule above.
 unsafe impl Send for Shared {}
 
-/// A closure without its type, and how many tasks it has.
+/// A type-erased closure and its number of tasks.
 #[derive(Clone, Copy, Debug)]
 struct Job {
     /// Calls `body` with a task.
@@ -88,7 +88,7 @@ struct Job {
 }
 
 impl Pool {
-    /// A pool of `threads`, of which the caller's is one; zero counts as one.
+    /// A pool of `threads` threads, including the caller's; zero counts as one.
     pub fn new(threads: usize) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             open: AtomicU64::new(0),
@@ -114,33 +114,33 @@ impl Pool {
                     .spawn(move || shared.work_until_stopped(worker))?,
             );
         }
-        // A thread allocates while it starts: it has done so before the first task.
+        // Threads allocate while they start. Wait for that, so that no task sees an allocation.
         while pool.shared.started.load(SeqCst) < pool.threads.len() {
             thread::yield_now();
         }
         Ok(pool)
     }
 
-    /// How many threads may run tasks, the caller's among them.
+    /// How many threads run tasks, including the caller's.
     pub fn threads(&self) -> usize {
         self.threads.len() + 1
     }
 
     /// Runs `body` for every index in `0..n`, each once; returns when all have ended.
     ///
-    /// If tasks panic, the rest still runs, and the first panic goes on here.
+    /// If tasks panic, the others still run, and then the first panic resumes here.
     pub fn run<F: Fn(Task) + Sync>(&mut self, n: usize, body: F) {
         // SAFETY: `body` is an `F` and lives to the end of this call.
         unsafe { self.run_body(n, call_body::<F>, ptr::from_ref(&body).cast()) };
     }
 
-    /// [`run`](Self::run) with the body's type forgotten: one copy for hundreds of kernels.
+    /// [`run`](Self::run) with the type erased, so that hundreds of kernels share one copy.
     ///
     /// # Safety
-    /// `body` is what `call` takes it for, and outlives this call.
+    /// `body` points to the closure that `call` expects, which outlives this call.
     unsafe fn run_body(&mut self, n: usize, call: unsafe fn(*const (), Task), body: *const ()) {
         if n <= 1 || self.threads.is_empty() {
-            // As on the threads: a panic waits until all tasks have ended.
+            // As with several threads, a panic resumes after all tasks have ended.
             let mut first = None;
             for index in 0..n {
                 let task = Task { index, worker: 0 };
@@ -153,22 +153,22 @@ impl Pool {
         let n = u32::try_from(n).expect("fewer than 2^32 tasks");
         let shared = &*self.shared;
         let job = Job { call, body, n };
-        // SAFETY: `&mut self` means no other call is running, and the last one returned after
-        // all its tasks had ended, so no thread reads `job` now.
+        // SAFETY: because of `&mut self` no other call is running, and the last one returned
+        // after all its tasks had ended, so no thread reads `job` now.
         shared.job.with_mut(|to| unsafe { *to = job });
         shared.ended.store(0, SeqCst);
         let number = (shared.open.load(SeqCst) >> 32).wrapping_add(1);
         shared.open.store(number << 32 | u64::from(n), SeqCst);
-        // Of two read-modify-writes the later sees the earlier: either this one sees who is about
-        // to sleep, or that thread sees the tasks. A load would need the total order of `SeqCst`,
-        // which `loom` does not know.
+        // A read-modify-write, because the later of two sees the earlier: either this one sees a
+        // thread that is about to sleep, or that thread sees the tasks. A load would need the
+        // total order of `SeqCst`, which `loom` does not model.
         if shared.workers_asleep.fetch_add(0, SeqCst) > 0 {
             drop(shared.lock_sleep());
             shared.work_came.notify_all();
         }
         while shared.run_one(0) {}
-        // `body` must stay until no thread can call it: nothing above unwinds, since tasks are
-        // caught and `run_one` itself does not panic.
+        // `body` must outlive every call: nothing above unwinds, since panics of tasks are caught
+        // and `run_one` itself does not panic.
         shared.wait_for_all(n);
         let panic = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(panic) = panic {
@@ -176,7 +176,7 @@ impl Pool {
         }
     }
 
-    /// Runs `body` for every part of `parts`, each part once and for one task at a time.
+    /// Runs `body` once for every part of `parts`.
     ///
     /// ```
     /// # use fitgpt_exec::cpu::{pool::Pool, parts::Blocks};
@@ -190,17 +190,17 @@ impl Pool {
     /// });
     /// assert_eq!(sums, [14, 126, 145]);
     /// ```
-    #[expect(clippy::needless_pass_by_value, reason = "parts are used up: they are written once")]
+    #[expect(clippy::needless_pass_by_value, reason = "consumes the parts, which are written once")]
     pub fn for_each<P, F>(&mut self, parts: P, body: F)
     where
         P: Parts,
         F: for<'p> Fn(Task, P::Part<'p>) + Sync,
     {
-        let n = parts.count().expect("one of the parts says how many tasks there are");
+        let n = parts.count().expect("at least one of the parts fixes the number of tasks");
         assert!(parts.workers().is_none_or(|workers| workers >= self.threads()));
         self.run(n, |task| {
-            // SAFETY: `run` gives each index once and no worker two tasks at a time; the part
-            // ends with the task, because `body` takes it for any lifetime.
+            // SAFETY: `run` hands out each index once and gives no worker two tasks at a time;
+            // the part ends with the task, because `body` accepts any lifetime.
             let part = unsafe { parts.part(task) };
             body(task, part);
         });
@@ -213,7 +213,7 @@ impl Drop for Pool {
         drop(self.shared.lock_sleep());
         self.shared.work_came.notify_all();
         for thread in self.threads.drain(..) {
-            // Workers catch the panics of tasks and have none of their own.
+            // Workers catch the panics of tasks and do not panic themselves.
             drop(thread.join());
         }
     }
@@ -241,14 +241,14 @@ impl Shared {
         self.open.load(SeqCst) & UNCLAIMED > 0
     }
 
-    /// Takes a task and runs it; false if none was open.
+    /// Claims a task and runs it; false if there was none.
     fn run_one(&self, worker: usize) -> bool {
         let claim = |open: u64| (open & UNCLAIMED > 0).then(|| open - 1);
         let Ok(open) = self.open.fetch_update(SeqCst, SeqCst, claim) else {
             return false;
         };
-        // SAFETY: this thread has taken a task that it has not counted as ended, so `job` is
-        // the one that was stored before this word, and stays.
+        // SAFETY: this thread has claimed a task that it has not counted as ended, so `job` is
+        // the one that was stored before this word, and does not change.
         let job = self.job.with(|job| unsafe { *job });
         let task = Task { index: (job.n - (open & UNCLAIMED) as u32) as usize, worker };
         // SAFETY: as above: `run` keeps the closure alive until every task has ended.
@@ -257,11 +257,11 @@ impl Shared {
             let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
             let second = if first.is_none() { first.replace(panic) } else { Some(panic) };
             drop(first);
-            // A payload may panic when it is dropped, and this thread must not.
+            // Dropping a payload may panic, and this thread must not.
             std::mem::forget(second);
         }
         let is_last = self.ended.fetch_add(1, SeqCst) + 1 == job.n;
-        // Not a load, as for `workers_asleep`.
+        // A read-modify-write for the same reason as for `workers_asleep`.
         if is_last && self.caller_asleep.fetch_or(false, SeqCst) {
             drop(self.lock_sleep());
             self.all_ended.notify_one();
@@ -287,7 +287,7 @@ impl Shared {
     }
 }
 
-/// Looks for a while whether `is_over`; what it saw last.
+/// Polls `is_over` for a while and returns its last answer.
 fn looks_until(is_over: impl Fn() -> bool) -> bool {
     for _ in 0..LOOKS {
         if is_over() {
@@ -298,11 +298,11 @@ fn looks_until(is_over: impl Fn() -> bool) -> bool {
     is_over()
 }
 
-/// The job of a pool that has had none.
+/// The initial job of a pool.
 unsafe fn no_call(_: *const (), _: Task) {}
 
 /// # Safety
-/// `body` points to a living `F`.
+/// `body` points to an `F` that is alive.
 unsafe fn call_body<F: Fn(Task) + Sync>(body: *const (), task: Task) {
     // SAFETY: the caller's promise; `F` is `Sync`, so any thread may call it.
     let body = unsafe { &*body.cast::<F>() };
@@ -350,7 +350,7 @@ mod tests {
         let mut pool = Pool::new(3).unwrap();
         for _ in 0..5 {
             thread::sleep(std::time::Duration::from_millis(5));
-            // Every task waits for the others: without the sleepers this would never end.
+            // Every task waits for the others: without the sleeping workers this would never end.
             let arrived = AtomicUsize::new(0);
             pool.run(3, |_| {
                 arrived.fetch_add(1, SeqCst);

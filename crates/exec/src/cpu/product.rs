@@ -1,8 +1,8 @@
-//! Products of what lies in cache: `c (+)= a · b` in registers, lanes along `b`'s columns.
+//! Small products of matrices in cache: `c (+)= a · b` in registers, with lanes along `b`'s
+//! columns.
 //!
-//! `a` is read one number at a time at any two strides, so neither of its two layouts has to be
-//! transposed: for the tiles of attention, and for a matmul so small that packing `a` would be
-//! much beside multiplying it.
+//! `a` is read one number at a time with any two strides, so it never has to be transposed. Used
+//! for the tiles of attention, and for a matmul so small that packing `a` would cost too much.
 
 use std::slice;
 
@@ -10,34 +10,34 @@ use crate::cpu::isa::{Kernel, Simd};
 
 /// `c[m][n] (+)= Σ a[m][k] b[k][n]`
 pub(super) struct TileProduct<'a> {
-    pub(super) a: A<'a>,
-    /// Row `k` begins at `k * b_stride`.
+    pub(super) a: LeftFactor<'a>,
+    /// Row `k` starts at `k * b_stride`.
     pub(super) b: &'a [f32],
     pub(super) b_stride: usize,
-    /// Row `m` begins at `m * c_stride`.
+    /// Row `m` starts at `m * c_stride`.
     pub(super) c: &'a mut [f32],
     pub(super) c_stride: usize,
     pub(super) rows: usize,
     /// A multiple of the lanes.
     pub(super) columns: usize,
     pub(super) depth: usize,
-    pub(super) sum: Sum,
+    pub(super) sum: SumStart,
 }
 
-/// The left factor: number (m, k) at `m * row + k * depth`.
+/// The left factor: number (m, k) is at `m * row + k * depth`.
 #[derive(Clone, Copy)]
-pub(super) struct A<'a> {
+pub(super) struct LeftFactor<'a> {
     pub(super) data: &'a [f32],
     pub(super) row: usize,
     pub(super) depth: usize,
 }
 
-/// What the sum begins with.
+/// The initial value of a sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sum {
+pub(super) enum SumStart {
     /// Zero.
     New,
-    /// What `c` holds.
+    /// The contents of `c`.
     Continued,
 }
 
@@ -50,7 +50,7 @@ impl Kernel for TileProduct<'_> {
         if rows == 0 || columns == 0 {
             return;
         }
-        // `tile` relies on these. Saturating: a sum that wraps would pass.
+        // `tile` relies on these. Saturating, because a sum that wraps would pass.
         assert!(columns.is_multiple_of(S::LANES));
         let last = |count: usize, stride: usize| (count - 1).saturating_mul(stride);
         assert!(last(rows, self.c_stride).saturating_add(columns) <= self.c.len());
@@ -74,8 +74,8 @@ impl Kernel for TileProduct<'_> {
 }
 
 impl TileProduct<'_> {
-    /// All rows, in tiles of as many as registers hold or a few less: a tile of one or two rows
-    /// would wait for each of its sums.
+    /// All rows, in tiles of as many rows as registers hold or a few less: a tile of one or two
+    /// rows would be slowed by the latency of its sums.
     ///
     /// # Safety
     /// As for [`tile`](Self::tile), for all rows.
@@ -102,7 +102,7 @@ impl TileProduct<'_> {
         }
     }
 
-    /// `count` tiles from row `row` on; the row after them.
+    /// Computes `count` tiles from row `row` on and returns the row after them.
     ///
     /// # Safety
     /// As for [`tile`](Self::tile), for all of these rows.
@@ -153,8 +153,8 @@ impl TileProduct<'_> {
             let c = &mut self.c[(row + r) * self.c_stride + column..][..V * S::LANES];
             for (c, sum) in c.chunks_exact_mut(S::LANES).zip(sums) {
                 let sum = match self.sum {
-                    Sum::New => sum,
-                    Sum::Continued => simd.add(simd.load(c), sum),
+                    SumStart::New => sum,
+                    SumStart::Continued => simd.add(simd.load(c), sum),
                 };
                 simd.store(sum, c);
             }
@@ -162,8 +162,8 @@ impl TileProduct<'_> {
     }
 }
 
-/// How many tiles of `most` rows to take, so that tiles of `fewer` rows take what is left, or
-/// leave as little as they can.
+/// How many tiles of `most` rows to use, so that tiles of `fewer` rows cover the remaining rows or
+/// leave as few as possible.
 fn whole_tiles(rows: usize, most: usize, fewer: usize) -> usize {
     let exact = (0..=rows / most).rev().find(|whole| (rows - whole * most).is_multiple_of(fewer));
     exact.unwrap_or(rows / most)
@@ -179,17 +179,17 @@ mod tests {
     impl Kernel for EveryShape {
         type Output = ();
         #[inline(always)]
-        #[expect(clippy::float_cmp, reason = "sums of small whole numbers are exact")]
+        #[expect(clippy::float_cmp, reason = "sums of small integers are exact")]
         fn run<S: Simd>(self, simd: S) {
             let data: Vec<f32> = (0..4000).map(|i| (i * 7 % 13) as f32 - 6.0).collect();
             for rows in (0..20).chain([30]) {
                 for (columns, depth) in [(1, 3), (2, 0), (3, 1), (5, 9)] {
                     let columns = columns * S::LANES;
                     for (row, deep) in [(depth + 2, 1), (1, rows + 3)] {
-                        for sum in [Sum::New, Sum::Continued] {
+                        for sum in [SumStart::New, SumStart::Continued] {
                             let mut c = vec![5.0; rows * (columns + 1)];
                             simd.run(TileProduct {
-                                a: A { data: &data, row, depth: deep },
+                                a: LeftFactor { data: &data, row, depth: deep },
                                 b: &data[17..],
                                 b_stride: columns + 3,
                                 c: &mut c,
@@ -207,8 +207,8 @@ mod tests {
                                 let new = products.sum::<f32>();
                                 let expected = match sum {
                                     _ if n == columns => 5.0, // between the rows
-                                    Sum::New => new,
-                                    Sum::Continued => 5.0 + new,
+                                    SumStart::New => new,
+                                    SumStart::Continued => 5.0 + new,
                                 };
                                 assert_eq!(*c, expected, "({m}, {n}) of {rows} by {columns}");
                             }
@@ -239,7 +239,7 @@ mod tests {
         fn run<S: Simd>(self, simd: S) -> bool {
             let (data, mut c) = ([0.0; 64], [0.0; 64]);
             let mut product = TileProduct {
-                a: A { data: &data, row: 2, depth: 1 },
+                a: LeftFactor { data: &data, row: 2, depth: 1 },
                 b: &data,
                 b_stride: 16,
                 c: &mut c,
@@ -247,7 +247,7 @@ mod tests {
                 rows: 2,
                 columns: 16,
                 depth: 2,
-                sum: Sum::New,
+                sum: SumStart::New,
             };
             (self.0)(&mut product);
             let run = std::panic::AssertUnwindSafe(|| simd.run(product));

@@ -1,4 +1,4 @@
-//! What this machine can do: the rates beside which kernels are judged, measured in the same run.
+//! The machine's peak rates, measured in the same run as the kernels that are compared with them.
 
 use std::{hint::black_box, time::Instant};
 
@@ -8,7 +8,7 @@ use super::{
     pool::Pool,
 };
 
-/// Fused multiply-adds on registers, on all threads at once.
+/// FLOP/s of fused multiply-adds on registers, on all threads at once.
 pub fn peak_flops_per_s(isa: Isa, pool: &mut Pool) -> f64 {
     const ROUNDS: usize = 4_000_000;
     struct Multiply;
@@ -38,7 +38,7 @@ pub fn peak_flops_per_s(isa: Isa, pool: &mut Pool) -> f64 {
     best
 }
 
-/// A copy of memory larger than every cache, on all threads at once: read and written bytes.
+/// Bytes read and written per second by a copy larger than every cache, on all threads at once.
 pub fn peak_bytes_per_s(pool: &mut Pool) -> f64 {
     let from = vec![1.0_f32; 1 << 25];
     let mut to = vec![0.0_f32; 1 << 25];

@@ -4,8 +4,8 @@
 //! x[i], x[i + D/2]  =  x[i] cos - x[i + D/2] sin,  x[i + D/2] cos + x[i] sin
 //! ```
 //!
-//! x is (B, T, heads·D); a row of the table has D/2 cosines, then as many sines. One pass over
-//! memory; a turn back has the sines negated.
+//! x is (B, T, heads·D); a row of the table has D/2 cosines, then D/2 sines. One pass over memory.
+//! The inverse rotation negates the sines.
 
 use fitgpt_plan::{program::Turn, units::DType};
 
@@ -21,7 +21,7 @@ use crate::{
     element::Element,
 };
 
-/// Floats of scratch: a head for each worker.
+/// Floats of scratch: one head for each worker.
 pub(super) fn scratch(dtype: DType, head_channels: usize, threads: usize) -> usize {
     rows::space(dtype, head_channels) * threads
 }
@@ -38,7 +38,7 @@ pub(super) struct Rotate<'a, E> {
     pub(super) scratch: &'a mut [f32],
 }
 
-/// Turns every head of every row.
+/// Rotates every head of every row.
 pub(super) fn rotate<E: Element + Stored>(machine: &mut Machine, args: Rotate<'_, E>) {
     let Rotate { x, columns, table, head_channels, positions, turn, scratch } = args;
     assert!(columns.is_multiple_of(head_channels) && head_channels.is_multiple_of(2));
@@ -48,11 +48,11 @@ pub(super) fn rotate<E: Element + Stored>(machine: &mut Machine, args: Rotate<'_
     let isa = machine.isa;
     machine.pool.for_each(parts, |task, (x, space)| {
         let first = task.index * block;
-        isa.run(Rows { x, columns, table, head_channels, positions, turn, first, space });
+        isa.run(RotateRows { x, columns, table, head_channels, positions, turn, first, space });
     });
 }
 
-struct Rows<'a, E> {
+struct RotateRows<'a, E> {
     x: &'a mut [E],
     columns: usize,
     table: &'a [f32],
@@ -63,7 +63,7 @@ struct Rows<'a, E> {
     space: &'a mut [f32],
 }
 
-impl<E: Element> Kernel for Rows<'_, E> {
+impl<E: Element> Kernel for RotateRows<'_, E> {
     type Output = ();
 
     #[inline(always)]

@@ -1,7 +1,7 @@
-//! Rows of numbers as f32, whatever they are stored as, and sums over them.
+//! Rows of numbers widened to f32, and sums over them.
 //!
-//! Sums run in lanes: number `i` is added to lane `i mod LANES` and the lanes are folded at the
-//! end, so a sum depends on the length of the row and the instruction set alone.
+//! Number `i` is added to lane `i mod LANES`, and the lanes are folded at the end, so the order of
+//! summation depends only on the length of the row and the instruction set.
 
 use fitgpt_plan::units::DType;
 
@@ -10,24 +10,24 @@ use crate::{
     element::Element,
 };
 
-/// Elements that are worth a task. Blocks are this large or larger, so that small work is one
-/// block and stays on the caller's thread.
+/// The smallest number of elements worth a task. Blocks are at least this large, so small work is
+/// one block and stays on the caller's thread.
 pub(super) const BLOCK: usize = 1 << 14;
 
-/// What is left of a row after its last whole vector is done one number at a time.
+/// Handles the numbers after a row's last whole vector, one at a time.
 pub(super) const ONE: Portable<1> = Portable;
 
-/// Rows of `columns` that make a block.
+/// Rows of a block, for rows of `columns` numbers.
 pub(super) fn block_rows(columns: usize) -> usize {
     (BLOCK / columns.max(1)).max(1)
 }
 
-/// Floats of scratch that one row of `columns` needs to be seen as f32.
+/// Floats of scratch to widen one row of `columns`; none if it is f32.
 pub(super) fn space(dtype: DType, columns: usize) -> usize {
     if dtype == DType::F32 { 0 } else { columns }
 }
 
-/// `row` as f32: itself, or a copy in `space`.
+/// `row` as f32: the row itself, or a copy in `space`.
 #[inline(always)]
 pub(super) fn wide<'a, S: Simd, E: Element>(
     simd: S,
@@ -42,7 +42,7 @@ pub(super) fn wide<'a, S: Simd, E: Element>(
     space
 }
 
-/// Whole vectors of a row end here.
+/// The end of the last whole vector in a row of `len` numbers.
 #[inline(always)]
 pub(super) fn whole<S: Simd>(_: S, len: usize) -> usize {
     len / S::LANES * S::LANES
@@ -87,7 +87,7 @@ pub(super) fn sum_of_squares<S: Simd>(simd: S, x: &[f32], mean: f32) -> f32 {
     simd.sum(folded(simd, sums)) + rest
 }
 
-/// `Σ x y`; the slices have one length.
+/// `Σ x y`; the slices have equal lengths.
 #[inline(always)]
 pub(super) fn dot<S: Simd>(simd: S, x: &[f32], y: &[f32]) -> f32 {
     assert_eq!(x.len(), y.len());
@@ -107,7 +107,7 @@ pub(super) fn dot<S: Simd>(simd: S, x: &[f32], y: &[f32]) -> f32 {
     simd.sum(folded(simd, sums)) + rest
 }
 
-/// The largest number; unspecified which one where any is NaN.
+/// The largest number; unspecified if any is NaN.
 #[inline(always)]
 pub(super) fn largest<S: Simd>(simd: S, x: &[f32]) -> f32 {
     let mut most = [simd.splat(f32::NEG_INFINITY); 4];
@@ -125,7 +125,7 @@ pub(super) fn largest<S: Simd>(simd: S, x: &[f32]) -> f32 {
     vectors.remainder().iter().fold(simd.largest(most), |most, &x| if x > most { x } else { most })
 }
 
-/// `to += from`; the slices have one length.
+/// `to += from`; the slices have equal lengths.
 #[inline(always)]
 pub(super) fn add_to<S: Simd>(simd: S, from: &[f32], to: &mut [f32]) {
     assert_eq!(from.len(), to.len());
@@ -148,13 +148,13 @@ mod tests {
     use super::*;
     use crate::cpu::isa::{Isa, Kernel};
 
-    /// Small whole numbers, so that every order of adding gives the same sum.
+    /// Small integers, so that every order of summation gives the same sum.
     struct EveryLength;
 
     impl Kernel for EveryLength {
         type Output = ();
         #[inline(always)]
-        #[expect(clippy::float_cmp, reason = "sums of small whole numbers are exact")]
+        #[expect(clippy::float_cmp, reason = "sums of small integers are exact")]
         fn run<S: Simd>(self, simd: S) {
             for length in 0..150 {
                 let x: Vec<f32> = (0..length).map(|i| (i * 7 % 13) as f32 - 6.0).collect();

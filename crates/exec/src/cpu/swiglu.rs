@@ -5,7 +5,7 @@
 //! out     = silu(g) u      d_g = d u s (1 + g (1 - s))      d_u = d silu(g)
 //! ```
 //!
-//! One number at a time and without a branch, so that loops vectorise.
+//! Without branches, so that loops vectorise.
 
 use crate::cpu::{exp::exp, isa::Simd};
 
@@ -15,7 +15,7 @@ fn sigmoid<S: Simd>(simd: S, x: f32) -> f32 {
     1.0 / (1.0 + exp(simd, -x))
 }
 
-/// `out = silu(gate) * up`; the slices have one length.
+/// `out = silu(gate) * up`; the slices have equal lengths.
 #[inline(always)]
 pub(super) fn values<S: Simd>(simd: S, gate: &[f32], up: &[f32], out: &mut [f32]) {
     for (out, (gate, up)) in out.iter_mut().zip(gate.iter().zip(up)) {
@@ -23,8 +23,8 @@ pub(super) fn values<S: Simd>(simd: S, gate: &[f32], up: &[f32], out: &mut [f32]
     }
 }
 
-/// From `d` in `out`, gate and up to their gradients and the value in `out`; the slices have one
-/// length.
+/// On entry `out` holds the gradient of the value. Replaces it with the value, and `gate` and `up`
+/// with their gradients. The slices have equal lengths.
 #[inline(always)]
 pub(super) fn values_and_gradients<S: Simd>(
     simd: S,
@@ -64,8 +64,12 @@ mod tests {
                 values_and_gradients(simd, &mut gate, &mut up, &mut out);
                 let wide = f64::from(g);
                 let s = 1.0 / (1.0 + (-wide).exp());
-                assert_eq!(value[0].to_bits(), out[0].to_bits(), "both make the same value");
-                // What is expected, and the terms that it is the sum of.
+                assert_eq!(
+                    value[0].to_bits(),
+                    out[0].to_bits(),
+                    "both functions give the same value"
+                );
+                // Each expected value, and the terms that it is the sum of.
                 let expected = [
                     (wide * s * 1.5, wide * s * 1.5),
                     (
@@ -106,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    #[expect(clippy::float_cmp, reason = "far out the function is a line")]
+    #[expect(clippy::float_cmp, reason = "far from zero the function is exactly a line")]
     fn far_from_zero_it_is_a_line() {
         for isa in Isa::all() {
             assert_eq!(isa.run(Far(1000.0)), [1000.0, 1.0, 1000.0]);

@@ -1,7 +1,7 @@
-//! What the pool synchronises with.
+//! The synchronisation types of the pool.
 //!
-//! A module, so that `tests/loom` can compile the pool with other types of the same names and try
-//! every order in which its threads can run.
+//! A separate module, so that `tests/loom` can compile the pool with `loom`'s types of the same
+//! names and try every interleaving of its threads.
 
 pub(super) use std::{
     hint,
@@ -12,11 +12,12 @@ pub(super) use std::{
     thread,
 };
 
-/// How often a thread looks again before it sleeps: some tens of microseconds, the pause
-/// between the ops of a step.
+/// How often a thread polls before it sleeps: some tens of microseconds, which covers the pause
+/// between two ops.
 pub(super) const LOOKS: u32 = 2000;
 
-/// [`std::cell::UnsafeCell`], entered as `loom`'s is: it sees when an access begins and ends.
+/// [`std::cell::UnsafeCell`] with the interface of `loom`'s, which observes when an access begins
+/// and ends.
 #[derive(Debug)]
 pub(super) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 

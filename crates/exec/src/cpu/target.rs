@@ -1,4 +1,4 @@
-//! What the CPU's kernels ask of a planner: the scratch of each op, by the kernels' own word.
+//! The CPU as a planning target: the scratch that its kernels need for each op.
 
 use fitgpt_plan::{
     memory::{Limits, Target},
@@ -11,7 +11,7 @@ use super::{attention, cross_entropy, isa::Isa, linear, muon, norm, rotary, upda
 /// A CPU as a planner sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuTarget {
-    /// Threads that run kernels, the caller's among them.
+    /// Threads that run kernels, including the caller's.
     pub threads: usize,
     /// Which instructions they use.
     pub isa: Isa,
@@ -20,7 +20,7 @@ pub struct CpuTarget {
 }
 
 impl CpuTarget {
-    /// A run's target: the limits of a host.
+    /// A target for runs, with a host's limits.
     pub fn new(threads: usize, isa: Isa) -> Self {
         Self { threads: threads.max(1), isa, limits: Limits::HOST }
     }
@@ -44,7 +44,7 @@ struct Scratch<'a> {
 
 impl Scratch<'_> {
     fn floats(&self, op: &Op) -> usize {
-        use linear::Part;
+        use linear::LinearProduct;
         let threads = self.threads;
         match *op {
             Op::Norm { x, weight, .. } | Op::NormAgain { x, weight, .. } => {
@@ -60,15 +60,17 @@ impl Scratch<'_> {
             Op::Linear { x, weight, .. }
             | Op::LinearGelu { x, weight, .. }
             | Op::LinearSwiGlu { x, weight, .. }
-            | Op::LinearResidual { x, weight, .. } => self.linear(x, weight, Part::Forward),
+            | Op::LinearResidual { x, weight, .. } => {
+                self.linear(x, weight, LinearProduct::Forward)
+            }
             Op::LinearBackwardInput { d_out, weight, .. }
             | Op::LinearBackwardInputAdd { d_out, weight, .. }
             | Op::LinearBackwardSwiGlu { d_out, weight, .. }
             | Op::LinearBackwardGelu { d_out, weight, .. } => {
-                self.linear(d_out, weight, Part::BackwardInput)
+                self.linear(d_out, weight, LinearProduct::BackwardInput)
             }
             Op::LinearBackwardWeight { d_out, d_weight, .. } => {
-                self.linear(d_out, d_weight, Part::BackwardWeight)
+                self.linear(d_out, d_weight, LinearProduct::BackwardWeight)
             }
             Op::Attention { out, heads, .. } => {
                 let seq = self.program.get(out).shape[1] as usize;
@@ -94,7 +96,7 @@ impl Scratch<'_> {
             }
             Op::Muon { parameter, ref muon, .. } => {
                 let (out, inputs) = (self.rows(parameter), self.columns(parameter));
-                muon::scratch(muon::Shape { out, inputs }, muon.dtype, threads)
+                muon::scratch(muon::MatrixShape { out, inputs }, muon.dtype, threads)
             }
             Op::Embed { .. }
             | Op::Dropout { .. }
@@ -107,22 +109,23 @@ impl Scratch<'_> {
         }
     }
 
-    fn linear(&self, x: TensorId, weight: TensorId, part: linear::Part) -> usize {
+    fn linear(&self, x: TensorId, weight: TensorId, part: linear::LinearProduct) -> usize {
         let shape = &self.program.get(weight).shape;
         let (outputs, inputs) = (shape[0] as usize, shape[1] as usize);
         let rows = self.rows(x);
-        let of =
-            |rows| linear::scratch(linear::Shape { rows, inputs, outputs }, part, self.threads);
+        let of = |rows| {
+            linear::scratch(linear::LinearShape { rows, inputs, outputs }, part, self.threads)
+        };
         if self.program.kind() == ProgramKind::Prefill {
-            // A prompt has any number of rows, and fewer may need more.
+            // A prompt may have any number of rows, and fewer rows may need more scratch.
             (1..=rows).map(of).max().unwrap_or(0)
         } else {
             of(rows)
         }
     }
 
-    fn loss(&self, x: TensorId, weight: TensorId, logits: TensorId) -> cross_entropy::Shape {
-        cross_entropy::Shape {
+    fn loss(&self, x: TensorId, weight: TensorId, logits: TensorId) -> cross_entropy::LossShape {
+        cross_entropy::LossShape {
             rows: self.rows(x),
             channels: self.columns(x),
             vocab: self.rows(weight),

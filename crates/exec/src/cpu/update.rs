@@ -1,4 +1,4 @@
-//! The optimizer's step: the norm of the gradient, and `AdamW` as PyTorch does it.
+//! The optimizer step: the norm of the gradient, and `AdamW` as in PyTorch.
 //!
 //! ```text
 //! norm = √ Σ g² / loss_scale
@@ -8,7 +8,7 @@
 //! p   -= lr / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + ε)
 //! ```
 //!
-//! Both are bound by memory: one pass each. Squares are summed in f64, block by block.
+//! Both are limited by memory bandwidth and take one pass. Squares are summed in f64, by blocks.
 
 use fitgpt_plan::program::Adam;
 
@@ -22,10 +22,10 @@ use crate::{
     },
 };
 
-/// `clip_grad_norm_` keeps a norm of zero from dividing.
+/// `clip_grad_norm_` adds this, so that it never divides by zero.
 const CLIP_EPSILON: f64 = 1e-6;
 
-/// Blocks of a gradient: numbers of scratch, each an f64.
+/// Blocks of a gradient, each of which needs one f64 of scratch.
 pub(super) fn norm_blocks(count: usize) -> usize {
     count.div_ceil(BLOCK)
 }
@@ -53,7 +53,7 @@ impl Kernel for SumSquares<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, _: S) -> f64 {
-        // Sixteen sums, so that the compiler makes vectors and does not wait for additions.
+        // Sixteen independent sums, so that the compiler vectorises and additions overlap.
         let mut sums = [0.0_f64; 16];
         let (vectors, rest) = self.0.as_chunks::<16>();
         for vector in vectors {
@@ -81,7 +81,7 @@ pub(super) struct AdamW<'a> {
     pub(super) arguments: &'a Arguments,
 }
 
-/// One update; the gradient is left zero. A norm that is no number changes nothing else.
+/// One update. Sets the gradient to zero; does nothing else if the norm is not finite.
 pub(super) fn adamw(machine: &mut Machine, args: AdamW<'_>) {
     let AdamW { parameter, gradient, exp_avg, exp_avg_sq, norm, adam, decays, arguments } = args;
     let count = parameter.len();
@@ -90,7 +90,7 @@ pub(super) fn adamw(machine: &mut Machine, args: AdamW<'_>) {
         machine.pool.for_each(Blocks::new(gradient, BLOCK), |_, gradient| gradient.fill(0.0));
         return;
     }
-    let step = Step::new(adam, arguments, norm, decays);
+    let step = AdamStep::new(adam, arguments, norm, decays);
     let parts = (
         Blocks::new(parameter, BLOCK),
         Blocks::new(gradient, BLOCK),
@@ -103,7 +103,7 @@ pub(super) fn adamw(machine: &mut Machine, args: AdamW<'_>) {
     });
 }
 
-/// What a gradient is multiplied by: the limit on its norm, and the loss scale divided out.
+/// The factor of a gradient: clips its norm and divides out the loss scale.
 pub(super) fn gradient_factor(grad_clip: f32, arguments: &Arguments, norm: f32) -> f32 {
     let limit = f64::from(grad_clip);
     let clip = limit / (f64::from(norm) + CLIP_EPSILON);
@@ -111,21 +111,21 @@ pub(super) fn gradient_factor(grad_clip: f32, arguments: &Arguments, norm: f32) 
     (clip / f64::from(arguments.loss_scale)) as f32
 }
 
-/// What all elements of a parameter have in common in one step.
+/// The constants of one step, which all elements of a parameter share.
 #[derive(Clone, Copy)]
-pub(super) struct Step {
+pub(super) struct AdamStep {
     pub(super) gradient_factor: f32,
     pub(super) decay_factor: f32,
     pub(super) beta1: f32,
     pub(super) beta2: f32,
     pub(super) one_minus_beta1: f32,
     pub(super) one_minus_beta2: f32,
-    /// `lr · √(1 - β₂ᵗ) / (1 - β₁ᵗ)`, and `ε · √(1 - β₂ᵗ)`: one division an element.
+    /// `lr · √(1 - β₂ᵗ) / (1 - β₁ᵗ)` and `ε · √(1 - β₂ᵗ)`, so that an element needs one division.
     pub(super) lr: f32,
     pub(super) epsilon: f32,
 }
 
-impl Step {
+impl AdamStep {
     pub(super) fn new(adam: &Adam, arguments: &Arguments, norm: f32, decays: bool) -> Self {
         let (beta1, beta2) = (f64::from(adam.beta1), f64::from(adam.beta2));
         let lr = f64::from(arguments.lr);
@@ -150,7 +150,7 @@ struct UpdateBlock<'a> {
     gradient: &'a mut [f32],
     exp_avg: &'a mut [f32],
     exp_avg_sq: &'a mut [f32],
-    step: Step,
+    step: AdamStep,
 }
 
 impl Kernel for UpdateBlock<'_> {

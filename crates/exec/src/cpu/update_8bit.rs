@@ -1,8 +1,8 @@
 //! `AdamW` with 8-bit moments.
 //!
-//! A block of 256 elements is decoded, updated as in [`super::update`], and coded again with a
-//! new scale; see [`Codebook`]. No product is fused with a sum: codes and scales are the bits that
-//! IEEE float32 gives on any machine.
+//! A block of 256 elements is decoded, updated as in [`super::update`], and encoded with a new
+//! scale; see [`Codebook`]. No multiplication is fused with an addition, so codes and scales have
+//! the same bits on any machine.
 
 use fitgpt_plan::program::{Adam, QUANTISED_BLOCK};
 
@@ -14,7 +14,7 @@ use crate::{
         isa::{Kernel, Simd},
         parts::Blocks,
         rows::BLOCK,
-        update::Step,
+        update::AdamStep,
     },
 };
 
@@ -33,7 +33,7 @@ pub(super) struct AdamW8bit<'a> {
     pub(super) arguments: &'a Arguments,
 }
 
-/// A moment as it is stored.
+/// A stored moment: codes, and a scale for each block.
 pub(super) struct Quantised<'a> {
     pub(super) codes: &'a mut [u8],
     pub(super) scales: &'a mut [f32],
@@ -45,7 +45,7 @@ impl<'a> Quantised<'a> {
     }
 }
 
-/// One update; the gradient is left zero. A norm that is no number changes nothing else.
+/// One update. Sets the gradient to zero; does nothing else if the norm is not finite.
 pub(super) fn adamw(machine: &mut Machine, args: AdamW8bit<'_>) {
     let AdamW8bit { parameter, gradient, exp_avg, exp_avg_sq, norm, adam, decays, arguments } =
         args;
@@ -58,7 +58,7 @@ pub(super) fn adamw(machine: &mut Machine, args: AdamW8bit<'_>) {
         machine.pool.for_each(Blocks::new(gradient, BLOCK), |_, gradient| gradient.fill(0.0));
         return;
     }
-    let step = Step::new(adam, arguments, norm, decays);
+    let step = AdamStep::new(adam, arguments, norm, decays);
     let parts = (
         Blocks::new(parameter, BLOCK),
         Blocks::new(gradient, BLOCK),
@@ -82,7 +82,7 @@ struct UpdateBlock<'a> {
     gradient: &'a mut [f32],
     first: (&'a mut [u8], &'a mut f32),
     second: (&'a mut [u8], &'a mut f32),
-    step: Step,
+    step: AdamStep,
 }
 
 impl Kernel for UpdateBlock<'_> {
@@ -124,7 +124,7 @@ fn decode(book: &Codebook, codes: &[u8], scale: f32, to: &mut [f32]) {
 /// Writes the codes and returns their scale.
 #[inline(always)]
 fn encode(book: &Codebook, values: &mut [f32], codes: &mut [u8]) -> f32 {
-    // Sixteen maxima, so that the compiler makes vectors.
+    // Sixteen independent maxima, so that the compiler vectorises.
     let mut most = [0.0_f32; 16];
     for piece in values.chunks(16) {
         for (most, value) in most.iter_mut().zip(piece) {
@@ -132,7 +132,7 @@ fn encode(book: &Codebook, values: &mut [f32], codes: &mut [u8]) -> f32 {
         }
     }
     let scale = most.into_iter().fold(0.0, f32::max);
-    // In a block of zeros any code is zero: that of zero is taken.
+    // In a block of zeros any code would do; use the code of zero.
     let divisor = if scale > 0.0 { scale } else { 1.0 };
     for value in values.iter_mut() {
         *value /= divisor;

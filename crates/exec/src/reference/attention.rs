@@ -5,9 +5,9 @@
 //! ```
 //!
 //! A row of `qkv` is q | k | v: H·D channels of queries, G·D of keys and of values. Query head h
-//! attends to key/value head h / (H / G). Where the op has three tensors, their rows are joined
-//! first. `lse` is the log of the sum of exponentials of a row of scores. Backward makes the
-//! probabilities again from `lse`, and the sum of `p · d_p` from `out`, both as stored.
+//! attends to key/value head h / (H / G). If the op has three tensors, their rows are joined first.
+//! `lse` is the log of the sum of exponentials of a row of scores. Backward recomputes the
+//! probabilities from the stored `lse`, and the sum of `p · d_p` from the stored `out`.
 
 use fitgpt_plan::program::{Heads, Op, Qkv};
 
@@ -16,7 +16,7 @@ use crate::random::Mask;
 
 /// The attention of one sequence.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Causal {
+pub(crate) struct CausalAttention {
     pub(crate) seq: usize,
     pub(crate) heads: Heads,
     pub(crate) mask: Option<Mask>,
@@ -27,7 +27,7 @@ pub(crate) fn joined_channels(heads: Heads) -> usize {
     (heads.query + 2 * heads.kv) as usize * heads.channels as usize
 }
 
-impl Causal {
+impl CausalAttention {
     fn head_channels(&self) -> usize {
         self.heads.channels as usize
     }
@@ -41,8 +41,8 @@ impl Causal {
         1.0 / (self.head_channels() as f64).sqrt()
     }
 
-    /// Where the channels of query head `head`, or of the key/value head that it attends to,
-    /// begin in row `t` of q, k or v (`part` 0, 1 or 2).
+    /// The first channel of query head `head`, or of the key/value head that it attends to, in
+    /// row `t` of q, k or v (`part` 0, 1 or 2).
     fn start(&self, part: usize, t: usize, head: usize) -> usize {
         let Heads { query, kv, .. } = self.heads;
         let (query, kv) = (query as usize, kv as usize);
@@ -51,7 +51,7 @@ impl Causal {
         t * joined_channels(self.heads) + head * self.head_channels()
     }
 
-    /// Scaled scores of query `i` with keys 0 … i.
+    /// The scaled scores of query `i` with keys 0 … i.
     fn scores(&self, qkv: &[f64], head: usize, i: usize) -> Vec<f64> {
         let d = self.head_channels();
         let q = &qkv[self.start(0, i, head)..][..d];
@@ -59,7 +59,7 @@ impl Causal {
         (0..=i).map(|j| dot(q, key(j)) * self.scale()).collect()
     }
 
-    /// What dropout multiplies the probability of (i, j) by.
+    /// The dropout factor of the probability of (i, j).
     fn factor(&self, head: usize, i: usize, j: usize) -> f64 {
         let element = (head * self.seq + i) * self.seq + j;
         self.mask.map_or(1.0, |mask| f64::from(mask.factor(element as u32)))
@@ -88,9 +88,9 @@ impl Causal {
     }
 
     /// The gradient of joined rows.
-    pub(crate) fn backward(&self, kept: &Kept<'_>, d_out: &[f64]) -> Vec<f64> {
+    pub(crate) fn backward(&self, kept: &ForwardResults<'_>, d_out: &[f64]) -> Vec<f64> {
         let d = self.head_channels();
-        let Kept { qkv, out, lse } = *kept;
+        let ForwardResults { qkv, out, lse } = *kept;
         let mut d_qkv = vec![0.0; qkv.len()];
         for head in 0..self.heads.query as usize {
             for i in 0..self.seq {
@@ -113,9 +113,9 @@ impl Causal {
     }
 }
 
-/// What the forward kept for the backward.
+/// Tensors of the forward that the backward needs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Kept<'k> {
+pub(crate) struct ForwardResults<'k> {
     pub(crate) qkv: &'k [f64],
     pub(crate) out: &'k [f64],
     pub(crate) lse: &'k [f64],
@@ -131,7 +131,7 @@ pub(super) fn add_scaled(sum: &mut [f64], factor: f64, values: &[f64]) {
     }
 }
 
-/// `log Σ exp`, with the largest taken out first.
+/// `log Σ exp`, with the largest value subtracted first.
 pub(super) fn log_sum_exp(values: &[f64]) -> f64 {
     let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     most + values.iter().map(|v| (v - most).exp()).sum::<f64>().ln()
@@ -167,7 +167,7 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
             let (mut out, mut lse) = (values.take(out), values.take(lse));
             for (b, qkv) in input.chunks(used * joined_channels(heads)).enumerate() {
                 let mask = dropout.as_ref().map(|d| Mask::new(d, values.arguments, b as u64));
-                let causal = Causal { seq: used, heads, mask };
+                let causal = CausalAttention { seq: used, heads, mask };
                 let (attended, log_sums) = causal.forward(qkv);
                 out.put(b * seq * channels, &attended);
                 for (head, log_sums) in log_sums.chunks(used).enumerate() {
@@ -183,9 +183,9 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
             let mut gradient = Vec::with_capacity(qkv.len());
             for b in 0..batch {
                 let mask = dropout.as_ref().map(|d| Mask::new(d, values.arguments, b as u64));
-                let causal = Causal { seq, heads, mask };
+                let causal = CausalAttention { seq, heads, mask };
                 let rows = seq * channels;
-                let kept = Kept {
+                let kept = ForwardResults {
                     qkv: &qkv[b * seq * width..][..seq * width],
                     out: &out[b * rows..][..rows],
                     lse: &lse[b * per_head..][..per_head],
@@ -214,11 +214,11 @@ mod tests {
         let mask = Mask::new(&dropout, &Arguments::default(), 0);
         for (mask, query, kv) in [(None, 2, 2), (Some(mask), 2, 2), (Some(mask), 4, 2)] {
             let heads = Heads { query, kv, channels: 3 };
-            let causal = Causal { seq: 4, heads, mask };
+            let causal = CausalAttention { seq: 4, heads, mask };
             let qkv = numbers(1, 4 * joined_channels(heads));
             let d_out = numbers(2, 4 * 3 * query as usize);
             let (out, lse) = causal.forward(&qkv);
-            let kept = Kept { qkv: &qkv, out: &out, lse: &lse };
+            let kept = ForwardResults { qkv: &qkv, out: &out, lse: &lse };
             let d_qkv = causal.backward(&kept, &d_out);
             assert_gradient(|qkv| dot(&causal.forward(qkv).0, &d_out), &qkv, &d_qkv);
         }
@@ -237,14 +237,15 @@ mod tests {
             })
             .collect();
         let whole = Heads { kv: 4, ..grouped };
-        let attend = |heads, qkv: &[f64]| Causal { seq: 5, heads, mask: None }.forward(qkv);
+        let attend =
+            |heads, qkv: &[f64]| CausalAttention { seq: 5, heads, mask: None }.forward(qkv);
         assert_eq!(attend(grouped, &qkv), attend(whole, &repeated));
     }
 
     #[test]
     fn a_token_never_sees_what_comes_after_it() {
         let heads = Heads { query: 1, kv: 1, channels: 4 };
-        let causal = Causal { seq: 5, heads, mask: None };
+        let causal = CausalAttention { seq: 5, heads, mask: None };
         let mut qkv = numbers(1, 5 * 12);
         let (before, _) = causal.forward(&qkv);
         qkv[3 * 12..].fill(9.0);
@@ -256,7 +257,7 @@ mod tests {
     #[test]
     fn the_first_token_attends_to_itself_alone() {
         let heads = Heads { query: 2, kv: 2, channels: 2 };
-        let causal = Causal { seq: 2, heads, mask: None };
+        let causal = CausalAttention { seq: 2, heads, mask: None };
         let qkv = numbers(1, 2 * 12);
         assert_eq!(causal.forward(&qkv).0[..4], qkv[8..12]);
     }

@@ -1,7 +1,7 @@
-//! Sampling: keys and values of earlier tokens, kept.
+//! Sampling with a cache of the keys and values of earlier tokens.
 //!
 //! A cache is (B, block, G·D) for keys and the same for values. A prompt fills the first rows of
-//! one sequence; each decoded token of every sequence adds one row and attends to all.
+//! one sequence. Each decoded token adds one row to its sequence and attends to all of its rows.
 
 use fitgpt_plan::program::{Heads, Op};
 
@@ -50,7 +50,7 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
         Op::CachedAttention { qkv, keys, values: cached, out, heads } => {
             let [_, block, channels] = values.shape(keys);
             let length = values.arguments.length as usize;
-            assert!(length < block, "the cache has room for one token more");
+            assert!(length < block, "the cache is full");
             let queries = (heads.query * heads.channels) as usize;
             let rows = load_joined(values, qkv);
             let (mut keys, mut cached) = (values.take(keys), values.take(cached));
@@ -71,7 +71,7 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
         Op::LastRow { x, out } => {
             let channels = values.columns(x);
             let length = values.arguments.length as usize;
-            assert!(length > 0, "a prompt has one token at least");
+            assert!(length > 0, "a prompt has at least one token");
             let rows = values.load(x);
             values.store(out, &rows[(length - 1) * channels..][..channels]);
         }
@@ -82,7 +82,7 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reference::{Causal, differences::numbers};
+    use crate::reference::{CausalAttention, differences::numbers};
 
     #[test]
     fn one_query_attends_as_the_last_row_of_the_causal_attention() {
@@ -90,7 +90,7 @@ mod tests {
         let (seq, queries, keys) = (5, 12, 6);
         let width = queries + 2 * keys;
         let qkv = numbers(1, seq * width);
-        let (expected, _) = Causal { seq, heads, mask: None }.forward(&qkv);
+        let (expected, _) = CausalAttention { seq, heads, mask: None }.forward(&qkv);
         let part = |first: usize| -> Vec<f64> {
             qkv.chunks(width).flat_map(|row| &row[first..][..keys]).copied().collect()
         };

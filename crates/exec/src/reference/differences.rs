@@ -1,6 +1,6 @@
-//! Gradients by central differences, to check the written ones.
+//! Checks gradients against central differences.
 
-/// Asserts that `gradient` is that of `f` at `x`.
+/// Asserts that `gradient` is the gradient of `f` at `x`.
 ///
 /// Everything is f64 and the inputs are near 1, so a step of 1e-5 leaves an error of about
 /// 1e-10 from the third derivative and 1e-11 from rounding; 1e-7 of the largest entry is far
@@ -18,11 +18,11 @@ pub(super) fn assert_gradient(f: impl Fn(&[f64]) -> f64, x: &[f64], gradient: &[
         moved[i] = x[i];
         let found = (above - below) / (2.0 * STEP);
         let error = (found - expected).abs() / scale;
-        assert!(error < 1e-7, "entry {i}: {expected} written, {found} by differences");
+        assert!(error < 1e-7, "entry {i}: {expected} by the backward, {found} by differences");
     }
 }
 
-/// Numbers without a pattern, between -1 and 1.
+/// Pseudorandom numbers between -1 and 1.
 pub(super) fn numbers(seed: u32, count: usize) -> Vec<f64> {
     (0..count as u32)
         .map(|i| {

@@ -1,7 +1,7 @@
 //! Dropout: elements kept with probability `1 - rate` and divided by it.
 //!
-//! The mask is a function of (seed, step, sequence, layer, site, element), so the gradient of
-//! a dropout is the same dropout. Elements are counted inside the sequence: `t · C + c`.
+//! The mask is a function of (seed, step, sequence, layer, site, element), so the gradient of a
+//! dropout is the same dropout. Elements are numbered within the sequence: `t · C + c`.
 
 use fitgpt_plan::program::{Dropout, Op};
 

@@ -4,13 +4,13 @@
 //! out = drop(wte[token] + wpe[position])          tokens: (B, T); out: (B, T, C)
 //! ```
 //!
-//! Backward adds into `d_wte` and `d_wpe`: a token may stand in many places.
+//! Backward adds to `d_wte` and `d_wpe`, because a token may occur many times.
 
 use fitgpt_plan::program::Op;
 
 use super::{dropout::drop_in_place, misplaced, values::Values};
 
-/// `tokens` and `positions` have one entry a row.
+/// `tokens` and `positions` have one entry for each row.
 fn forward(
     tokens: &[u32],
     positions: &[usize],
@@ -31,7 +31,7 @@ fn forward(
     out
 }
 
-/// Rows of `d_x` summed by `rows`, into a table of `height`.
+/// A table of `height` rows, in which row `rows[i]` sums row `i` of `d_x`.
 fn backward(rows: impl Iterator<Item = usize>, d_x: &[f64], height: usize) -> Vec<f64> {
     let rows: Vec<_> = rows.collect();
     let channels = d_x.len() / rows.len();

@@ -34,12 +34,12 @@ fn inner(x: f64) -> f64 {
     (2.0 / PI).sqrt() * (x + CUBIC * x.powi(3))
 }
 
-/// Φ, the normal distribution: through `erfc`, so that it keeps its digits far below zero.
+/// Φ, the normal distribution, by `erfc`, which stays accurate far below zero.
 fn normal_cdf(x: f64) -> f64 {
     0.5 * erfc(-x * FRAC_1_SQRT_2)
 }
 
-/// `1 - erf(x)`. The standard library has neither.
+/// `1 - erf(x)`, which the standard library lacks.
 fn erfc(x: f64) -> f64 {
     if x.is_nan() {
         return x;
@@ -68,7 +68,7 @@ mod tests {
 
     #[test]
     fn erfc_has_the_values_of_the_tables() {
-        // Abramowitz and Stegun's table 7.1, with the digits of later ones.
+        // Abramowitz and Stegun's table 7.1, with more digits from later tables.
         for (x, expected) in [
             (0.0, 1.0),
             (0.5, 0.479_500_122_186_953_5),

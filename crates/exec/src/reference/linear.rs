@@ -1,10 +1,10 @@
-//! Linear layers, alone and with what follows them.
+//! Linear layers, alone and fused with the ops that follow them.
 //!
 //! ```text
 //! out = x · weightᵀ + bias          x: (N, K); weight: (M, K); out: (N, M)
 //! ```
 //!
-//! Backward assigns the gradient of the input and adds into those of weight and bias.
+//! Backward assigns the gradient of the input and adds to the gradients of weight and bias.
 
 use fitgpt_plan::{program::Op, units::TensorId};
 
@@ -87,7 +87,7 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
             values.store(out, &product);
         }
         Op::LinearGelu { x, weight, bias, pre, out, gelu: kind } => {
-            // Rounded also where it is not kept: an evaluation sees what training saw.
+            // Rounded even if it is not kept, so that evaluation computes what training does.
             let product = rounded(values.dtype(out), &product(values, x, weight, bias));
             if let Some(pre) = pre {
                 values.store(pre, &product);
@@ -96,7 +96,7 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
             values.store(out, &activated);
         }
         Op::LinearSwiGlu { x, weight, bias, gate, up, out } => {
-            // Rounded also if it is not kept, as above.
+            // Rounded even if it is not kept, as above.
             let product = rounded(values.dtype(out), &product(values, x, weight, bias));
             if let Some(up) = up {
                 values.store(up, &product);

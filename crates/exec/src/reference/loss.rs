@@ -1,11 +1,11 @@
-//! Cross-entropy of the model's scores: `x · weightᵀ` against the targets.
+//! Cross-entropy of the logits `x · weightᵀ` and the targets.
 //!
 //! ```text
 //! loss of a row = log Σ exp(logits) - logits[target]
 //! ```
 //!
-//! `logits` is room for some rows at a time; what it holds afterwards is nobody's business, so
-//! this definition does not touch it.
+//! `logits` is working memory for a chunk of rows. Its contents afterwards are undefined, and this
+//! definition does not use it.
 
 use fitgpt_plan::program::Op;
 

@@ -1,11 +1,11 @@
 //! The definition of every op: plain loops in float64, rounded once to the stored type.
 //!
-//! Slow on purpose. Kernels of other backends may only be faster; `conformance` judges them
-//! by this one. Each file holds the maths of one family as functions over f64 slices, whose
-//! gradients are checked against finite differences, and the op that loads, calls and stores.
+//! Slow on purpose. `conformance` compares other backends with this one. Each file has the maths of
+//! a group of ops as functions over f64 slices, whose gradients are checked against finite
+//! differences, and a `run` that loads operands, calls them and stores results.
 //!
-//! A consumer reads a value as it is stored: what passes between two ops, or is kept for a
-//! backward, is rounded before it is used, also inside a fused op.
+//! Ops read values as they are stored: a value that passes between two ops, or is kept for the
+//! backward, is rounded before it is used, even inside a fused op.
 
 mod attention;
 mod cache;
@@ -31,18 +31,18 @@ use fitgpt_plan::{
 
 use self::values::Values;
 pub(crate) use self::{
-    attention::{Causal, joined_channels},
+    attention::{CausalAttention, joined_channels},
     norm::{Centre, statistics},
     update_8bit::decoded,
     values::{narrow, widen},
 };
-use crate::{Arguments, Backend, BackendError, Watch, arena::Operands, backend::Host};
+use crate::{Arguments, Backend, BackendError, Watch, arena::Operands, backend::WatchedArena};
 
-/// What the reference asks of a planner: no scratch at all.
+/// The reference as a planning target: it needs no scratch.
 #[derive(Clone, Copy, Debug)]
-pub struct Device(pub Limits);
+pub struct ReferenceTarget(pub Limits);
 
-impl Target for Device {
+impl Target for ReferenceTarget {
     fn limits(&self) -> Limits {
         self.0
     }
@@ -52,16 +52,16 @@ impl Target for Device {
     }
 }
 
-/// The backend that defines the others.
+/// The backend that defines every op.
 #[derive(Debug)]
 pub struct Reference {
-    host: Host,
+    host: WatchedArena,
 }
 
 impl Reference {
     /// A backend for the programs of `plan`, which was made within `limits`.
     pub fn new(plan: VerifiedPlan, limits: Limits, watch: Watch) -> Result<Self, BackendError> {
-        Ok(Self { host: Host::new(plan, limits, watch)? })
+        Ok(Self { host: WatchedArena::new(plan, limits, watch)? })
     }
 }
 
@@ -136,9 +136,9 @@ fn run(program: &Program, arguments: &Arguments, op: &Op, operands: &mut Operand
     family(op, &mut values);
 }
 
-/// What a family says to an op of another one: `run` above sent it to the wrong file.
+/// Reports an op that `run` above sent to the wrong file.
 fn misplaced(op: &Op) -> ! {
-    unreachable!("`{}` was sent to another family's file", op.name())
+    unreachable!("`{}` was sent to the wrong file", op.name())
 }
 
 #[cfg(test)]
@@ -155,7 +155,7 @@ mod tests {
     fn an_op_of_another_engine_is_never_run() {
         let mut program = Program::new(ProgramKind::Train, Vec::new());
         program.op(Op::Named { name: "aten::add", operands: Vec::new() });
-        let device = Device(Limits::HOST);
+        let device = ReferenceTarget(Limits::HOST);
         let plan = verify(place(vec![program], &device).unwrap(), &device).unwrap();
         let mut backend = Reference::new(plan, Limits::HOST, Watch::Off).unwrap();
         backend.run(0, &Arguments::default()).unwrap();

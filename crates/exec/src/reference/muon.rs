@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! m += (1 - µ) (g - m);  u = g + µ (m - g), or m without Nesterov
-//! X = u / max(‖u‖, ε);  some times: G = X Xᵀ;  X = a X + (b G + c G²) X
+//! X = u / max(‖u‖, ε);  repeated: G = X Xᵀ;  X = a X + (b G + c G²) X
 //! p = p (1 - lr · weight_decay) - lr · adjustment · X
 //! ```
 //!
@@ -20,7 +20,7 @@ use super::{
     values::{Values, rounded},
 };
 
-/// A matrix with its rows one after the other.
+/// A row-major matrix.
 #[derive(Clone)]
 struct Matrix {
     rows: usize,
@@ -46,7 +46,7 @@ impl Matrix {
         Self { rows: self.rows, columns: other.columns, values }
     }
 
-    /// `factor · self + scale · other`, as `dtype` stores it.
+    /// `factor · self + scale · other`, rounded to `dtype`.
     fn plus(&self, factor: f64, other: &Self, scale: f64, dtype: DType) -> Self {
         let pairs = self.values.iter().zip(&other.values);
         let values: Vec<_> = pairs.map(|(x, y)| factor * x + scale * y).collect();
@@ -54,7 +54,7 @@ impl Matrix {
     }
 }
 
-/// Nearly the closest matrix with orthogonal rows or columns.
+/// Approximately the closest matrix with orthonormal rows or columns.
 fn orthogonal(u: &Matrix, muon: &Muon) -> Matrix {
     if u.rows > u.columns {
         return orthogonal(&u.transposed(), muon).transposed();

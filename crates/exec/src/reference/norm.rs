@@ -1,12 +1,12 @@
-//! Normalisation over rows as long as the weight: layer norm, and RMS norm, whose mean is 0.
+//! Normalisation of rows: layer norm, and RMS norm, which takes the mean as 0.
 //!
 //! ```text
 //! out = (x - mean) * rstd * weight + bias          x, out: (N, C); mean, rstd: (N)
 //! ```
 //!
-//! `mean` and `rstd` are rounded to what is stored before `out` is made from them, so that
-//! making it again gives the same bits. Backward assigns or adds `d_x` and adds into
-//! `d_weight`, `d_bias`.
+//! `mean` and `rstd` are rounded to their stored type before `out` is computed from them, so that
+//! recomputing `out` gives the same bits. Backward assigns or adds to `d_x`, and adds to `d_weight`
+//! and `d_bias`.
 
 use fitgpt_plan::{
     program::Op,
@@ -18,10 +18,10 @@ use super::{
     values::{Values, rounded},
 };
 
-/// Which mean is taken away.
+/// Which mean is subtracted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Centre {
-    /// The row's: layer norm.
+    /// The mean of the row: layer norm.
     Mean,
     /// None: RMS norm.
     Zero,
@@ -69,7 +69,7 @@ fn forward(x: &[f64], statistics: Statistics<'_>, weight: &[f64], bias: &[f64]) 
     out
 }
 
-/// Of what the names say.
+/// The gradients of a norm.
 struct Gradients {
     x: Vec<f64>,
     weight: Vec<f64>,

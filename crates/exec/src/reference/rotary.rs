@@ -1,17 +1,17 @@
-//! Rotary positions: every pair of a head's channels is turned by its angle.
+//! Rotary positions: every pair of a head's channels is rotated by its angle.
 //!
 //! ```text
 //! y[i]       = x[i] cos - x[i + D/2] sin          x: (B, T, heads·D)
 //! y[i + D/2] = x[i + D/2] cos + x[i] sin          table: (positions, D), cosines then sines
 //! ```
 //!
-//! The gradient of a rotation is the rotation back.
+//! The gradient of a rotation is the inverse rotation.
 
 use fitgpt_plan::program::{Op, Turn};
 
 use super::{misplaced, values::Values};
 
-/// Turns one row by one row of the table, head by head.
+/// Rotates one row by one row of the table, head by head.
 fn rotate(x: &mut [f64], angles: &[f64], turn: Turn) {
     let half = angles.len() / 2;
     let (cos, sin) = angles.split_at(half);

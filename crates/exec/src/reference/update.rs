@@ -6,27 +6,27 @@
 //! p -= lr / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + ε)
 //! ```
 //!
-//! Gradients carry the loss scale; it is divided out here and nowhere else. The limit on the
-//! norm is that of `torch.nn.utils.clip_grad_norm_`.
+//! Gradients include the loss scale, which is divided out only here. The norm is clipped as
+//! `torch.nn.utils.clip_grad_norm_` does.
 
 use fitgpt_plan::program::{Adam, Op};
 
 use super::{misplaced, values::Values};
 use crate::Arguments;
 
-/// `clip_grad_norm_` keeps a norm of zero from dividing.
+/// `clip_grad_norm_` adds this, so that it never divides by zero.
 const CLIP_EPSILON: f64 = 1e-6;
 
 /// One element with its moments.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Element {
+pub(super) struct AdamElement {
     pub(super) parameter: f64,
     pub(super) exp_avg: f64,
     pub(super) exp_avg_sq: f64,
 }
 
-/// What all elements of a parameter have in common in one step.
-pub(super) struct Step {
+/// The constants of one step, which all elements of a parameter share.
+pub(super) struct AdamStep {
     gradient_factor: f64,
     decay_factor: f64,
     beta1: f64,
@@ -36,14 +36,14 @@ pub(super) struct Step {
     epsilon: f64,
 }
 
-/// What a gradient is multiplied by.
+/// The factor of a gradient.
 pub(super) fn gradient_factor(grad_clip: f32, arguments: &Arguments, norm: f64) -> f64 {
     let limit = f64::from(grad_clip);
     let clip = if limit > 0.0 { (limit / (norm + CLIP_EPSILON)).min(1.0) } else { 1.0 };
     clip / f64::from(arguments.loss_scale)
 }
 
-impl Step {
+impl AdamStep {
     pub(super) fn new(adam: &Adam, arguments: &Arguments, norm: f64, decays: bool) -> Self {
         let (beta1, beta2) = (f64::from(adam.beta1), f64::from(adam.beta2));
         let lr = f64::from(arguments.lr);
@@ -59,13 +59,13 @@ impl Step {
         }
     }
 
-    pub(super) fn update(&self, old: Element, gradient: f64) -> Element {
+    pub(super) fn update(&self, old: AdamElement, gradient: f64) -> AdamElement {
         let gradient = gradient * self.gradient_factor;
         let exp_avg = self.beta1 * old.exp_avg + (1.0 - self.beta1) * gradient;
         let exp_avg_sq = self.beta2 * old.exp_avg_sq + (1.0 - self.beta2) * gradient * gradient;
         let root = exp_avg_sq.sqrt() / self.root_correction + self.epsilon;
         let parameter = old.parameter * self.decay_factor - self.rate * exp_avg / root;
-        Element { parameter, exp_avg, exp_avg_sq }
+        AdamElement { parameter, exp_avg, exp_avg_sq }
     }
 }
 
@@ -85,11 +85,11 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
             if !norm.is_finite() {
                 return;
             }
-            let step = Step::new(adam, values.arguments, norm, decays);
+            let step = AdamStep::new(adam, values.arguments, norm, decays);
             let mut places = [parameter, exp_avg, exp_avg_sq].map(|tensor| values.take(tensor));
             let [mut p, mut m, mut v] = [places[0].get(), places[1].get(), places[2].get()];
             for (i, gradient) in gradients.into_iter().enumerate() {
-                let old = Element { parameter: p[i], exp_avg: m[i], exp_avg_sq: v[i] };
+                let old = AdamElement { parameter: p[i], exp_avg: m[i], exp_avg_sq: v[i] };
                 let new = step.update(old, gradient);
                 [p[i], m[i], v[i]] = [new.parameter, new.exp_avg, new.exp_avg_sq];
             }
@@ -108,7 +108,7 @@ mod tests {
 
     const ADAM: Adam =
         Adam { beta1: 0.5, beta2: 0.75, epsilon: 0.0, weight_decay: 0.5, grad_clip: 0.0 };
-    const OLD: Element = Element { parameter: 1.0, exp_avg: 0.0, exp_avg_sq: 0.0 };
+    const OLD: AdamElement = AdamElement { parameter: 1.0, exp_avg: 0.0, exp_avg_sq: 0.0 };
 
     fn arguments(updates: u64) -> Arguments {
         Arguments { lr: 0.25, updates, ..Arguments::default() }
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn the_first_update_moves_by_the_learning_rate_whatever_the_gradient() {
         for gradient in [1e-3, 5.0, -2.0] {
-            let new = Step::new(&ADAM, &arguments(1), 1.0, false).update(OLD, gradient);
+            let new = AdamStep::new(&ADAM, &arguments(1), 1.0, false).update(OLD, gradient);
             let moved = OLD.parameter - new.parameter;
             assert!((moved - 0.25 * f64::signum(gradient)).abs() < 1e-15, "{moved}");
         }
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn decay_shrinks_the_weight_and_not_the_moments() {
-        let step = |decays| Step::new(&ADAM, &arguments(1), 1.0, decays).update(OLD, 1.0);
+        let step = |decays| AdamStep::new(&ADAM, &arguments(1), 1.0, decays).update(OLD, 1.0);
         let (with, without) = (step(true), step(false));
         assert_eq!(without.parameter - with.parameter, 0.125); // lr · weight_decay · 1
         assert_eq!(with.exp_avg, without.exp_avg);
@@ -133,8 +133,8 @@ mod tests {
 
     #[test]
     fn the_second_update_is_the_one_written_out() {
-        let old = Element { parameter: 1.0, exp_avg: 0.5, exp_avg_sq: 0.25 };
-        let new = Step::new(&ADAM, &arguments(2), 1.0, false).update(old, 2.0);
+        let old = AdamElement { parameter: 1.0, exp_avg: 0.5, exp_avg_sq: 0.25 };
+        let new = AdamStep::new(&ADAM, &arguments(2), 1.0, false).update(old, 2.0);
         // m = ½ · ½ + ½ · 2; v = ¾ · ¼ + ¼ · 4; corrections 1 - ½² and 1 - ¾².
         assert_eq!((new.exp_avg, new.exp_avg_sq), (1.25, 1.1875));
         let expected = 1.0 - 0.25 * (1.25 / 0.75) / (1.1875f64 / 0.4375).sqrt();
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn a_norm_above_the_limit_scales_the_gradient_and_one_below_does_not() {
         let adam = Adam { grad_clip: 1.0, ..ADAM };
-        let factor = |norm| Step::new(&adam, &arguments(1), norm, false).gradient_factor;
+        let factor = |norm| AdamStep::new(&adam, &arguments(1), norm, false).gradient_factor;
         assert!((factor(4.0) - 1.0 / (4.0 + 1e-6)).abs() < 1e-15);
         assert_eq!(factor(0.5), 1.0);
     }
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn the_loss_scale_is_divided_out() {
         let scaled = Arguments { loss_scale: 1024.0, ..arguments(1) };
-        let plain = Step::new(&ADAM, &arguments(1), 1.0, false).update(OLD, 0.5);
-        assert_eq!(Step::new(&ADAM, &scaled, 1.0, false).update(OLD, 512.0), plain);
+        let plain = AdamStep::new(&ADAM, &arguments(1), 1.0, false).update(OLD, 0.5);
+        assert_eq!(AdamStep::new(&ADAM, &scaled, 1.0, false).update(OLD, 512.0), plain);
     }
 }

@@ -1,13 +1,13 @@
-//! `AdamW` with moments in 8 bits.
+//! `AdamW` with 8-bit moments.
 //!
-//! A moment is `map[code] · scale`, with one scale for 256 elements: the largest magnitude among
-//! them. The update is that of [`super::update`], with the new moments before they are rounded.
+//! A moment is `map[code] · scale`, with one scale for 256 elements, their largest magnitude. The
+//! update is that of [`super::update`] and uses the new moments before they are rounded.
 
 use fitgpt_plan::program::{Op, QUANTISED_BLOCK};
 
 use super::{
     misplaced,
-    update::{Element, Step},
+    update::{AdamElement, AdamStep},
     values::Values,
 };
 use crate::codebook::Codebook;
@@ -15,7 +15,7 @@ use crate::codebook::Codebook;
 /// Elements that share a scale.
 const SHARING: usize = QUANTISED_BLOCK as usize;
 
-/// The values of codes with their scales.
+/// The values of codes and their scales.
 pub(crate) fn decoded(book: &Codebook, codes: &[u8], scales: &[f64]) -> Vec<f64> {
     let value =
         |(i, code): (usize, &u8)| f64::from(book.values[usize::from(*code)]) * scales[i / SHARING];
@@ -33,13 +33,13 @@ fn encoded(book: &Codebook, values: &[f64]) -> (Vec<u8>, Vec<f64>) {
     (codes, scales)
 }
 
-/// The code of the number nearest to `x`, negative if `x` is; that of zero in a block of zeros.
+/// The code of the number nearest to `x`, negative if `x` is; the code of zero in a block of zeros.
 fn nearest(book: &Codebook, x: f64) -> u8 {
     let x = if x.is_nan() { 0.0 } else { x };
     let numbers = (0..=255_u8).zip(book.values.map(f64::from));
     let candidates = numbers.filter(|(_, number)| x >= 0.0 || *number < 0.0);
     let by_distance = |a: &(u8, f64), b: &(u8, f64)| (a.1 - x).abs().total_cmp(&(b.1 - x).abs());
-    candidates.min_by(by_distance).expect("a map has numbers of both signs or x has none").0
+    candidates.min_by(by_distance).expect("the map has a number with the sign of x").0
 }
 
 pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
@@ -64,7 +64,7 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
     if !norm.is_finite() {
         return;
     }
-    let step = Step::new(adam, values.arguments, norm, decays);
+    let step = AdamStep::new(adam, values.arguments, norm, decays);
     let mut parameter = values.take(parameter);
     let mut scales = [exp_avg_scale, exp_avg_sq_scale].map(|tensor| values.take(tensor));
     let codes = [exp_avg, exp_avg_sq].map(|tensor| values.take_codes(tensor));
@@ -73,7 +73,7 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
     let mut m = decoded(books[0], codes[0], &scales[0].get());
     let mut v = decoded(books[1], codes[1], &scales[1].get());
     for (i, gradient) in gradients.into_iter().enumerate() {
-        let old = Element { parameter: p[i], exp_avg: m[i], exp_avg_sq: v[i] };
+        let old = AdamElement { parameter: p[i], exp_avg: m[i], exp_avg_sq: v[i] };
         let new = step.update(old, gradient);
         [p[i], m[i], v[i]] = [new.parameter, new.exp_avg, new.exp_avg_sq];
     }

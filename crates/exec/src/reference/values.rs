@@ -1,4 +1,4 @@
-//! Tensors as f64: widened when an op loads them, rounded once when it stores them.
+//! Tensors as f64: widened when an op loads them, and rounded once when it stores them.
 
 use fitgpt_plan::{
     program::Program,
@@ -8,7 +8,7 @@ use half::{bf16, f16};
 
 use crate::{Arguments, arena::Operands};
 
-/// One op's tensors while it runs.
+/// The tensors of one op being run.
 pub(super) struct Values<'o, 'a> {
     pub(super) program: &'o Program,
     pub(super) arguments: &'o Arguments,
@@ -16,7 +16,7 @@ pub(super) struct Values<'o, 'a> {
 }
 
 impl<'a> Values<'_, 'a> {
-    /// The tensor's axes; it has `N` of them.
+    /// The tensor's axes, of which there must be `N`.
     pub(super) fn shape<const N: usize>(&self, tensor: TensorId) -> [usize; N] {
         let tensor = self.program.get(tensor);
         let axes: Vec<_> = tensor.shape.iter().map(|n| *n as usize).collect();
@@ -46,7 +46,7 @@ impl<'a> Values<'_, 'a> {
             DType::F32 => widened(self.operands.read::<f32>(tensor)),
             DType::Bf16 => widened(self.operands.read::<bf16>(tensor)),
             DType::F16 => widened(self.operands.read::<f16>(tensor)),
-            other => panic!("{other} is not a type of floats"),
+            other => panic!("{other} is not a float type"),
         }
     }
 
@@ -64,13 +64,13 @@ impl<'a> Values<'_, 'a> {
         self.arguments.rows_in_use(self.program, rows) as usize
     }
 
-    /// A tensor that the op writes or updates, to be looked at and filled.
-    pub(super) fn take(&mut self, tensor: TensorId) -> Place<'a> {
+    /// A tensor that the op writes or updates.
+    pub(super) fn take(&mut self, tensor: TensorId) -> ChangedTensor<'a> {
         match self.dtype(tensor) {
-            DType::F32 => Place::F32(self.operands.write(tensor)),
-            DType::Bf16 => Place::Bf16(self.operands.write(tensor)),
-            DType::F16 => Place::F16(self.operands.write(tensor)),
-            other => panic!("{other} is not a type of floats"),
+            DType::F32 => ChangedTensor::F32(self.operands.write(tensor)),
+            DType::Bf16 => ChangedTensor::Bf16(self.operands.write(tensor)),
+            DType::F16 => ChangedTensor::F16(self.operands.write(tensor)),
+            other => panic!("{other} is not a float type"),
         }
     }
 
@@ -92,14 +92,14 @@ impl<'a> Values<'_, 'a> {
 }
 
 /// The elements of a tensor that an op changes.
-pub(super) enum Place<'a> {
+pub(super) enum ChangedTensor<'a> {
     F32(&'a mut [f32]),
     Bf16(&'a mut [bf16]),
     F16(&'a mut [f16]),
 }
 
-impl Place<'_> {
-    /// What it holds now.
+impl ChangedTensor<'_> {
+    /// Its current values.
     pub(super) fn get(&self) -> Vec<f64> {
         match self {
             Self::F32(place) => widened(place),
@@ -133,7 +133,7 @@ pub(crate) fn widen(dtype: DType, bytes: &[u8]) -> Vec<f64> {
         DType::F32 => values::<f32>(bytes),
         DType::Bf16 => values::<bf16>(bytes),
         DType::F16 => values::<f16>(bytes),
-        other => panic!("{other} is not a type of floats"),
+        other => panic!("{other} is not a float type"),
     }
 }
 
@@ -147,7 +147,7 @@ pub(crate) fn narrow(dtype: DType, values: &[f64]) -> Vec<u8> {
         DType::F32 => bytes::<f32>(values),
         DType::Bf16 => bytes::<bf16>(values),
         DType::F16 => bytes::<f16>(values),
-        other => panic!("{other} is not a type of floats"),
+        other => panic!("{other} is not a float type"),
     }
 }
 
@@ -200,9 +200,9 @@ impl Float for f16 {
     }
 }
 
-/// The f32 next to `value` on the side of zero, its last bit set where anything was lost:
-/// rounding that to fewer bits is rounding `value` once. (`half`'s own way from f64 goes over
-/// the nearest f32 on some machines, and so rounds twice.)
+/// `value` rounded towards zero to f32, with the last bit set if anything was lost. Rounding that
+/// to fewer bits rounds `value` only once. (`half`'s conversion from f64 goes through the nearest
+/// f32 on some machines, and so rounds twice.)
 fn rounded_to_odd(value: f64) -> f32 {
     let nearest = value as f32;
     let excess = f64::from(nearest).abs() - value.abs();
@@ -219,8 +219,8 @@ mod tests {
     #[test]
     #[expect(clippy::float_cmp, reason = "rounding is exact or wrong")]
     fn a_value_just_past_the_middle_is_not_rounded_twice() {
-        // 1 + 2⁻⁸ lies between two bf16; what is added vanishes in f32, where the tie would
-        // then go to even, that is down.
+        // 1 + 2⁻⁸ is halfway between two bf16 values. The small addition is lost in f32, where the
+        // tie would then go to even, which is down.
         let value = 1.0 + 2f64.powi(-8) + 2f64.powi(-40);
         assert_eq!(bf16::round(value).wide(), 1.0 + 2f64.powi(-7));
         assert_eq!(bf16::round(-value).wide(), -1.0 - 2f64.powi(-7));

@@ -1,4 +1,4 @@
-//! Attention, forward, backward and from the cache.
+//! Attention: forward, backward, and with a cache.
 
 use std::ops::Range;
 
@@ -10,30 +10,30 @@ use fitgpt_plan::{
 
 use super::{Call, OptionalMask, elements, launch, line, misplaced, optional};
 use crate::kernels::{
-    attention::{self, BatchLaunch, Tiles},
+    attention::{self, AttentionBatchLaunch, AttentionTiles},
     elementwise,
 };
 
-/// The attention of an op.
+/// The sizes of an attention op.
 #[derive(Clone, Copy)]
-struct Shape {
+struct AttentionShape {
     batch: usize,
     seq: usize,
     used: usize,
     heads: Heads,
-    rows: Rows,
+    rows: QkvRows,
 }
 
-/// How rows of queries, keys and values lie in their tensors.
+/// The layout of queries, keys and values in their tensors.
 #[derive(Clone, Copy)]
-struct Rows {
+struct QkvRows {
     query_stride: usize,
     kv_stride: usize,
     keys_at: usize,
     values_at: usize,
 }
 
-impl Rows {
+impl QkvRows {
     fn of(qkv: Qkv, heads: Heads) -> Self {
         let [queries, keys] = [query_channels(heads), kv_channels(heads)];
         let joined = queries + 2 * keys;
@@ -59,7 +59,7 @@ fn kv_channels(heads: Heads) -> usize {
     (heads.kv * heads.channels) as usize
 }
 
-/// The tensors of keys and of values, if those are not the queries' as well.
+/// The tensors of keys and of values, if they are not in the queries' tensor.
 fn keys_and_values(qkv: Qkv) -> [Option<TensorId>; 2] {
     match qkv {
         Qkv::Joined(_) => [None, None],
@@ -67,16 +67,16 @@ fn keys_and_values(qkv: Qkv) -> [Option<TensorId>; 2] {
     }
 }
 
-impl Shape {
+impl AttentionShape {
     fn size(self) -> usize {
         self.heads.channels as usize
     }
 
-    fn batch(self, first_sequence: usize) -> BatchLaunch {
-        let Rows { query_stride, kv_stride, keys_at, values_at } = self.rows;
+    fn batch(self, first_sequence: usize) -> AttentionBatchLaunch {
+        let QkvRows { query_stride, kv_stride, keys_at, values_at } = self.rows;
         let Heads { query, kv, channels } = self.heads;
         let scale = (1.0 / f64::from(channels).sqrt()) as f32;
-        BatchLaunch::new(
+        AttentionBatchLaunch::new(
             self.seq,
             self.used,
             query as usize,
@@ -90,8 +90,8 @@ impl Shape {
         )
     }
 
-    /// A cube for each tile of rows, head and sequence.
-    fn cubes(self, tiles: Tiles, heads: u32, sequences: usize) -> CubeCount {
+    /// One cube for each tile of rows, head and sequence.
+    fn cubes(self, tiles: AttentionTiles, heads: u32, sequences: usize) -> CubeCount {
         let x = self.used.div_ceil(tiles.rows).max(1);
         CubeCount::Static(x as u32, heads, sequences as u32)
     }
@@ -186,7 +186,7 @@ impl Call<'_> {
                 let sequences = self.listing.get(keys).shape[0] as usize;
                 let row = self.arguments.cache_row as usize;
                 let count = self.used(qkv.queries()) * channels;
-                let rows = Rows::of(qkv, heads);
+                let rows = QkvRows::of(qkv, heads);
                 let [k, v] = keys_and_values(qkv);
                 for (from, at, cache) in [(k, rows.keys_at, keys), (v, rows.values_at, values)] {
                     let (cache_row, first) = self.part(cache, &(row..row + 1), sequences);
@@ -211,16 +211,16 @@ impl Call<'_> {
                 let length = self.arguments.length as usize;
                 let cache = &self.listing.get(keys).shape;
                 let channels = kv_channels(heads);
-                let rows = Rows::of(qkv, heads);
-                let shape = Shape {
+                let rows = QkvRows::of(qkv, heads);
+                let shape = AttentionShape {
                     batch: cache[0] as usize,
                     seq: cache[1] as usize,
                     used: length + 1,
                     heads,
                     // Keys and values are read from the cache.
-                    rows: Rows { kv_stride: channels, keys_at: 0, values_at: 0, ..rows },
+                    rows: QkvRows { kv_stride: channels, keys_at: 0, values_at: 0, ..rows },
                 };
-                assert!(length < shape.seq, "the cache has room for one token more");
+                assert!(length < shape.seq, "the cache is full");
                 let [k, v] = keys_and_values(qkv);
                 for window in self.sequences(shape, qkv, [keys, out]) {
                     let new = [(k, rows.keys_at, keys), (v, rows.values_at, values)];
@@ -262,14 +262,25 @@ impl Call<'_> {
         }
     }
 
-    fn attention_shape(&self, qkv: Qkv, out: TensorId, heads: Heads) -> Shape {
+    fn attention_shape(&self, qkv: Qkv, out: TensorId, heads: Heads) -> AttentionShape {
         let shape = &self.listing.get(out).shape;
         let (batch, seq) = (shape[0] as usize, shape[1] as usize);
-        Shape { batch, seq, used: self.used(out).min(seq), heads, rows: Rows::of(qkv, heads) }
+        AttentionShape {
+            batch,
+            seq,
+            used: self.used(out).min(seq),
+            heads,
+            rows: QkvRows::of(qkv, heads),
+        }
     }
 
     /// Windows of sequences of `qkv` and `others`.
-    fn sequences(&self, shape: Shape, qkv: Qkv, others: [TensorId; 2]) -> Vec<Range<usize>> {
+    fn sequences(
+        &self,
+        shape: AttentionShape,
+        qkv: Qkv,
+        others: [TensorId; 2],
+    ) -> Vec<Range<usize>> {
         let tensors = qkv.tensors().chain(others);
         let units: Vec<_> = tensors.map(|id| self.share_bytes(id, shape.batch)).collect();
         self.windows(shape.batch, &units)
@@ -284,12 +295,12 @@ impl Call<'_> {
         optional(id.map(|id| self.shares(id, shares, count)))
     }
 
-    fn tiles(&self, shape: Shape) -> Tiles {
-        let tiles = Tiles::new(shape.size(), self.properties().shared_bytes);
-        tiles.expect("the target was asked before the program was planned")
+    fn tiles(&self, shape: AttentionShape) -> AttentionTiles {
+        let tiles = AttentionTiles::new(shape.size(), self.properties().shared_bytes);
+        tiles.expect("the target was checked before planning")
     }
 }
 
-fn square(tiles: Tiles) -> CubeDim {
+fn square(tiles: AttentionTiles) -> CubeDim {
     CubeDim::new_2d(tiles.side() as u32, tiles.side() as u32)
 }

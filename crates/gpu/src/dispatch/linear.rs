@@ -14,20 +14,20 @@ use fitgpt_plan::{
 use super::{Call, F32, OptionalMask, elem_type, kind, launch, misplaced, optional};
 use crate::kernels::{
     linear::{self, CornerLaunch},
-    product::{Core, FactorLaunch, Layout, SIDE},
+    product::{FactorLaunch, FactorLayout, ProductUnits, SIDE},
 };
 
-/// A factor of a product, or the product itself: a matrix in a bound buffer.
-pub(super) struct Matrix {
+/// A factor or the result of a product, as a matrix in a bound buffer.
+pub(super) struct BoundMatrix {
     pub(super) buffer: BufferArg,
     pub(super) stored: ElemType,
-    /// Elements bound before its first.
+    /// Elements bound before its first one.
     pub(super) first: usize,
-    /// Elements from one of its rows in memory to the next.
+    /// Distance between rows in memory.
     pub(super) stride: usize,
 }
 
-/// Rows of the left factor, rows of the right one, and the axis that is summed over.
+/// The rows of the left factor, the rows of the right one, and the length of the sums.
 #[derive(Clone, Copy)]
 pub(super) struct Extents {
     pub(super) left: usize,
@@ -35,9 +35,9 @@ pub(super) struct Extents {
     pub(super) inner: usize,
 }
 
-/// What happens to what the product's place holds.
+/// Whether a product replaces the contents of its output.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum To {
+pub(super) enum StoreMode {
     Assign,
     Add,
 }
@@ -56,8 +56,16 @@ impl Call<'_> {
                         product.first += table.start;
                         let bias = bias.map(|bias| self.shares(bias, &table, self.columns(bias)));
                         let extents = Extents { left: rows.len(), right: table.len(), inner };
-                        let layouts = (Layout::InnerLast, Layout::InnerLast);
-                        self.multiply(left, right, bias, product, extents, layouts, To::Assign);
+                        let layouts = (FactorLayout::InnerLast, FactorLayout::InnerLast);
+                        self.multiply(
+                            left,
+                            right,
+                            bias,
+                            product,
+                            extents,
+                            layouts,
+                            StoreMode::Assign,
+                        );
                     }
                 }
             }
@@ -145,8 +153,8 @@ impl Call<'_> {
                         None,
                         self.matrix(d_x, &rows),
                         Extents { left: rows.len(), right, inner },
-                        (Layout::InnerLast, Layout::InnerFirst),
-                        if adds { To::Add } else { To::Assign },
+                        (FactorLayout::InnerLast, FactorLayout::InnerFirst),
+                        if adds { StoreMode::Add } else { StoreMode::Assign },
                     );
                 }
             }
@@ -227,28 +235,28 @@ impl Call<'_> {
                 None,
                 self.matrix(d_weight, &table),
                 Extents { left: table.len(), right: self.columns(x), inner: rows.len() },
-                (Layout::InnerFirst, Layout::InnerFirst),
-                To::Add,
+                (FactorLayout::InnerFirst, FactorLayout::InnerFirst),
+                StoreMode::Add,
             );
         }
     }
 
-    /// Rows of a tensor, wherever they begin.
-    pub(super) fn matrix(&self, id: TensorId, rows: &Range<usize>) -> Matrix {
+    /// Rows of a tensor, aligned or not.
+    pub(super) fn matrix(&self, id: TensorId, rows: &Range<usize>) -> BoundMatrix {
         let (buffer, first) = self.part(id, rows, self.rows(id));
-        Matrix { buffer, stored: self.stored(id), first, stride: self.columns(id) }
+        BoundMatrix { buffer, stored: self.stored(id), first, stride: self.columns(id) }
     }
 
-    #[expect(clippy::too_many_arguments, reason = "a product has two factors, a place and a shape")]
+    #[expect(clippy::too_many_arguments, reason = "two factors, an output and sizes")]
     pub(super) fn multiply(
         &self,
-        left: Matrix,
-        right: Matrix,
+        left: BoundMatrix,
+        right: BoundMatrix,
         bias: Option<BufferArg>,
-        product: Matrix,
+        product: BoundMatrix,
         extents: Extents,
-        layouts: (Layout, Layout),
-        to: To,
+        layouts: (FactorLayout, FactorLayout),
+        to: StoreMode,
     ) {
         let (core, factors) = self.core();
         launch!(
@@ -265,7 +273,7 @@ impl Call<'_> {
             extents.inner,
             CornerLaunch::new(product.first, product.stride),
             layouts,
-            to == To::Add,
+            to == StoreMode::Add,
             core,
             left.stored,
             right.stored,
@@ -274,35 +282,34 @@ impl Call<'_> {
         );
     }
 
-    /// What multiplies, and the type that both factors take for it: tensor cores where the
-    /// device has them and the activations are half, else the ordinary units in float32. A
-    /// function of the device and of the program, never of a shape: what is recomputed or split
-    /// is multiplied by the same.
-    fn core(&self) -> (Core, ElemType) {
+    /// The units that multiply, and the type of both factors: tensor cores if the device has
+    /// them and activations have 16 bits, else ordinary units in float32. Depends on the device
+    /// and the program, never on a shape, so that recomputing and splitting use the same units.
+    fn core(&self) -> (ProductUnits, ElemType) {
         let is_half = |tensor: &&Tensor| matches!(tensor.dtype, DType::F16 | DType::Bf16);
         match (self.properties().core, self.listing.tensors().iter().find(is_half)) {
-            (Core::Tensor, Some(tensor)) => (Core::Tensor, elem_type(tensor.dtype)),
-            (Core::Tensor, None) => (Core::Units, F32),
-            (core @ (Core::Units | Core::Imitated), _) => (core, F32),
+            (ProductUnits::Tensor, Some(tensor)) => (ProductUnits::Tensor, elem_type(tensor.dtype)),
+            (ProductUnits::Tensor, None) => (ProductUnits::Units, F32),
+            (core @ (ProductUnits::Units | ProductUnits::Imitated), _) => (core, F32),
         }
     }
 
-    /// Of `rows` rows through a weight (outputs, inputs).
+    /// The extents of `rows` rows times a weight (outputs, inputs).
     fn layer(&self, weight: TensorId, rows: usize) -> Extents {
         Extents { left: rows, right: self.rows(weight), inner: self.columns(weight) }
     }
 }
 
 /// A matrix of 4-byte floats in scratch.
-pub(super) fn floats(buffer: BufferArg, stride: usize) -> Matrix {
-    Matrix { buffer, stored: F32, first: 0, stride }
+pub(super) fn floats(buffer: BufferArg, stride: usize) -> BoundMatrix {
+    BoundMatrix { buffer, stored: F32, first: 0, stride }
 }
 
 fn factor(first: usize, stride: usize, outer: usize) -> FactorLaunch {
     FactorLaunch::new(first, stride, outer)
 }
 
-fn tiles(extents: Extents, core: Core) -> CubeCount {
+fn tiles(extents: Extents, core: ProductUnits) -> CubeCount {
     let tile = core.tile();
     let (x, y) = (extents.right.div_ceil(tile), extents.left.div_ceil(tile));
     CubeCount::Static(x as u32, y as u32, 1)
@@ -323,7 +330,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{Device, Gpu, GpuTarget, Kind, Properties, adapters};
+    use crate::{AdapterKind, Gpu, GpuDevice, GpuProperties, GpuTarget, adapters};
 
     /// The keys that differ between families.
     const FAMILIES: [&[(&str, &str)]; 2] = [
@@ -331,9 +338,9 @@ mod tests {
         &[("family", "llama"), ("n_kv_head", "1"), ("ffn_dim", "200"), ("mlp_bias", "True")],
     ];
 
-    /// The loss and every gradient of one micro-batch, of a model whose matrices end inside of
+    /// The loss and every gradient of one micro-batch, of a model whose matrices end inside
     /// tiles.
-    fn trained(device: &Device, family: &[(&str, &str)]) -> Vec<(String, Vec<u8>)> {
+    fn trained(device: &GpuDevice, family: &[(&str, &str)]) -> Vec<(String, Vec<u8>)> {
         let mut written = Written::new();
         let sizes = [
             ("n_layer", "1"),
@@ -349,8 +356,8 @@ mod tests {
         }
         let config = written.resolve().unwrap();
         let target = GpuTarget::new(device.properties());
-        let room = Bytes::new(1 << 30);
-        let job = Job::new(&config, 131, Precision::Float32, &target, room);
+        let budget = Bytes::new(1 << 30);
+        let job = Job::new(&config, 131, Precision::Float32, &target, budget);
         let plan = job::plan(job.training_programs(), &target).unwrap();
         let program = plan.program(TRAIN).clone();
         let mut gpu = Gpu::new(device.clone(), plan, Watch::Off, Bytes::ZERO).unwrap();
@@ -383,20 +390,21 @@ mod tests {
         .collect()
     }
 
-    /// All of the tensor cores' path but the tensor cores: the same sums in the same order, so
-    /// the same bits.
+    /// Tests the code around the tensor cores without the tensor cores: the same sums in the same
+    /// order give the same bits.
     #[test]
     fn the_tiles_of_the_tensor_cores_give_the_bits_of_the_ordinary_ones() {
-        let adapter = adapters().into_iter().find(|adapter| adapter.kind == Kind::Software);
+        let adapter = adapters().into_iter().find(|adapter| adapter.kind == AdapterKind::Software);
         let adapter = adapter.expect("a software Vulkan driver (Debian: mesa-vulkan-drivers)");
-        let device = Device::open(&adapter).unwrap();
-        let imitating = device.as_if(Properties { core: Core::Imitated, ..device.properties() });
+        let device = GpuDevice::open(&adapter).unwrap();
+        let imitating =
+            device.as_if(GpuProperties { core: ProductUnits::Imitated, ..device.properties() });
         for family in FAMILIES {
             let (expected, found) = (trained(&device, family), trained(&imitating, family));
-            assert!(expected.len() > 10, "the gradients of a layer");
+            assert!(expected.len() > 10, "too few tensors for a layer's gradients");
             for ((name, expected), (_, found)) in expected.iter().zip(&found) {
-                assert!(expected.iter().any(|byte| *byte != 0), "`{name}` was computed");
-                assert!(expected == found, "`{name}` has other bits");
+                assert!(expected.iter().any(|byte| *byte != 0), "`{name}` is all zeros");
+                assert!(expected == found, "`{name}` has different bits");
             }
         }
     }

@@ -6,14 +6,14 @@ use fitgpt_plan::{program::Op, units::TensorId};
 
 use super::{
     Call, F32, cubes, elements, launch, line,
-    linear::{Extents, To, floats},
+    linear::{Extents, StoreMode, floats},
     misplaced,
 };
-use crate::kernels::{cross_entropy, elementwise, product::Layout};
+use crate::kernels::{cross_entropy, elementwise, product::FactorLayout};
 
-/// The tensors of either op.
+/// The tensors that both ops have.
 #[derive(Clone, Copy)]
-struct Loss {
+struct LossTensors {
     x: TensorId,
     weight: TensorId,
     targets: TensorId,
@@ -24,14 +24,14 @@ impl Call<'_> {
     pub(super) fn loss(&self) {
         match *self.op {
             Op::CrossEntropy { x, weight, targets, logits, losses } => {
-                let of = Loss { x, weight, targets, logits };
+                let of = LossTensors { x, weight, targets, logits };
                 for rows in self.chunks(of) {
                     self.scores(of, &rows);
                     self.row_losses(of, &rows, None);
                 }
                 let sequences = self.columns(losses);
                 let seq = self.seq(x);
-                self.means(losses, sequences, seq, 1.0 / seq as f32, To::Assign);
+                self.means(losses, sequences, seq, 1.0 / seq as f32, StoreMode::Assign);
             }
             Op::CrossEntropyBackward {
                 x,
@@ -43,7 +43,7 @@ impl Call<'_> {
                 d_weight,
                 mean_over,
             } => {
-                let of = Loss { x, weight, targets, logits };
+                let of = LossTensors { x, weight, targets, logits };
                 let factor = f64::from(self.arguments.loss_scale) / mean_over as f64;
                 for rows in self.chunks(of) {
                     self.scores(of, &rows);
@@ -53,14 +53,14 @@ impl Call<'_> {
                     self.add_weight_gradient((logits, &chunk), (x, &rows), d_weight);
                 }
                 let scale = (1.0 / mean_over as f64) as f32;
-                self.means(loss, 1, self.rows(x), scale, To::Add);
+                self.means(loss, 1, self.rows(x), scale, StoreMode::Add);
             }
             _ => misplaced(self.op),
         }
     }
 
-    /// Rows whose logits are made together.
-    fn chunks(&self, of: Loss) -> Vec<Range<usize>> {
+    /// Chunks of rows whose logits are computed together.
+    fn chunks(&self, of: LossTensors) -> Vec<Range<usize>> {
         let fits = self.properties().max_binding.get() / self.row_bytes(of.logits);
         let step = self.rows(of.logits).min(fits as usize).max(1);
         let rows = self.rows(of.x);
@@ -68,7 +68,7 @@ impl Call<'_> {
     }
 
     /// `logits = x · weightᵀ`
-    fn scores(&self, of: Loss, rows: &Range<usize>) {
+    fn scores(&self, of: LossTensors, rows: &Range<usize>) {
         let inner = self.columns(of.x);
         for table in self.windows(self.rows(of.weight), &[self.row_bytes(of.weight)]) {
             let mut product = self.matrix(of.logits, &(0..rows.len()));
@@ -79,13 +79,13 @@ impl Call<'_> {
                 None,
                 product,
                 Extents { left: rows.len(), right: table.len(), inner },
-                (Layout::InnerLast, Layout::InnerLast),
-                To::Assign,
+                (FactorLayout::InnerLast, FactorLayout::InnerLast),
+                StoreMode::Assign,
             );
         }
     }
 
-    fn row_losses(&self, of: Loss, rows: &Range<usize>, factor: Option<f32>) {
+    fn row_losses(&self, of: LossTensors, rows: &Range<usize>, factor: Option<f32>) {
         launch!(
             self,
             cross_entropy::row_losses,
@@ -103,8 +103,8 @@ impl Call<'_> {
         );
     }
 
-    /// `d_x = d_logits · weight`; where the weight is cut, the parts meet in float32.
-    fn gradient_of_input(&self, of: Loss, d_x: TensorId, rows: &Range<usize>) {
+    /// `d_x = d_logits · weight`. If the weight is split, the parts are summed in float32.
+    fn gradient_of_input(&self, of: LossTensors, d_x: TensorId, rows: &Range<usize>) {
         let tables = self.windows(self.rows(of.weight), &[self.row_bytes(of.weight)]);
         let right = self.columns(of.x);
         let is_cut = tables.len() > 1;
@@ -118,8 +118,8 @@ impl Call<'_> {
                 None,
                 product,
                 Extents { left: rows.len(), right, inner: table.len() },
-                (Layout::InnerLast, Layout::InnerFirst),
-                if table.start == 0 { To::Assign } else { To::Add },
+                (FactorLayout::InnerLast, FactorLayout::InnerFirst),
+                if table.start == 0 { StoreMode::Assign } else { StoreMode::Add },
             );
         }
         if is_cut {
@@ -140,7 +140,7 @@ impl Call<'_> {
         }
     }
 
-    fn means(&self, out: TensorId, count: usize, per: usize, scale: f32, to: To) {
+    fn means(&self, out: TensorId, count: usize, per: usize, scale: f32, to: StoreMode) {
         launch!(
             self,
             cross_entropy::means,
@@ -152,7 +152,7 @@ impl Call<'_> {
             per,
             scale,
             self.properties().sums,
-            to == To::Add,
+            to == StoreMode::Add,
         );
     }
 }

@@ -9,8 +9,8 @@ use fitgpt_plan::{
 use super::{Call, cubes, elements, launch, line, misplaced};
 use crate::{
     kernels::{
-        muon::{self, MixingLaunch, Side, Stored},
-        product::{Core, FactorLaunch, Layout, SIDE},
+        muon::{self, IterationType, MuonConstantsLaunch, PolynomialSide},
+        product::{FactorLaunch, FactorLayout, ProductUnits, SIDE},
         update::{self, BLOCK},
     },
     target::MuonScratch,
@@ -29,8 +29,8 @@ impl Call<'_> {
             |which: usize| self.scratch_part(scratch.squares[which], (short * short) as u64);
         let length = || self.scratch_part(scratch.length, 1);
         let stored = match muon.dtype {
-            DType::Bf16 => Stored::Bf16,
-            _ => Stored::F32,
+            DType::Bf16 => IterationType::Bf16,
+            _ => IterationType::F32,
         };
         self.begin_muon(norm, gradient, momentum, (count, stored), muon, matrix(0));
         self.length_of(matrix(0), length(), count);
@@ -61,7 +61,7 @@ impl Call<'_> {
                 of(inputs, short),
                 of(inputs, short),
                 long,
-                if is_tall { Layout::InnerFirst } else { Layout::InnerLast },
+                if is_tall { FactorLayout::InnerFirst } else { FactorLayout::InnerLast },
                 stored,
             );
             launch!(
@@ -79,9 +79,9 @@ impl Call<'_> {
                 stored,
             );
             let (left, right, side) = if is_tall {
-                (of(inputs, out), of(short, inputs), Side::Right)
+                (of(inputs, out), of(short, inputs), PolynomialSide::Right)
             } else {
-                (of(short, out), of(inputs, inputs), Side::Left)
+                (of(short, out), of(inputs, inputs), PolynomialSide::Left)
             };
             launch!(
                 self,
@@ -118,18 +118,18 @@ impl Call<'_> {
         );
     }
 
-    /// The momentum moves, and `x` is what is to be made orthogonal.
+    /// Updates the momentum and writes the matrix to orthogonalise to `x`.
     fn begin_muon(
         &self,
         norm: TensorId,
         gradient: TensorId,
         momentum: TensorId,
-        (count, stored): (usize, Stored),
+        (count, stored): (usize, IterationType),
         muon: &Muon,
         x: BufferArg,
     ) {
         let rest = (1.0 - f64::from(muon.momentum)) as f32;
-        let mixing = MixingLaunch::new(
+        let mixing = MuonConstantsLaunch::new(
             1.0 / self.arguments.loss_scale,
             muon.grad_clip,
             rest,
@@ -160,7 +160,7 @@ impl Call<'_> {
 }
 
 fn tiles(rows: usize, columns: usize) -> CubeCount {
-    let tile = Core::Units.tile();
+    let tile = ProductUnits::Units.tile();
     CubeCount::Static(columns.div_ceil(tile) as u32, rows.div_ceil(tile) as u32, 1)
 }
 

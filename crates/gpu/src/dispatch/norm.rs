@@ -1,4 +1,4 @@
-//! Norms, forward, again and backward.
+//! Norms: forward, recomputation and backward.
 
 use std::ops::Range;
 
@@ -7,10 +7,10 @@ use fitgpt_plan::{program::Op, units::TensorId};
 
 use super::{Call, cubes, elements, launch, line, misplaced, optional};
 use crate::{
-    device::Properties,
+    device::GpuProperties,
     kernels::{
-        math::{Sums, UNITS},
-        norm::{self, BLOCK_ROWS, Team},
+        math::{SumOrder, UNITS},
+        norm::{self, BLOCK_ROWS, RowTeam},
     },
 };
 
@@ -48,7 +48,7 @@ impl Call<'_> {
                     let rows = window.len() * heads;
                     launch!(
                         self,
-                        norm::again,
+                        norm::recompute,
                         teams(rows),
                         line(),
                         self.rows_of(x, &window),
@@ -116,7 +116,7 @@ impl Call<'_> {
         }
     }
 
-    /// Adds to `d_bias` the sums of the columns of `d_out`.
+    /// Adds the column sums of `d_out` to `d_bias`.
     pub(super) fn add_column_sums(&self, d_out: TensorId, d_bias: TensorId) {
         let columns = self.columns(d_out);
         let mut blocks = 0;
@@ -154,35 +154,35 @@ impl Call<'_> {
         );
     }
 
-    /// Norms in one row of `x`.
+    /// The number of normalised heads in one row of `x`.
     fn heads_of_row(&self, x: TensorId, weight: TensorId) -> usize {
         self.columns(x) / self.columns(weight)
     }
 
-    /// Who works on a row, and how many cubes take so many rows.
-    fn team(&self, heads: usize) -> (Team, impl Fn(usize) -> CubeCount) {
-        let Properties { sums, plane, .. } = self.properties();
-        let (team, rows_of_cube) = if heads > 1 && sums == Sums::Planes {
-            (Team::Plane, (UNITS / plane[0]) as usize)
+    /// The units that work on a row, and a function from rows to cubes.
+    fn team(&self, heads: usize) -> (RowTeam, impl Fn(usize) -> CubeCount) {
+        let GpuProperties { sums, plane, .. } = self.properties();
+        let (team, rows_of_cube) = if heads > 1 && sums == SumOrder::Planes {
+            (RowTeam::Plane, (UNITS / plane[0]) as usize)
         } else {
-            (Team::Cube(sums), 1)
+            (RowTeam::Cube(sums), 1)
         };
         (team, move |rows: usize| cubes(rows.div_ceil(rows_of_cube)))
     }
 
-    /// Windows of the rows of `x`. They begin at multiples of [`BLOCK_ROWS`], because 4 bytes a
-    /// row do at multiples of 64.
+    /// Windows of the rows of `x`. They start at multiples of [`BLOCK_ROWS`], because with 4 bytes
+    /// per row aligned windows start at multiples of 64.
     fn norm_windows(&self, rows: usize, x: TensorId, heads: usize) -> Vec<Range<usize>> {
         self.windows(rows, &[self.row_bytes(x), 4 * heads as u64, 4])
     }
 
-    /// The means or deviations of some rows of `x`.
+    /// The means or reciprocal deviations of some rows of `x`.
     fn statistics(&self, id: TensorId, x: TensorId, window: &Range<usize>) -> BufferArg {
         self.shares(id, window, self.rows(x))
     }
 }
 
-/// A cube for each block of rows and each run of columns.
+/// One cube for each block of rows and each range of columns.
 fn blocks_of(rows: usize, columns: usize) -> CubeCount {
     let x = columns.div_ceil(UNITS as usize);
     CubeCount::Static(x as u32, rows.div_ceil(BLOCK_ROWS) as u32, 1)

@@ -1,4 +1,4 @@
-//! Rotary positions, there and back.
+//! Rotary positions, forward and inverse.
 
 use fitgpt_plan::program::{Op, Turn};
 

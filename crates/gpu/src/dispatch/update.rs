@@ -10,7 +10,7 @@ use fitgpt_plan::{
 
 use super::{Call, cubes, elements, launch, line, misplaced};
 use crate::kernels::{
-    update::{self, BLOCK, StepLaunch},
+    update::{self, AdamStepLaunch, BLOCK},
     update_8bit,
 };
 
@@ -87,7 +87,7 @@ impl Call<'_> {
         };
         let count = self.listing.get(parameter).count();
         let blocks = count.div_ceil(QUANTISED_BLOCK) as usize;
-        // A block's floats, its codes and its scale.
+        // The floats, codes and scale of a block.
         for window in self.windows(blocks, &[4 * QUANTISED_BLOCK, QUANTISED_BLOCK, 4]) {
             let (start, end) = (window.start as u64, window.end as u64);
             let elements = start * QUANTISED_BLOCK..count.min(end * QUANTISED_BLOCK);
@@ -113,19 +113,19 @@ impl Call<'_> {
         }
     }
 
-    /// Bytes of a tensor, by words of four; the last may be whole only in memory.
+    /// Bytes of a tensor, bound as whole words; the last word may extend past the tensor.
     fn words_of(&self, id: TensorId, bytes: Range<u64>) -> BufferArg {
         let words = (bytes.end - bytes.start).div_ceil(4);
         self.bind(self.plan.slot(self.program, id), bytes, words as usize)
     }
 
-    /// AdamW's constants in this step.
-    fn step(&self, adam: &Adam, decays: bool) -> StepLaunch {
+    /// AdamW's constants of this step.
+    fn step(&self, adam: &Adam, decays: bool) -> AdamStepLaunch {
         let lr = f64::from(self.arguments.lr);
         let updates = self.arguments.updates as f64;
         let (beta1, beta2) = (f64::from(adam.beta1), f64::from(adam.beta2));
         let decay = if decays { lr * f64::from(adam.weight_decay) } else { 0.0 };
-        StepLaunch::new(
+        AdamStepLaunch::new(
             1.0 / self.arguments.loss_scale,
             adam.grad_clip,
             (1.0 - decay) as f32,

@@ -4,44 +4,43 @@
 //! p = softmax(q · kᵀ / √D) over keys not after the query;  out = drop(p) · v
 //! ```
 //!
-//! Queries, keys and values are three tensors, or one with rows of q | k | v, which a kernel is
-//! given as its queries, with neither keys nor values. Query head h has channels h·D … (h+1)·D;
-//! groups of query heads share a key/value head.
+//! Queries, keys and values are three tensors, or one with rows of q | k | v. A joined tensor is
+//! passed as the queries, without keys and values. Query head h has channels h·D … (h+1)·D; groups
+//! of query heads share a key/value head.
 //!
-//! The forward makes a tile of queries, passing over tiles of keys with a running maximum and
-//! sum, and keeps the log-sum-exp of each row. The backward makes the probabilities again from
-//! it: one kernel for a tile of keys passes over the queries of all heads of its group, another
-//! for a tile of queries over the keys. Nobody adds to what another cube adds to, so the order
-//! of every sum is fixed.
+//! The forward takes one tile of queries over all tiles of keys with a running maximum and sum, and
+//! keeps the log-sum-exp of each row. The backward recomputes the probabilities from it: one kernel
+//! takes a tile of keys over the queries of all heads of its group, another a tile of queries over
+//! the keys. No two cubes add to the same number, so the order of every sum is fixed.
 
 use cubecl::prelude::*;
 
 use super::{
     mask::{Mask, factor},
-    math::{Sums, UNITS, max_of_cube, sum_of_cube},
+    math::{SumOrder, UNITS, max_of_cube, sum_of_cube},
 };
 
-/// A score that no key has.
+/// Lower than any score.
 const LEAST: f32 = -1e30;
 
-/// How a cube cuts its work; a function of the head's size and of the device's shared memory.
+/// How a cube splits its work, which depends on the head's size and the device's shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Tiles {
-    /// Queries and keys at a time.
+pub(crate) struct AttentionTiles {
+    /// Queries and keys of a tile.
     pub(crate) rows: usize,
     /// Channels of a head.
     pub(crate) size: usize,
 }
 
-impl Tiles {
-    /// The largest that fits `shared_bytes`; `None` where a head is too wide for any.
+impl AttentionTiles {
+    /// The largest tiles that fit into `shared_bytes`; `None` if the head is too wide.
     pub(crate) fn new(size: usize, shared_bytes: usize) -> Option<Self> {
         let tiles = [32, 16, 8, 4].map(|rows| Self { rows, size });
         tiles.into_iter().find(|tiles| tiles.shared_floats() * 4 <= shared_bytes)
     }
 
-    /// What the backward holds, which is more than the forward: four tiles of rows, two of
-    /// scores.
+    /// The shared memory of the backward, which needs more than the forward: four tiles of rows,
+    /// two of scores.
     fn shared_floats(self) -> usize {
         4 * self.rows * self.pitch() + 2 * self.rows * (self.rows + 1)
     }
@@ -61,7 +60,7 @@ impl Tiles {
         self.size.div_ceil(self.side())
     }
 
-    /// From one row to the next, in shared memory.
+    /// Distance between rows in shared memory.
     fn pitch(self) -> usize {
         self.size + 1
     }
@@ -69,22 +68,22 @@ impl Tiles {
 
 /// The sequences of one launch.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
-pub(crate) struct Batch {
+pub(crate) struct AttentionBatch {
     /// Rows of a sequence in memory.
     pub(crate) seq: usize,
-    /// Those of them that are in use.
+    /// Rows in use.
     pub(crate) used: usize,
     /// Query heads.
     pub(crate) heads: usize,
     /// Query heads that share a key/value head.
     pub(crate) group: usize,
-    /// Elements from one row of queries to the next.
+    /// Distance between rows of queries.
     pub(crate) query_stride: usize,
-    /// The same of keys and values.
+    /// Distance between rows of keys and of values.
     pub(crate) kv_stride: usize,
-    /// Where in its tensor the first row of keys begins.
+    /// The first element of keys in their tensor.
     pub(crate) keys_at: usize,
-    /// The same of values.
+    /// The first element of values in their tensor.
     pub(crate) values_at: usize,
     /// `1 / √D`
     pub(crate) scale: f32,
@@ -92,7 +91,7 @@ pub(crate) struct Batch {
     pub(crate) first_sequence: usize,
 }
 
-/// Rows `row …` of one head; what lies behind `rows` is zero.
+/// Loads rows from `row` on of one head; rows past `rows` are zero.
 #[cube]
 fn load<E: Float>(
     tile: &mut Shared<[f32]>,
@@ -101,7 +100,7 @@ fn load<E: Float>(
     stride: usize,
     row: usize,
     rows: usize,
-    #[comptime] tiles: Tiles,
+    #[comptime] tiles: AttentionTiles,
 ) {
     let (size, pitch) = comptime!((tiles.size, tiles.pitch()));
     let mut i = UNIT_POS as usize;
@@ -116,16 +115,16 @@ fn load<E: Float>(
     }
 }
 
-/// Rows `row …` of keys or values: of a tensor for them alone, or of the joined one.
+/// Loads rows from `row` on of keys or values, from their own tensor or the joined one.
 #[cube]
 fn load_kv<E: Float>(
     tile: &mut Shared<[f32]>,
     joined: &[E],
     own: &ComptimeOption<Box<[E]>>,
     first: usize,
-    of: &Batch,
+    of: &AttentionBatch,
     row: usize,
-    #[comptime] tiles: Tiles,
+    #[comptime] tiles: AttentionTiles,
 ) {
     #[comptime]
     match own {
@@ -145,7 +144,7 @@ fn dot(
     b: &Shared<[f32]>,
     row_a: usize,
     row_b: usize,
-    #[comptime] tiles: Tiles,
+    #[comptime] tiles: AttentionTiles,
 ) -> f32 {
     let pitch = comptime!(tiles.pitch());
     let mut sum = 0.0f32;
@@ -155,11 +154,11 @@ fn dot(
     sum
 }
 
-/// What dropout multiplies the probability of (i, j) by.
+/// The dropout factor of the probability of (i, j).
 #[cube]
 fn kept(
     mask: &ComptimeOption<Mask>,
-    of: &Batch,
+    of: &AttentionBatch,
     sequence: usize,
     head: usize,
     i: usize,
@@ -184,8 +183,8 @@ pub(crate) fn forward<E: Float>(
     out: &mut [E],
     lse: &mut [f32],
     mask: ComptimeOption<Mask>,
-    of: Batch,
-    #[comptime] tiles: Tiles,
+    of: AttentionBatch,
+    #[comptime] tiles: AttentionTiles,
     #[define(E)] _stored: ElemType,
 ) {
     let (rows, side, per) = comptime!((tiles.rows, tiles.side(), tiles.per()));
@@ -219,7 +218,7 @@ pub(crate) fn forward<E: Float>(
     let end = min(first_query + rows, of.used);
     let mut first_key = 0usize;
     while first_key < end {
-        // Made anew for each tile: kept, it would cost registers that the sums need.
+        // Recomputed for each tile, because keeping it would take registers that the sums need.
         let row_kv = CUBE_POS_Z as usize * of.seq * of.kv_stride;
         let start_kv = row_kv + CUBE_POS_Y as usize / of.group * size;
         load_kv::<E>(&mut kv, queries, &keys, start_kv + of.keys_at, &of, first_key, tiles);
@@ -242,7 +241,7 @@ pub(crate) fn forward<E: Float>(
             partial[row * partial_pitch + x] = largest;
         }
         sync_cube();
-        // The keys were read: their place takes the values.
+        // The keys have been used; values overwrite them.
         load_kv::<E>(&mut kv, queries, &values, start_kv + of.values_at, &of, first_key, tiles);
         #[unroll]
         for i in 0..per {
@@ -324,7 +323,7 @@ pub(crate) fn along<E: Float>(
     out: &[E],
     d_out: &[E],
     along: &mut [f32],
-    of: Batch,
+    of: AttentionBatch,
     count: usize,
     #[comptime] size: usize,
     #[define(E)] _stored: ElemType,
@@ -342,23 +341,23 @@ pub(crate) fn along<E: Float>(
     }
 }
 
-/// The four tiles of rows and two of scores that a cube of the backward holds.
+/// The shared memory of a backward cube: four tiles of rows and two of scores.
 #[derive(CubeType)]
-struct Held {
+struct BackwardShared {
     q: Shared<[f32]>,
     k: Shared<[f32]>,
     v: Shared<[f32]>,
     d_out: Shared<[f32]>,
-    /// What the values were weighted by.
+    /// The weights of the values.
     weights: Shared<[f32]>,
     d_scores: Shared<[f32]>,
 }
 
 #[cube]
-fn held(#[comptime] tiles: Tiles) -> Held {
+fn held(#[comptime] tiles: AttentionTiles) -> BackwardShared {
     let rows = comptime!(tiles.rows * tiles.pitch());
     let scores = comptime!(tiles.rows * (tiles.rows + 1));
-    Held {
+    BackwardShared {
         q: Shared::<[f32]>::new_slice(rows),
         k: Shared::<[f32]>::new_slice(rows),
         v: Shared::<[f32]>::new_slice(rows),
@@ -371,15 +370,15 @@ fn held(#[comptime] tiles: Tiles) -> Held {
 /// Probabilities and gradients of scores of a tile of queries of `head` with a tile of keys.
 #[cube]
 fn gradients_of_scores(
-    held: &mut Held,
+    held: &mut BackwardShared,
     lse: &[f32],
     along: &[f32],
     mask: &ComptimeOption<Mask>,
-    of: &Batch,
+    of: &AttentionBatch,
     head: usize,
     first_query: usize,
     first_key: usize,
-    #[comptime] tiles: Tiles,
+    #[comptime] tiles: AttentionTiles,
 ) {
     let (side, per) = comptime!((tiles.side(), tiles.per()));
     let scores_pitch = comptime!(tiles.rows + 1);
@@ -423,8 +422,8 @@ pub(crate) fn backward_keys<E: Float>(
     d_keys: &mut [E],
     mut d_values: ComptimeOption<Box<[E]>>,
     mask: ComptimeOption<Mask>,
-    of: Batch,
-    #[comptime] tiles: Tiles,
+    of: AttentionBatch,
+    #[comptime] tiles: AttentionTiles,
     #[define(E)] _stored: ElemType,
 ) {
     let (rows, side, per) = comptime!((tiles.rows, tiles.side(), tiles.per()));
@@ -522,8 +521,8 @@ pub(crate) fn backward_queries<E: Float>(
     d_out: &[E],
     d_queries: &mut [E],
     mask: ComptimeOption<Mask>,
-    of: Batch,
-    #[comptime] tiles: Tiles,
+    of: AttentionBatch,
+    #[comptime] tiles: AttentionTiles,
     #[define(E)] _stored: ElemType,
 ) {
     let (rows, side, per) = comptime!((tiles.rows, tiles.side(), tiles.per()));
@@ -584,16 +583,16 @@ pub(crate) fn backward_queries<E: Float>(
     }
 }
 
-/// One query a sequence against `of.used` rows of the cache. Cubes: query heads, sequences.
+/// One query of each sequence with `of.used` rows of the cache. Cubes: query heads, sequences.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn cached<E: Float>(
     queries: &[E],
     keys: &[E],
     values: &[E],
     out: &mut [E],
-    of: Batch,
+    of: AttentionBatch,
     #[comptime] size: usize,
-    #[comptime] sums: Sums,
+    #[comptime] sums: SumOrder,
     #[define(E)] _stored: ElemType,
 ) {
     let units = comptime!(UNITS as usize);

@@ -1,18 +1,18 @@
-//! Cross-entropy, some rows of logits at a time.
+//! Cross-entropy, a chunk of rows at a time.
 //!
 //! ```text
 //! loss of a row = log Σ exp(logits) - logits[target]
 //! d_logits = factor · (softmax - onehot)
 //! ```
 //!
-//! One cube a row. The losses of rows lie in scratch until all chunks are done; then they are
-//! added up in order.
+//! One cube for each row. The losses of rows stay in scratch until all chunks are done; then they
+//! are summed in order.
 
 use cubecl::prelude::*;
 
-use super::math::{Sums, max_of_cube, sum_of_cube};
+use super::math::{SumOrder, max_of_cube, sum_of_cube};
 
-/// The loss of each row, and its gradient in place of the logits where one is wanted.
+/// The loss of each row and, if requested, its gradient in place of the logits.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn row_losses(
     logits: &mut [f32],
@@ -22,7 +22,7 @@ pub(crate) fn row_losses(
     rows: usize,
     vocab: usize,
     factor: f32,
-    #[comptime] sums: Sums,
+    #[comptime] sums: SumOrder,
     #[comptime] wants_gradient: bool,
 ) {
     let row = CUBE_POS;
@@ -60,8 +60,8 @@ pub(crate) fn row_losses(
     }
 }
 
-/// `out[i] = scale · Σ losses[i · per …]` for each of `count`, or added to what is there. One
-/// cube each.
+/// `out[i] = scale · Σ losses[i · per …]` for each of `count`, or added to `out[i]`. One cube for
+/// each.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn means(
     losses: &[f32],
@@ -69,7 +69,7 @@ pub(crate) fn means(
     count: usize,
     per: usize,
     scale: f32,
-    #[comptime] sums: Sums,
+    #[comptime] sums: SumOrder,
     #[comptime] adds: bool,
 ) {
     let i = CUBE_POS;

@@ -1,10 +1,10 @@
-//! Ops that see one element at a time: dropout, copies of rows.
+//! Elementwise ops: dropout, copies of rows.
 
 use cubecl::prelude::*;
 
 use super::mask::{Mask, factor};
 
-/// `out = drop(x)`, where a sequence has `per_sequence` elements and `first` come before these.
+/// `out = drop(x)`. A sequence has `per_sequence` elements, and `first` elements come before these.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn dropped<E: Float>(
     x: &[E],
@@ -38,7 +38,7 @@ pub(crate) fn copied<E: Float>(
     }
 }
 
-/// `out[first + i] = x[i]` in another type.
+/// `out[first + i] = x[i]`, converted to another type.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn converted<F: Float, E: Float>(
     x: &[F],
@@ -54,8 +54,8 @@ pub(crate) fn converted<F: Float, E: Float>(
     }
 }
 
-/// Columns `from …` of the rows of `rows` (n, stride) into rows of `out` (…, width), the first
-/// of which begins at `to` and each next one `step` behind.
+/// Copies columns from `from` on of `rows` (n, stride) into rows of `out` (…, width). The first
+/// output row starts at `to`, and the others follow at intervals of `step`.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn columns<E: Float>(
     rows: &[E],

@@ -6,18 +6,18 @@
 //!
 //! Models without learned positions have no `wpe`.
 //!
-//! A token may stand in many places, and floats added by many units at once would be added in
-//! any order. So the backward first links each row to the next one with the same token; then
-//! the first row of each chain adds up all of it, and nobody else writes there.
+//! A token may occur many times, and if many units added to one row at once the order would vary.
+//! So the backward first links each row to the next one with the same token; then one cube for the
+//! first row of each chain sums the whole chain, and no other cube writes there.
 //!
-//! `wte` may be larger than what a device binds at once: every kernel that touches it sees the
-//! tokens `low … high` of it alone.
+//! `wte` may exceed the device's binding limit, so every kernel that uses it gets only the rows of
+//! tokens `low … high`.
 
 use cubecl::prelude::*;
 
 use super::mask::{Mask, factor};
 
-/// No row: the end of a chain.
+/// Marks the end of a chain.
 const NONE: u32 = 0xffff_ffff;
 
 /// Writes the rows of `out` whose token is bound.
@@ -62,7 +62,7 @@ pub(crate) fn forward<E: Float>(
     }
 }
 
-/// For each row the next one with the same token, and whether an earlier one has it:
+/// For each row the next one with the same token, and whether an earlier row has that token:
 /// `links` is (2, rows).
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn link(tokens: &[u32], links: &mut [u32], rows: usize) {
@@ -92,7 +92,7 @@ pub(crate) fn link(tokens: &[u32], links: &mut [u32], rows: usize) {
     }
 }
 
-/// `d_wte[token] += Σ drop(d_x)`, by the first row of each chain. One cube a row.
+/// `d_wte[token] += Σ drop(d_x)`, by the first row of each chain. One cube for each row.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn backward_tokens<E: Float>(
     tokens: &[u32],

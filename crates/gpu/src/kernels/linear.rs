@@ -1,17 +1,17 @@
-//! Matrix products with what follows them: a bias, a sum, the activation, the residual stream.
+//! Matrix products fused with what follows them: bias, sum, activation, residual stream.
 //!
-//! How a product is made, and by what, is `product`'s business; here every unit is given its
-//! numbers and does the rest in registers, so that nothing between the two is ever stored.
+//! `product` computes the products. Here every unit takes its numbers and does the rest in
+//! registers, so that intermediate results are never stored.
 
 use cubecl::{ir::ElemType, prelude::*};
 
 use super::{
     mask::{Mask, factor},
     math::{Gelu, gelu, gelu_slope, sigmoid},
-    product::{Core, Factor, Layout, column_of, number, pass, product, row_of},
+    product::{Factor, FactorLayout, ProductUnits, column_of, number, pass, product, row_of},
 };
 
-/// Where a product goes: element `first` is its corner.
+/// The position of a product in a buffer: `first` is its first element.
 #[derive(CubeType, CubeLaunch)]
 pub(crate) struct Corner {
     pub(crate) first: usize,
@@ -39,9 +39,9 @@ pub(crate) fn multiply<A: Float, B: Float, O: Float, H: Float>(
     of_b: Factor,
     inners: usize,
     corner: Corner,
-    #[comptime] layouts: (Layout, Layout),
+    #[comptime] layouts: (FactorLayout, FactorLayout),
     #[comptime] adds: bool,
-    #[comptime] core: Core,
+    #[comptime] core: ProductUnits,
     #[define(A)] _a: ElemType,
     #[define(B)] _b: ElemType,
     #[define(O)] _out: ElemType,
@@ -67,7 +67,7 @@ pub(crate) fn multiply<A: Float, B: Float, O: Float, H: Float>(
     }
 }
 
-/// `pre = x · weightᵀ + bias; out = gelu(pre)`, where `pre` is kept only if it is given.
+/// `pre = x · weightᵀ + bias; out = gelu(pre)`. `pre` is stored only if it is bound.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn activate<E: Float, H: Float>(
     x: &[E],
@@ -79,11 +79,11 @@ pub(crate) fn activate<E: Float, H: Float>(
     of_weight: Factor,
     inners: usize,
     #[comptime] kind: Gelu,
-    #[comptime] core: Core,
+    #[comptime] core: ProductUnits,
     #[define(E)] _stored: ElemType,
     #[define(H)] _factors: ElemType,
 ) {
-    let last = comptime!(Layout::InnerLast);
+    let last = comptime!(FactorLayout::InnerLast);
     let mut made = product::<E, f32, H>(x, weight, &of_x, &of_weight, inners, last, last, core);
     #[unroll]
     for part in 0..comptime!(core.parts()) {
@@ -92,7 +92,7 @@ pub(crate) fn activate<E: Float, H: Float>(
             let (row, column) = (row_of(part, e, core), column_of(part, core));
             if row < of_x.outer && column < of_weight.outer {
                 let at = row * of_weight.outer + column;
-                // Rounded also where it is not kept: an evaluation sees what training saw.
+                // Rounded even if it is not stored, so that evaluation computes what training does.
                 let value = E::cast_from(number(&made, part, e, core) + bias_at(&bias, column));
                 #[comptime]
                 match &mut pre {
@@ -107,7 +107,7 @@ pub(crate) fn activate<E: Float, H: Float>(
     }
 }
 
-/// `up = x · weightᵀ + bias; out = silu(gate) * up`, where `up` is kept only if it is given.
+/// `up = x · weightᵀ + bias; out = silu(gate) * up`. `up` is stored only if it is bound.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn gated<E: Float, H: Float>(
     x: &[E],
@@ -119,11 +119,11 @@ pub(crate) fn gated<E: Float, H: Float>(
     of_x: Factor,
     of_weight: Factor,
     inners: usize,
-    #[comptime] core: Core,
+    #[comptime] core: ProductUnits,
     #[define(E)] _stored: ElemType,
     #[define(H)] _factors: ElemType,
 ) {
-    let last = comptime!(Layout::InnerLast);
+    let last = comptime!(FactorLayout::InnerLast);
     let mut made = product::<E, f32, H>(x, weight, &of_x, &of_weight, inners, last, last, core);
     #[unroll]
     for part in 0..comptime!(core.parts()) {
@@ -132,7 +132,7 @@ pub(crate) fn gated<E: Float, H: Float>(
             let (row, column) = (row_of(part, e, core), column_of(part, core));
             if row < of_x.outer && column < of_weight.outer {
                 let at = row * of_weight.outer + column;
-                // Rounded also where it is not kept, as above.
+                // Rounded even if it is not stored, as above.
                 let value = E::cast_from(number(&made, part, e, core) + bias_at(&bias, column));
                 #[comptime]
                 match &mut up {
@@ -162,11 +162,11 @@ pub(crate) fn onto_residual<E: Float, H: Float>(
     inners: usize,
     first_row: usize,
     seq: usize,
-    #[comptime] core: Core,
+    #[comptime] core: ProductUnits,
     #[define(E)] _stored: ElemType,
     #[define(H)] _factors: ElemType,
 ) {
-    let last = comptime!(Layout::InnerLast);
+    let last = comptime!(FactorLayout::InnerLast);
     let mut made = product::<E, f32, H>(x, weight, &of_x, &of_weight, inners, last, last, core);
     #[unroll]
     for part in 0..comptime!(core.parts()) {
@@ -203,11 +203,11 @@ pub(crate) fn through_gelu<E: Float, H: Float>(
     of_weight: Factor,
     inners: usize,
     #[comptime] kind: Gelu,
-    #[comptime] core: Core,
+    #[comptime] core: ProductUnits,
     #[define(E)] _stored: ElemType,
     #[define(H)] _factors: ElemType,
 ) {
-    let (last, first) = comptime!((Layout::InnerLast, Layout::InnerFirst));
+    let (last, first) = comptime!((FactorLayout::InnerLast, FactorLayout::InnerFirst));
     let mut made =
         product::<E, f32, H>(d_out, weight, &of_d_out, &of_weight, inners, last, first, core);
     #[unroll]
@@ -238,11 +238,11 @@ pub(crate) fn through_swiglu<E: Float, H: Float>(
     of_d_out: Factor,
     of_weight: Factor,
     inners: usize,
-    #[comptime] core: Core,
+    #[comptime] core: ProductUnits,
     #[define(E)] _stored: ElemType,
     #[define(H)] _factors: ElemType,
 ) {
-    let (last, first) = comptime!((Layout::InnerLast, Layout::InnerFirst));
+    let (last, first) = comptime!((FactorLayout::InnerLast, FactorLayout::InnerFirst));
     let mut made =
         product::<E, f32, H>(d_out, weight, &of_d_out, &of_weight, inners, last, first, core);
     #[unroll]

@@ -1,23 +1,23 @@
-//! Masks from counters, as `fitgpt_exec::random` defines them, bit for bit.
+//! Dropout masks from counters, bit for bit as `fitgpt_exec::random` defines them.
 //!
-//! The key of a sequence is mixed from 64-bit words. Not every device has those, so the mixer
-//! works on pairs of 32-bit ones, in a kernel of its own with one unit a sequence; its result
-//! lies in the op's scratch. The mask of an element is then two 32-bit hashes.
+//! The key of a sequence is mixed from 64-bit words. Not every device supports those, so a separate
+//! kernel, with one unit for each sequence, does it with pairs of 32-bit words and writes the keys
+//! to the op's scratch. The mask of an element is then two 32-bit hashes.
 
 use cubecl::prelude::*;
 
 /// The dropout of one op.
 #[derive(CubeType, CubeLaunch)]
 pub(crate) struct Mask {
-    /// Two words a sequence.
+    /// Two words for each sequence.
     pub(crate) keys: Box<[u32]>,
-    /// Hashes below it are dropped.
+    /// Elements whose hash is below this are dropped.
     pub(crate) threshold: u32,
-    /// What a kept element is multiplied by.
+    /// The factor of a kept element.
     pub(crate) scale: f32,
 }
 
-/// What `element` of `sequence` is multiplied by.
+/// The factor of `element` of `sequence`.
 #[cube]
 pub(crate) fn factor(mask: &Mask, sequence: usize, element: usize) -> f32 {
     let first = (element as u32) * 0x9e37_79b9u32 + mask.keys[2 * sequence];
@@ -86,8 +86,7 @@ fn splitmix64(x: &Wide) -> Wide {
     exclusive_or(&z, &shifted_right(&z, 31u32))
 }
 
-/// The keys of `sequences` sequences, the first of which is `first`; `site` tells layer and
-/// site.
+/// The keys of `sequences` sequences from `first` on; `site` encodes layer and site.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn keys(
     keys: &mut [u32],

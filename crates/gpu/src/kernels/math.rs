@@ -1,13 +1,14 @@
 //! Functions of one number, and sums over a cube in a fixed order.
 //!
-//! Wherever a compiler could contract a product and a sum, it is written as an `fma`: the same
-//! function inlined into two kernels must give the same bits, because recomputing must.
+//! A multiplication followed by an addition is always written as `fma`, because a compiler may or
+//! may not fuse them: a function inlined into two kernels must give the same bits, so that
+//! recomputing does.
 
 use std::f32::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, SQRT_2};
 
 use cubecl::{ir::HardwareProperties, prelude::*};
 
-/// Units of a cube that works on one row, or on a run of elements.
+/// Units of a cube that works on one row or on a range of elements.
 pub(crate) const UNITS: u32 = 256;
 
 /// `1 / √(2π)`
@@ -16,19 +17,19 @@ const DENSITY: f32 = FRAC_2_SQRT_PI * FRAC_1_SQRT_2 / 2.0;
 const TWICE: f32 = SQRT_2 * FRAC_2_SQRT_PI;
 const CUBIC: f32 = 0.044_715;
 
-/// Which of the two functions that go by the name.
+/// Which GELU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Gelu {
-    /// By the error function, as nanoGPT.
+    /// With the error function, as in nanoGPT.
     Exact,
-    /// By tanh, as the released GPT-2.
+    /// With tanh, as in the released GPT-2.
     Tanh,
 }
 
 /// `1 / (1 + exp(-x))`
 #[cube]
 pub(crate) fn sigmoid(x: f32) -> f32 {
-    // Some devices make a NaN of an exponential that is too large.
+    // On some devices an exponential that overflows is NaN.
     let bounded: f32 = clamp_max(-x, 80.0f32);
     1.0 / (1.0 + bounded.exp())
 }
@@ -67,15 +68,15 @@ fn logistic(x: f32) -> f32 {
 /// `exp(-x²/2)`
 #[cube]
 fn bell(x: f32) -> f32 {
-    let t: f32 = clamp_max(x.abs(), 13.0f32); // 2e-37, the last that is a normal number
+    let t: f32 = clamp_max(x.abs(), 13.0f32); // 2e-37, about the smallest normal number
     let exponent: f32 = t * t * -0.5f32;
     exponent.exp()
 }
 
-/// The normal distribution at `x`, where `bell` is `exp(-x²/2)`.
+/// The normal distribution at `x`; `bell` is `exp(-x²/2)`.
 ///
-/// With `t = |x|` its left tail is `bell · q(t)`, and `q` falls so gently that a polynomial of
-/// degree 9 in `u = 1 / (1 + 0.24 t)`, times `u`, has it to 4e-9 of its value.
+/// With `t = |x|` its left tail is `bell · q(t)`, and `q` is so smooth that `u` times a polynomial
+/// of degree 9 in `u = 1 / (1 + 0.24 t)` has a relative error of 4e-9.
 #[cube]
 fn below(x: f32, bell: f32) -> f32 {
     let u = 1.0 / fma(0.24, x.abs(), 1.0);
@@ -91,25 +92,24 @@ fn below(x: f32, bell: f32) -> f32 {
     select(x < 0.0, bell * q, fma(-bell, q, 1.0))
 }
 
-/// Whether `x` is neither infinite nor a NaN, by its bits: compilers may assume that floats
-/// are finite.
+/// Whether `x` is finite. Tests the bits, because compilers may assume that floats are finite.
 #[cube]
 pub(crate) fn is_number(x: f32) -> bool {
     let exponent = u32::reinterpret(x) & 0x7f80_0000u32;
     exponent != 0x7f80_0000u32
 }
 
-/// How the numbers of a cube's units become one.
+/// The order in which the numbers of a cube's units are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Sums {
-    /// In each plane first, however large the device's are, then those of the planes in order.
+pub(crate) enum SumOrder {
+    /// First within each plane, then the planes in order.
     Planes,
     /// As a tree in shared memory: for devices without planes, or whose planes vary in size.
     Tree,
 }
 
-impl Sums {
-    /// Of a device that has planes: always the same, so that sums can be repeated.
+impl SumOrder {
+    /// The order for a device with planes, which is always the same, so that sums can be repeated.
     pub(crate) fn with_planes_of(hardware: &HardwareProperties) -> Self {
         let is_fixed = hardware.plane_size_min == hardware.plane_size_max;
         if is_fixed { Self::Planes } else { Self::Tree }
@@ -118,13 +118,13 @@ impl Sums {
 
 /// The sum of every unit's `value`, for all units, in an order that is fixed on one device.
 #[cube]
-pub(crate) fn sum_of_cube(value: f32, #[comptime] sums: Sums) -> f32 {
+pub(crate) fn sum_of_cube(value: f32, #[comptime] sums: SumOrder) -> f32 {
     of_cube(value, Fold::Sum, sums)
 }
 
 /// The largest of every unit's `value`, for all units.
 #[cube]
-pub(crate) fn max_of_cube(value: f32, #[comptime] sums: Sums) -> f32 {
+pub(crate) fn max_of_cube(value: f32, #[comptime] sums: SumOrder) -> f32 {
     of_cube(value, Fold::Max, sums)
 }
 
@@ -145,9 +145,9 @@ fn of_plane(value: f32, #[comptime] fold: Fold) -> f32 {
 }
 
 #[cube]
-fn of_cube(value: f32, #[comptime] fold: Fold, #[comptime] sums: Sums) -> f32 {
+fn of_cube(value: f32, #[comptime] fold: Fold, #[comptime] sums: SumOrder) -> f32 {
     let mut shared = Shared::<[f32]>::new_slice(UNITS as usize);
-    if comptime!(sums == Sums::Planes) {
+    if comptime!(sums == SumOrder::Planes) {
         let of_plane = of_plane(value, fold);
         if UNIT_POS_PLANE == 0 {
             shared[PLANE_POS as usize] = of_plane;

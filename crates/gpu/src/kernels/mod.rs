@@ -1,13 +1,13 @@
-//! Kernels: one file a family, written once for every device.
+//! The kernels, one file for each group of ops, written once for every device.
 //!
-//! A kernel sees buffers and sizes; which tensor is bound where is `dispatch`'s business. All
-//! arithmetic is float32; `E` is how activations are stored.
+//! A kernel gets buffers and sizes; `dispatch` decides which tensors are bound. All arithmetic is
+//! float32; `E` is the storage type of activations.
 #![expect(
     clippy::duplicate_underscore_argument,
     clippy::let_and_return,
     clippy::needless_pass_by_value,
     clippy::used_underscore_binding,
-    reason = "`#[cube]` takes types as arguments, owns its arguments and wants `let` before a match"
+    reason = "`#[cube]` needs type parameters, owned arguments and `let` before a match"
 )]
 
 pub(crate) mod attention;

@@ -3,33 +3,33 @@
 //! ```text
 //! m += (1 - µ) (g - m)          u = g + µ (m - g), or m without Nesterov
 //! X  = u / max(‖u‖, ε)
-//! X  = a X + (b G + c G²) X     with G = X Xᵀ, some times; Xᵀ X if there are more rows
+//! X  = a X + (b G + c G²) X     with G = X Xᵀ, repeated; Xᵀ X if there are more rows
 //! p  = p (1 - lr · weight_decay) - lr · adjustment · X
 //! ```
 //!
-//! Matrices lie in float32 and are multiplied in float32 by the ordinary units; where the
-//! iteration is in bfloat16, every stored number is rounded to one. So it is the same on devices
-//! that have no such type.
+//! Matrices are stored and multiplied in float32 by the ordinary units. If the iteration is in
+//! bfloat16, every stored number is rounded to it. So devices without that type give the same
+//! result.
 
 use cubecl::prelude::*;
 
 use super::{
     math::is_number,
-    product::{Core, Factor, Layout, column_of, number, pass, product, row_of},
+    product::{Factor, FactorLayout, ProductUnits, column_of, number, pass, product, row_of},
     update::factor_of,
 };
 
-/// How the iteration's numbers are stored.
+/// The type that the iteration's numbers are rounded to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Stored {
+pub(crate) enum IterationType {
     F32,
     Bf16,
 }
 
-/// `x` as it is stored: the nearest, ties to even.
+/// `x` rounded to nearest, ties to even.
 #[cube]
-fn stored(x: f32, #[comptime] as_type: Stored) -> f32 {
-    if comptime!(as_type == Stored::Bf16) {
+fn stored(x: f32, #[comptime] as_type: IterationType) -> f32 {
+    if comptime!(as_type == IterationType::Bf16) {
         let bits = u32::reinterpret(x);
         let rounded = bits + 0x7fffu32 + (bits >> 16 & 1u32);
         f32::reinterpret(rounded & 0xffff_0000u32)
@@ -38,19 +38,19 @@ fn stored(x: f32, #[comptime] as_type: Stored) -> f32 {
     }
 }
 
-/// What all elements of a matrix have in common in one step.
+/// The constants of one step, which all elements of a matrix share.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
-pub(crate) struct Mixing {
+pub(crate) struct MuonConstants {
     pub(crate) inverse_loss_scale: f32,
-    /// 0 for no limit.
+    /// 0 for no clipping.
     pub(crate) grad_clip: f32,
-    /// What the mean gives up to the gradient.
+    /// The gradient's weight in the new momentum, `1 - µ`.
     pub(crate) rest: f32,
-    /// What the update gives up to it once more: 0 without Nesterov.
+    /// The gradient's weight in the update: 0 without Nesterov.
     pub(crate) nesterov: f32,
 }
 
-/// Moves the momentum and writes what is to be made orthogonal.
+/// Updates the momentum and writes the matrix to orthogonalise.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn mix(
     norm: &[f32],
@@ -58,8 +58,8 @@ pub(crate) fn mix(
     momentum: &mut [f32],
     x: &mut [f32],
     count: usize,
-    mixing: Mixing,
-    #[comptime] as_type: Stored,
+    mixing: MuonConstants,
+    #[comptime] as_type: IterationType,
 ) {
     let i = ABSOLUTE_POS;
     if i < count {
@@ -80,7 +80,7 @@ pub(crate) fn divide(
     x: &mut [f32],
     count: usize,
     least: f32,
-    #[comptime] as_type: Stored,
+    #[comptime] as_type: IterationType,
 ) {
     let i = ABSOLUTE_POS;
     if i < count {
@@ -88,7 +88,7 @@ pub(crate) fn divide(
     }
 }
 
-/// `out = x xᵀ`, or `xᵀ x`, by the layout; `side` rows and columns.
+/// `out = x xᵀ` or `xᵀ x`, depending on the layout; `out` has `side` rows and columns.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn gram(
     x: &[f32],
@@ -96,10 +96,10 @@ pub(crate) fn gram(
     left: Factor,
     right: Factor,
     inners: usize,
-    #[comptime] layout: Layout,
-    #[comptime] as_type: Stored,
+    #[comptime] layout: FactorLayout,
+    #[comptime] as_type: IterationType,
 ) {
-    let core = comptime!(Core::Units);
+    let core = comptime!(ProductUnits::Units);
     let mut made = product::<f32, f32, f32>(x, x, &left, &right, inners, layout, layout, core);
     #[unroll]
     for part in 0..comptime!(core.parts()) {
@@ -122,10 +122,10 @@ pub(crate) fn polynomial(
     inners: usize,
     b: f32,
     c: f32,
-    #[comptime] as_type: Stored,
+    #[comptime] as_type: IterationType,
 ) {
-    let core = comptime!(Core::Units);
-    let (first, last) = comptime!((Layout::InnerFirst, Layout::InnerLast));
+    let core = comptime!(ProductUnits::Units);
+    let (first, last) = comptime!((FactorLayout::InnerFirst, FactorLayout::InnerLast));
     let mut made = product::<f32, f32, f32>(gram, gram, &left, &right, inners, last, first, core);
     #[unroll]
     for part in 0..comptime!(core.parts()) {
@@ -141,7 +141,7 @@ pub(crate) fn polynomial(
 
 /// Which side of `x` the polynomial is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Side {
+pub(crate) enum PolynomialSide {
     Left,
     Right,
 }
@@ -156,12 +156,12 @@ pub(crate) fn advance(
     right: Factor,
     inners: usize,
     a: f32,
-    #[comptime] side: Side,
-    #[comptime] as_type: Stored,
+    #[comptime] side: PolynomialSide,
+    #[comptime] as_type: IterationType,
 ) {
-    let core = comptime!(Core::Units);
-    let (first, last) = comptime!((Layout::InnerFirst, Layout::InnerLast));
-    let mut made = if comptime!(side == Side::Left) {
+    let core = comptime!(ProductUnits::Units);
+    let (first, last) = comptime!((FactorLayout::InnerFirst, FactorLayout::InnerLast));
+    let mut made = if comptime!(side == PolynomialSide::Left) {
         product::<f32, f32, f32>(polynomial, x, &left, &right, inners, last, first, core)
     } else {
         product::<f32, f32, f32>(x, polynomial, &left, &right, inners, last, first, core)
@@ -178,8 +178,8 @@ pub(crate) fn advance(
     }
 }
 
-/// `parameter = parameter · decay_factor - rate · x`; the gradient is left zero. Where `norm` is
-/// no number, nothing else changes.
+/// `parameter = parameter · decay_factor - rate · x`. Sets the gradient to zero; does nothing else
+/// if `norm` is not finite.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn apply(
     norm: &[f32],

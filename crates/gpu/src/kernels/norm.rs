@@ -1,63 +1,63 @@
-//! Normalisation over rows as long as the weight: layer norm, and RMS norm, whose mean is 0.
+//! Normalisation of rows: layer norm, and RMS norm, which takes the mean as 0.
 //!
 //! ```text
 //! out = (x - mean) * rstd * weight + bias          x, out: (N, C); mean, rstd: (N)
 //! ```
 //!
-//! A row is the last axis of a tensor, or one head of it, and has a cube or a plane to itself. The
-//! gradients of weight and bias are sums over rows: each cube of the first kernel sums a block of
-//! rows, a second kernel sums the blocks in order.
+//! A row is the last axis of a tensor, or one head of it, and is processed by one cube or one
+//! plane. The gradients of weight and bias are sums over rows: each cube of the first kernel sums a
+//! block of rows, and a second kernel sums the blocks in order.
 
 use cubecl::prelude::*;
 
-use super::math::{Sums, UNITS, sum_of_cube};
+use super::math::{SumOrder, UNITS, sum_of_cube};
 
-/// Rows of a tensor whose sums over rows one unit makes, with all heads that they have.
+/// Rows of a tensor that one unit sums over, with all their heads.
 pub(crate) const BLOCK_ROWS: usize = 64;
 
 /// The units that work on one row together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Team {
-    /// A cube, which adds up so.
-    Cube(Sums),
-    /// A plane of a cube: heads are short, and most of a cube would have nothing to do.
+pub(crate) enum RowTeam {
+    /// A cube, with the order of its sums.
+    Cube(SumOrder),
+    /// A plane of a cube. Heads are short, and most units of a cube would be idle.
     Plane,
 }
 
-impl Team {
-    /// How its cube adds up.
-    fn sums(self) -> Sums {
+impl RowTeam {
+    /// The order of its cube's sums.
+    fn sums(self) -> SumOrder {
         match self {
             Self::Cube(sums) => sums,
-            Self::Plane => Sums::Planes,
+            Self::Plane => SumOrder::Planes,
         }
     }
 }
 
 /// The row of this unit's team.
 #[cube]
-fn team_row(#[comptime] team: Team) -> usize {
-    if comptime!(team == Team::Plane) {
+fn team_row(#[comptime] team: RowTeam) -> usize {
+    if comptime!(team == RowTeam::Plane) {
         CUBE_POS * (UNITS / PLANE_DIM) as usize + PLANE_POS as usize
     } else {
         CUBE_POS
     }
 }
 
-/// This unit's place in its team.
+/// This unit's index in its team.
 #[cube]
-fn member(#[comptime] team: Team) -> usize {
-    if comptime!(team == Team::Plane) { UNIT_POS_PLANE as usize } else { UNIT_POS as usize }
+fn member(#[comptime] team: RowTeam) -> usize {
+    if comptime!(team == RowTeam::Plane) { UNIT_POS_PLANE as usize } else { UNIT_POS as usize }
 }
 
 #[cube]
-fn members(#[comptime] team: Team) -> usize {
-    if comptime!(team == Team::Plane) { PLANE_DIM as usize } else { CUBE_DIM as usize }
+fn members(#[comptime] team: RowTeam) -> usize {
+    if comptime!(team == RowTeam::Plane) { PLANE_DIM as usize } else { CUBE_DIM as usize }
 }
 
 #[cube]
-fn sum_of_team(value: f32, #[comptime] team: Team) -> f32 {
-    if comptime!(team == Team::Plane) {
+fn sum_of_team(value: f32, #[comptime] team: RowTeam) -> f32 {
+    if comptime!(team == RowTeam::Plane) {
         plane_sum(value)
     } else {
         sum_of_cube(value, comptime!(team.sums()))
@@ -69,7 +69,7 @@ fn normal(x: f32, mean: f32, rstd: f32) -> f32 {
     (x - mean) * rstd
 }
 
-/// What is taken away from a row: nothing, if no means are kept.
+/// The mean to subtract from a row; 0 if no means are kept.
 #[cube]
 fn mean_of(mean: &ComptimeOption<Box<[f32]>>, row: usize) -> f32 {
     #[comptime]
@@ -80,9 +80,9 @@ fn mean_of(mean: &ComptimeOption<Box<[f32]>>, row: usize) -> f32 {
     value
 }
 
-/// The mean of the row that begins at `first`.
+/// The mean of the row that starts at `first`.
 #[cube]
-fn average<E: Float>(x: &[E], first: usize, channels: usize, #[comptime] team: Team) -> f32 {
+fn average<E: Float>(x: &[E], first: usize, channels: usize, #[comptime] team: RowTeam) -> f32 {
     let mut sum = 0.0f32;
     let mut c = member(team);
     while c < channels {
@@ -102,7 +102,7 @@ fn affine<E: Float>(
     channels: usize,
     mean: f32,
     rstd: f32,
-    #[comptime] team: Team,
+    #[comptime] team: RowTeam,
 ) {
     let mut c = member(team);
     while c < channels {
@@ -129,7 +129,7 @@ pub(crate) fn forward<E: Float>(
     rows: usize,
     channels: usize,
     epsilon: f32,
-    #[comptime] team: Team,
+    #[comptime] team: RowTeam,
     #[define(E)] _stored: ElemType,
 ) {
     let row = team_row(team);
@@ -162,9 +162,9 @@ pub(crate) fn forward<E: Float>(
     }
 }
 
-/// `out` from kept statistics: the bits of `forward`.
+/// Recomputes `out` from the stored statistics, with the bits of `forward`.
 #[cube(launch_unchecked, create_dummy_kernel)]
-pub(crate) fn again<E: Float>(
+pub(crate) fn recompute<E: Float>(
     x: &[E],
     weight: &[f32],
     bias: ComptimeOption<Box<[f32]>>,
@@ -173,7 +173,7 @@ pub(crate) fn again<E: Float>(
     out: &mut [E],
     rows: usize,
     channels: usize,
-    #[comptime] team: Team,
+    #[comptime] team: RowTeam,
     #[define(E)] _stored: ElemType,
 ) {
     let row = team_row(team);
@@ -183,7 +183,7 @@ pub(crate) fn again<E: Float>(
     }
 }
 
-/// Assigns or adds `d_x` of each row.
+/// Assigns or adds to `d_x` of each row.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn backward_input<E: Float>(
     x: &[E],
@@ -195,7 +195,7 @@ pub(crate) fn backward_input<E: Float>(
     rows: usize,
     channels: usize,
     #[comptime] adds: bool,
-    #[comptime] team: Team,
+    #[comptime] team: RowTeam,
     #[define(E)] _stored: ElemType,
 ) {
     let row = team_row(team);

@@ -1,13 +1,13 @@
-//! The product of two matrices, whatever follows it.
+//! The product of two matrices.
 //!
-//! A cube of 256 units makes a tile of the product; tiles of both factors pass through shared
-//! memory. With the ordinary units a tile is 64 × 64, each unit has 4 × 4 numbers in registers,
-//! and factors are float32. With tensor cores it is 128 × 128: eight planes of 32 units make
-//! 32 × 64 each, in fragments of 16 × 16, from factors in the half type of the activations and
-//! with sums in float32.
+//! A cube of 256 units computes a tile of the product; tiles of both factors are loaded into shared
+//! memory. With the ordinary units a tile is 64 × 64, each unit has 4 × 4 numbers in registers, and
+//! factors are float32. With tensor cores it is 128 × 128: eight planes of 32 units compute 32 × 64
+//! each, in fragments of 16 × 16, from factors in the activations' 16-bit type, with sums in
+//! float32.
 //!
-//! Every number is one chain of sums over the inner axis, first to last, whatever else is in
-//! the tile: so its bits depend on neither the other rows nor the number of them.
+//! Every number is one chain of additions over the inner axis, first to last, so its bits do not
+//! depend on the other rows or their number.
 
 use cubecl::{
     cmma,
@@ -21,43 +21,44 @@ pub(crate) const SIDE: u32 = 16;
 const PER: usize = 4;
 /// Rows and columns of a tile of the ordinary units.
 const TILE: usize = SIDE as usize * PER;
-/// Columns of the factors that lie in shared memory at a time.
+/// Columns of the factors that are in shared memory at a time.
 const DEPTH: usize = 16;
-/// One more than a tile: units that walk down a column meet other banks.
+/// One more than a tile, so that units that read a column use different banks.
 const PITCH: usize = TILE + 1;
 
-/// Units of a plane, where there are tensor cores.
+/// Units of a plane on devices with tensor cores.
 const PLANE: usize = 32;
 /// Rows and columns of a fragment.
 const FRAGMENT: usize = 16;
 /// Fragments of a plane along the rows and along the columns.
 const ROWS: usize = 2;
 const COLUMNS: usize = 4;
-/// Planes of a cube beside each other; there are four such rows.
+/// Planes of a cube next to each other; there are four such rows.
 const ABREAST: usize = 2;
 /// Rows and columns of a tile of the tensor cores.
 const BLOCK: usize = COLUMNS * FRAGMENT * ABREAST;
-/// Behind each row in shared memory, for other banks; fragments begin at 32 bytes.
+/// Padding after each row in shared memory, to use different banks; fragments are aligned to 32
+/// bytes.
 const GAP: usize = 8;
 /// Numbers of a unit in one fragment.
 const SHARE: usize = FRAGMENT * FRAGMENT / PLANE;
 
-/// What multiplies.
+/// The units that multiply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Core {
-    /// Every unit for itself, in float32.
+pub(crate) enum ProductUnits {
+    /// Each unit separately, in float32.
     Units,
-    /// Tensor cores, a plane at a time.
+    /// Tensor cores, one plane at a time.
     Tensor,
-    /// The tiles of `Tensor` with every unit for itself: so that tests without tensor cores see
-    /// all of it but the product of two fragments.
+    /// The tiles of `Tensor`, computed by each unit separately, so that tests without tensor
+    /// cores cover everything but the product of two fragments.
     #[cfg_attr(not(test), expect(dead_code, reason = "for tests"))]
     Imitated,
 }
 
-impl Core {
-    /// What a device has for half types: tensor cores count where they take both of those,
-    /// in the fragments and planes that the kernels are written for, with sums in float32.
+impl ProductUnits {
+    /// The units of a device for 16-bit types: tensor cores if they support both types, in the
+    /// fragments and planes that the kernels are written for, with sums in float32.
     pub(crate) fn of(device: &DeviceProperties) -> Self {
         let side = FRAGMENT as u32;
         let takes = |kind: FloatKind| {
@@ -81,8 +82,8 @@ impl Core {
         }
     }
 
-    /// Columns of the factors of a plane that lie in shared memory at a time. An imitation has
-    /// them in float32.
+    /// Columns of a plane's factors that are in shared memory at a time. An imitation has them in
+    /// float32.
     const fn depth(self) -> usize {
         match self {
             Self::Units | Self::Imitated => FRAGMENT,
@@ -90,38 +91,38 @@ impl Core {
         }
     }
 
-    /// From one row of a tile of planes to the next: the axis that is last in memory is last in
-    /// the tile.
-    const fn pitch(self, layout: Layout) -> usize {
+    /// Distance between rows of a tile of planes: the last axis in memory is the last axis of the
+    /// tile.
+    const fn pitch(self, layout: FactorLayout) -> usize {
         match layout {
-            Layout::InnerLast => self.depth() + GAP,
-            Layout::InnerFirst => BLOCK + GAP,
+            FactorLayout::InnerLast => self.depth() + GAP,
+            FactorLayout::InnerFirst => BLOCK + GAP,
         }
     }
 
-    const fn tile_length(self, layout: Layout) -> usize {
+    const fn tile_length(self, layout: FactorLayout) -> usize {
         match layout {
-            Layout::InnerLast => BLOCK * self.pitch(layout),
-            Layout::InnerFirst => self.depth() * self.pitch(layout),
+            FactorLayout::InnerLast => BLOCK * self.pitch(layout),
+            FactorLayout::InnerFirst => self.depth() * self.pitch(layout),
         }
     }
 
-    /// Elements of each factor's tile that a unit fetches.
+    /// Elements of each factor's tile that a unit loads.
     const fn fetched(self) -> usize {
         BLOCK * self.depth() / (SIDE * SIDE) as usize
     }
 
-    /// Numbers of a unit.
+    /// Results of a unit.
     const fn numbers(self) -> usize {
         self.tile() * self.tile() / (SIDE * SIDE) as usize
     }
 
-    /// Parts in which a unit is given its numbers: fragments, else one by one.
+    /// Parts in which a unit gets its results: fragments, or one at a time.
     pub(crate) const fn parts(self) -> usize {
         self.numbers() / self.share()
     }
 
-    /// Numbers of a part.
+    /// Results in a part.
     pub(crate) const fn share(self) -> usize {
         match self {
             Self::Tensor => SHARE,
@@ -129,7 +130,8 @@ impl Core {
         }
     }
 
-    /// Floats of shared memory through which fragments pass; no memory can have no length.
+    /// Floats of shared memory that fragments are copied through; at least one, because the length
+    /// must not be zero.
     const fn passing(self) -> usize {
         match self {
             Self::Tensor => FRAGMENT * FRAGMENT * (SIDE * SIDE) as usize / PLANE,
@@ -138,17 +140,16 @@ impl Core {
     }
 }
 
-/// How a factor lies in memory.
+/// The memory layout of a factor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Layout {
+pub(crate) enum FactorLayout {
     /// The inner axis is the last: rows of x, rows of a weight.
     InnerLast,
     /// The inner axis is the first.
     InnerFirst,
 }
 
-/// `outer × inner` numbers of a factor, from element `first` on, with `stride` elements from one
-/// row in memory to the next.
+/// `outer × inner` numbers of a factor, from element `first` on, with rows `stride` elements apart.
 #[derive(CubeType, CubeLaunch)]
 pub(crate) struct Factor {
     pub(crate) first: usize,
@@ -156,7 +157,7 @@ pub(crate) struct Factor {
     pub(crate) outer: usize,
 }
 
-/// The element of a factor at (`row`, `column`), where both are inside of it.
+/// The element of a factor at (`row`, `column`); zero outside the factor.
 #[cube]
 fn element<F: Float, H: Float>(
     from: &[F],
@@ -164,11 +165,11 @@ fn element<F: Float, H: Float>(
     row: usize,
     column: usize,
     inners: usize,
-    #[comptime] layout: Layout,
+    #[comptime] layout: FactorLayout,
 ) -> H {
     let mut value = H::cast_from(0.0f32);
     if row < factor.outer && column < inners {
-        let at = if comptime!(layout == Layout::InnerLast) {
+        let at = if comptime!(layout == FactorLayout::InnerLast) {
             row * factor.stride + column
         } else {
             column * factor.stride + row
@@ -178,7 +179,7 @@ fn element<F: Float, H: Float>(
     value
 }
 
-/// Loads a tile of a factor, transposed so that a column of it lies in a row of `tile`.
+/// Loads a tile of a factor, transposed: a column of the factor is a row of `tile`.
 #[cube]
 fn load<F: Float>(
     tile: &mut Shared<[f32]>,
@@ -187,14 +188,14 @@ fn load<F: Float>(
     outer: usize,
     inner: usize,
     inners: usize,
-    #[comptime] layout: Layout,
+    #[comptime] layout: FactorLayout,
 ) {
     let unit = UNIT_POS as usize;
     let units = comptime!((SIDE * SIDE) as usize);
     #[unroll]
     for part in 0..comptime!(TILE * DEPTH / units) {
         let i = unit + part * units;
-        let (o, k) = if comptime!(layout == Layout::InnerLast) {
+        let (o, k) = if comptime!(layout == FactorLayout::InnerLast) {
             (i / DEPTH, i % DEPTH)
         } else {
             (i % TILE, i / TILE)
@@ -203,24 +204,24 @@ fn load<F: Float>(
     }
 }
 
-/// Where this unit's element `part` of a tile of planes is: (outer, inner).
+/// The position of this unit's element `part` of a tile of planes: (outer, inner).
 #[cube]
 fn own(
     #[comptime] part: usize,
-    #[comptime] layout: Layout,
-    #[comptime] core: Core,
+    #[comptime] layout: FactorLayout,
+    #[comptime] core: ProductUnits,
 ) -> (usize, usize) {
     let i = UNIT_POS as usize + comptime!(part * (SIDE * SIDE) as usize);
     let depth = comptime!(core.depth());
-    // Neighbours read neighbours.
-    if comptime!(layout == Layout::InnerLast) {
+    // Neighbouring units read neighbouring elements.
+    if comptime!(layout == FactorLayout::InnerLast) {
         (i / depth, i % depth)
     } else {
         (i % BLOCK, i / BLOCK)
     }
 }
 
-/// Asks for this unit's elements of a tile, in the type that the tensor cores take.
+/// Loads this unit's elements of a tile, in the type of the tensor cores.
 #[cube]
 fn fetch<F: Float, H: Float>(
     own_elements: &mut Array<H>,
@@ -229,8 +230,8 @@ fn fetch<F: Float, H: Float>(
     outer: usize,
     inner: usize,
     inners: usize,
-    #[comptime] layout: Layout,
-    #[comptime] core: Core,
+    #[comptime] layout: FactorLayout,
+    #[comptime] core: ProductUnits,
 ) {
     #[unroll]
     for part in 0..comptime!(core.fetched()) {
@@ -239,13 +240,13 @@ fn fetch<F: Float, H: Float>(
     }
 }
 
-/// Puts them where all planes see them.
+/// Stores them in shared memory.
 #[cube]
 fn put<H: Float>(
     tile: &mut Shared<[H]>,
     own_elements: &Array<H>,
-    #[comptime] layout: Layout,
-    #[comptime] core: Core,
+    #[comptime] layout: FactorLayout,
+    #[comptime] core: ProductUnits,
 ) {
     #[unroll]
     for part in 0..comptime!(core.fetched()) {
@@ -254,32 +255,41 @@ fn put<H: Float>(
     }
 }
 
-/// Where (`outer`, `inner`) lies in a tile of the tensor cores.
+/// The index of (`outer`, `inner`) in a tile of the tensor cores.
 #[cube]
-fn place(outer: usize, inner: usize, #[comptime] layout: Layout, #[comptime] core: Core) -> usize {
+fn place(
+    outer: usize,
+    inner: usize,
+    #[comptime] layout: FactorLayout,
+    #[comptime] core: ProductUnits,
+) -> usize {
     let pitch = comptime!(core.pitch(layout));
-    if comptime!(layout == Layout::InnerLast) {
+    if comptime!(layout == FactorLayout::InnerLast) {
         outer * pitch + inner
     } else {
         inner * pitch + outer
     }
 }
 
-/// This unit's numbers of a product.
+/// This unit's results of a product.
 #[derive(CubeType)]
-pub(crate) struct Made {
-    /// Where units multiply.
+pub(crate) struct ProductValues {
+    /// With ordinary units.
     numbers: Array<f32>,
-    /// Where tensor cores do. How a fragment lies in registers is the device's secret, so each
-    /// passes through shared memory.
+    /// With tensor cores. The layout of a fragment in registers is unspecified, so each is copied
+    /// through shared memory.
     fragments: Sequence<cmma::Matrix<f32>>,
     passing: Shared<[f32]>,
 }
 
-/// Makes ready a part of this unit's numbers.
+/// Makes a part of this unit's results available to [`number`].
 #[cube]
-pub(crate) fn pass(made: &mut Made, #[comptime] part: usize, #[comptime] core: Core) {
-    if comptime!(core == Core::Tensor) {
+pub(crate) fn pass(
+    made: &mut ProductValues,
+    #[comptime] part: usize,
+    #[comptime] core: ProductUnits,
+) {
+    if comptime!(core == ProductUnits::Tensor) {
         let size = comptime!(FRAGMENT * FRAGMENT);
         let start = UNIT_POS as usize / PLANE * size;
         sync_plane();
@@ -293,15 +303,15 @@ pub(crate) fn pass(made: &mut Made, #[comptime] part: usize, #[comptime] core: C
     }
 }
 
-/// Number `e` of a part; it is at [`row_of`], [`column_of`].
+/// Result `e` of a part; its position is [`row_of`], [`column_of`].
 #[cube]
 pub(crate) fn number(
-    made: &Made,
+    made: &ProductValues,
     #[comptime] part: usize,
     e: usize,
-    #[comptime] core: Core,
+    #[comptime] core: ProductUnits,
 ) -> f32 {
-    if comptime!(core == Core::Tensor) {
+    if comptime!(core == ProductUnits::Tensor) {
         let (plane, lane) = (UNIT_POS as usize / PLANE, UNIT_POS as usize % PLANE);
         made.passing[plane * comptime!(FRAGMENT * FRAGMENT) + e * PLANE + lane]
     } else {
@@ -317,18 +327,18 @@ pub(crate) fn product<A: Float, B: Float, H: Float>(
     of_a: &Factor,
     of_b: &Factor,
     inners: usize,
-    #[comptime] layout_a: Layout,
-    #[comptime] layout_b: Layout,
-    #[comptime] core: Core,
-) -> Made {
+    #[comptime] layout_a: FactorLayout,
+    #[comptime] layout_b: FactorLayout,
+    #[comptime] core: ProductUnits,
+) -> ProductValues {
     let mut fragments = Sequence::<cmma::Matrix<f32>>::new();
     let passing = Shared::<[f32]>::new_aligned_slice(comptime!(core.passing()), 32usize);
-    let numbers = if comptime!(core == Core::Units) {
+    let numbers = if comptime!(core == ProductUnits::Units) {
         by_units::<A, B>(a, b, of_a, of_b, inners, layout_a, layout_b)
     } else {
         by_planes::<A, B, H>(a, b, of_a, of_b, inners, &mut fragments, layout_a, layout_b, core)
     };
-    Made { numbers, fragments, passing }
+    ProductValues { numbers, fragments, passing }
 }
 
 #[cube]
@@ -338,8 +348,8 @@ fn by_units<A: Float, B: Float>(
     of_a: &Factor,
     of_b: &Factor,
     inners: usize,
-    #[comptime] layout_a: Layout,
-    #[comptime] layout_b: Layout,
+    #[comptime] layout_a: FactorLayout,
+    #[comptime] layout_b: FactorLayout,
 ) -> Array<f32> {
     let mut tile_a = Shared::<[f32]>::new_slice(DEPTH * PITCH);
     let mut tile_b = Shared::<[f32]>::new_slice(DEPTH * PITCH);
@@ -386,18 +396,18 @@ fn by_planes<A: Float, B: Float, H: Float>(
     of_b: &Factor,
     inners: usize,
     sums: &mut Sequence<cmma::Matrix<f32>>,
-    #[comptime] layout_a: Layout,
-    #[comptime] layout_b: Layout,
-    #[comptime] core: Core,
+    #[comptime] layout_a: FactorLayout,
+    #[comptime] layout_b: FactorLayout,
+    #[comptime] core: ProductUnits,
 ) -> Array<f32> {
-    // Tensor cores take what begins at 32 bytes.
+    // Tensor cores need an alignment of 32 bytes.
     let mut tile_a =
         Shared::<[H]>::new_aligned_slice(comptime!(core.tile_length(layout_a)), 32usize);
     let mut tile_b =
         Shared::<[H]>::new_aligned_slice(comptime!(core.tile_length(layout_b)), 32usize);
     let (row, column) = (CUBE_POS_Y as usize * BLOCK, CUBE_POS_X as usize * BLOCK);
     let mut numbers = Array::<f32>::new(comptime!(core.numbers()));
-    if comptime!(core == Core::Tensor) {
+    if comptime!(core == ProductUnits::Tensor) {
         #[unroll]
         for _ in 0..ROWS * COLUMNS {
             sums.push(cmma::Matrix::<f32>::from_value(
@@ -424,12 +434,11 @@ fn by_planes<A: Float, B: Float, H: Float>(
         put::<H>(&mut tile_a, &own_a, layout_a, core);
         put::<H>(&mut tile_b, &own_b, layout_b, core);
         sync_cube();
-        // The next tiles are on their way while these are multiplied; behind the last there are
-        // zeros.
+        // The next tiles are loaded while these are multiplied; after the last there are zeros.
         inner += comptime!(core.depth());
         fetch::<A, H>(&mut own_a, a, of_a, row, inner, inners, layout_a, core);
         fetch::<B, H>(&mut own_b, b, of_b, column, inner, inners, layout_b, core);
-        if comptime!(core == Core::Tensor) {
+        if comptime!(core == ProductUnits::Tensor) {
             multiply_fragments::<H>(sums, &tile_a, &tile_b, layout_a, layout_b, core);
         } else {
             imitate::<H>(&mut numbers, &tile_a, &tile_b, layout_a, layout_b, core);
@@ -445,9 +454,9 @@ fn multiply_fragments<H: Float>(
     sums: &mut Sequence<cmma::Matrix<f32>>,
     tile_a: &Shared<[H]>,
     tile_b: &Shared<[H]>,
-    #[comptime] layout_a: Layout,
-    #[comptime] layout_b: Layout,
-    #[comptime] core: Core,
+    #[comptime] layout_a: FactorLayout,
+    #[comptime] layout_b: FactorLayout,
+    #[comptime] core: ProductUnits,
 ) {
     let (row, column) = (plane_row(), plane_column());
     #[unroll]
@@ -487,15 +496,15 @@ fn multiply_fragments<H: Float>(
     }
 }
 
-/// Adds what the fragments would have added to this unit's numbers.
+/// Adds the products of the fragments to this unit's results, without tensor cores.
 #[cube]
 fn imitate<H: Float>(
     numbers: &mut Array<f32>,
     tile_a: &Shared<[H]>,
     tile_b: &Shared<[H]>,
-    #[comptime] layout_a: Layout,
-    #[comptime] layout_b: Layout,
-    #[comptime] core: Core,
+    #[comptime] layout_a: FactorLayout,
+    #[comptime] layout_b: FactorLayout,
+    #[comptime] core: ProductUnits,
 ) {
     let (row, column) = (CUBE_POS_Y as usize * BLOCK, CUBE_POS_X as usize * BLOCK);
     for k in 0..comptime!(core.depth()) {
@@ -510,18 +519,18 @@ fn imitate<H: Float>(
     }
 }
 
-/// The left factor has rows of the product, the right one columns.
-const fn rows_of(layout: Layout) -> cmma::MatrixLayout {
+/// The layout of the left factor, whose rows are rows of the product.
+const fn rows_of(layout: FactorLayout) -> cmma::MatrixLayout {
     match layout {
-        Layout::InnerLast => cmma::MatrixLayout::RowMajor,
-        Layout::InnerFirst => cmma::MatrixLayout::ColMajor,
+        FactorLayout::InnerLast => cmma::MatrixLayout::RowMajor,
+        FactorLayout::InnerFirst => cmma::MatrixLayout::ColMajor,
     }
 }
 
-const fn columns_of(layout: Layout) -> cmma::MatrixLayout {
+const fn columns_of(layout: FactorLayout) -> cmma::MatrixLayout {
     match layout {
-        Layout::InnerLast => cmma::MatrixLayout::ColMajor,
-        Layout::InnerFirst => cmma::MatrixLayout::RowMajor,
+        FactorLayout::InnerLast => cmma::MatrixLayout::ColMajor,
+        FactorLayout::InnerFirst => cmma::MatrixLayout::RowMajor,
     }
 }
 
@@ -536,14 +545,14 @@ fn plane_column() -> usize {
     UNIT_POS as usize / PLANE % ABREAST * comptime!(COLUMNS * FRAGMENT)
 }
 
-/// The row of the product that number `e` of a part is in.
+/// The row of the product of result `e` of a part.
 #[cube]
-pub(crate) fn row_of(#[comptime] part: usize, e: usize, #[comptime] core: Core) -> usize {
+pub(crate) fn row_of(#[comptime] part: usize, e: usize, #[comptime] core: ProductUnits) -> usize {
     let first = CUBE_POS_Y as usize * comptime!(core.tile());
-    if comptime!(core == Core::Units) {
+    if comptime!(core == ProductUnits::Units) {
         first + UNIT_POS_Y as usize + comptime!(part / PER * SIDE as usize)
     } else {
-        // Fragments row by row, and in each the plane's units row by row.
+        // Fragments row by row, and in each fragment the plane's units row by row.
         let fragment = comptime!(fragment(part, core));
         let at = (comptime!(part % (SHARE / core.share())) + e) * PLANE + UNIT_POS as usize % PLANE;
         first + plane_row() + comptime!(fragment / COLUMNS * FRAGMENT) + at / FRAGMENT
@@ -551,9 +560,9 @@ pub(crate) fn row_of(#[comptime] part: usize, e: usize, #[comptime] core: Core) 
 }
 
 #[cube]
-pub(crate) fn column_of(#[comptime] part: usize, #[comptime] core: Core) -> usize {
+pub(crate) fn column_of(#[comptime] part: usize, #[comptime] core: ProductUnits) -> usize {
     let first = CUBE_POS_X as usize * comptime!(core.tile());
-    if comptime!(core == Core::Units) {
+    if comptime!(core == ProductUnits::Units) {
         first + UNIT_POS_X as usize + comptime!(part % PER * SIDE as usize)
     } else {
         let fragment = comptime!(fragment(part, core));
@@ -562,7 +571,7 @@ pub(crate) fn column_of(#[comptime] part: usize, #[comptime] core: Core) -> usiz
     }
 }
 
-/// The fragment that a part is of.
-const fn fragment(part: usize, core: Core) -> usize {
+/// The fragment that a part belongs to.
+const fn fragment(part: usize, core: ProductUnits) -> usize {
     part * core.share() / SHARE
 }

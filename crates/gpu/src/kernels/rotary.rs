@@ -1,16 +1,16 @@
-//! Rotary positions: every pair of a head's channels is turned by its angle, in place.
+//! Rotary positions: every pair of a head's channels is rotated by its angle, in place.
 //!
 //! ```text
 //! y[i]       = x[i] cos - x[i + D/2] sin          x: (B, T, heads·D)
 //! y[i + D/2] = x[i + D/2] cos + x[i] sin          table: (positions, D), cosines then sines
 //! ```
 //!
-//! The gradient of a rotation is the rotation back.
+//! The gradient of a rotation is the inverse rotation.
 
 use cubecl::prelude::*;
 
-/// Turns rows of `columns` channels, the first of which is `first_row` of its tensor. A unit a
-/// pair; angles begin at `first_angle` with those of the sequence's first row.
+/// Rotates rows of `columns` channels, starting with row `first_row` of the tensor. One unit for
+/// each pair; the angles of a sequence's first row are at `first_angle`.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn rotate<E: Float>(
     x: &mut [E],

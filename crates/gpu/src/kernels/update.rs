@@ -6,17 +6,16 @@
 //! p -= lr / (1 - β₁ᵗ) · m / (√v / √(1 - β₂ᵗ) + ε)
 //! ```
 //!
-//! The norm never leaves the device: whether it is finite, and by how much it clips, is decided
-//! in the kernel.
+//! The norm stays on the device: the kernel itself checks that it is finite and clips.
 
 use cubecl::prelude::*;
 
-use super::math::{Sums, UNITS, is_number, sum_of_cube};
+use super::math::{SumOrder, UNITS, is_number, sum_of_cube};
 
-/// Elements whose squares one cube adds up.
+/// Elements whose squares one cube sums.
 pub(crate) const BLOCK: usize = UNITS as usize * 32;
 
-/// `clip_grad_norm_` keeps a norm of zero from dividing.
+/// `clip_grad_norm_` adds this, so that it never divides by zero.
 const CLIP_EPSILON: f32 = 1e-6;
 
 /// `blocks[first + block] = Σ gradient²` over each block.
@@ -26,7 +25,7 @@ pub(crate) fn squares(
     blocks: &mut [f32],
     first: usize,
     count: usize,
-    #[comptime] sums: Sums,
+    #[comptime] sums: SumOrder,
 ) {
     let block = CUBE_POS;
     if block * BLOCK < count {
@@ -51,7 +50,7 @@ pub(crate) fn norm(
     norm: &mut [f32],
     count: usize,
     loss_scale: f32,
-    #[comptime] sums: Sums,
+    #[comptime] sums: SumOrder,
 ) {
     let mut sum = 0.0f32;
     let mut i = UNIT_POS as usize;
@@ -65,11 +64,11 @@ pub(crate) fn norm(
     }
 }
 
-/// What all elements of a parameter have in common in one step.
+/// The constants of one step, which all elements of a parameter share.
 #[derive(CubeType, CubeLaunch, Clone, Copy)]
-pub(crate) struct Step {
+pub(crate) struct AdamStep {
     pub(crate) inverse_loss_scale: f32,
-    /// 0 for no limit.
+    /// 0 for no clipping.
     pub(crate) grad_clip: f32,
     pub(crate) decay_factor: f32,
     pub(crate) beta1: f32,
@@ -81,7 +80,7 @@ pub(crate) struct Step {
     pub(crate) epsilon: f32,
 }
 
-/// What a gradient is multiplied by.
+/// The factor of a gradient.
 #[cube]
 pub(crate) fn factor_of(norm: f32, grad_clip: f32, inverse_loss_scale: f32) -> f32 {
     let limit = grad_clip / (norm + CLIP_EPSILON);
@@ -89,7 +88,7 @@ pub(crate) fn factor_of(norm: f32, grad_clip: f32, inverse_loss_scale: f32) -> f
     clip * inverse_loss_scale
 }
 
-/// One update; the gradient is left zero. Where `norm` is no number, nothing else changes.
+/// One update. Sets the gradient to zero; does nothing else if `norm` is not finite.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn adamw(
     norm: &[f32],
@@ -98,7 +97,7 @@ pub(crate) fn adamw(
     exp_avg: &mut [f32],
     exp_avg_sq: &mut [f32],
     count: usize,
-    step: Step,
+    step: AdamStep,
 ) {
     let i = ABSOLUTE_POS;
     if i < count {
@@ -116,15 +115,15 @@ pub(crate) fn adamw(
     }
 }
 
-/// `out[0] = number`, with more arguments than any other kernel has: see `arena::settle`.
+/// `out[0] = number`, with more arguments than any other kernel: see `arena::settle`.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn with_many_arguments(
     out: &mut [f32],
     number: f32,
-    a: Step,
-    b: Step,
-    c: Step,
-    d: Step,
+    a: AdamStep,
+    b: AdamStep,
+    c: AdamStep,
+    d: AdamStep,
 ) {
     if UNIT_POS == 0 {
         out[0] = number + a.rate + b.rate + c.rate + d.rate;

@@ -1,16 +1,16 @@
-//! `AdamW` with moments in 8 bits: a cube for each block of 256 elements, a unit for each element.
+//! `AdamW` with 8-bit moments: a cube for each block of 256 elements, a unit for each element.
 //!
-//! A moment is the number of its code times the block's scale; what the numbers are is said in
-//! `fitgpt-exec`'s `codebook.rs`. They are computed here and not looked up: number `n` of decade
-//! `d` lies in the middle of one of the equal parts that a decade is cut into.
+//! A moment is the number of its code times the block's scale; `fitgpt-exec`'s `codebook.rs`
+//! defines the numbers. Here they are computed rather than looked up: number `n` of decade `d` is
+//! the midpoint of one of the equal parts that a decade is divided into.
 //!
-//! Codes are bound as words of four.
+//! Codes are bound as words of four codes.
 
 use cubecl::prelude::*;
 
 use super::{
-    math::{Sums, UNITS, is_number, max_of_cube},
-    update::{Step, factor_of},
+    math::{SumOrder, UNITS, is_number, max_of_cube},
+    update::{AdamStep, factor_of},
 };
 
 /// Units of a cube, and elements that share a scale.
@@ -18,7 +18,7 @@ const BLOCK: usize = UNITS as usize;
 /// Codes in a word.
 const IN_WORD: usize = 4;
 
-/// Which numbers: those of first moments have a sign, those of second ones are twice as dense.
+/// Which map: first moments have signs, second moments have twice as many numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Map {
     Signed,
@@ -26,8 +26,8 @@ enum Map {
 }
 
 impl Map {
-    /// The first number above zero: numbers are counted so that a decade begins at a power of
-    /// two, and each has as many numbers as it begins with.
+    /// The index of the first number above zero. Indices are chosen so that a decade starts at a
+    /// power of two, which is also its count of numbers.
     const fn first(self) -> u32 {
         match self {
             Self::Signed => 1,
@@ -35,7 +35,7 @@ impl Map {
         }
     }
 
-    /// One.
+    /// The index of one.
     const fn one(self) -> u32 {
         self.first() << 7
     }
@@ -92,7 +92,7 @@ fn nearest(x: f32, #[comptime] map: Map) -> u32 {
     let part = clamp((x / power(decade) - 0.1) / 0.9, 0.0, 1.0);
     let parts = u32::cast_from(part * f32::cast_from(count));
     let guess = count + min(parts, count - 1);
-    // The neighbours may be nearer, in this decade or the next.
+    // A neighbour may be nearer, in this decade or the next.
     let distance = (number(guess, map) - x).abs();
     let below = (number(guess - 1, map) - x).abs();
     let above = (number(guess + 1, map) - x).abs();
@@ -120,7 +120,7 @@ fn decoded(code: u32, #[comptime] map: Map) -> f32 {
 fn encoded(x: f32, #[comptime] map: Map) -> u32 {
     let index = nearest(x.abs(), map);
     if comptime!(map == Map::Signed) {
-        // Below zero there is no one, and no zero: a sign is never lost.
+        // Negative codes include neither one nor zero, so a sign is never lost.
         let below = 127 - clamp(index, 1u32, 127u32);
         select(u32::reinterpret(x) >> 31 == 1, below, 127 + index)
     } else {
@@ -133,7 +133,7 @@ fn code_at(word: u32, i: usize) -> u32 {
     word >> (8 * (i % IN_WORD) as u32) & 255u32
 }
 
-/// Writes what every unit has as its code, a word by one unit in four.
+/// Stores every unit's code; one unit in four writes a word.
 #[cube]
 fn put_codes(words: &mut [u32], codes: &mut Shared<[u32]>, code: u32, i: usize, count: usize) {
     let unit = UNIT_POS as usize;
@@ -147,7 +147,7 @@ fn put_codes(words: &mut [u32], codes: &mut Shared<[u32]>, code: u32, i: usize, 
     sync_cube();
 }
 
-/// One update; the gradient is left zero. Where `norm` is no number, nothing else changes.
+/// One update. Sets the gradient to zero; does nothing else if `norm` is not finite.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn adamw(
     norm: &[f32],
@@ -158,8 +158,8 @@ pub(crate) fn adamw(
     exp_avg_sq: &mut [u32],
     exp_avg_sq_scale: &mut [f32],
     count: usize,
-    step: Step,
-    #[comptime] sums: Sums,
+    step: AdamStep,
+    #[comptime] sums: SumOrder,
 ) {
     let block = CUBE_POS;
     if block * BLOCK < count {
@@ -167,7 +167,7 @@ pub(crate) fn adamw(
         let is_inside = i < count;
         let norm = norm[0];
         let is_number = is_number(norm);
-        // Behind the end a code stays as it is.
+        // Codes past the end do not change.
         let word = min(i, count - 1) / IN_WORD;
         let old_m = code_at(exp_avg[word], i);
         let old_v = code_at(exp_avg_sq[word], i);

@@ -1,4 +1,4 @@
-//! Keys that name one of a few things.
+//! Keys whose value is one of a few names.
 
 use std::fmt;
 
@@ -57,7 +57,7 @@ impl Gelu {
     }
 }
 
-/// Which of the attention's projections have biases, in families where that is a choice.
+/// Which of the attention's projections have biases, for families that have the choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AttentionBias {
     /// None of them.
@@ -85,7 +85,7 @@ impl AttentionBias {
     }
 }
 
-/// How rotary positions are scaled, as one text: `linear(2)`, `llama3(8, 1, 4, 8192)`, or empty.
+/// How rotary positions are scaled, written as one string: `linear(2)`, `llama3(8, 1, 4, 8192)`, or empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RopeSetting(RopeScaling);
 
@@ -93,7 +93,7 @@ impl RopeSetting {
     pub(super) const FORMS: &'static [&'static str] =
         &["", "linear(FACTOR)", "llama3(FACTOR, LOW, HIGH, POSITIONS)"];
 
-    /// The setting of this scaling.
+    /// Wraps a scaling.
     pub fn new(scaling: RopeScaling) -> Self {
         Self(scaling)
     }
@@ -180,18 +180,18 @@ impl InitFrom {
         }
     }
 
-    /// The last stands for any path or name on the hub.
+    /// The last is a placeholder for any path or name on the hub.
     pub(super) const NAMES: &'static [&'static str] =
         &["scratch", "resume", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "PATH/TO/FOLDER"];
-    /// The names that nanoGPT takes, which never mean a folder.
+    /// The names that nanoGPT accepts; they are never read as a folder.
     const NANOGPT: [&'static str; 4] = ["gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"];
 
-    /// What a config's text means.
+    /// Parses a config's text.
     pub fn parse(name: &str) -> Option<Self> {
         match name {
             "scratch" => Some(Self::Scratch),
             "resume" => Some(Self::Resume),
-            // Whether there are such weights is for the caller to find out.
+            // The caller checks whether such weights exist.
             name if !name.trim().is_empty() && !name.contains('\0') => {
                 Some(Self::Pretrained(name.to_owned()))
             }
@@ -205,10 +205,10 @@ impl InitFrom {
     }
 }
 
-/// Which device was asked for. Prints as written in a config.
+/// The requested device. Displays as written in a config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeviceChoice {
-    /// The best that is here.
+    /// The best one on this machine.
     Auto,
     /// The host.
     Cpu,
@@ -230,7 +230,7 @@ impl DeviceChoice {
 
     pub(super) fn parse(text: &str) -> Option<Self> {
         let (name, index) = match text.split_once(':') {
-            // `parse` alone would take `+1`.
+            // `str::parse` alone would accept `+1`.
             Some((name, index)) if index.bytes().all(|b| b.is_ascii_digit()) => {
                 (name, Some(index.parse().ok()?))
             }
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_nobody_has_is_none() {
+    fn an_unknown_device_does_not_parse() {
         for text in
             ["", "tpu", "cuda:", "cuda:x", "cuda:+1", "cpu:0", "cuda:1:2", "cuda:4294967296"]
         {

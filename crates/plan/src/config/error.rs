@@ -1,4 +1,4 @@
-//! Why a config was refused: the facts, and the place where the value was written.
+//! Config errors: the facts, and the location of the refused value.
 
 use std::{cmp::Ordering, fmt};
 
@@ -13,9 +13,9 @@ use super::{
 /// Where a value was written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Location {
-    /// A file's name, `command line`, `default`, or what the caller called its pairs.
+    /// A file's name, `command line`, `default`, or a name given by the caller.
     pub source: String,
-    /// Counted from 1; absent where the source has no lines.
+    /// Counted from 1; `None` if the source has no lines.
     pub line: Option<u32>,
     /// In characters, counted from 1.
     pub column: Option<u32>,
@@ -32,7 +32,7 @@ impl Location {
         Self::of("command line")
     }
 
-    /// Written nowhere: the value is the key's default.
+    /// The value was not written: it is the key's default.
     pub fn default_value() -> Self {
         Self::of("default")
     }
@@ -51,20 +51,20 @@ impl fmt::Display for Location {
 /// Why a config was refused. Prints as `place: message`.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ConfigError {
-    /// A config file, or an override's expression, is not in the Python that is read here.
+    /// A config file, or an override's expression, is not in the supported subset of Python.
     #[error("{place}: {reason}")]
     Python {
         /// Where in the text.
         place: Location,
-        /// What about it.
+        /// Why.
         reason: Reason,
     },
-    /// Nothing has this name, and nothing in the file uses it.
+    /// No key has this name, and nothing in the file uses it.
     #[error("{place}: unknown key `{key}`{}", Nearest(*.nearest))]
     UnknownKey {
         /// As written.
         key: String,
-        /// The key that is spelled most like it, where one is near.
+        /// The most similar key, if one is similar enough.
         nearest: Option<&'static str>,
         /// Where it was written.
         place: Location,
@@ -81,19 +81,19 @@ pub enum ConfigError {
         /// Where it was written.
         place: Location,
     },
-    /// The kind is right and the value is not possible.
+    /// The kind is right, the value is out of range.
     #[error("{place}: `{key}` must be {range}, not `{value}`")]
     OutOfRange {
         /// The key.
         key: &'static str,
         /// As Python would print it.
         value: String,
-        /// What is possible.
+        /// The allowed values.
         range: ValueRange,
         /// Where it was written.
         place: Location,
     },
-    /// The key names one of a few things, and this is none of them.
+    /// The value is not one of the key's choices.
     #[error("{place}: `{key}` is {}, not `{value}`", OneOf(.choices))]
     NotAChoice {
         /// The key.
@@ -105,7 +105,7 @@ pub enum ConfigError {
         /// Where it was written.
         place: Location,
     },
-    /// A memory size that does not read as a number with a unit.
+    /// A memory size that is not a number with a unit.
     #[error("{place}: `{key}` is a size such as `12GB` or `11.5GiB`, not `{value}`")]
     NotASize {
         /// The key.
@@ -115,7 +115,7 @@ pub enum ConfigError {
         /// Where it was written.
         place: Location,
     },
-    /// Every head takes the same share of the channels.
+    /// `n_head` does not divide `n_embd`.
     #[error(
         "{place}: `n_embd` {n_embd} is not a multiple of `n_head` {n_head}: \
          `n_head` could be {}, or `n_embd` {}",
@@ -130,7 +130,7 @@ pub enum ConfigError {
         heads: Vec<u32>,
         /// Multiples of `n_head` next to `n_embd`, ascending.
         widths: Vec<u32>,
-        /// Where the last written of the two stands.
+        /// Where the last of the two was written.
         place: Location,
     },
     /// The family has no such key.
@@ -153,15 +153,15 @@ pub enum ConfigError {
         /// Where the key was written.
         place: Location,
     },
-    /// Sizes that the family does not allow together.
+    /// Sizes that break a rule of the family.
     #[error("{place}: {rule}")]
     BreaksFamilyRule {
         /// Which rule, and the sizes.
         rule: FamilyRule,
-        /// Where the last written of the sizes is.
+        /// Where the last of the sizes was written.
         place: Location,
     },
-    /// An evaluation would ask for positions that the model does not have.
+    /// An evaluation would need more positions than the model has.
     #[error("{place}: `eval_block_size` {eval_block_size} exceeds `block_size` {block_size}")]
     EvalBlockTooLong {
         /// Tokens of an evaluated sequence.
@@ -171,20 +171,20 @@ pub enum ConfigError {
         /// Where `eval_block_size` was written.
         place: Location,
     },
-    /// The sizes are possible one by one and not together.
-    #[error("{place}: {} leaves 64 bits", Product(.product))]
+    /// Each size is in range, but their product overflows 64 bits.
+    #[error("{place}: {} overflows 64 bits", Product(.product))]
     TooLarge {
         /// The factors, as keys and numbers.
         product: Vec<&'static str>,
-        /// Where the last written of the factors stands.
+        /// Where the last of the factors was written.
         place: Location,
     },
 }
 
-/// A rule between the sizes of a family. Prints as what is wrong.
+/// A rule between sizes of a family. Displays as the violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum FamilyRule {
-    /// Every key/value head serves the same number of query heads.
+    /// `n_kv_head` does not divide `n_head`.
     #[error("`n_kv_head` {n_kv_head} does not divide `n_head` {n_head}")]
     KeyValueHeads {
         /// Query heads.
@@ -192,8 +192,8 @@ pub enum FamilyRule {
         /// Key/value heads.
         n_kv_head: u32,
     },
-    /// Rotary positions turn pairs of channels.
-    #[error("`head_dim` {head_dim} is odd: rotary positions turn pairs of channels")]
+    /// Rotary positions rotate pairs of channels.
+    #[error("`head_dim` {head_dim} is odd: rotary positions rotate pairs of channels")]
     OddHead {
         /// Channels of a head.
         head_dim: u32,
@@ -219,7 +219,7 @@ impl ConfigError {
         }
     }
 
-    /// Where the value that was refused is written.
+    /// Where the refused value was written.
     pub fn place(&self) -> &Location {
         match self {
             Self::Python { place, .. }
@@ -237,7 +237,7 @@ impl ConfigError {
         }
     }
 
-    /// What is wrong, without the place, for callers that show the place apart.
+    /// The message without the location, for callers that print the location separately.
     pub fn message(&self) -> String {
         let text = self.to_string();
         let prefix = format!("{}: ", self.place());
@@ -245,7 +245,7 @@ impl ConfigError {
     }
 }
 
-/// A value as an error shows it: whole where it is short.
+/// A value as errors quote it, shortened if it is long.
 pub(super) fn excerpt(text: &str) -> String {
     const SHOWN: usize = 60;
     match text.char_indices().nth(SHOWN) {

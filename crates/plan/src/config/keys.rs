@@ -1,7 +1,7 @@
 //! Every key of a config, in one table.
 //!
 //! The command line's arguments, completions and help, a resolved [`Config`](super::Config)
-//! and its JSON are all made from it: a key that is added here is added everywhere.
+//! and its JSON are all generated from it.
 
 use std::{borrow::Cow, fmt};
 
@@ -22,24 +22,24 @@ use crate::{
 pub struct Key {
     /// As in `--name=value` and `name = value`.
     pub name: &'static str,
-    /// Who reads it.
+    /// Which program has it.
     pub group: KeyGroup,
     /// What it takes.
     pub kind: ValueKind,
-    /// Its value where nothing was written; `None` where that depends on the device.
+    /// The value if none is written; `None` if it depends on the device.
     pub default: ConfigValue,
-    /// Which values are possible.
+    /// Allowed values.
     pub range: ValueRange,
     /// One line for `--help`.
     pub help: &'static str,
 }
 
-/// Who reads a key.
+/// Which program has a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyGroup {
     /// A key of nanoGPT's `train.py`.
     NanoGpt,
-    /// A key of nanoGPT's `train.py` that means nothing to this engine.
+    /// A key of nanoGPT's `train.py` that this engine ignores.
     Ignored,
     /// A key that nanoGPT does not have.
     FitGpt,
@@ -47,7 +47,7 @@ pub enum KeyGroup {
     Sampling,
 }
 
-/// What a key takes. Prints as a noun.
+/// The kind of value a key takes. Displays as a noun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueKind {
     /// A whole number.
@@ -60,7 +60,7 @@ pub enum ValueKind {
     Text,
     /// One of a few strings.
     Choice(&'static [&'static str]),
-    /// One of a few strings, or `None`: what suits the device.
+    /// One of a few strings, or `None`: chosen for the device.
     ChoiceOrNone(&'static [&'static str]),
     /// `True`, `False` or one of a few strings.
     BoolOr(&'static [&'static str]),
@@ -84,7 +84,7 @@ impl fmt::Display for ValueKind {
     }
 }
 
-/// Which values of its kind a key takes. Prints as what the value must be.
+/// The allowed values of a key. Displays as what the value must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueRange {
     /// All.
@@ -104,12 +104,12 @@ pub enum ValueRange {
     BelowOne,
     /// Above 0, at most 1.
     Share,
-    /// A string with something in it.
+    /// A string that is not empty.
     NotEmpty,
 }
 
 impl ValueRange {
-    /// Whether the value, whose kind is right, is possible.
+    /// Whether the value, which is of the right kind, is allowed.
     pub fn holds(self, value: &ConfigValue) -> bool {
         match (self, value) {
             (Self::Whole { min, max }, ConfigValue::Int(value)) => (min..=max).contains(value),
@@ -132,7 +132,7 @@ impl fmt::Display for ValueRange {
             Self::Positive => f.write_str("finite and above 0"),
             Self::BelowOne => f.write_str("at least 0 and below 1"),
             Self::Share => f.write_str("above 0 and at most 1"),
-            Self::NotEmpty => f.write_str("a string with something in it"),
+            Self::NotEmpty => f.write_str("a non-empty string"),
         }
     }
 }
@@ -141,13 +141,13 @@ impl fmt::Display for ValueRange {
 const ANY: ValueRange = ValueRange::Any;
 /// A size of a tensor: at least 1.
 const SIZE: ValueRange = ValueRange::Whole { min: 1, max: u32::MAX as i64 };
-/// A count whose 0 means something.
+/// A count whose 0 has a special meaning.
 const COUNT: ValueRange = ValueRange::Whole { min: 0, max: u32::MAX as i64 };
 /// Threads of the CPU; more than any machine has only hang it.
 const THREADS: ValueRange = ValueRange::Whole { min: 0, max: 1024 };
 /// Newton-Schulz iterations; `torch.optim.Muon` refuses 100 too.
 const ITERATIONS: ValueRange = ValueRange::Whole { min: 1, max: 99 };
-/// So many steps, at least 1.
+/// A number of steps, at least 1.
 const INTERVAL: ValueRange = ValueRange::Whole { min: 1, max: i64::MAX };
 /// A number of steps, or a seed.
 const NUMBER: ValueRange = ValueRange::Whole { min: 0, max: i64::MAX };
@@ -189,7 +189,7 @@ macro_rules! key_table {
             NanoGpt eval_only: bool = boolean(false), ANY,
                 "evaluate once and stop";
             NanoGpt always_save_checkpoint: bool = boolean(true), ANY,
-                "where False, keep the best weights beside the last";
+                "False: also keep the best weights, in `best/`";
             NanoGpt init_from: InitFrom = text("scratch"), ANY,
                 "'scratch', 'resume', a pretrained GPT-2 ('gpt2', 'gpt2-medium', 'gpt2-large', 'gpt2-xl'), or the path of a folder with config.json and model.safetensors";
             Ignored wandb_log: bool = boolean(false), ANY,
@@ -227,7 +227,7 @@ macro_rules! key_table {
             NanoGpt beta2: f64 = float(0.95), BELOW_ONE,
                 "AdamW's decay of the variance";
             NanoGpt grad_clip: f64 = float(1.0), NOT_NEGATIVE,
-                "longest gradient; 0: not clipped";
+                "largest gradient norm; 0: no clipping";
             NanoGpt decay_lr: bool = boolean(true), ANY,
                 "warm up and decay the learning rate";
             NanoGpt warmup_iters: u64 = int(2000), NUMBER,
@@ -237,11 +237,11 @@ macro_rules! key_table {
             NanoGpt min_lr: f64 = float(6e-5), NOT_NEGATIVE,
                 "lowest learning rate after the warm-up";
             Ignored backend: String = text("nccl"), ANY,
-                "nanoGPT: how GPUs talk to each other";
+                "nanoGPT: communication library between GPUs";
             NanoGpt device: DeviceChoice = text("auto"), ANY,
                 "'auto', 'cpu', 'gpu', 'cuda', 'vulkan', 'metal' or 'mps'; with an index 'cuda:1'";
             NanoGpt dtype: Dtype = ConfigValue::None, ANY,
-                "'float32', 'bfloat16' or 'float16'; unwritten: what suits the device";
+                "'float32', 'bfloat16' or 'float16'; unset: chosen for the device";
             Ignored compile: bool = boolean(true), ANY,
                 "nanoGPT: torch.compile";
 
@@ -258,11 +258,11 @@ macro_rules! key_table {
             FitGpt rope_scaling: RopeSetting = text(""), ANY,
                 "rotary positions of longer contexts: '', 'linear(FACTOR)' or 'llama3(FACTOR, LOW, HIGH, POSITIONS)'";
             FitGpt norm_eps: InheritedReal = float(0.0), NOT_NEGATIVE,
-                "what a normalisation adds to the variance; 0: the family's, 1e-5 or 1e-6";
+                "epsilon of the normalisations; 0: the family's, 1e-5 or 1e-6";
             FitGpt tie_embeddings: bool = boolean(true), ANY,
-                "whether the head's matrix is the embedding";
+                "share the matrix of the head and the embedding";
             FitGpt attention_bias: BiasChoice = ConfigValue::None, ANY,
-                "biases of the attention's projections: 'none', 'qkv' or 'all'; unwritten: the family's";
+                "biases of the attention's projections: 'none', 'qkv' or 'all'; unset: the family's default";
             FitGpt mlp_bias: bool = boolean(false), ANY,
                 "biases in a Llama's MLP";
 
@@ -296,13 +296,13 @@ macro_rules! key_table {
             FitGpt memory_budget: Budget = text(""), ANY,
                 "bytes to plan for, such as '12GB' or '11.5GiB'; '': what the device has free";
             FitGpt loss_chunk_rows: u32 = int(0), COUNT,
-                "rows of logits at a time; 0: chosen from the shapes";
+                "rows of logits computed at a time; 0: chosen from the shapes";
             FitGpt drop_stale_logits: bool = boolean(false), ANY,
-                "nanoGPT's loop is patched to free the logits of a batch after its loss; here they always are";
+                "patched nanoGPT only: free the logits of a batch after its loss; FitGPT always does";
             FitGpt vocab_size: u32 = int(0), COUNT,
                 "tokens in the vocabulary; 0: the data's, else 50304";
             FitGpt seed: u64 = int(1337), NUMBER,
-                "start of every random number";
+                "seed of every random number";
             FitGpt threads: u32 = int(0), THREADS,
                 "threads of the CPU; 0: all";
             FitGpt keep_checkpoints: u32 = int(2), SIZE,
@@ -315,11 +315,11 @@ macro_rules! key_table {
             Sampling max_new_tokens: u32 = int(500), SIZE,
                 "tokens to generate in each text";
             Sampling temperature: f64 = float(0.8), NOT_NEGATIVE,
-                "0: the likeliest token; below 1: likelier ones, above 1: rarer ones";
+                "0: always the most likely token; below 1: favours likely tokens, above 1: rarer ones";
             Sampling top_k: u32 = int(200), COUNT,
-                "draw among so many likeliest tokens; 0: among all";
+                "draw from this many most likely tokens; 0: from all";
             Sampling top_p: f64 = float(1.0), SHARE,
-                "draw among the likeliest tokens of this share of the probability";
+                "draw from the most likely tokens that make up this share of the probability";
         }
     };
 }
@@ -348,9 +348,9 @@ impl Key {
         KEYS.iter().find(|key| key.name == name)
     }
 
-    /// The key that is spelled most like `name`, where one is near enough to be meant.
+    /// The key that is most similar to `name`, if one is similar enough.
     pub fn nearest(name: &str) -> Option<&'static Self> {
-        const LONGEST: usize = 64; // no key is half as long
+        const LONGEST: usize = 64; // no key is longer than 32
         let name: Vec<char> = name.chars().take(LONGEST + 1).map(folded).collect();
         if name.len() > LONGEST {
             return None;

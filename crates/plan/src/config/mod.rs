@@ -1,12 +1,12 @@
 //! Configuration: nanoGPT's Python files and `--key=value` overrides, to one checked [`Config`].
 //!
-//! [`Written`] is what somebody wrote, with the place of every value; [`Written::resolve`]
-//! makes the [`Config`] that a run uses. Files are parsed and never executed, and this room
-//! does no I/O: the caller hands in texts and [`MachineFacts`].
+//! [`Written`] holds what was written and where; [`Written::resolve`] makes the [`Config`] that
+//! a run uses. Files are parsed, never executed. This module does no I/O: the caller passes in
+//! texts and [`MachineFacts`].
 //!
-//! Promise: any text and any value end in a [`Config`] or a [`ConfigError`] with a place. In a
+//! Promise: any input gives a [`Config`] or a [`ConfigError`] with a location. In a
 //! [`Config`] every key has a value of its type and its range, `n_head` divides `n_embd`, and
-//! the bytes of its largest tensors can be said in 64 bits.
+//! the byte counts of its largest tensors fit 64 bits.
 
 mod choice;
 mod error;

@@ -1,4 +1,4 @@
-//! Keys that name an optimizer and what it leaves open.
+//! Keys of the optimizers.
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ impl OptimizerChoice {
     }
 }
 
-/// How Muon's learning rate follows from a matrix's shape: `torch.optim.Muon`'s `adjust_lr_fn`.
+/// How Muon scales its learning rate by a matrix's shape: `torch.optim.Muon`'s `adjust_lr_fn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AdjustLr {
     /// Times `√max(1, out / in)`.
@@ -85,7 +85,7 @@ impl MuonDtype {
     }
 }
 
-/// The coefficients of Muon's iteration, as one text: `3.4445, -4.775, 2.0315`.
+/// The coefficients of Muon's iteration, written as one string: `3.4445, -4.775, 2.0315`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MuonCoefficients(pub [f64; 3]);
 

@@ -1,4 +1,4 @@
-//! What a run uses: every key set, every rule holding.
+//! The resolved config: every key set, every rule checked.
 
 use serde::{Serialize, Serializer, ser::SerializeMap as _};
 
@@ -17,8 +17,8 @@ use crate::{
     published,
 };
 
-/// How a key is handed out: text borrowed, numbers by value, and what 0 takes over from
-/// another key not here but in a method that resolves it.
+/// The getter of a key: strings borrowed, numbers by value. Keys whose 0 means the value of another
+/// key have a hand-written getter instead.
 macro_rules! getter {
     (String $name:ident $help:literal) => {
         #[doc = $help]
@@ -44,8 +44,8 @@ macro_rules! getter {
 
 macro_rules! config {
     ($($group:ident $name:ident: $type:ident = $default:expr, $range:expr, $help:literal;)*) => {
-        /// A config in which every key has a value and every rule holds. Made by
-        /// [`Written::resolve`], and by nothing else.
+        /// A config in which every key has a value and every rule holds. Only
+        /// [`Written::resolve`] makes one.
         ///
         /// Serialises as a flat map with nanoGPT's names and types, plus an object `model`.
         #[derive(Clone, Debug, PartialEq)]
@@ -71,7 +71,7 @@ macro_rules! config {
 }
 key_table!(config);
 
-/// The table's rows make the struct's fields, so their order is one.
+/// Fields are in the table's order.
 fn next<T: Setting>(
     keys: &mut impl Iterator<Item = &'static Key>,
     written: &Written,
@@ -82,10 +82,10 @@ fn next<T: Setting>(
 }
 
 impl Written {
-    /// Fills the gaps with the defaults and checks the rules.
+    /// Fills in the defaults and checks the rules.
     pub fn resolve(&self) -> Result<Config, ConfigError> {
         let config = Config::from_written(self)?;
-        // A name that nanoGPT takes says what the model is.
+        // nanoGPT's GPT-2 names define the model's sizes.
         if let InitFrom::Pretrained(name) = &config.init_from
             && InitFrom::is_nanogpt(name)
             && let Some(Ok(model)) = published::find(name).map(Description::of_published)
@@ -101,10 +101,10 @@ impl Written {
     }
 }
 
-/// Muon's learning rate in its author's code and in the example of `torch.optim.Muon`'s manual.
+/// Muon's default learning rate, as in its author's code and in `torch.optim.Muon`'s example.
 const MUON_LEARNING_RATE: f64 = 0.02;
 
-/// What one step learns from, however it is split into micro-batches.
+/// The sequences and tokens of one step, however it is split into micro-batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct EffectiveBatch {
     /// `batch_size` × `gradient_accumulation_steps`.
@@ -114,10 +114,10 @@ pub struct EffectiveBatch {
 }
 
 impl Config {
-    /// What one step learns from.
+    /// The sequences and tokens of one step.
     pub fn effective_batch(&self) -> EffectiveBatch {
         let sequences = u64::from(self.batch_size) * u64::from(self.gradient_accumulation_steps);
-        // `rules::check` has seen this product.
+        // `rules::check` has checked this product.
         EffectiveBatch { sequences, tokens: sequences * u64::from(self.block_size) }
     }
 
@@ -148,7 +148,7 @@ impl Config {
     /// Muon's highest learning rate.
     pub fn muon_learning_rate(&self) -> f64 {
         match (self.muon_learning_rate, self.muon_adjust_lr) {
-            // Updates as large as AdamW's: its learning rate is the right one.
+            // Updates are as large as AdamW's, so its learning rate applies.
             (0.0, AdjustLr::MatchRmsAdamW) => self.learning_rate,
             (0.0, _) => MUON_LEARNING_RATE,
             (written, _) => written,
@@ -173,8 +173,8 @@ impl Config {
     /// The same config with some keys changed, checked again. `source` names the change in
     /// errors.
     ///
-    /// An `eval_batch_size` of 0 follows a changed `batch_size`: who means to keep the
-    /// evaluation writes it down.
+    /// An `eval_batch_size` of 0 follows a changed `batch_size`. To keep the evaluation, set it
+    /// explicitly.
     pub fn with<'a>(
         &self,
         source: &str,
@@ -185,11 +185,11 @@ impl Config {
         written.resolve()
     }
 
-    /// A config file that reads back as `self`, with the types that nanoGPT insists on.
+    /// A config file that reads back as `self`, with the types that nanoGPT checks.
     ///
-    /// nanoGPT's keys all stand there, so that it runs the same training; but `device` and
-    /// `dtype` only where one was chosen, because nanoGPT has no 'auto'. Ours and sampling's
-    /// stand there where they differ from their defaults.
+    /// All of nanoGPT's keys are written, so that it runs the same training, except `device` and
+    /// `dtype` if none was chosen, because nanoGPT has no 'auto'. Other keys are written if they
+    /// differ from their defaults.
     pub fn to_python(&self) -> String {
         let mut text = String::new();
         let mut group = None;
@@ -218,7 +218,7 @@ impl Default for Config {
     }
 }
 
-/// What kind of model a config describes, every size resolved.
+/// The model that a config describes, every size resolved.
 #[derive(Serialize)]
 struct ModelSummary {
     family: &'static str,

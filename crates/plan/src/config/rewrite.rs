@@ -1,5 +1,4 @@
-//! Changing values in a config file's text and nothing else: comments, order and the keys
-//! beside them stay as somebody wrote them.
+//! Changes values in a config file's text and keeps the rest: comments, order and other keys.
 
 use std::collections::BTreeSet;
 
@@ -12,10 +11,9 @@ use super::{
 
 /// The text of a config file with some keys changed. `source` names it in errors.
 ///
-/// A value is changed where it stands. But where an expression of the file reads the key, a
-/// changed value would change others; and where its old expression reads a name of the file's
-/// own, that name would be left without use. Then, and where the file has no such key, the
-/// assignment is added at the end under `heading`, where it wins.
+/// A value is changed in place, with three exceptions: another expression reads the key and would
+/// change too; the old expression is the only use of a name that the file defines; the file does
+/// not have the key. Then an assignment is added at the end under `heading`, where it wins.
 pub fn rewrite(
     source: &str,
     text: &str,
@@ -50,7 +48,7 @@ pub fn rewrite(
         }
         for assignment in written {
             let [start, end] = assignment.bytes_behind.map(|behind| text.len() - behind);
-            // White space before a value stays, a line continued in front of it does not.
+            // Keeps white space before the value, but not a line continuation.
             let blanks = text[start..end].bytes().take_while(|b| matches!(b, b' ' | b'\t'));
             edits.push((start + blanks.count()..end, value));
         }
@@ -123,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_read_is_overridden_at_the_end() {
+    fn a_key_that_other_expressions_read_is_overridden_at_the_end() {
         let table = [
             "batch_size = 12\ngradient_accumulation_steps = 480 // batch_size\n",
             "batch_size = 12\nbatch_size *= 2\n",

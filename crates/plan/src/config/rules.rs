@@ -1,4 +1,4 @@
-//! Rules between keys. What one key alone may be stands in the table of keys.
+//! Rules between keys. The range of a single key is in the table of keys.
 
 use super::{
     error::{ConfigError, FamilyRule},
@@ -36,7 +36,7 @@ const ONLY_MUON: &[&str] = &[
     "muon_dtype",
 ];
 
-/// Checks what no single key shows.
+/// Checks every rule between keys.
 pub(super) fn check(config: &Config, written: &Written) -> Result<(), ConfigError> {
     keys_of_family(config, written)?;
     keys_of_optimizer(config, written)?;
@@ -50,7 +50,7 @@ pub(super) fn check(config: &Config, written: &Written) -> Result<(), ConfigErro
     products_fit(config, written)
 }
 
-/// A key that the family does not have would change nothing, which is not what its writer meant.
+/// Refuses keys that the family does not have: they would silently do nothing.
 fn keys_of_family(config: &Config, written: &Written) -> Result<(), ConfigError> {
     let family = config.family();
     let others = if family == Family::Gpt2 { NOT_GPT2 } else { ONLY_GPT2 };
@@ -63,7 +63,7 @@ fn keys_of_family(config: &Config, written: &Written) -> Result<(), ConfigError>
     }
 }
 
-/// The same for a key that the optimizer does not have.
+/// Refuses keys that the optimizer does not have.
 fn keys_of_optimizer(config: &Config, written: &Written) -> Result<(), ConfigError> {
     let optimizer = config.optimizer();
     match first_changed(ONLY_MUON, written) {
@@ -75,7 +75,7 @@ fn keys_of_optimizer(config: &Config, written: &Written) -> Result<(), ConfigErr
     }
 }
 
-/// The first of these keys that was written with another value than its default.
+/// The first of these keys that was written with a value other than its default.
 fn first_changed(keys: &[&'static str], written: &Written) -> Option<&'static str> {
     let is_changed = |name: &&str| {
         let key = Key::find(name).expect("rules name keys of the table");
@@ -128,8 +128,8 @@ fn divisors_near(number: u32, wanted: u32) -> Vec<u32> {
     divisors[middle.saturating_sub(2)..divisors.len().min(middle + 2)].to_vec()
 }
 
-/// Bytes and counts are 64-bit numbers all over the planner. Sizes that cannot even be said
-/// in those are refused here, where the keys still have names.
+/// The planner counts in 64 bits. Sizes whose products overflow are refused here, where the keys
+/// still have names.
 fn products_fit(config: &Config, written: &Written) -> Result<(), ConfigError> {
     let key = |name: &'static str, value: u64| Factor { name, value };
     let batch = key("batch_size", config.batch_size().into());

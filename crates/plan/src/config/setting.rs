@@ -10,16 +10,16 @@ use super::{
 };
 use crate::family::Family;
 
-/// `dtype`: unwritten, it is chosen by the device.
+/// `dtype`; if unset, chosen for the device.
 pub(super) type Dtype = Option<Precision>;
-/// `memory_budget` in bytes: unwritten, it is what the device has free.
+/// `memory_budget` in bytes; if unset, what the device has free.
 pub(super) type Budget = Option<u64>;
-/// A size whose 0 takes over training's; `Config` hands it out resolved.
+/// A size whose 0 means another key's value; the getter resolves it.
 pub(super) type Inherited = u32;
 
-/// A number whose 0 means another's; `Config` hands it out resolved.
+/// A number whose 0 means another key's value; the getter resolves it.
 pub(super) type InheritedReal = f64;
-/// `attention_bias`: unwritten, it is the family's.
+/// `attention_bias`; if unset, the family's default.
 pub(super) type BiasChoice = Option<AttentionBias>;
 
 /// A type that a key resolves to.
@@ -27,16 +27,15 @@ pub(super) trait Setting: Sized {
     /// What a key of this type takes.
     const KIND: ValueKind;
 
-    /// The typed value. `value` is of [`Self::KIND`] and in the key's range already; `None`
-    /// where it names nothing that exists.
+    /// The typed value. `value` is of [`Self::KIND`] and in the key's range; `None` if it is not one
+    /// of the choices.
     fn read(value: &ConfigValue) -> Option<Self>;
 
     /// The value that [`Self::read`] reads as `self`.
     fn write(&self) -> ConfigValue;
 }
 
-/// The value as the key keeps it: an int where it takes a float becomes one, `8.0` where it
-/// takes an int becomes `8`, 0 and 1 where it takes a bool.
+/// Converts the value to the kind of the key: an int to a float, `8.0` to `8`, 0 and 1 to a bool.
 pub(super) fn of_kind(kind: ValueKind, value: ConfigValue) -> Option<ConfigValue> {
     match (kind, value) {
         (ValueKind::Int | ValueKind::Size, ConfigValue::Float(value)) => {
@@ -68,13 +67,13 @@ pub(super) fn of_kind(kind: ValueKind, value: ConfigValue) -> Option<ConfigValue
     }
 }
 
-/// A float without a fraction, as long as it names one whole number only (below 2^53).
+/// A float without a fraction, if it is exact (at most 2^53).
 fn integral(value: f64) -> Option<i64> {
     let is_one = value.fract() == 0.0 && value.abs() <= (1_i64 << 53) as f64;
     is_one.then_some(value as i64)
 }
 
-/// The typed value of `key`, or why it cannot be.
+/// The typed value of `key`.
 pub(super) fn typed<T: Setting>(
     key: &'static Key,
     value: &ConfigValue,
@@ -126,7 +125,7 @@ impl Setting for u64 {
     }
 
     fn write(&self) -> ConfigValue {
-        ConfigValue::Int(i64::try_from(*self).unwrap_or(i64::MAX)) // no key's range goes beyond
+        ConfigValue::Int(i64::try_from(*self).unwrap_or(i64::MAX)) // no key's range is larger
     }
 }
 

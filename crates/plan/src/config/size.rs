@@ -15,7 +15,7 @@ const UNITS: [(&str, u64); 9] = [
 
 /// Bytes of a size such as `12GB`, `11.5 gib`, `8g` or `12000000000`; at least one.
 ///
-/// Exact in whole numbers; what is left of a byte is dropped.
+/// Exact; a fraction of a byte is dropped.
 pub fn parse(text: &str) -> Option<u64> {
     let text = text.trim();
     let unit_at = text.find(|c: char| !(c.is_ascii_digit() || matches!(c, '.' | '_')));
@@ -52,7 +52,7 @@ fn scientific(text: &str) -> Option<u64> {
     is_exact.then_some(bytes as u64)
 }
 
-/// The shortest way to write exactly so many bytes.
+/// The shortest exact text for this many bytes.
 pub(super) fn text(bytes: u64) -> String {
     let exact = UNITS.into_iter().filter(|(_, unit)| bytes.is_multiple_of(*unit));
     let texts = exact.map(|(name, unit)| format!("{}{name}", bytes / unit));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_none() {
+    fn a_malformed_size_does_not_parse() {
         let table = [
             "",
             "GB",

@@ -1,4 +1,4 @@
-//! The room as its users meet it: nanoGPT's presets, overrides, rules, the way out and back.
+//! Configuration as callers use it: nanoGPT's presets, overrides, rules, round trips.
 
 use proptest::prelude::*;
 
@@ -145,7 +145,7 @@ fn the_presets_read_as_nanogpt_reads_them() {
     let finetune = config(FINETUNE);
     assert_eq!(finetune.init_from(), &InitFrom::Pretrained("gpt2-xl".to_owned()));
     assert_eq!(finetune.dtype(), Some(Precision::Bfloat16));
-    // The weights bring their sizes, whatever the config would have.
+    // The sizes come from the weights, not from the config.
     assert_eq!((finetune.n_layer(), finetune.n_head(), finetune.n_embd()), (48, 25, 1600));
     assert_eq!((finetune.vocab_size(), finetune.bias()), (50_257, true));
     assert_eq!(finetune.gelu(), Gelu::Tanh);
@@ -182,13 +182,13 @@ fn an_expression_sees_defaults_and_what_was_written_before() {
 #[test]
 fn a_name_that_is_no_key_needs_a_later_use() {
     assert_eq!(config("_x = 2\n_x += 1\nn_layer = _x").n_layer(), 3);
-    assert!(read("n_layer = 2 if True else x").is_ok()); // Python does not look either
+    assert!(read("n_layer = 2 if True else x").is_ok()); // Python does not evaluate it either
     for text in ["batchsize = 8", "n_layer = 2\nbatchsize = 8", "batchsize = 8\nbatchsize += 1"] {
         let error = read(text).unwrap_err();
         assert_eq!(error.kind(), "unknown-key");
         assert_eq!(error.message(), "unknown key `batchsize`; the nearest is `batch_size`");
     }
-    // A use before the assignment is none.
+    // A use before the assignment does not count.
     assert_eq!(read("n_layer = x\nx = 2").unwrap_err().kind(), "unknown-name");
 }
 
@@ -313,13 +313,13 @@ fn an_error_names_key_value_and_what_is_possible() {
             "eval-block-too-long",
             "`eval_block_size` 2048 exceeds `block_size` 1024",
         ),
-        ("out_dir", "", "out-of-range", "`out_dir` must be a string with something in it, not ``"),
+        ("out_dir", "", "out-of-range", "`out_dir` must be a non-empty string, not ``"),
         ("batchsize", "8", "unknown-key", "unknown key `batchsize`; the nearest is `batch_size`"),
     ];
     for (key, text, kind, message) in table {
         let error = overridden(&[(key, text)]).unwrap_err();
         assert_eq!((error.kind(), error.message().as_str()), (kind, message), "{key}={text}");
-        // A number that cannot be computed does not name its key: then the place does.
+        // An arithmetic error does not name the key, so the location does.
         let place = match error {
             ConfigError::Python { .. } => format!("command line, `--{key}`"),
             _ => "command line".to_owned(),
@@ -338,7 +338,7 @@ fn an_error_in_a_file_names_file_line_and_column() {
         ),
         ("wandb_run_name = None", "config.py:1:1: `wandb_run_name` takes a string, not `None`"),
         ("n_layer = 2 / 0", "config.py:1:13: division by zero"),
-        ("n_layer = n_layers", "config.py:1:11: nothing is called `n_layers` here"),
+        ("n_layer = n_layers", "config.py:1:11: unknown name `n_layers`"),
         (
             "for i in range(3):\n  n_layer = i",
             "config.py:1:1: a statement with `for` is not read here: \
@@ -376,12 +376,12 @@ fn heads_that_do_not_divide_come_with_the_nearest_that_do() {
 }
 
 #[test]
-fn sizes_that_leave_64_bits_together_are_refused() {
+fn sizes_whose_product_overflows_are_refused() {
     let error = overridden(&[("batch_size", "2**31"), ("block_size", "2**31")]).unwrap_err();
     assert_eq!(error.kind(), "too-large");
     assert_eq!(
         error.message(),
-        "`gradient_accumulation_steps` × `batch_size` × `block_size` × `max_iters` leaves 64 bits"
+        "`gradient_accumulation_steps` × `batch_size` × `block_size` × `max_iters` overflows 64 bits"
     );
     let wide = overridden(&[("n_embd", "2**31"), ("n_head", "1"), ("n_layer", "2**31")]);
     assert_eq!(wide.unwrap_err().kind(), "too-large");
@@ -389,11 +389,11 @@ fn sizes_that_leave_64_bits_together_are_refused() {
 }
 
 #[test]
-fn keys_without_effect_are_listed_where_they_were_changed() {
+fn keys_without_effect_are_listed_if_they_were_changed() {
     assert_eq!(read(GPT2).unwrap().ignored(), ["wandb_log", "wandb_run_name"]);
     let mut written = Written::new();
     assert!(written.ignored().is_empty());
-    written.set("compile", "True").unwrap(); // the default says nothing
+    written.set("compile", "True").unwrap(); // the default value is not listed
     assert!(written.ignored().is_empty());
     written.set("compile", "False").unwrap();
     assert_eq!(written.ignored(), ["compile"]);
@@ -454,7 +454,7 @@ fn any_key() -> impl Strategy<Value = &'static str> {
     prop::sample::select(KEYS.iter().map(|key| key.name).collect::<Vec<_>>())
 }
 
-/// Texts that a key may meet: nonsense, and numbers at every edge.
+/// Texts for any key: nonsense, and numbers at the edges of ranges.
 fn any_text() -> impl Strategy<Value = String> {
     prop_oneof![
         ".{0,20}",
@@ -478,7 +478,7 @@ proptest! {
         }
         match written.resolve() {
             Ok(config) => {
-                // What resolves has products that can be said, and goes out and back.
+                // A config that resolves has products that fit 64 bits, and round-trips.
                 let _ = (config.effective_batch(), config.eval_batch_size());
                 let back = Written::from_pairs("pairs", config.pairs()).unwrap();
                 prop_assert_eq!(&back.resolve().unwrap(), &config);

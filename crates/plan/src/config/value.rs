@@ -1,7 +1,6 @@
 //! A value as Python writes it: `None`, `False`, `12`, `6e-05`, `'out'`.
 //!
-//! Config files, overrides, checkpoints and JSON all speak in these five; what a key makes
-//! of one is the key's business.
+//! Config files, overrides, checkpoints and JSON all use these five kinds.
 
 use std::{borrow::Cow, fmt};
 
@@ -12,23 +11,23 @@ use serde::{
 
 use super::python::ValueNoun;
 
-/// One value of a config, before any key has looked at it.
+/// One value of a config, before it is converted to the key's type.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ConfigValue {
     /// `None`: nothing was chosen.
     None,
     /// `True` or `False`.
     Bool(bool),
-    /// A whole number. Python's are unbounded; ours are refused past 64 bits.
+    /// A whole number. Unlike Python's, limited to 64 bits.
     Int(i64),
     /// A number with a fraction or an exponent.
     Float(f64),
-    /// A string. Borrowed where it comes from the table of keys.
+    /// A string. Borrowed if it comes from the table of keys.
     Str(Cow<'static, str>),
 }
 
 impl ConfigValue {
-    /// What an error calls a value of this kind.
+    /// The noun that errors use for this kind.
     pub(super) fn noun(&self) -> ValueNoun {
         match self {
             Self::None => ValueNoun::None,
@@ -113,7 +112,7 @@ pub(super) fn float_repr(value: f64) -> String {
     }
 }
 
-/// Python's `repr` of a string, but for exotic unprintable characters, which stay as they are.
+/// Python's `repr` of a string, except that exotic unprintable characters are not escaped.
 fn str_repr(value: &str) -> String {
     let quote = if value.contains('\'') && !value.contains('"') { '"' } else { '\'' };
     let mut text = String::with_capacity(value.len() + 2);
@@ -175,7 +174,9 @@ impl<'de> Deserialize<'de> for ConfigValue {
             }
 
             fn visit_u64<E: Error>(self, value: u64) -> Result<ConfigValue, E> {
-                i64::try_from(value).map(ConfigValue::Int).map_err(|_| E::custom("leaves 64 bits"))
+                i64::try_from(value)
+                    .map(ConfigValue::Int)
+                    .map_err(|_| E::custom("overflows 64 bits"))
             }
 
             fn visit_f64<E: Error>(self, value: f64) -> Result<ConfigValue, E> {

@@ -1,4 +1,4 @@
-//! What was written: files, overrides and pairs, each value with its place. Later wins.
+//! What was written: files, overrides and pairs, each value with its location. Later wins.
 
 use std::{borrow::Cow, collections::BTreeMap};
 
@@ -10,8 +10,8 @@ use super::{
     value::ConfigValue,
 };
 
-/// What somebody wrote. Nothing derived, and nothing checked but the kind of each value;
-/// [`resolve`](Self::resolve) fills the gaps and holds the rules.
+/// The values as written. Only the kind of each value is checked;
+/// [`resolve`](Self::resolve) fills in the defaults and checks the rules.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Written {
     entries: BTreeMap<&'static str, Entry>,
@@ -30,10 +30,10 @@ impl Written {
         Self::default()
     }
 
-    /// Reads a config file in nanoGPT's Python. On an error nothing of it is kept.
+    /// Reads a config file in nanoGPT's Python. On an error nothing changes.
     ///
-    /// As in nanoGPT, an expression sees the keys as written so far and else their defaults.
-    /// A name that is no key is fine where a later expression of the file uses it.
+    /// As in nanoGPT, an expression sees the keys written so far, or their defaults. A name
+    /// that is not a key is allowed if a later expression of the file uses it.
     pub fn read_python(
         &mut self,
         source: &str,
@@ -52,7 +52,7 @@ impl Written {
         let mut last_use: BTreeMap<&str, usize> = BTreeMap::new();
         for (index, assignment) in assignments.iter().enumerate() {
             assignment.value.for_each_name(&mut |name| {
-                // `x = x + 1` alone gives `x` no use.
+                // `x = x + 1` does not count as a use of `x`.
                 if assignment.targets.iter().all(|(target, _)| target != name) {
                     last_use.insert(name, index);
                 }
@@ -91,7 +91,7 @@ impl Written {
     /// An override of the command line, `--key=text`.
     ///
     /// A number may be an expression (`5*8`, `1e-3`, `max_iters // 10`), a bool is `True`,
-    /// `true`, `1` or its opposite, a string needs no quotes and loses them where it has them.
+    /// `true`, `1` or the opposite; quotes around a string are optional.
     pub fn set(&mut self, key: &str, text: &str) -> Result<(), ConfigError> {
         let place = Location::command_line();
         let Some(found) = Key::find(key) else { return Err(unknown_key(key, place)) };
@@ -114,7 +114,7 @@ impl Written {
         }
     }
 
-    /// One value that is in hand already.
+    /// Writes one value.
     pub fn write(
         &mut self,
         key: &str,
@@ -143,7 +143,7 @@ impl Written {
         Ok(written)
     }
 
-    /// Takes over all of `later`, which wins.
+    /// Adds everything of `later`, which wins.
     pub fn merge(&mut self, later: Self) {
         let first = self.next_order();
         let later = later.entries.into_iter();
@@ -170,7 +170,7 @@ impl Written {
         })
     }
 
-    /// Keys that were given a value other than their default and have no effect here.
+    /// Keys that were changed from their default but have no effect in this program.
     pub fn ignored(&self) -> Vec<&'static str> {
         self.iter()
             .filter(|(key, value, _)| key.group == KeyGroup::Ignored && key.default != **value)
@@ -178,7 +178,7 @@ impl Written {
             .collect()
     }
 
-    /// Where the last written of these keys stands.
+    /// Where the last of these keys was written.
     pub(super) fn last_place(&self, keys: &[&str]) -> Location {
         let entries = keys.iter().filter_map(|key| self.entries.get(key));
         let last = entries.max_by_key(|entry| entry.order);
@@ -200,7 +200,7 @@ impl Written {
     /// A key as a file's expressions see it.
     fn visible(&self, name: &str, facts: &MachineFacts) -> Option<ConfigValue> {
         match self.value_of(Key::find(name)?).0 {
-            // nanoGPT's own default asks the machine.
+            // nanoGPT's default depends on the machine.
             ConfigValue::None if name == "dtype" => {
                 let has_bf16 = facts.cuda_is_available && facts.bf16_is_supported;
                 Some(if has_bf16 { "bfloat16" } else { "float16" }.into())
@@ -209,13 +209,12 @@ impl Written {
         }
     }
 
-    /// `None` where the text is no expression of what is known; an error where it is one
-    /// and has no value.
+    /// `None` if the text is not an expression; an error if it is one without a value.
     fn number(&self, key: &Key, text: &str) -> Result<Option<ConfigValue>, ConfigError> {
         match self.expression(text) {
             Ok(value) => Ok(Some(value)),
             Err(reason @ (Reason::DivisionByZero | Reason::Overflow | Reason::TooDeep { .. })) => {
-                // A reason alone does not say of what.
+                // The reason does not name the key.
                 let place = Location::of(format!("command line, `--{}`", key.name));
                 Err(ConfigError::Python { place, reason })
             }
@@ -223,7 +222,7 @@ impl Written {
         }
     }
 
-    /// A string's text; quotes are Python's where they read as Python.
+    /// A string's text, without quotes if they are valid Python.
     fn unquoted(&self, text: &str) -> String {
         if text.starts_with(['\'', '"'])
             && let Ok(ConfigValue::Str(inner)) = self.expression(text)

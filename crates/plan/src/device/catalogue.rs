@@ -1,6 +1,6 @@
-//! The table. Memory is what public messages of PyTorch print, for the card itself or for one
-//! of its generation and size; from driver to driver it differs by a percent or two. Bandwidth
-//! is the maker's figure, left out where cards of one name differ.
+//! The table of cards. Memory is what PyTorch's public error messages print, for the card itself
+//! or for one of the same generation and size; it varies by one or two percent between drivers.
+//! Bandwidth is the maker's figure, 0 if cards of one name differ.
 //!
 //! MI250 is two devices on one card, A16 is four; a process sees one of them.
 
@@ -27,7 +27,7 @@ const fn gpu(
     Gpu { name, generation, nominal_gib, bandwidth_gb_per_s, visible }
 }
 
-/// Every card that is known by name. The numbers: GiB as sold, hundredths of a GiB as seen, GB/s.
+/// Every known card. The numbers: GiB as sold, hundredths of a GiB as printed, GB/s.
 pub const GPUS: &[Gpu] = &[
     // Pascal, Volta.
     gpu("GeForce GTX 1050 Ti", Pascal, 4, Seen(394), 112),

@@ -1,7 +1,6 @@
 //! Memory that a process holds on a card in addition to its tensors, as `[low, high]`.
 //!
-//! This is the only place for these figures: the planner, the doctor and the GPU backend all read
-//! them here.
+//! The planner, the doctor and the GPU backend all use these figures.
 
 use crate::units::Bytes;
 
@@ -11,8 +10,8 @@ const GIB: u64 = 1 << 30;
 /// A CUDA context: the driver's own state and the kernels it has loaded.
 pub const CUDA_CONTEXT_BYTES: [Bytes; 2] = [Bytes::new(GIB / 5), Bytes::new(GIB / 5 * 3)];
 
-/// The largest CUDA context that is still taken for one, on cards with many multiprocessors and
-/// all of PyTorch's kernels loaded. Only of use to tell a context from another process.
+/// The largest CUDA context that is plausible, on cards with many multiprocessors and
+/// all of PyTorch's kernels loaded. Used only to tell a context from another process.
 pub const CUDA_CONTEXT_MOST_BYTES: Bytes = Bytes::new(GIB);
 
 /// Workspaces of matrix libraries, temporaries inside kernels and fragmentation.
@@ -21,5 +20,5 @@ pub const WORKSPACE_BYTES: [Bytes; 2] = [Bytes::new(GIB / 20), Bytes::new(GIB / 
 /// What `torch.compile` takes at the first call in addition to its program.
 pub const COMPILE_BYTES: [Bytes; 2] = [Bytes::ZERO, Bytes::new(GIB)];
 
-/// A context of Vulkan, Metal or DirectX 12, which cannot be asked for before it exists.
+/// A context of Vulkan, Metal or DirectX 12, which can only be measured once it exists.
 pub const GRAPHICS_CONTEXT_BYTES: [Bytes; 2] = [Bytes::new(32 * MIB), Bytes::new(320 * MIB)];

@@ -1,22 +1,22 @@
 //! Finding a card by the name that people write.
 //!
 //! A name is read as words: `RTX4070 laptop`, `4070 Laptop GPU` and `NVIDIA GeForce RTX 4070
-//! Laptop GPU` are the same two, `4070` and `laptop`. A card is found where these words are
-//! all of its own, neither more nor less: `4070` is never a `4070 Ti`.
+//! Laptop GPU` are all `4070` and `laptop`. A card matches if it has exactly
+//! these words: `4070` is never a `4070 Ti`.
 
 use std::{cmp::Reverse, collections::BTreeSet};
 
 use super::{GPUS, Gpu};
 
-/// Why a name is no card.
+/// Why a name does not identify a card.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
-    /// Several cards have this name; each has its own memory.
+    /// Several cards have this name, with different memory.
     #[error("`{name}` may be {}", list(.candidates))]
     Ambiguous {
         /// As written.
         name: String,
-        /// All of them.
+        /// Their names.
         candidates: Vec<&'static str>,
     },
     /// No card has it.
@@ -27,7 +27,7 @@ pub enum DeviceError {
         /// Names that share most with it, best first.
         nearest: Vec<&'static str>,
     },
-    /// The card is known, its speed is not.
+    /// The card is known, its rates are not.
     #[error("the rates of `{name}` are not known; those of {} are", list(.known))]
     NoRates {
         /// The card's own name.
@@ -46,7 +46,7 @@ pub fn find(name: &str) -> Result<&'static Gpu, DeviceError> {
     let asked = CardName::read(name);
     let vocabulary: BTreeSet<String> =
         GPUS.iter().flat_map(|gpu| CardName::read(gpu.name).words).collect();
-    // Makers of boards add words of their own. A number among them may be another model.
+    // Board makers add words of their own, but a number may mean another model.
     let is_meant = |word: &&String| vocabulary.contains(*word) || has_digit(word);
     let words: BTreeSet<_> = asked.words.iter().filter(is_meant).cloned().collect();
     let matching: Vec<_> = GPUS
@@ -58,7 +58,7 @@ pub fn find(name: &str) -> Result<&'static Gpu, DeviceError> {
                 && asked.gib.is_none_or(|gib| gib == gpu.nominal_gib)
         })
         .collect();
-    // Where one of several sizes is what people mean, its name carries none.
+    // If one of several sizes is the usual one, its name in the table has no size.
     let plain = matching.iter().find(|gpu| CardName::read(gpu.name).gib.is_none());
     match (matching.as_slice(), plain) {
         ([only], _) => Ok(only),
@@ -71,7 +71,7 @@ pub fn find(name: &str) -> Result<&'static Gpu, DeviceError> {
     }
 }
 
-/// A name taken apart.
+/// A parsed name.
 #[derive(Debug)]
 struct CardName {
     /// The model and what follows it, such as `4070`, `ti`, `laptop`.
@@ -82,7 +82,7 @@ struct CardName {
     gib: Option<u64>,
 }
 
-/// Words that tell no two cards apart.
+/// Words that do not distinguish cards.
 const NOISE: &[&str] = &[
     "nvidia",
     "geforce",
@@ -161,7 +161,7 @@ fn take_apart(word: &str, parts: &mut Vec<String>) {
     }
     let mut suffixes = Vec::new();
     let mut model = word;
-    // `a10g` is a card, `24g` a size: `g` parts from plain numbers only.
+    // `a10g` is a card, `24g` a size: `g` is a unit only after a plain number.
     while let Some((rest, suffix)) = SUFFIXES.iter().find_map(|suffix| {
         let rest = model.strip_suffix(suffix).filter(|rest| has_digit(rest))?;
         let is_number = rest.bytes().all(|c| c.is_ascii_digit());
@@ -182,7 +182,7 @@ fn has_digit(word: &str) -> bool {
     word.bytes().any(|c| c.is_ascii_digit())
 }
 
-/// Up to five names that share most with what was asked for.
+/// Up to five names most similar to the requested one.
 fn nearest(asked: &CardName) -> Vec<&'static str> {
     let mut ranked: Vec<(u64, &'static str)> = GPUS
         .iter()
@@ -190,7 +190,7 @@ fn nearest(asked: &CardName) -> Vec<&'static str> {
             let own = CardName::read(gpu.name);
             let mut score = 0;
             for word in &asked.words {
-                // A number that is nearly the same counts nearly as much.
+                // Similar numbers score by their similarity.
                 let best = own.words.iter().map(|other| likeness(word, other)).max();
                 score += best.unwrap_or(0) * if has_digit(word) { 4 } else { 1 };
             }
@@ -199,11 +199,11 @@ fn nearest(asked: &CardName) -> Vec<&'static str> {
             (score.saturating_sub(10 * extra), gpu.name)
         })
         .collect();
-    ranked.sort_by_key(|(score, _)| Reverse(*score)); // stable: the table's order among equals
+    ranked.sort_by_key(|(score, _)| Reverse(*score)); // stable: equal scores keep the table's order
     ranked.into_iter().take(5).map(|(_, name)| name).collect()
 }
 
-/// Shared letters from the front, of a hundred.
+/// The share of the common prefix, in percent.
 fn likeness(one: &str, other: &str) -> u64 {
     let shared = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
     (100 * shared / one.len().max(other.len()).max(1)) as u64

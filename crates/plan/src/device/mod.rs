@@ -1,8 +1,8 @@
-//! The device catalogue: graphics cards that people own, and what a process sees of them.
+//! The device catalogue: common graphics cards and the memory that a process can use on them.
 //!
-//! A card's nominal memory is not what a program can have: the driver keeps a part. Where
-//! PyTorch's public out-of-memory messages say "total capacity of X GiB", X stands in the table;
-//! elsewhere a stated rule takes its place. A card that is really here is asked, not looked up.
+//! A card's nominal memory is not what a program can have: the driver keeps a part. The table
+//! has the "total capacity of X GiB" of PyTorch's public out-of-memory messages; for cards without
+//! one it is estimated by a stated rule. A card in this machine is queried, not looked up.
 
 mod catalogue;
 mod context;
@@ -22,7 +22,7 @@ pub use self::{
 };
 use crate::units::Bytes;
 
-/// A family of chips; what a card can compute follows from it.
+/// A family of chips; it determines which types a card supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the makers' own names")]
 pub enum Generation {
@@ -47,7 +47,7 @@ pub enum Generation {
 }
 
 impl Generation {
-    /// Whether it computes in bfloat16 by itself. PyTorch emulates it on older cards, slowly.
+    /// Whether it supports bfloat16 in hardware. PyTorch emulates it on older cards, slowly.
     pub const fn has_bf16(self) -> bool {
         !matches!(
             self,
@@ -60,7 +60,7 @@ impl Generation {
         )
     }
 
-    /// Whether it multiplies half matrices in units of their own.
+    /// Whether it has matrix units for half types.
     pub const fn has_tensor_cores(self) -> bool {
         !matches!(
             self,
@@ -74,21 +74,21 @@ impl Generation {
         )
     }
 
-    /// Whether its memory is the host's.
+    /// Whether it shares the host's memory.
     pub const fn is_unified(self) -> bool {
         matches!(self, Self::AppleM1 | Self::AppleM2 | Self::AppleM3 | Self::AppleM4)
     }
 }
 
-/// How much of the nominal memory a process sees.
+/// How much of the nominal memory a process can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visible {
     /// Hundredths of a GiB, as public messages print them.
     Seen(u64),
-    /// No message known: nominal less a twenty-fifth. Cards lose 2 % (Ampere) to 6 %
+    /// No message known: nominal less 4 %. Cards lose 2 % (Ampere) to 6 %
     /// (Blackwell of 8 GB).
     Unseen,
-    /// No message known, with error correction in GDDR memory: nominal less an eleventh, as a T4.
+    /// No message known, with error correction in GDDR memory: nominal less an eleventh, as on a T4.
     Corrected,
     /// Metal's recommended working set: two thirds below 36 GiB, three quarters from there on.
     WorkingSet,
@@ -97,19 +97,19 @@ pub(crate) enum Visible {
 /// One card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gpu {
-    /// With the size where cards of one name have several.
+    /// Includes the size if cards of one name have several.
     pub name: &'static str,
     /// Its family.
     pub generation: Generation,
     /// Memory as sold, in GiB.
     pub nominal_gib: u64,
-    /// Of its memory, where it is the same for all cards of this name.
+    /// Bandwidth of its memory, if all cards of this name have the same.
     pub bandwidth_gb_per_s: Option<u32>,
     visible: Visible,
 }
 
 impl Gpu {
-    /// The memory that a process sees on an idle card.
+    /// The memory that a process can use on an idle card.
     pub fn total_bytes(&self) -> Bytes {
         const GIB: u64 = 1 << 30;
         let nominal = self.nominal_gib * GIB;
@@ -122,17 +122,17 @@ impl Gpu {
         })
     }
 
-    /// Whether it computes in bfloat16 by itself.
+    /// Whether it supports bfloat16 in hardware.
     pub const fn has_bf16(&self) -> bool {
         self.generation.has_bf16()
     }
 
-    /// Whether it multiplies half matrices in units of their own.
+    /// Whether it has matrix units for half types.
     pub const fn has_tensor_cores(&self) -> bool {
         self.generation.has_tensor_cores()
     }
 
-    /// Whether its memory is the host's.
+    /// Whether it shares the host's memory.
     pub const fn is_unified(&self) -> bool {
         self.generation.is_unified()
     }

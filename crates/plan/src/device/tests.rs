@@ -80,7 +80,7 @@ fn several_sizes_of_one_name_are_listed() {
 }
 
 #[test]
-fn an_unknown_name_is_answered_with_the_nearest() {
+fn an_unknown_name_lists_the_nearest() {
     let table = [
         ("RTX 4075", "GeForce RTX 4070"),
         ("RTX 4070 16GB", "GeForce RTX 4070"),
@@ -100,7 +100,7 @@ fn an_unknown_name_is_answered_with_the_nearest() {
 }
 
 #[test]
-fn a_process_sees_what_public_messages_print() {
+fn total_memory_is_what_public_messages_print() {
     let table = [
         ("RTX 4070", "11.69"),
         ("RTX 3090", "23.69"),
@@ -121,7 +121,7 @@ fn a_process_sees_what_public_messages_print() {
 }
 
 #[test]
-fn what_a_process_sees_is_a_little_below_what_is_sold() {
+fn usable_memory_is_a_little_below_nominal() {
     for gpu in GPUS {
         let (seen, sold) = (gpu.total_bytes().get(), gpu.nominal_gib << 30);
         assert!(seen < sold, "{}", gpu.name);

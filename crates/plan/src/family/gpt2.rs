@@ -1,8 +1,8 @@
 //! GPT-2, as OpenAI published it and as nanoGPT trains it.
 //!
 //! Learned positions, layer norm, one joined projection to queries, keys and values, GELU, a
-//! tied head. nanoGPT's has no biases unless asked; `transformers`' always has, so that a folder
-//! of ours holds zeros and says so under `fitgpt`.
+//! tied head. nanoGPT's has no biases by default; `transformers`' always does, so our checkpoint
+//! folders store zeros and record it under `fitgpt`.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -19,7 +19,7 @@ pub const VOCAB: u32 = 50_257;
 pub const PADDED_VOCAB: u32 = 50_304;
 
 const NORM_EPSILON: f64 = 1e-5;
-/// The token that begins and ends a text.
+/// The token between texts.
 const END_OF_TEXT: u32 = 50_256;
 
 /// Names as in OpenAI's checkpoints.
@@ -39,7 +39,7 @@ pub(super) static NAMING: Naming = Naming {
     head: "lm_head",
     scales_residual_init: true,
     file_prefix: "transformer.",
-    // `transformers` keeps these as `Conv1D`.
+    // `transformers` stores these as `Conv1D`.
     transposed: &[
         ".attn.c_attn.weight",
         ".attn.c_proj.weight",
@@ -51,7 +51,7 @@ pub(super) static NAMING: Naming = Naming {
     spare: &[".attn.bias", ".attn.masked_bias", "lm_head.weight"],
 };
 
-/// The sizes that make a GPT-2.
+/// The sizes of a GPT-2.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     /// Transformer blocks.
@@ -107,7 +107,7 @@ pub(super) fn describe(config: &Config, vocab: u32) -> Model {
     .model()
 }
 
-/// Reads `GPT2Config`. The sizes must be there; the rest has that class's defaults.
+/// Reads `GPT2Config`. The sizes are required; the rest has that class's defaults.
 pub(super) fn read(document: ConfigDocument<'_>) -> Result<Description, FamilyError> {
     let (layers, heads) = (document.layers("n_layer")?, document.size("n_head")?);
     let channels = document.size("n_embd")?;
@@ -116,7 +116,7 @@ pub(super) fn read(document: ConfigDocument<'_>) -> Result<Description, FamilyEr
     }
     let gelu = match document.get("activation_function").map(Json::as_str) {
         Some(Some("gelu")) => Gelu::Exact,
-        // The first is what `GPT2Config` means without the key; all are one formula.
+        // The first is the default of `GPT2Config`; all are the same formula.
         None | Some(Some("gelu_new" | "gelu_pytorch_tanh")) => Gelu::Tanh,
         Some(_) => {
             let expected = Requirement::Either("\"gelu\"", "\"gelu_new\"");
@@ -150,7 +150,7 @@ pub(super) fn read(document: ConfigDocument<'_>) -> Result<Description, FamilyEr
             ("n_embd", channels.into()),
             ("bias", has_bias.into()),
             ("gelu", gelu.name().into()),
-            // What other families have, unset.
+            // Features of other families, unset.
             ("n_kv_head", 0_u32.into()),
             ("head_dim", 0_u32.into()),
             ("ffn_dim", 0_u32.into()),

@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json};
 
 use super::Family;
 
-/// Why a `config.json` does not describe a model that this program has.
+/// Why a `config.json` does not describe a supported model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FamilyError {
     /// Not an object.
@@ -45,7 +45,7 @@ impl fmt::Display for Types {
     }
 }
 
-/// What a key of `config.json` has to be. Prints as that.
+/// What a key of `config.json` must be. Displays as that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requirement {
     /// This value, as JSON writes it.
@@ -60,11 +60,11 @@ pub enum Requirement {
     Even,
     /// A number above 0.
     Positive,
-    /// One of the supported ways to scale rotary positions.
+    /// One of the supported scalings of rotary positions.
     RopeType,
     /// At least as long as the sequences of the run.
     AtLeastBlock(u32),
-    /// A JSON value of another kind.
+    /// A JSON value of this kind.
     Kind(&'static str),
 }
 
@@ -84,10 +84,10 @@ impl fmt::Display for Requirement {
     }
 }
 
-/// The largest size that a key may state: anything above is damage, not a model.
+/// The largest size that a key may have: anything larger is a damaged file.
 const LARGEST: u64 = 1 << 31;
 
-/// And the most blocks: each is listed tensor by tensor.
+/// The most blocks: every tensor of every block is listed.
 const MOST_LAYERS: u32 = 1 << 16;
 
 /// A JSON object, read key by key. A key whose value is `null` counts as absent.
@@ -117,12 +117,12 @@ impl<'a> ConfigDocument<'a> {
         value.as_str().ok_or_else(|| unfit(key, Requirement::Kind("a string"), value))
     }
 
-    /// A size from 1 to 2^31 that must be there.
+    /// A required size from 1 to 2^31.
     pub(super) fn size(self, key: &'static str) -> Result<u32, FamilyError> {
         self.optional_size(key)?.ok_or(FamilyError::Missing { key })
     }
 
-    /// A number of blocks, which must be there.
+    /// A required number of blocks.
     pub(super) fn layers(self, key: &'static str) -> Result<u32, FamilyError> {
         match self.size(key)? {
             layers if layers <= MOST_LAYERS => Ok(layers),

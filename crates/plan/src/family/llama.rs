@@ -1,7 +1,7 @@
 //! Llama and its relatives: Mistral, Qwen 2, Qwen 3.
 //!
 //! Rotary positions, RMS norm, separate projections to queries, keys and values with fewer
-//! key/value heads than query heads, a gated MLP, a head that may be the embedding. Qwen 2 adds
+//! key/value heads than query heads, a gated MLP, a head that may share the embedding. Qwen 2 adds
 //! biases on queries, keys and values; Qwen 3 normalises queries and keys head by head.
 
 use serde_json::{Map, Value as Json, json};
@@ -36,17 +36,17 @@ pub(super) static NAMING: Naming = Naming {
     spare: &[".rotary_emb.inv_freq", "lm_head.weight"],
 };
 
-/// The base of rotary positions if a config states none.
+/// The base of rotary positions if a config has none.
 const THETA: f64 = 10_000.0;
 
-/// The inner width of an MLP if a config states none: two thirds of four times the width, as a
+/// The inner width of an MLP if a config has none: two thirds of four times the width, as a
 /// gated MLP has three matrices, rounded up to a multiple of 256, as Llama's own code does.
 pub(crate) fn default_mlp_channels(channels: u32) -> u32 {
     let exact = u64::from(channels) * 8 / 3;
     u32::try_from(exact.next_multiple_of(256)).unwrap_or(u32::MAX)
 }
 
-/// What a family's normalisation adds to the variance if a config states nothing.
+/// A family's default epsilon of normalisations.
 pub(crate) fn default_epsilon(family: Family) -> f64 {
     match family {
         Family::Qwen2 | Family::Qwen3 => 1e-6,
@@ -88,8 +88,8 @@ fn default_bias(family: Family) -> AttentionBias {
     if family == Family::Qwen2 { AttentionBias::Qkv } else { AttentionBias::None }
 }
 
-/// Reads `LlamaConfig`, `MistralConfig`, `Qwen2Config` and `Qwen3Config`. The sizes must be
-/// there; the rest has those classes' defaults.
+/// Reads `LlamaConfig`, `MistralConfig`, `Qwen2Config` and `Qwen3Config`. The sizes are
+/// required; the rest has those classes' defaults.
 pub(super) fn read(
     family: Family,
     document: ConfigDocument<'_>,
@@ -134,13 +134,13 @@ pub(super) fn read(
     document.require("use_bidirectional_attention", false)?;
     let (theta, scaling) = rope(document)?;
     let attention_bias = match (family, document.flag("attention_bias")?) {
-        // Qwen 2 has its three biases whatever the key says; Mistral has none.
+        // Qwen 2 always has its three biases, Mistral has none; neither reads the key.
         (Family::Qwen2, _) => AttentionBias::Qkv,
         (Family::Llama | Family::Qwen3, Some(true)) => AttentionBias::All,
         _ => AttentionBias::None,
     };
     let has_mlp_bias = family == Family::Llama && document.flag("mlp_bias")? == Some(true);
-    // The classes' own defaults, which are not those of a config of ours.
+    // The defaults of `transformers`' classes, which differ from ours.
     let epsilon = document.positive("rms_norm_eps")?.unwrap_or(1e-6);
     let is_tied = document.flag("tie_word_embeddings")?.unwrap_or(false);
     let positions = document.optional_size("max_position_embeddings")?.unwrap_or(match family {
@@ -207,7 +207,7 @@ fn rope(document: ConfigDocument<'_>) -> Result<(f64, RopeSetting), FamilyError>
     Ok((theta, RopeSetting::new(scaling)))
 }
 
-/// Whether only some of a head's channels would be turned.
+/// Whether only some of a head's channels would be rotated.
 fn is_partial(factor: f64) -> bool {
     factor.to_bits() != 1f64.to_bits()
 }
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn smollm_has_the_parameters_that_its_card_states() {
+    fn smollm_has_its_published_parameter_count() {
         assert_eq!(model(&smol()).parameter_count(), 134_515_008);
     }
 

@@ -1,11 +1,11 @@
-//! Families of models: how a family's config becomes a [`Model`] and back, and how it names its
-//! parameters in checkpoints.
+//! Families of models: converts a family's config to a [`Model`] and back, and names its
+//! parameters as in checkpoints.
 //!
 //! A family is one file. [`Family`] has a variant for each `model_type` of Hugging Face's
-//! `config.json` that is understood here; several may share a file.
+//! `config.json` that is supported; several may share a file.
 //!
-//! Promise: nothing is read as another model. A feature that the programs do not have is an
-//! error with the name of its key.
+//! Promise: no model is silently read as a different one. An unsupported feature is an error that
+//! names its key.
 
 pub mod gpt2;
 mod json;
@@ -29,7 +29,7 @@ pub enum Family {
     Gpt2,
     /// Llama 1 to 3, `SmolLM`, `TinyLlama`.
     Llama,
-    /// Mistral, as far as its window reaches.
+    /// Mistral, up to its attention window.
     Mistral,
     /// Qwen 2 and 2.5: Llama with biases on queries, keys and values.
     Qwen2,
@@ -83,14 +83,14 @@ impl fmt::Display for Family {
     }
 }
 
-/// The names of a family's parameters, and how they lie in Hugging Face's files.
+/// The names of a family's parameters, and how Hugging Face's files store them.
 #[derive(Debug)]
 pub struct Naming {
     /// The table of tokens.
     pub embedding: &'static str,
     /// The table of positions; empty if the family has none.
     pub positions: &'static str,
-    /// In front of a block's number.
+    /// The prefix before a block's number.
     pub blocks: &'static str,
     /// Before the attention.
     pub norm_1: &'static str,
@@ -106,21 +106,21 @@ pub struct Naming {
     pub mlp_gate: &'static str,
     /// To the MLP's inner width.
     pub mlp_up: &'static str,
-    /// And back.
+    /// Back to the residual width.
     pub mlp_down: &'static str,
     /// Before the head.
     pub norm: &'static str,
     /// The head, if it is not tied.
     pub head: &'static str,
-    /// Whether projections back into the residual stream begin smaller with depth.
+    /// Whether the initial weights of projections into the residual stream shrink with depth.
     pub scales_residual_init: bool,
-    /// What Hugging Face's files put in front of every name but the head's.
+    /// The prefix of every name except the head's in Hugging Face's files.
     pub file_prefix: &'static str,
-    /// Ends of names whose matrices lie (in, out) in files.
+    /// Suffixes of names whose matrices are stored (in, out) in files.
     pub transposed: &'static [&'static str],
-    /// Whether files have every bias, as zeros if the model has none.
+    /// Whether files always contain biases, as zeros if the model has none.
     pub files_have_all_biases: bool,
-    /// Ends of names that files may hold and the model does not need.
+    /// Suffixes of names that files may contain and the model does not use.
     pub spare: &'static [&'static str],
 }
 
@@ -134,13 +134,13 @@ impl Naming {
 /// A model as a `config.json` describes it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Description {
-    /// Whose model it is.
+    /// Its family.
     pub family: Family,
-    /// The keys of a config that describe the same model.
+    /// The config keys that describe the same model.
     pub keys: Vec<(&'static str, ConfigValue)>,
     /// Rows of its embedding.
     pub vocab: u32,
-    /// Longest sequence that it was made for.
+    /// Longest sequence that it supports.
     pub positions: u32,
     /// How far back a token sees, if that is less than all of a sequence.
     pub window: Option<u32>,
@@ -160,7 +160,7 @@ impl Description {
         }
     }
 
-    /// A model of the table of published ones, as far as its sizes say.
+    /// A model of the table of published models, by its sizes.
     pub fn of_published(model: &Published) -> Result<Self, FamilyError> {
         let Published { layers, heads, width, vocab, context, .. } = *model;
         let is_tied = model.tied == Tied::Yes;
@@ -173,8 +173,8 @@ impl Description {
         }))
     }
 
-    /// The keys of a config that begins from these weights, vocabulary included. `block_size`
-    /// is the caller's.
+    /// The config keys for starting from these weights, including the vocabulary but not
+    /// `block_size`.
     pub fn pairs(&self) -> impl Iterator<Item = (&'static str, ConfigValue)> {
         self.keys.iter().cloned().chain([("vocab_size", self.vocab.into())])
     }
@@ -186,7 +186,7 @@ impl Description {
         Ok(Model::new(&written.resolve()?, self.vocab))
     }
 
-    /// An error if sequences of `block` tokens would need more than the model sees.
+    /// An error if sequences of `block` tokens exceed the model's attention window.
     pub fn check_window(&self, block: u32) -> Result<(), FamilyError> {
         match self.window {
             Some(window) if window < block => Err(FamilyError::Unfit {
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_published_model_has_its_parameters_or_is_refused_by_its_type() {
+    fn a_published_model_has_its_parameter_count_or_an_unsupported_type() {
         for model in crate::published::all() {
             match Description::of_published(model) {
                 Ok(described) => {

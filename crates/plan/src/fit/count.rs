@@ -1,4 +1,4 @@
-//! Counting candidates: live bytes of each program once, whoever asks for it.
+//! Counts candidates, and caches the live bytes of each program.
 
 use std::{
     cell::{OnceCell, RefCell},
@@ -22,7 +22,7 @@ use crate::{
     units::{Bytes, DType},
 };
 
-/// What the live bytes of a program follow from.
+/// What determines the live bytes of a program: the key of the cache.
 #[derive(PartialEq, Eq, Hash)]
 enum CountKey {
     Train {
@@ -48,28 +48,28 @@ enum CountKey {
     },
 }
 
-/// Counts programs and remembers what they came to.
+/// Counts programs and caches the results.
 pub(super) struct Counter<'a> {
-    case: &'a FitRequest<'a>,
+    request: &'a FitRequest<'a>,
     known: RefCell<HashMap<CountKey, Bytes>>,
     flops: RefCell<HashMap<(Model, u64, Recompute), f64>>,
     twice_before: OnceCell<f64>,
 }
 
-/// What a plan says of a candidate.
+/// The plan of a candidate.
 pub(super) struct PlannedCandidate {
     pub(super) peak_bytes: Bytes,
     pub(super) arena_bytes: Bytes,
     pub(super) peak_phase: &'static str,
     pub(super) verdict: Verdict,
-    /// The share of a step.
+    /// As a share of a step.
     pub(super) computed_twice: f64,
 }
 
 impl<'a> Counter<'a> {
-    pub(super) fn new(case: &'a FitRequest<'a>) -> Self {
+    pub(super) fn new(request: &'a FitRequest<'a>) -> Self {
         Self {
-            case,
+            request,
             known: RefCell::default(),
             flops: RefCell::default(),
             twice_before: OnceCell::new(),
@@ -77,23 +77,22 @@ impl<'a> Counter<'a> {
     }
 
     fn precision(&self, config: &Config) -> Precision {
-        config.precision_or(self.case.engine.precision())
+        config.precision_or(self.request.engine.precision())
     }
 
-    /// What a candidate may take with nothing but tensors, at the low and at the high end of the
-    /// overhead.
-    pub(super) fn room(&self, config: &Config) -> [Bytes; 2] {
+    /// What the tensors of a candidate may take, at the low and at the high end of the overhead.
+    pub(super) fn limit(&self, config: &Config) -> [Bytes; 2] {
         self.overhead(config)
             .range()
-            .map(|beside| self.case.device.usable_bytes.saturating_sub(beside))
+            .map(|beside| self.request.device.usable_bytes.saturating_sub(beside))
     }
 
     fn overhead(&self, config: &Config) -> Overhead {
-        let mut overhead = self.case.overhead;
-        // A compiler that the original does without.
-        if matches!(self.case.engine, Engine::Torch { .. })
+        let mut overhead = self.request.overhead;
+        // The original does not compile.
+        if matches!(self.request.engine, Engine::Torch { .. })
             && config.compile()
-            && !self.case.config.compile()
+            && !self.request.config.compile()
         {
             overhead.compile_bytes = COMPILE_BYTES;
         }
@@ -109,46 +108,45 @@ impl<'a> Counter<'a> {
         bytes
     }
 
-    /// Whether no phase has more live bytes than `room`; where the budget decides on
-    /// recomputation, with all of it. Phases are counted until one has.
-    pub(super) fn lives_in(&self, candidate: &FitCandidate, room: Bytes) -> bool {
-        match self.case.engine {
-            Engine::Fitgpt { target, .. } => self.lives_here(&candidate.config, &target, room),
+    /// Whether every phase fits `limit`; with `grad_checkpoint = 'auto'`, when recomputing
+    /// everything. Stops at the first phase that does not fit.
+    pub(super) fn lives_in(&self, candidate: &FitCandidate, limit: Bytes) -> bool {
+        match self.request.engine {
+            Engine::Fitgpt { target, .. } => self.lives_here(&candidate.config, &target, limit),
             Engine::Torch { .. } => {
                 use torch::TorchPhase::{Evaluate, EvaluateFirst, Resume, Train, Update};
                 let options = self.torch_options(candidate);
-                let model = Model::new(&candidate.config, self.case.vocab);
+                let model = Model::new(&candidate.config, self.request.vocab);
                 let resume = options.resumed.then_some(Resume);
-                // The highest ones first.
+                // The most likely to be too large first.
                 let mut phases = [Train, Evaluate, EvaluateFirst, Update].into_iter().chain(resume);
-                phases.all(|phase| self.torch_peak(&model, phase, &options) <= room)
+                phases.all(|phase| self.torch_peak(&model, phase, &options) <= limit)
             }
         }
     }
 
-    /// The highest phase; of several as high the first. Sampling is a run of its own.
+    /// The phase with the highest peak, the first of equals. Sampling is a separate run.
     fn torch_peak_of_run(&self, candidate: &FitCandidate) -> (Bytes, torch::TorchPhase) {
         let options = self.torch_options(candidate);
-        let model = Model::new(&candidate.config, self.case.vocab);
+        let model = Model::new(&candidate.config, self.request.vocab);
         let phases = torch::TorchPhase::of_run(&options).into_iter();
         let of_the_run = phases.filter(|phase| *phase != torch::TorchPhase::Sample);
         let peaks = of_the_run.map(|phase| (self.torch_peak(&model, phase, &options), phase));
         peaks.reduce(|a, b| if b.0 > a.0 { b } else { a }).expect("a run has phases")
     }
 
-    /// Whether neither evaluation has more live bytes than `room`; only PyTorch has a batch to
-    /// choose there.
-    pub(super) fn evaluates_in(&self, candidate: &FitCandidate, room: Bytes) -> bool {
+    /// Whether both evaluations fit `limit`. Only PyTorch has an evaluation batch to choose.
+    pub(super) fn evaluates_in(&self, candidate: &FitCandidate, limit: Bytes) -> bool {
         use torch::TorchPhase::{Evaluate, EvaluateFirst};
         let options = self.torch_options(candidate);
-        let model = Model::new(&candidate.config, self.case.vocab);
+        let model = Model::new(&candidate.config, self.request.vocab);
         let mut phases = [Evaluate, EvaluateFirst].into_iter();
-        phases.all(|phase| self.torch_peak(&model, phase, &options) <= room)
+        phases.all(|phase| self.torch_peak(&model, phase, &options) <= limit)
     }
 
-    fn lives_here(&self, config: &Config, target: &impl Target, room: Bytes) -> bool {
+    fn lives_here(&self, config: &Config, target: &impl Target, limit: Bytes) -> bool {
         let Job { model, mut training, .. } =
-            Job::asked(config, self.case.vocab, self.precision(config));
+            Job::unadapted(config, self.request.vocab, self.precision(config));
         if config.grad_checkpoint() != GradCheckpoint::Off {
             training.recompute = Recompute { blocks: model.layers, cheap: 0 };
         }
@@ -157,20 +155,20 @@ impl<'a> Counter<'a> {
         let state = (model, training.optimizer.footprint());
         let train = CountKey::Train { state, shape: [batch, seq], dtype, recompute, rows };
         if self.once(train, || peak_bytes(&decoder::unnamed_train(&model, &training), target))
-            > room
+            > limit
         {
             return false;
         }
         let update = CountKey::Update { state };
-        if self.once(update, || peak_bytes(&decoder::update(&model, &training), target)) > room {
+        if self.once(update, || peak_bytes(&decoder::update(&model, &training), target)) > limit {
             return false;
         }
-        // An evaluation runs as few sequences at a time as it must.
+        // An evaluation can run one sequence at a time.
         training.eval_batch = 1;
         let rows = rows.min(training.eval_seq);
         let evaluate = CountKey::Evaluate { state, seq: training.eval_seq, dtype, rows };
         self.once(evaluate, || peak_bytes(&decoder::unnamed_evaluate(&model, &training), target))
-            <= room
+            <= limit
     }
 
     fn torch_options(&self, candidate: &FitCandidate) -> TorchOptions {
@@ -185,10 +183,10 @@ impl<'a> Counter<'a> {
         self.once(key, || peak_bytes(&program(), &CachingAllocator))
     }
 
-    /// The case as it is, and why nothing could be placed where that is so.
+    /// The plan of the unchanged config, and the error if it could not be placed.
     pub(super) fn original(&self) -> (PlanReport, Option<PlanError>) {
-        let FitRequest { config, vocab, device, overhead, .. } = self.case;
-        match self.case.engine {
+        let FitRequest { config, vocab, device, overhead, .. } = self.request;
+        match self.request.engine {
             Engine::Torch { precision, kernels } => {
                 let options = kernels.of_config(config, precision);
                 (torch::torch_report(config, *vocab, &options, (*device).clone(), *overhead), None)
@@ -213,8 +211,8 @@ impl<'a> Counter<'a> {
     }
 
     fn job(&self, config: &Config, target: &impl Target) -> Job {
-        let [_, room] = self.room(config);
-        Job::new(config, self.case.vocab, self.precision(config), target, room)
+        let [_, limit] = self.limit(config);
+        Job::new(config, self.request.vocab, self.precision(config), target, limit)
     }
 
     fn report_here(
@@ -227,14 +225,14 @@ impl<'a> Counter<'a> {
         let phases = phases(&programs, target);
         let plan = job::plan(programs, target)?;
         let arena = Some(plan.plan().arena_bytes());
-        let (device, overhead) = (self.case.device.clone(), self.overhead(config));
+        let (device, overhead) = (self.request.device.clone(), self.overhead(config));
         Ok(PlanReport::new("fitgpt", device, overhead, config, phases, arena))
     }
 
-    /// Plans a candidate. `None` where the device cannot hold one of its tensors.
+    /// Plans a candidate. `None` if one of its tensors is too large for the device.
     pub(super) fn plan(&self, candidate: &FitCandidate) -> Option<PlannedCandidate> {
         let config = &candidate.config;
-        match self.case.engine {
+        match self.request.engine {
             Engine::Fitgpt { target, .. } => {
                 let job = self.job(config, &target);
                 let report = self.report_here(config, &job, &target).ok()?;
@@ -248,7 +246,7 @@ impl<'a> Counter<'a> {
             }
             Engine::Torch { .. } => {
                 let (peak_bytes, peak_phase) = self.torch_peak_of_run(candidate);
-                let usable_bytes = self.case.device.usable_bytes;
+                let usable_bytes = self.request.device.usable_bytes;
                 Some(PlannedCandidate {
                     peak_bytes,
                     arena_bytes: peak_bytes,
@@ -260,14 +258,14 @@ impl<'a> Counter<'a> {
         }
     }
 
-    /// The share of the original's step that is computed twice.
+    /// The recomputed share of the original's step.
     pub(super) fn computed_twice_by_original(&self) -> f64 {
-        *self.twice_before.get_or_init(|| match self.case.engine {
+        *self.twice_before.get_or_init(|| match self.request.engine {
             Engine::Fitgpt { target, .. } => {
-                let job = self.job(self.case.config, &target);
+                let job = self.job(self.request.config, &target);
                 self.computed_twice(&job, job.training.recompute)
             }
-            Engine::Torch { .. } => self.computed_twice_by_torch(self.case.config),
+            Engine::Torch { .. } => self.computed_twice_by_torch(self.request.config),
         })
     }
 
@@ -275,9 +273,9 @@ impl<'a> Counter<'a> {
         self.flops_a_token(job, recompute) / self.flops_a_token(job, Recompute::default()) - 1.0
     }
 
-    /// The work is that of our own programs: the same products are made again.
+    /// Counted with FitGPT's programs, which recompute the same products.
     fn computed_twice_by_torch(&self, config: &Config) -> f64 {
-        let job = Job::asked(config, self.case.vocab, self.precision(config));
+        let job = Job::unadapted(config, self.request.vocab, self.precision(config));
         let mut twice = 0.0;
         if config.grad_checkpoint() == GradCheckpoint::Every {
             let blocks = job.model.layers;

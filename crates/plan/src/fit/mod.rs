@@ -1,12 +1,12 @@
-//! Ways to make a config fit a device, ranked: each one a plan that was made.
+//! Options that make a config fit a device, ranked. Each one was planned.
 //!
-//! A *way* is a set of moves, and moves have an order: what changes nothing, what keeps the
-//! mathematics, smaller micro-batches, recomputation; and apart from those, what changes the
-//! run. Listed are the least ways: of two that fit, one of which does all of the other and
-//! more, only the other. What a way needs follows from its config alone, so planning the
-//! changed config gives the numbers that stand here.
+//! An option is a set of moves. Moves are ordered: those that change nothing, those that keep the
+//! mathematics, smaller micro-batches, recomputation; and separately those that change the
+//! training run. Only minimal options are listed: if one option that fits contains another, only
+//! the smaller is. An option's memory depends only on its config, so planning the changed config
+//! gives the same numbers.
 //!
-//! Candidates are ranked by live bytes; what is listed was placed and verified.
+//! Candidates are compared by live bytes; listed options were placed and verified.
 
 mod candidate;
 mod count;
@@ -40,21 +40,21 @@ use crate::{
     torch::{Rules, TorchOptions},
 };
 
-/// Who runs the config.
+/// The engine that runs the config.
 #[derive(Clone, Copy)]
 pub enum Engine<'a> {
     /// This program.
     Fitgpt {
         /// The backend, as the planner sees it.
         target: &'a dyn Target,
-        /// How activations are stored: the config's `dtype`, or what suits the device.
+        /// How activations are stored: the config's `dtype`, or the device's default.
         precision: Precision,
     },
     /// nanoGPT under PyTorch.
     Torch {
-        /// How products are computed: the config's `dtype`, or what suits the device.
+        /// How products are computed: the config's `dtype`, or the device's default.
         precision: Precision,
-        /// Kernels, workers and the form of the loss. What a config says is taken from it.
+        /// Kernels, workers and the form of the loss. The rest is taken from the config.
         kernels: TorchOptions,
     },
 }
@@ -65,7 +65,7 @@ impl Engine<'_> {
         Self::torch_on(Rules::Cuda, precision)
     }
 
-    /// The same under the rules of a device.
+    /// nanoGPT under the rules of a device.
     pub fn torch_on(rules: Rules, precision: Precision) -> Self {
         Self::Torch { precision, kernels: TorchOptions::on(rules) }
     }
@@ -77,74 +77,74 @@ impl Engine<'_> {
     }
 }
 
-/// A config that should fit a device.
+/// A config, and the device it should fit.
 #[derive(Clone, Copy)]
 pub struct FitRequest<'a> {
     /// The config.
     pub config: &'a Config,
     /// Rows of the embedding.
     pub vocab: u32,
-    /// Who runs it.
+    /// The engine that runs it.
     pub engine: Engine<'a>,
-    /// Where.
+    /// The device.
     pub device: &'a DeviceMemory,
-    /// Memory beside the tensors.
+    /// Memory in addition to the tensors.
     pub overhead: Overhead,
-    /// Whether the device computes in bfloat16 by itself.
+    /// Whether the device supports bfloat16 in hardware.
     pub has_bf16: bool,
 }
 
-/// The ways to make a config fit.
+/// The options that make a config fit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Fit {
-    /// The config as it is.
+    /// The unchanged config.
     pub original: PlanReport,
-    /// Best first: what fits and keeps the training, what does so only at the low end of the
-    /// overhead, what fits and changes the run, and some that do not fit but help.
+    /// Best first: options that fit and keep the training; those that do so only at the low end of
+    /// the overhead; those that fit and change the run; some that do not fit but help.
     pub options: Vec<FitOption>,
     /// The first that fits and keeps the training.
     pub recommended: Option<usize>,
-    /// The one with most room of those.
+    /// Of those, the one with the lowest peak.
     pub safest: Option<usize>,
-    /// The first of those that asks for no patch which the config does not ask for already.
+    /// The first of those that needs no patch beyond what the config needs already.
     pub without_patches: Option<usize>,
-    /// What else should be known.
+    /// Further remarks.
     pub notes: Vec<FitNote>,
 }
 
-/// Options of each kind that are listed at most, in the order of [`Fit::options`].
+/// The most options listed of each kind, in the order of [`Fit::options`].
 const LISTED: [usize; 4] = [7, 2, 6, 3];
-/// And of all.
+/// The most options listed.
 const LISTED_IN_ALL: usize = 14;
 
-/// Looks for every way that makes `case` fit.
-pub fn fit(case: &FitRequest<'_>) -> Fit {
-    let counter = Counter::new(case);
+/// Finds the options that make `request` fit.
+pub fn fit(request: &FitRequest<'_>) -> Fit {
+    let counter = Counter::new(request);
     let (original, refusal) = counter.original();
-    let menu = AvailableMoves::new(case);
+    let available = AvailableMoves::new(request);
     let search = FitSearch {
-        case,
+        request,
         counter: &counter,
-        menu: &menu,
+        available: &available,
         original: &original,
         planned: Known::default(),
     };
 
-    let mut notes = note::of_case(case, refusal);
+    let mut notes = note::of_request(request, refusal);
     let mut options;
-    if let Some(note) = note::static_state(case) {
-        // No batch is small enough: only another model is.
+    if let Some(note) = note::static_state(request) {
+        // No batch is small enough: only a smaller model fits.
         notes.push(note);
-        options = smaller::options(&search, &menu.strongest_without_split());
+        options = smaller::options(&search, &available.strongest_without_split());
     } else {
-        options = search.least_ways(Verdict::Fits);
+        options = search.minimal_options(Verdict::Fits);
         let keeping_fits = !options.is_empty();
         if keeping_fits {
             search.add_safer(&mut options);
         }
         search.add_tight(&mut options);
-        let base = if keeping_fits { MoveSet::default() } else { menu.strongest() };
-        // What fits as it is needs no other model.
+        let base = if keeping_fits { MoveSet::default() } else { available.strongest() };
+        // A config that fits needs no smaller model.
         if original.verdict != Verdict::Fits {
             options.extend(smaller::options(&search, &base));
             search.add_helpful(&mut options);
@@ -158,7 +158,7 @@ pub fn fit(case: &FitRequest<'_>) -> Fit {
         wanted.and_then(|wanted| options.iter().position(|option| option == wanted))
     };
     let recommended = place(options.iter().find(keeping));
-    // The first of several with as much room.
+    // The first of equals.
     let safest = options.iter().filter(keeping).rev().min_by_key(|option| option.arena_bytes);
     let safest = place(safest);
     let plain = |o: &&FitOption| keeping(o) && o.new_patches == 0 && o.upgrades.is_empty();
@@ -178,7 +178,7 @@ fn rank(options: &mut Vec<FitOption>) {
         let by_kind = kind(a).cmp(&kind(b));
         by_kind.then_with(|| match kind(a) {
             0 | 1 => a.by_invasiveness(b),
-            2 => std::cmp::Ordering::Equal, // in the order of what is given up
+            2 => std::cmp::Ordering::Equal, // already in the order of how much they change
             _ => b.saved_bytes.cmp(&a.saved_bytes),
         })
     });

@@ -1,4 +1,4 @@
-//! The moves of a way and how far each can go.
+//! The moves and their levels.
 
 use super::{Effect, Engine, FitRequest};
 use crate::{
@@ -6,13 +6,13 @@ use crate::{
     job::{Job, divisors},
 };
 
-/// One kind of change. Each has levels from 0, not made, upwards; a higher level never needs
+/// One kind of change. Each has levels from 0 (not made) upwards; a higher level never needs
 /// more memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Move {
-    /// PyTorch: evaluations have a batch of their own.
+    /// PyTorch: evaluations have a separate batch size.
     OwnEval,
-    /// PyTorch: no name holds the logits of a batch that is done.
+    /// PyTorch: logits are freed after their batch.
     DropLogits,
     /// PyTorch: AdamW is one kernel.
     FusedAdam,
@@ -22,7 +22,7 @@ pub(super) enum Move {
     Compile,
     /// Head and loss for fewer rows at a time.
     ChunkLoss,
-    /// Blocks are computed again; level 2 is all of them where level 1 lets the budget decide.
+    /// Blocks are recomputed: level 1 as many as the budget needs, level 2 all of them.
     Recompute,
     /// The micro-batch divided by a divisor, the accumulation multiplied by it.
     Split,
@@ -66,7 +66,7 @@ impl MoveSet {
         self
     }
 
-    /// Whether it does nothing that `other` does not do.
+    /// Whether `other` includes all of its moves.
     pub(super) fn is_within(&self, other: &Self) -> bool {
         self.0.iter().zip(&other.0).all(|(level, most)| level <= most)
     }
@@ -77,11 +77,11 @@ impl MoveSet {
     }
 }
 
-/// The moves that this case has left.
+/// The moves that are available for a request.
 pub(super) struct AvailableMoves {
     most: MoveSet,
     is_torch: bool,
-    /// What the micro-batch can be divided by, least first: 1 and up.
+    /// Divisors of the micro-batch, smallest first.
     pub(super) splits: Vec<u32>,
     /// Rows of logits at each level of [`Move::ChunkLoss`], from level 1.
     pub(super) chunk_rows: Vec<u32>,
@@ -91,16 +91,16 @@ pub(super) struct AvailableMoves {
 const FEWEST_CHUNK_ROWS: u64 = 64;
 
 impl AvailableMoves {
-    pub(super) fn new(case: &FitRequest<'_>) -> Self {
-        let config = case.config;
-        let job = Job::asked(config, case.vocab, case.engine.precision());
-        let rows = job.training.loss_chunk_rows; // the config's, or by the shapes alone
+    pub(super) fn new(request: &FitRequest<'_>) -> Self {
+        let config = request.config;
+        let job = Job::unadapted(config, request.vocab, request.engine.precision());
+        let rows = job.training.loss_chunk_rows; // the config's, or derived from the shapes
         let splits: Vec<u32> =
             divisors(config.batch_size().into()).into_iter().map(|d| d as u32).collect();
         let mut most = MoveSet::default().with(Move::Split, splits.len() - 1);
-        let chunk_rows: Vec<u64> = match case.engine {
+        let chunk_rows: Vec<u64> = match request.engine {
             Engine::Fitgpt { .. } => {
-                // Evaluations take no room of their own, and the rest is so already.
+                // FitGPT always does the other moves.
                 let recompute = match config.grad_checkpoint() {
                     GradCheckpoint::Off => 2,
                     GradCheckpoint::Auto | GradCheckpoint::Every => 0,
@@ -125,7 +125,7 @@ impl AvailableMoves {
         let chunk_rows: Vec<u32> =
             chunk_rows.into_iter().filter_map(|rows| rows.try_into().ok()).collect();
         most = most.with(Move::ChunkLoss, chunk_rows.len());
-        let is_torch = matches!(case.engine, Engine::Torch { .. });
+        let is_torch = matches!(request.engine, Engine::Torch { .. });
         Self { most, is_torch, splits, chunk_rows }
     }
 
@@ -133,37 +133,37 @@ impl AvailableMoves {
         self.most.level(of)
     }
 
-    /// Everything that lowers the peak much. A compiler is there or is not; where the loss is
-    /// chunked already, smaller chunks are no matter.
+    /// Every move that lowers the peak much. Compiling is left out because it may not be available,
+    /// and smaller chunks of a loss that is chunked already because they save little.
     pub(super) fn strongest(&self) -> MoveSet {
-        let mut way = self.most.with(Move::Compile, 0);
-        if self.is_torch && way.level(Move::ChunkLoss) > 0 {
-            way = way.with(Move::DropLogits, 0); // nothing is left to drop
+        let mut moves = self.most.with(Move::Compile, 0);
+        if self.is_torch && moves.level(Move::ChunkLoss) > 0 {
+            moves = moves.with(Move::DropLogits, 0); // a chunked loss leaves none to drop
         } else {
-            way = way.with(Move::ChunkLoss, 0);
+            moves = moves.with(Move::ChunkLoss, 0);
         }
-        way.with(Move::Recompute, self.most(Move::Recompute).min(1))
+        moves.with(Move::Recompute, self.most(Move::Recompute).min(1))
     }
 
     pub(super) fn strongest_without_split(&self) -> MoveSet {
         self.strongest().with(Move::Split, 0)
     }
 
-    /// Every mix of moves but [`Move::Split`], those that do less first.
+    /// Every combination of moves except [`Move::Split`], smaller ones first.
     pub(super) fn mixes(&self) -> Vec<MoveSet> {
         let mut mixes = vec![MoveSet::default()];
         for of in Move::ALL.into_iter().filter(|of| *of != Move::Split) {
-            // Level 2 of recomputation is never less than level 1 needs.
+            // Level 2 of recomputation never needs more memory than level 1.
             let most = if of == Move::Recompute { self.most(of).min(1) } else { self.most(of) };
             let before = std::mem::take(&mut mixes);
             for level in 0..=most {
-                mixes.extend(before.iter().map(|way| way.with(of, level)));
+                mixes.extend(before.iter().map(|moves| moves.with(of, level)));
             }
         }
-        // Compiled, the loss is fused and logits are half: the rest is for those without.
+        // Compiled code fuses the loss and keeps half logits, so these moves do not apply.
         let compiled = MoveSet::default().with(Move::Compile, 1);
-        mixes.retain(|way| way.level(Move::Compile) == 0 || *way == compiled);
-        mixes.sort_by_key(|way| way.0.iter().sum::<usize>());
+        mixes.retain(|moves| moves.level(Move::Compile) == 0 || *moves == compiled);
+        mixes.sort_by_key(|moves| moves.0.iter().sum::<usize>());
         mixes
     }
 }

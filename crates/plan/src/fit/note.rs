@@ -1,4 +1,4 @@
-//! What should be known beside the ways.
+//! Remarks in addition to the options.
 
 use serde::Serialize;
 
@@ -11,11 +11,11 @@ use crate::{
     units::Bytes,
 };
 
-/// A fact beside the ways. Words are chosen at the edge.
+/// A remark about a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "note", rename_all = "kebab-case")]
 pub enum FitNote {
-    /// The device has no bfloat16 of its own.
+    /// The device has no bfloat16.
     NoBf16 {
         /// The `dtype` to write.
         instead: &'static str,
@@ -24,7 +24,7 @@ pub enum FitNote {
     StaticStateTooLarge {
         /// 16 a parameter with AdamW.
         state_bytes: Bytes,
-        /// What the device has.
+        /// The device's usable memory.
         usable_bytes: Bytes,
     },
     /// The config has a tensor that the device cannot hold in one piece.
@@ -48,10 +48,10 @@ pub enum FitNote {
     },
 }
 
-/// What the case itself says.
-pub(super) fn of_case(case: &FitRequest<'_>, refusal: Option<PlanError>) -> Vec<FitNote> {
+/// The remarks that follow from the request alone.
+pub(super) fn of_request(request: &FitRequest<'_>, refusal: Option<PlanError>) -> Vec<FitNote> {
     let mut notes = Vec::new();
-    if case.engine.precision() == Precision::Bfloat16 && !case.has_bf16 {
+    if request.engine.precision() == Precision::Bfloat16 && !request.has_bf16 {
         notes.push(FitNote::NoBf16 { instead: Precision::Float16.name() });
     }
     if let Some(PlanError::TooLargeForOnePiece { tensor, need, have }) = refusal {
@@ -60,12 +60,12 @@ pub(super) fn of_case(case: &FitRequest<'_>, refusal: Option<PlanError>) -> Vec<
     notes
 }
 
-/// Whether what stands through every phase of a run is too large already.
-pub(super) fn static_state(case: &FitRequest<'_>) -> Option<FitNote> {
-    let model = Model::new(case.config, case.vocab);
-    let state_bytes = match case.engine {
+/// Set if the memory that is held in every phase is too large already.
+pub(super) fn static_state(request: &FitRequest<'_>) -> Option<FitNote> {
+    let model = Model::new(request.config, request.vocab);
+    let state_bytes = match request.engine {
         Engine::Fitgpt { .. } => {
-            let optimizer = Optimizer::of(case.config);
+            let optimizer = Optimizer::of(request.config);
             let of = |parameter: &Parameter| {
                 // A weight, a gradient and the optimizer's states.
                 let states = optimizer.states(parameter);
@@ -75,8 +75,8 @@ pub(super) fn static_state(case: &FitRequest<'_>) -> Option<FitNote> {
         }
         Engine::Torch { .. } => Bytes::new(model.parameter_count().saturating_mul(16)),
     };
-    let usable_bytes = case.device.usable_bytes;
-    let [least_beside, _] = case.overhead.range();
+    let usable_bytes = request.device.usable_bytes;
+    let [least_beside, _] = request.overhead.range();
     let is_too_large = state_bytes > usable_bytes.saturating_sub(least_beside);
     is_too_large.then_some(FitNote::StaticStateTooLarge { state_bytes, usable_bytes })
 }

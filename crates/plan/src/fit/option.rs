@@ -1,4 +1,4 @@
-//! One way, as data.
+//! One option, as data.
 
 use std::cmp::Ordering;
 
@@ -11,40 +11,40 @@ use crate::{
     units::Bytes,
 };
 
-/// Less extra work than this share of a step is called none.
+/// Extra work below this share of a step counts as none.
 pub(super) const LEAST_EXTRA_COMPUTE: f64 = 0.005;
 
-/// A key and its new value, of the type that nanoGPT insists on.
+/// A key and its new value, of the type that nanoGPT requires.
 pub type Change = (&'static str, ConfigValue);
 
-/// How far a way reaches, least first.
+/// How much an option changes, least first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Effect {
-    /// The same numbers, bit for bit, held for a shorter time or fewer at a time.
+    /// The same results, bit for bit.
     ChangesNothing,
-    /// The same mathematics in another order of rounding.
+    /// The same mathematics with different rounding.
     SameMathematics,
-    /// The same step in smaller pieces.
+    /// The same step in smaller micro-batches.
     MicroBatch,
-    /// Values are computed again instead of kept.
+    /// Values are recomputed instead of kept.
     Recompute,
-    /// Another training.
+    /// Changes the training run.
     ChangesRun,
 }
 
-/// One way to make a config fit.
+/// One option to make a config fit.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FitOption {
-    /// What to write, in an order that reads well. Empty where the config fits as it is.
+    /// Keys to change. Empty if the config fits unchanged.
     #[serde(serialize_with = "as_map")]
     pub changes: Vec<Change>,
-    /// Patches of nanoGPT without which the config means nothing; only for PyTorch.
+    /// Patches that nanoGPT needs to understand the config; only for PyTorch.
     pub patches: Vec<Patch>,
-    /// What an older PyTorch must be upgraded for.
+    /// What needs a newer PyTorch.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub upgrades: Vec<Upgrade>,
-    /// How far it reaches.
+    /// How much it changes.
     pub effect: Effect,
     /// Most live bytes.
     pub peak_bytes: Bytes,
@@ -54,20 +54,20 @@ pub struct FitOption {
     pub saved_bytes: Bytes,
     /// Whether it fits even at the high end of the overhead.
     pub fits: bool,
-    /// The same in three grades.
+    /// The three-way verdict.
     pub verdict: Verdict,
-    /// Whether a step learns from the same sequences with the same model and types.
+    /// Whether the step has the same sequences, model and types.
     pub keeps_training: bool,
-    /// Floating-point work that is added, as a share of the original's step.
+    /// Additional floating-point work, as a share of the original's step.
     pub extra_compute: f64,
-    /// What a step learns from.
+    /// The sequences and tokens of one step.
     pub effective_batch: EffectiveBatch,
     /// The phase with the peak.
     pub peak_phase: &'static str,
     /// Sequences of a micro-batch.
     #[serde(skip)]
     pub micro_batch: u32,
-    /// How many of the patches the original config does not ask for.
+    /// How many of the patches the original config does not need.
     #[serde(skip)]
     pub new_patches: usize,
 }
@@ -77,11 +77,11 @@ fn as_map<S: Serializer>(changes: &[Change], serializer: S) -> Result<S::Ok, S::
 }
 
 impl FitOption {
-    /// What the user has to do comes first: nothing but keys, then a new PyTorch or patched files,
-    /// and in either case what costs no work before what does. Then reach, then how far the
-    /// micro-batch shrinks.
+    /// Orders by what the user has to do: keys alone come before a newer PyTorch or patched files,
+    /// and in either case options without extra work come first. Then by how much they change,
+    /// then by how much the micro-batch shrinks.
     ///
-    /// Who wrote `compile = False` mostly has no compiler that works: that comes last.
+    /// Compiling comes last: people who set `compile = False` usually have no working compiler.
     pub(super) fn by_invasiveness(&self, other: &Self) -> Ordering {
         let compiles = |o: &Self| o.changes.iter().any(|(key, _)| *key == "compile");
         let is_edited = |o: &Self| o.new_patches > 0 || !o.upgrades.is_empty();

@@ -1,5 +1,4 @@
-//! What nanoGPT must be changed by before a change of its config means anything: one list for
-//! `fit`, which asks for patches, and `fitgpt patch`, which applies them.
+//! The patches that nanoGPT needs to read some keys: `fit` lists them, `fitgpt patch` applies them.
 
 use std::fmt;
 
@@ -7,20 +6,20 @@ use serde::{Serialize, Serializer};
 
 use crate::config::{Config, GradCheckpoint, Key};
 
-/// A change of nanoGPT's own files that can be made alone.
+/// One independent change of nanoGPT's files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Patch {
-    /// An evaluation has its own batch and block.
+    /// Separate batch and block sizes for evaluations.
     EvalBatchSize,
-    /// No name holds the logits of the last pass.
+    /// Frees the logits of the last pass.
     DropStaleLogits,
-    /// Head and loss some rows at a time.
+    /// Computes head and loss some rows at a time.
     ChunkedLoss,
-    /// Every block is recomputed in the backward pass.
+    /// Recomputes every block in the backward pass.
     CheckpointBlocks,
-    /// A checkpoint is loaded into the host's memory and freed after use.
+    /// Loads a checkpoint into host memory and frees it after use.
     CheckpointToCpu,
-    /// The checkpoint is written before the evaluation.
+    /// Writes the checkpoint before the evaluation.
     SaveBeforeEval,
     /// `GradScaler` by its current name.
     GradScaler,
@@ -38,7 +37,7 @@ impl Patch {
         Self::GradScaler,
     ];
 
-    /// What `fitgpt patch --only` takes.
+    /// Its name for `fitgpt patch --only`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::EvalBatchSize => "eval-batch-size",
@@ -56,7 +55,7 @@ impl Patch {
         Self::ALL.into_iter().find(|patch| patch.name() == name)
     }
 
-    /// The keys that nanoGPT reads once it is patched.
+    /// The keys that patched nanoGPT reads.
     pub const fn keys(self) -> &'static [&'static str] {
         match self {
             Self::EvalBatchSize => &["eval_batch_size", "eval_block_size"],
@@ -69,7 +68,7 @@ impl Patch {
         }
     }
 
-    /// The patches without which `config` means less than it says.
+    /// The patches that nanoGPT needs to honour all of `config`.
     pub fn of_config(config: &Config) -> Vec<Self> {
         let pairs = config.pairs();
         let is_written = |name: &&str| {
@@ -78,7 +77,7 @@ impl Patch {
         };
         let is_asked_for = |patch: &Self| match patch {
             Self::DropStaleLogits => config.drop_stale_logits(),
-            // `'auto'` is FitGPT's own.
+            // nanoGPT has no `'auto'`, patched or not.
             Self::CheckpointBlocks => config.grad_checkpoint() == GradCheckpoint::Every,
             patch => patch.keys().iter().any(&is_written),
         };
@@ -98,7 +97,7 @@ impl Serialize for Patch {
     }
 }
 
-/// A kernel that an older PyTorch lacks; version 2 has all of them.
+/// A kernel that PyTorch 1 lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Upgrade {

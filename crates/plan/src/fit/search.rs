@@ -1,4 +1,5 @@
-//! The search: of each mix of moves the largest micro-batch that fits, and of those the least.
+//! The search: the largest micro-batch that fits for each combination of moves, reduced to the
+//! minimal ones.
 
 use std::cell::RefCell;
 
@@ -16,45 +17,46 @@ use crate::{
     units::Bytes,
 };
 
-/// Divisors of an effective batch beyond this are not looked for.
+/// Larger effective batches are not searched for divisors.
 const LARGEST_BATCH_TO_DIVIDE: u64 = 1 << 32;
 
 pub(super) struct FitSearch<'a> {
-    pub(super) case: &'a FitRequest<'a>,
+    pub(super) request: &'a FitRequest<'a>,
     pub(super) counter: &'a Counter<'a>,
-    pub(super) menu: &'a AvailableMoves,
+    pub(super) available: &'a AvailableMoves,
     pub(super) original: &'a PlanReport,
     pub(super) planned: Known,
 }
 
-/// What was planned before, by its changes.
+/// Options that were planned already, by their changes.
 pub(super) type Known = RefCell<Vec<((Vec<Change>, Vec<Upgrade>), Option<FitOption>)>>;
 
 impl FitSearch<'_> {
-    pub(super) fn candidate(&self, way: MoveSet, extra: &[Change]) -> Option<FitCandidate> {
-        let new = |eval_batch| FitCandidate::new(self.case, self.menu, way, eval_batch, extra);
+    pub(super) fn candidate(&self, moves: MoveSet, extra: &[Change]) -> Option<FitCandidate> {
+        let new =
+            |eval_batch| FitCandidate::new(self.request, self.available, moves, eval_batch, extra);
         let whole = new(None)?;
-        if way.level(Move::OwnEval) == 0 {
+        if moves.level(Move::OwnEval) == 0 {
             return Some(whole);
         }
-        // The largest share of the evaluated batch that fits; it divides what is covered.
-        let [_, room] = self.counter.room(&whole.config);
+        // The largest divisor of the evaluation batch that fits.
+        let [_, limit] = self.counter.limit(&whole.config);
         let batch = u64::from(whole.config.eval_batch_size());
         let shares: Vec<_> = divisors(batch).into_iter().rev().skip(1).collect();
         let with = |share: u64| new(Some(share as u32));
-        let fits = |share: u64| with(share).is_some_and(|c| self.counter.evaluates_in(&c, room));
+        let fits = |share: u64| with(share).is_some_and(|c| self.counter.evaluates_in(&c, limit));
         let Some(last) = (shares.len() as u32).checked_sub(1) else { return Some(whole) };
         with(shares[least(last, |index| fits(shares[index as usize])) as usize])
     }
 
-    /// Whether its live bytes would do for `wanted`.
+    /// Whether its live bytes are low enough for `wanted`.
     fn may(&self, candidate: &FitCandidate, wanted: Verdict) -> bool {
-        let [low, high] = self.counter.room(&candidate.config);
-        let room = if wanted == Verdict::Fits { high } else { low };
-        self.counter.lives_in(candidate, room)
+        let [low, high] = self.counter.limit(&candidate.config);
+        let limit = if wanted == Verdict::Fits { high } else { low };
+        self.counter.lives_in(candidate, limit)
     }
 
-    /// Plans a candidate. `effect` is what it does beyond its way.
+    /// Plans a candidate. `effect` is the effect of its changes beyond its moves.
     pub(super) fn plan(&self, candidate: FitCandidate, effect: Effect) -> Option<FitOption> {
         let key = (candidate.changes, candidate.upgrades);
         let known = self.planned.borrow().iter().find(|(k, _)| *k == key).map(|(_, o)| o.clone());
@@ -71,12 +73,12 @@ impl FitSearch<'_> {
     fn plan_anew(&self, candidate: FitCandidate, effect: Effect) -> Option<FitOption> {
         let planned = self.counter.plan(&candidate)?;
         let before = self.counter.computed_twice_by_original();
-        let effect = candidate.way.effect().max(effect);
-        let patches = match self.case.engine {
+        let effect = candidate.moves.effect().max(effect);
+        let patches = match self.request.engine {
             Engine::Fitgpt { .. } => Vec::new(),
             Engine::Torch { .. } => Patch::of_config(&candidate.config),
         };
-        let known = Patch::of_config(self.case.config);
+        let known = Patch::of_config(self.request.config);
         Some(FitOption {
             new_patches: patches.iter().filter(|patch| !known.contains(patch)).count(),
             patches,
@@ -96,8 +98,8 @@ impl FitSearch<'_> {
         })
     }
 
-    /// The first of `count` candidates, each of which needs no more than the one before, whose
-    /// plan is as good as `wanted`.
+    /// The first of `count` candidates whose plan is `wanted` or better. Each candidate needs no
+    /// more memory than the one before.
     pub(super) fn first(
         &self,
         count: usize,
@@ -107,8 +109,8 @@ impl FitSearch<'_> {
     ) -> Option<(usize, FitOption)> {
         let may = |index| candidate(index).is_some_and(|c| self.may(&c, wanted));
         let last = count.checked_sub(1)?;
-        // The first stands apart: with one micro-batch a step PyTorch holds no gradients at the
-        // loss, and with two it does.
+        // The first is tested separately: with one micro-batch per step PyTorch holds no gradients
+        // at the loss, with two it does.
         let mut index = 0;
         if !may(0) {
             if last == 0 || !may(last) {
@@ -116,7 +118,7 @@ impl FitSearch<'_> {
             }
             index = 1 + least(last as u32 - 1, |index| may(index as usize + 1)) as usize;
         }
-        // A plan ends at most a little above its live bytes: one further may be needed.
+        // A plan can be slightly larger than its live bytes, so the next one may be needed.
         (index..count).find_map(|index| {
             let option = self.plan(candidate(index)?, effect)?;
             let is_wanted = option.verdict == Verdict::Fits || option.verdict == wanted;
@@ -124,47 +126,49 @@ impl FitSearch<'_> {
         })
     }
 
-    /// The least ways that are `wanted` or better.
-    pub(super) fn least_ways(&self, wanted: Verdict) -> Vec<FitOption> {
+    /// The minimal options that are `wanted` or better.
+    pub(super) fn minimal_options(&self, wanted: Verdict) -> Vec<FitOption> {
         let mut found: Vec<(MoveSet, FitOption)> = Vec::new();
-        for mix in self.menu.mixes() {
-            // What a lesser mix reaches without, this one need not reach with.
-            let lesser = found.iter().filter(|(way, _)| way.with(Move::Split, 0).is_within(&mix));
-            let splits = lesser.map(|(way, _)| way.level(Move::Split)).min();
-            let splits = splits.unwrap_or(self.menu.splits.len());
-            let way = |split| mix.with(Move::Split, split);
+        for mix in self.available.mixes() {
+            // Skips micro-batches that a smaller combination of moves already reaches.
+            let lesser =
+                found.iter().filter(|(moves, _)| moves.with(Move::Split, 0).is_within(&mix));
+            let splits = lesser.map(|(moves, _)| moves.level(Move::Split)).min();
+            let splits = splits.unwrap_or(self.available.splits.len());
+            let moves = |split| mix.with(Move::Split, split);
             let option = self.first(splits, Effect::ChangesNothing, wanted, |split| {
-                self.candidate(way(split), &[])
+                self.candidate(moves(split), &[])
             });
             let Some((split, option)) = option else { continue };
             let mut least_work = option.extra_compute;
-            found.push((way(split), option));
-            // Where the budget decides how much is computed again, less of it may do for a
-            // smaller micro-batch.
+            found.push((moves(split), option));
+            // If the budget decides how much is recomputed, a smaller micro-batch may need less
+            // of it.
             for split in (split + 1..splits).take(if self.has_mixes(mix) { 2 } else { 0 }) {
-                let candidate = self.candidate(way(split), &[]);
+                let candidate = self.candidate(moves(split), &[]);
                 let option = candidate.and_then(|c| self.plan(c, Effect::ChangesNothing));
                 if let Some(option) = option.filter(|o| o.extra_compute < least_work) {
                     least_work = option.extra_compute;
-                    found.push((way(split), option));
+                    found.push((moves(split), option));
                 }
             }
         }
         found.into_iter().map(|(_, option)| option).collect()
     }
 
-    /// Whether the budget decides how much of `mix` is done.
+    /// Whether the budget decides how much `mix` recomputes.
     fn has_mixes(&self, mix: MoveSet) -> bool {
-        matches!(self.case.engine, Engine::Fitgpt { .. }) && mix.level(Move::Recompute) == 1
+        matches!(self.request.engine, Engine::Fitgpt { .. }) && mix.level(Move::Recompute) == 1
     }
 
-    /// Ways with more room than the least: the next smaller micro-batch, every block.
+    /// Adds options with a lower peak than the minimal ones: the next smaller micro-batch, and
+    /// recomputing every block.
     pub(super) fn add_safer(&self, options: &mut Vec<FitOption>) {
         if self.original.verdict == Verdict::Fits {
             return;
         }
-        let mut add = |way: MoveSet| {
-            let option = self.candidate(way, &[]);
+        let mut add = |moves: MoveSet| {
+            let option = self.candidate(moves, &[]);
             let option = option.and_then(|c| self.plan(c, Effect::ChangesNothing));
             let option =
                 option.filter(|o| o.fits && options.iter().all(|p| p.changes != o.changes));
@@ -175,37 +179,37 @@ impl FitSearch<'_> {
             let candidate = self.candidate(nothing.with(Move::Split, split), &[]);
             candidate.is_some_and(|c| self.may(&c, Verdict::Fits))
         };
-        // A smaller micro-batch never needs more, so the first that fits is found by halving; the
-        // one after the last that there is would be no way.
-        if let Some(last) = self.menu.splits.len().checked_sub(2) {
+        // A smaller micro-batch never needs more memory, so bisection finds the first that fits.
+        // There may be no next smaller one.
+        if let Some(last) = self.available.splits.len().checked_sub(2) {
             let next = 2 + least(last as u32, |split| fits(split as usize + 1)) as usize;
-            if next < self.menu.splits.len() {
+            if next < self.available.splits.len() {
                 add(nothing.with(Move::Split, next));
             }
         }
-        if self.menu.most(Move::Recompute) == 2 {
+        if self.available.most(Move::Recompute) == 2 {
             add(nothing.with(Move::Recompute, 2));
         }
     }
 
-    /// Lesser ways than those found, if the overhead stays low.
+    /// Adds smaller options that fit only if the overhead is low.
     pub(super) fn add_tight(&self, options: &mut Vec<FitOption>) {
         if self.original.verdict == Verdict::Fits {
             return;
         }
-        let tight = self.least_ways(Verdict::Tight);
+        let tight = self.minimal_options(Verdict::Tight);
         options.extend(tight.into_iter().filter(|o| o.verdict == Verdict::Tight));
     }
 
-    /// Single moves that do not fit and yet lower the peak, and all of them together.
+    /// Adds single moves that lower the peak but do not fit, and all of them together.
     pub(super) fn add_helpful(&self, options: &mut Vec<FitOption>) {
         let nothing = MoveSet::default();
         let little = Bytes::new(self.original.peak_bytes.get() / 20);
-        let singles = Move::ALL.into_iter().map(|of| nothing.with(of, self.menu.most(of)));
-        for way in singles.chain([self.menu.strongest()]) {
+        let singles = Move::ALL.into_iter().map(|of| nothing.with(of, self.available.most(of)));
+        for moves in singles.chain([self.available.strongest()]) {
             let is_listed =
                 |c: &FitCandidate| options.iter().any(|listed| listed.changes == c.changes);
-            let candidate = self.candidate(way, &[]).filter(|c| !is_listed(c));
+            let candidate = self.candidate(moves, &[]).filter(|c| !is_listed(c));
             let option = candidate.and_then(|c| self.plan(c, Effect::ChangesNothing));
             options.extend(option.filter(|o| o.verdict == Verdict::No && o.saved_bytes > little));
         }
@@ -216,9 +220,9 @@ impl FitSearch<'_> {
         }
     }
 
-    /// A micro-batch between the listed ones that makes the same step.
+    /// A micro-batch size between the listed ones that gives the same step.
     pub(super) fn other_split(&self, options: &[FitOption]) -> Option<FitNote> {
-        let config = self.case.config;
+        let config = self.request.config;
         if self.original.verdict == Verdict::Fits {
             return None;
         }
@@ -241,7 +245,7 @@ impl FitSearch<'_> {
                 ("batch_size", batch_size.into()),
                 ("gradient_accumulation_steps", steps.into()),
             ];
-            match self.case.engine {
+            match self.request.engine {
                 Engine::Torch { .. } if follows => {
                     let iters = u32::try_from(sequences / micro).ok()?;
                     changes.push(("eval_iters", iters.into()));

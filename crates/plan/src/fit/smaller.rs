@@ -1,7 +1,7 @@
-//! Another run: another type, another optimizer, shorter sequences, a smaller model.
+//! Changes of the training run: another dtype or optimizer, shorter sequences, a smaller model.
 //!
-//! Each gives up as little as it can: the first of its ladder that fits. Where nothing that
-//! keeps the training fits, what does most of it is taken along.
+//! Each option changes as little as possible: the first step of its ladder that fits. If nothing
+//! that keeps the training fits, the strongest moves are applied as well.
 
 use super::{Change, Effect, Engine, FitOption, candidate::raw, moves::MoveSet, search::FitSearch};
 use crate::{
@@ -9,10 +9,10 @@ use crate::{
     report::Verdict,
 };
 
-/// Sequences shorter than this teach nothing of context.
+/// Shorter sequences are not proposed: they train no long-range context.
 const SHORTEST_BLOCK: u32 = 64;
 
-/// The least changes of the run that fit, each on top of `base`.
+/// The smallest changes of the run that fit, each on top of `base`.
 pub(super) fn options(search: &FitSearch<'_>, base: &MoveSet) -> Vec<FitOption> {
     ladders(search)
         .into_iter()
@@ -25,15 +25,15 @@ pub(super) fn options(search: &FitSearch<'_>, base: &MoveSet) -> Vec<FitOption> 
         .collect()
 }
 
-/// Changes from the least to the most, for each thing that can be given up.
+/// For each property that can shrink, its changes from small to large.
 fn ladders(search: &FitSearch<'_>) -> Vec<Vec<Vec<Change>>> {
-    let config = search.case.config;
+    let config = search.request.config;
     let mut ladders = Vec::new();
-    if search.case.engine.precision() == Precision::Float32 {
-        let half = if search.case.has_bf16 { Precision::Bfloat16 } else { Precision::Float16 };
+    if search.request.engine.precision() == Precision::Float32 {
+        let half = if search.request.has_bf16 { Precision::Bfloat16 } else { Precision::Float16 };
         ladders.push(vec![vec![("dtype", half.name().into())]]);
     }
-    // A checkpoint has the sizes that it has.
+    // The sizes of a checkpoint are fixed.
     if *config.init_from() == InitFrom::Resume {
         return ladders;
     }
@@ -47,11 +47,11 @@ fn ladders(search: &FitSearch<'_>) -> Vec<Vec<Vec<Change>>> {
     ladders
 }
 
-/// Optimizers with less state than the config's; nanoGPT knows one only.
+/// Optimizers with less state than the config's; nanoGPT has only one.
 pub(super) fn optimizers(search: &FitSearch<'_>) -> impl Iterator<Item = Change> {
-    let config = search.case.config;
-    let is_ours = matches!(search.case.engine, Engine::Fitgpt { .. });
-    // A checkpoint has the states that it has.
+    let config = search.request.config;
+    let is_ours = matches!(search.request.engine, Engine::Fitgpt { .. });
+    // The optimizer of a checkpoint is fixed.
     let is_open = is_ours && *config.init_from() != InitFrom::Resume;
     let smaller: &[_] = match config.optimizer() {
         OptimizerChoice::AdamW if is_open => &[OptimizerChoice::AdamW8bit, OptimizerChoice::Muon],
@@ -61,7 +61,7 @@ pub(super) fn optimizers(search: &FitSearch<'_>) -> impl Iterator<Item = Change>
 }
 
 fn blocks(search: &FitSearch<'_>) -> Vec<Vec<Change>> {
-    let config = search.case.config;
+    let config = search.request.config;
     let evaluated = raw(config, "eval_block_size");
     let halves = std::iter::successors(Some(config.block_size() / 2), |block| Some(block / 2));
     halves
@@ -76,9 +76,8 @@ fn blocks(search: &FitSearch<'_>) -> Vec<Vec<Change>> {
         .collect()
 }
 
-/// Narrower models whose heads stay as wide as they are; one head alone is halved. Groups of
-/// query heads lose a key/value head each with all that it serves, and what is written of the
-/// MLP shrinks in proportion.
+/// Narrower models with the same head size; a single head is halved. Key/value heads are removed
+/// with their query heads, and a written `ffn_dim` shrinks in proportion.
 fn widths(config: &Config) -> Vec<Vec<Change>> {
     let (channels, groups) = (config.n_embd(), config.n_kv_head());
     if config.n_head() == 1 {

@@ -1,4 +1,4 @@
-//! What every list of ways holds, on small models; the field's advice is in `tests/fit_notes.rs`.
+//! Properties of every list of options, on small models; public advice is in `tests/fit_notes.rs`.
 
 use proptest::prelude::*;
 
@@ -13,7 +13,7 @@ use crate::{
     units::Bytes,
 };
 
-/// A host whose kernels need no scratch, with a largest piece.
+/// A host whose kernels need no scratch, with a limit on a single allocation.
 struct Host(u64);
 
 impl Target for Host {
@@ -53,7 +53,7 @@ fn fit_into(config: &Config, engine: Engine<'_>, usable: u64) -> Fit {
     fit(&FitRequest { config, vocab: VOCAB, engine, device: &device, overhead, has_bf16: true })
 }
 
-/// In proportion to the models here.
+/// In proportion to the small models of these tests.
 fn small_overhead() -> Overhead {
     let context_bytes = [Bytes::new(1 << 18), Bytes::new(1 << 20)];
     Overhead { context_bytes, ..Overhead::default() }
@@ -71,7 +71,7 @@ fn evaluated(config: &Config) -> u64 {
     u64::from(config.eval_iters()) * u64::from(config.eval_batch_size())
 }
 
-/// Everything that a list promises, whatever it lists.
+/// Checks the promises that every list makes.
 fn check(config: &Config, engine: Engine<'_>, usable: u64) -> Fit {
     let found = fit_into(config, engine, usable);
     assert!(found.options.len() <= LISTED_IN_ALL);
@@ -133,7 +133,7 @@ fn check(config: &Config, engine: Engine<'_>, usable: u64) -> Fit {
 }
 
 #[test]
-fn a_config_that_fits_is_its_own_only_way() {
+fn a_config_that_fits_is_the_only_option() {
     for engine in [HERE, Engine::torch(Precision::Bfloat16)] {
         let found = check(&config(""), engine, 1 << 40);
         assert_eq!(found.options.len(), 1);
@@ -183,7 +183,7 @@ fn recomputation_is_a_mix_that_costs_less_than_every_block() {
 }
 
 #[test]
-fn an_evaluation_that_is_larger_than_training_gets_a_batch_of_its_own() {
+fn an_evaluation_that_is_larger_than_training_gets_a_separate_batch() {
     let torch = Engine::torch(Precision::Bfloat16);
     let config = config("batch_size=2 eval_batch_size=32");
     let small = config.with("", [("eval_batch_size", ConfigValue::Int(2))]).unwrap();
@@ -196,7 +196,7 @@ fn an_evaluation_that_is_larger_than_training_gets_a_batch_of_its_own() {
 }
 
 #[test]
-fn kernels_that_are_not_fused_are_a_way_out() {
+fn fusing_kernels_is_an_option() {
     let kernels = TorchOptions { fused_attention: false, ..TorchOptions::default() };
     let engine = Engine::Torch { precision: Precision::Bfloat16, kernels };
     let config = config("block_size=1024 batch_size=4 n_head=16");
@@ -210,7 +210,7 @@ fn kernels_that_are_not_fused_are_a_way_out() {
 }
 
 #[test]
-fn state_that_exceeds_the_device_is_no_matter_of_batches() {
+fn state_that_exceeds_the_device_is_noted() {
     for engine in [HERE, Engine::torch(Precision::Bfloat16)] {
         let config = config("n_embd=512 n_head=8 n_layer=8 batch_size=2");
         let found = check(&config, engine, 16 * 20_000_000);
@@ -226,7 +226,7 @@ fn state_that_exceeds_the_device_is_no_matter_of_batches() {
 }
 
 #[test]
-fn smaller_optimizers_are_ways_out_that_change_the_training() {
+fn smaller_optimizers_are_options_that_change_the_training() {
     let config = config("n_embd=512 n_head=8 n_layer=8 batch_size=2 dtype=bfloat16");
     let adamw = peak(&config, HERE);
     let parameters = Model::new(&config, VOCAB).parameter_count() as f64;
@@ -305,7 +305,7 @@ fn a_batch_without_divisors_names_another_split_of_the_same_step() {
 }
 
 #[test]
-fn a_tensor_too_large_for_one_piece_is_named_and_made_smaller() {
+fn a_tensor_too_large_for_one_allocation_is_named_and_made_smaller() {
     // The MLP's inner activation: 16 · 128 rows of 4 · 64 in float32.
     let target = Host(16 * 128 * 256 * 4 - 1);
     let engine = Engine::Fitgpt { target: &target, precision: Precision::Float32 };
@@ -340,7 +340,7 @@ fn options_are_serialised_as_scripts_expect_them() {
 }
 
 #[test]
-fn overrides_have_the_types_that_nanogpt_insists_on() {
+fn overrides_have_the_types_that_nanogpt_requires() {
     let changes: Vec<Change> = vec![
         ("learning_rate", 6e-4.into()),
         ("compile", false.into()),
@@ -423,7 +423,7 @@ fn what_was_written_elsewhere_is_written_down_with_the_changes() {
 }
 
 #[test]
-fn pytorch_on_a_card_takes_memory_beside_its_tensors() {
+fn pytorch_on_a_card_takes_memory_in_addition_to_its_tensors() {
     let gib = |bytes: Bytes| bytes.get() as f64 / f64::from(1 << 30);
     let [low, high] = overhead(&config("compile=False")).range();
     assert!((gib(low) - 0.25).abs() < 1e-6 && (gib(high) - 0.9).abs() < 1e-6);

@@ -1,16 +1,15 @@
-//! Changes as people write them: a config file, or overrides.
+//! Changes as text: a config file, or overrides.
 
 use super::{Change, Patch};
 use crate::config::{ConfigError, ConfigValue, Key, KeyGroup, Written, rewrite};
 
-/// What stands above assignments that the file did not have.
+/// The comment above added assignments.
 const HEADING: &str = "so that it fits";
 
 /// The config file that holds all of `written` and `changes`.
 ///
-/// `file` is the name and the text of the user's own, of which everything else is kept. What
-/// was written elsewhere, such as on the command line, is taken over; without a file, all that
-/// was written.
+/// `file` is the name and the text of the user's file, of which everything else is kept. Values
+/// written elsewhere, such as on the command line, are added.
 pub fn write(
     file: Option<(&str, &str)>,
     written: &Written,
@@ -33,7 +32,7 @@ pub fn write(
     rewrite(source, &text, HEADING, changes)
 }
 
-/// Overrides for a command line, each of the type that nanoGPT insists on.
+/// Overrides for a command line, each of the type that nanoGPT requires.
 pub fn command_line(changes: &[Change]) -> String {
     let overrides: Vec<_> = changes
         .iter()
@@ -45,13 +44,13 @@ pub fn command_line(changes: &[Change]) -> String {
     overrides.join(" ")
 }
 
-/// The line that trains with FitGPT: the config `files`, what was written elsewhere, `changes`.
+/// The command that trains with FitGPT: the config `files`, overrides, `changes`.
 pub fn fitgpt_command(files: &[String], written: &Written, changes: &[Change]) -> String {
     line("fitgpt train", files, &overrides(files, written, changes, |_| true))
 }
 
-/// The lines that train with nanoGPT, in its folder: one that patches it if it has to be, and
-/// `python train.py`. Keys that nanoGPT does not know even then are left out.
+/// The commands that train with nanoGPT, in its folder: one that patches it if needed, and
+/// `python train.py`. Keys that patched nanoGPT does not have are left out.
 pub fn nanogpt_commands(
     files: &[String],
     written: &Written,
@@ -72,7 +71,7 @@ pub fn nanogpt_commands(
     lines
 }
 
-/// What was not written in `files`, and `changes` in place of what they change.
+/// Overrides that are not in `files`, with `changes` applied.
 fn overrides(
     files: &[String],
     written: &Written,
@@ -97,7 +96,7 @@ fn line(program: &str, files: &[String], changes: &[Change]) -> String {
     parts.chain(overrides).collect::<Vec<_>>().join(" ")
 }
 
-/// As a shell takes it.
+/// Quoted for a shell.
 fn quoted(text: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:@%+,".contains(c);
     if !text.is_empty() && text.chars().all(is_plain) {

@@ -1,4 +1,4 @@
-//! Lifetimes and live bytes: who is there at which op, and how much that is.
+//! Lifetimes and live bytes: which tensors are alive at each op, and their total size.
 
 use std::ops::RangeInclusive;
 
@@ -8,7 +8,7 @@ use crate::{
     units::{Bytes, OpIndex},
 };
 
-/// First op to last op at which a tensor holds its bytes; `None` for one that no op touches.
+/// First op to last op during which a tensor needs its bytes; `None` if no op touches it.
 pub type Lifetime = Option<RangeInclusive<u32>>;
 
 /// The lifetime of every tensor. State lives through the whole program.
@@ -51,7 +51,7 @@ pub struct Peak {
 }
 
 impl Profile {
-    /// Where most is alive. A program without ops holds only its state, and has no peak.
+    /// The op with the most live bytes. A program without ops has no peak.
     pub fn peak(&self) -> Option<Peak> {
         let mut peak: Option<Peak> = None;
         for (at, classes) in (0..).zip(&self.by_op) {
@@ -68,7 +68,7 @@ impl Profile {
 pub fn profile(program: &Program, target: &impl Target) -> Profile {
     let alignment = target.limits().alignment;
     let ops = program.ops().len();
-    // What begins and what ends at each op; a running sum of both is what lives.
+    // Bytes that begin and end at each op; their running sum is the live bytes.
     let mut begins = vec![[0u64; 7]; ops + 1];
     let mut ends = vec![[0u64; 7]; ops + 1];
     for (tensor, span) in program.tensors().iter().zip(lifetimes(program)) {

@@ -3,7 +3,7 @@
 //! The planner sees sizes and lifetimes. It never sees a device handle, a file or a float, so
 //! a plan for an 80 GiB card can be made on a laptop.
 //!
-//! Invariant: two tensors alive at the same op never share a byte. [`verify`] holds it, and
+//! Invariant: two tensors alive at the same op never share a byte. [`verify`] checks it, and
 //! nothing runs on a plan that has not passed.
 
 mod liveness;
@@ -24,12 +24,12 @@ use crate::{
     units::Bytes,
 };
 
-/// What the planner must know of a backend. Pure: it answers for a device that is not there.
+/// What the planner needs to know about a backend. Pure: needs no device.
 pub trait Target {
-    /// Alignment and the largest pieces that the device gives.
+    /// Alignment, and the largest allocation and binding.
     fn limits(&self) -> Limits;
 
-    /// Bytes that `op` needs while it runs, beside its operands.
+    /// Bytes that `op` needs while it runs, in addition to its operands.
     fn scratch(&self, program: &Program, op: &Op) -> Bytes;
 }
 
@@ -43,16 +43,16 @@ impl<T: Target + ?Sized> Target for &T {
     }
 }
 
-/// What a device demands of slots.
+/// A device's requirements for slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Every slot begins at a multiple of this; sizes are counted rounded up to it.
     pub alignment: u64,
     /// The largest single allocation.
     pub max_chunk: Bytes,
-    /// The largest range that a kernel can be given at once.
+    /// The largest range that can be bound to a kernel.
     pub max_binding: Bytes,
-    /// Bytes left free behind every slot; tests write a pattern there.
+    /// Bytes left free after every slot; tests write a pattern there.
     pub guard: Bytes,
 }
 
@@ -66,17 +66,17 @@ impl Limits {
     };
 }
 
-/// Where memory is.
+/// A kind of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum Space {
-    /// Where the kernels run.
+    /// The memory of the device that runs the kernels.
     Device,
 }
 
 /// A byte range of the arena.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Slot {
-    /// Which memory.
+    /// The kind of memory.
     pub space: Space,
     /// Which of the arena's allocations.
     pub chunk: u32,
@@ -100,11 +100,11 @@ pub struct PlacedProgram {
     pub program: Program,
     /// By tensor.
     pub slots: Vec<Slot>,
-    /// By op, where it needs any.
+    /// By op; `None` if it needs none.
     pub scratch: Vec<Option<Slot>>,
 }
 
-/// Slots for several programs over the same state. Their workspaces share bytes.
+/// Slots for several programs that share their state and their workspace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// In the order given.

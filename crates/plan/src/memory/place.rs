@@ -1,9 +1,9 @@
-//! The placer: a start for every tensor, so that what lives together lies apart.
+//! The placer: chooses a start for every tensor so that tensors alive together do not overlap.
 //!
-//! State first, packed in table order. Then each program's own tensors in the workspace
-//! behind it, each at the lowest start that is free for its whole life. Three orders are
-//! tried and the smallest result kept; an exact search is not, because on the GPT-2 programs
-//! one of the three meets the live-bytes bound within 2 % (`tests/plans.rs` holds it).
+//! State comes first, packed in table order. The workspace after it has each program's other
+//! tensors, each at the lowest start that is free for its whole lifetime. Three orders are tried
+//! and the smallest result is kept. There is no exact search: on the GPT-2 programs one of the
+//! three is within 2 % of the live-bytes bound (`tests/plans.rs` checks it).
 
 use std::{cmp::Reverse, ops::RangeInclusive};
 
@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// One tensor is larger than the device's largest allocation or binding.
-    #[error("`{tensor}` needs {need} in one piece, the device gives {have}")]
+    #[error("`{tensor}` needs one allocation of {need}, the device allows {have}")]
     TooLargeForOnePiece {
         /// Which tensor.
         tensor: String,
@@ -28,13 +28,13 @@ pub enum PlanError {
     },
 }
 
-/// One thing to place in the workspace.
+/// A tensor or scratch to place in the workspace.
 struct WorkspaceItem {
     bytes: u64,
     life: RangeInclusive<u32>,
 }
 
-/// Places all `programs` over their common state.
+/// Places all `programs`, which share their state.
 pub fn place(programs: Vec<Program>, target: &impl Target) -> Result<Plan, PlanError> {
     let limits = target.limits();
     for tensor in programs.iter().flat_map(Program::tensors) {
@@ -54,7 +54,7 @@ pub fn place(programs: Vec<Program>, target: &impl Target) -> Result<Plan, PlanE
         let starts = best_starts(&items, end, &limits);
         let mut slots: Vec<_> = state.iter().map(|&(at, len)| slot(at, len, &limits)).collect();
         let mut scratch = vec![None; program.ops().len()];
-        // A tensor that no op touches has no bytes.
+        // A tensor that no op touches gets no bytes.
         slots.resize(program.tensors().len(), slot(end, 0, &limits));
         for ((item, owner), start) in items.iter().zip(owners).zip(starts) {
             top = top.max(start + item.bytes);
@@ -71,7 +71,7 @@ pub fn place(programs: Vec<Program>, target: &impl Target) -> Result<Plan, PlanE
     Ok(Plan { programs: planned, chunks: chunks(top, &limits) })
 }
 
-/// Whose bytes an item are.
+/// What an item is.
 #[derive(Clone, Copy)]
 enum Owner {
     Tensor(usize),
@@ -97,7 +97,7 @@ fn items(program: &Program, target: &impl Target) -> (Vec<WorkspaceItem>, Vec<Ow
     (items, owners)
 }
 
-/// In which order items look for their places.
+/// The order in which items are placed.
 #[derive(Clone, Copy)]
 enum PlacementOrder {
     Size,
@@ -125,12 +125,12 @@ impl PlacementOrder {
     }
 }
 
-/// The starts of the order that ends lowest; the first of several as low.
+/// The starts of the order with the lowest end, the first of equals.
 fn best_starts(items: &[WorkspaceItem], base: u64, limits: &Limits) -> Vec<u64> {
     let bound = base + live_bytes(items);
     let mut best: Option<(u64, Vec<u64>)> = None;
     for order in PlacementOrder::ALL {
-        // Only what ends lower than the best so far is of use, and nothing ends below the bound.
+        // Only a lower end than the best so far helps, and nothing ends below the bound.
         let most = match best {
             Some((top, _)) if top <= bound => break,
             Some((top, _)) => top - 1,
@@ -141,21 +141,22 @@ fn best_starts(items: &[WorkspaceItem], base: u64, limits: &Limits) -> Vec<u64> 
     best.map_or(Vec::new(), |(_, starts)| starts)
 }
 
-/// Whether `program` alone can be placed in `room`: [`place`]'s answer without its slots.
-pub fn fits(program: &Program, target: &impl Target, room: Bytes) -> bool {
-    let (limits, room) = (target.limits(), room.get());
+/// Whether `program` alone can be placed within `limit`. Gives the same answer as [`place`].
+pub fn fits(program: &Program, target: &impl Target, limit: Bytes) -> bool {
+    let (limits, limit) = (target.limits(), limit.get());
     let piece = limits.max_chunk.min(limits.max_binding);
     if program.tensors().iter().any(|tensor| tensor.bytes() > piece) {
         return false;
     }
     let (_, base) = state_slots(program, &limits);
     let (items, _) = items(program, target);
-    let fits =
-        |order: PlacementOrder| starts_in(&order.of(&items), &items, base, &limits, room).is_some();
-    base + live_bytes(&items) <= room && PlacementOrder::ALL.into_iter().any(fits)
+    let fits = |order: PlacementOrder| {
+        starts_in(&order.of(&items), &items, base, &limits, limit).is_some()
+    };
+    base + live_bytes(&items) <= limit && PlacementOrder::ALL.into_iter().any(fits)
 }
 
-/// Starts and sizes of the state, packed in table order, and where it ends.
+/// Starts and sizes of the state, packed in table order, and its end.
 fn state_slots(program: &Program, limits: &Limits) -> (Vec<(u64, u64)>, u64) {
     let mut end = 0;
     let slots = program.state().iter().map(|tensor| {
@@ -182,7 +183,7 @@ fn live_bytes(items: &[WorkspaceItem]) -> u64 {
     alive.max().unwrap_or(0)
 }
 
-/// An item that has its place: its bytes and its life, side by side for the search.
+/// A placed item: its bytes and its lifetime.
 #[derive(Clone, Copy)]
 struct Placed {
     start: u64,
@@ -191,8 +192,8 @@ struct Placed {
     last: u32,
 }
 
-/// Each item of `order` at the lowest start where it touches nothing that lives with it, and
-/// where the last of them ends; `None` where that is beyond `most`.
+/// Places each item of `order` at the lowest start that overlaps no item alive at the same time.
+/// Returns the starts and the highest end, or `None` if that exceeds `most`.
 fn starts_in(
     order: &[usize],
     items: &[WorkspaceItem],
@@ -213,7 +214,7 @@ fn starts_in(
                 continue;
             }
             if start + bytes <= other.start {
-                break; // the gap before `other` is large enough, and the rest lies behind it
+                break; // the gap before `other` is large enough, and the rest starts later
             }
             if other.end > start {
                 start = inside_one_chunk(other.end, bytes, limits);
@@ -231,8 +232,8 @@ fn starts_in(
     Some((top, starts))
 }
 
-/// Chunks are seen as one address space cut at multiples of the largest chunk: whatever would
-/// straddle a cut moves behind it.
+/// Chunks are one address space, cut at multiples of the largest chunk. A slot that would straddle
+/// a cut moves after it.
 fn inside_one_chunk(start: u64, bytes: u64, limits: &Limits) -> u64 {
     let chunk = limits.max_chunk.get();
     let is_in_the_first = start + bytes <= chunk; // no division: almost always

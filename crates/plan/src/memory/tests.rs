@@ -105,7 +105,7 @@ fn the_checker_names_tensors_that_touch_while_both_are_alive() {
 }
 
 #[test]
-fn the_checker_refuses_a_read_of_what_nobody_wrote() {
+fn the_checker_refuses_a_read_before_the_first_write() {
     let mut program = program("a=64; b = a");
     let b = TensorId(1);
     let operands = vec![Operand { tensor: b, access: Access::Updates }];

@@ -1,8 +1,8 @@
-//! The checker: whether a plan can be run, judged without the placer's code.
+//! The checker: whether a plan can be run. It shares no code with the placer.
 //!
-//! Plain on purpose: lifetimes are found again by a backward scan for last uses and a forward
-//! scan for first ones, slots are swept in address order. It shares no function with
-//! `place.rs` or `liveness.rs`, so it does not share their mistakes.
+//! Simple on purpose: it recomputes lifetimes with a backward scan for last uses and a forward
+//! scan for first uses, and sweeps the slots in address order. It uses no function of `place.rs`
+//! or `liveness.rs`, so it does not share their mistakes.
 
 use super::{Plan, Slot, Target};
 use crate::{
@@ -10,7 +10,7 @@ use crate::{
     units::{Bytes, DType, OpIndex, TensorId},
 };
 
-/// What is wrong with a plan. Any of these is a mistake of ours, not of the user's.
+/// What is wrong with a plan. Each of these is a bug in the planner, not a user error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanFault {
     /// Two tensors (or scratch) alive at the same op share a byte.
@@ -30,7 +30,7 @@ pub enum PlanFault {
     BeyondLimits {
         /// In which program.
         program: &'static str,
-        /// Whose slot.
+        /// The tensor.
         tensor: String,
     },
     /// A slot is not as large as its tensor, or scratch smaller than its op asks for.
@@ -38,24 +38,24 @@ pub enum PlanFault {
     WrongSize {
         /// In which program.
         program: &'static str,
-        /// Whose slot.
+        /// The tensor.
         tensor: String,
         /// The slot's size.
         have: Bytes,
         /// The size asked for.
         need: Bytes,
     },
-    /// An op reads what nobody wrote.
+    /// An op reads a tensor before it is written.
     #[error("op {} of `{program}` reads `{tensor}` before it is written", at.0)]
     ReadBeforeWrite {
         /// In which program.
         program: &'static str,
         /// Which op.
         at: OpIndex,
-        /// What it reads.
+        /// The tensor.
         tensor: String,
     },
-    /// An op names one tensor twice, and not only to read it.
+    /// An op names one tensor twice and changes it.
     #[error("op {} of `{program}` names `{tensor}` twice and changes it", at.0)]
     Aliased {
         /// In which program.
@@ -73,7 +73,7 @@ pub enum PlanFault {
     },
 }
 
-/// One operand with its place, ready for a backend.
+/// One operand with its slot, ready for a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Located {
     /// Which tensor.
@@ -82,9 +82,9 @@ pub struct Located {
     pub access: Access,
     /// How its elements are stored.
     pub dtype: DType,
-    /// Where it lies.
+    /// Its slot.
     pub slot: Slot,
-    /// Whether this op is the last of its life, so that its bytes hold nothing any more.
+    /// Whether this op is the last to use it.
     pub dies: bool,
 }
 
@@ -116,13 +116,13 @@ impl VerifiedPlan {
         self.plan.programs[program].scratch[op.index()]
     }
 
-    /// Where a tensor lies.
+    /// A tensor's slot.
     pub fn slot(&self, program: usize, tensor: TensorId) -> Slot {
         self.plan.programs[program].slots[tensor.index()]
     }
 }
 
-/// Replays the operands and looks for tensors that touch while both are alive.
+/// Replays the operands and looks for tensors that overlap while both are alive.
 pub fn verify(plan: Plan, target: &impl Target) -> Result<VerifiedPlan, PlanFault> {
     let mut operands = Vec::with_capacity(plan.programs.len());
     for (index, planned) in plan.programs.iter().enumerate() {
@@ -152,7 +152,7 @@ pub fn verify(plan: Plan, target: &impl Target) -> Result<VerifiedPlan, PlanFaul
     Ok(VerifiedPlan { plan, operands })
 }
 
-/// First and last op that may rely on a tensor's bytes; `None` where no op touches it.
+/// First and last op that use a tensor's bytes; `None` if no op touches it.
 fn uses(program: &Program) -> Result<Vec<Option<(u32, u32)>>, PlanFault> {
     let count = program.tensors().len();
     let last_op = (program.ops().len() as u32).saturating_sub(1);
@@ -248,7 +248,7 @@ fn check_slots(plan: &Plan, index: usize, target: &impl Target) -> Result<(), Pl
     Ok(())
 }
 
-/// Sweeps slots in address order and compares the lives of those that touch.
+/// Sweeps slots in address order and compares the lifetimes of those that overlap.
 fn check_overlap(plan: &Plan, index: usize, uses: &[Option<(u32, u32)>]) -> Result<(), PlanFault> {
     let planned = &plan.programs[index];
     let program = &planned.program;

@@ -1,7 +1,7 @@
-//! A decoder-only language model as a description: sizes, and which kind of each part it has.
+//! The description of a decoder-only language model: its sizes and the kind of each layer.
 //!
-//! The description is all that the program builder reads. How a family of models spells it in a
-//! config and names its parameters in checkpoints is in [`crate::family`].
+//! The program builder needs nothing else. [`crate::family`] has the config keys and the parameter
+//! names of each family.
 //!
 //! Matrices are stored (out, in), as PyTorch's `nn.Linear` stores them.
 
@@ -21,10 +21,10 @@ use crate::{
     units::Real,
 };
 
-/// Everything that shapes a model.
+/// A model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Model {
-    /// Whose names its parameters have.
+    /// The family, which names the parameters.
     pub family: Family,
     /// Transformer blocks.
     pub layers: u32,
@@ -42,11 +42,11 @@ pub struct Model {
     pub head_channels: u32,
     /// Inner width of an MLP.
     pub mlp_channels: u32,
-    /// How a token knows its position.
+    /// How positions are encoded.
     pub positions: Positions,
     /// Which normalisation.
     pub norm: NormKind,
-    /// What a normalisation adds to the variance.
+    /// The epsilon of normalisations.
     pub norm_epsilon: Real,
     /// Whether queries and keys are normalised head by head.
     pub has_qk_norm: bool,
@@ -54,16 +54,16 @@ pub struct Model {
     pub mlp: MlpKind,
     /// Which layers have biases.
     pub biases: Biases,
-    /// Whether the head's matrix is the embedding.
+    /// Whether the head shares the embedding's matrix.
     pub is_tied: bool,
 }
 
-/// How a token knows its position.
+/// How positions are encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Positions {
     /// A learned table, added to the embedding.
     Learned,
-    /// Queries and keys are rotated by it.
+    /// Queries and keys are rotated by an angle that depends on the position.
     Rotary(Rope),
 }
 
@@ -106,7 +106,7 @@ impl Biases {
 }
 
 impl Model {
-    /// The model that `config` describes, with the vocabulary its data has.
+    /// The model that `config` describes, with the vocabulary of its data.
     pub fn new(config: &Config, vocab: u32) -> Self {
         config.family().describe(config, vocab)
     }
@@ -121,7 +121,7 @@ impl Model {
         u64::from(self.kv_heads) * u64::from(self.head_channels)
     }
 
-    /// Whether linear layers and norms have biases, as GPT-2's `bias` says.
+    /// Whether linear layers and norms have biases, as set by GPT-2's `bias`.
     pub fn has_bias(&self) -> bool {
         self.biases.norm
     }

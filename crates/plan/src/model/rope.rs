@@ -1,6 +1,6 @@
-//! Rotary positions: the angles by which queries and keys are turned.
+//! Rotary positions: the angles by which queries and keys are rotated.
 //!
-//! Channel pair `i` of a head turns by `position · frequency(i)`, where `frequency(i) =
+//! Channel pair `i` of a head is rotated by `position · frequency(i)`, where `frequency(i) =
 //! theta^(-2i/D)`, possibly rescaled for contexts longer than the model was trained on. A pair is
 //! `(x[i], x[i + D/2])`, as in Hugging Face's checkpoints.
 
@@ -8,7 +8,7 @@ use std::f64::consts::TAU;
 
 use crate::units::Real;
 
-/// How fast each pair of channels turns.
+/// The angle per position of each pair of channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rope {
     /// The base of the frequencies.
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_pair_turns_by_one_radian_and_the_last_hardly() {
+    fn the_first_pair_rotates_by_one_radian_and_the_last_hardly() {
         let frequencies = Rope::new(10_000.0).frequencies(64);
         assert_eq!(frequencies.len(), 32);
         assert!((frequencies[0] - 1.0).abs() < 1e-12);

@@ -1,9 +1,9 @@
-//! The learned tensors of a model: a list with names and shapes, and who uses which.
+//! The learned tensors of a model: names, shapes, and which layer uses which.
 
 use super::{MlpKind, Model, Positions};
 use crate::family::Naming;
 
-/// How a parameter begins.
+/// The initial values of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Init {
     /// Normal with mean 0.
@@ -17,7 +17,7 @@ pub enum Init {
     Ones,
 }
 
-/// What a parameter is for. Optimizers choose by it.
+/// What a parameter is for. Optimizers choose their rule by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
     /// The table of tokens, which may be the head too.
@@ -41,7 +41,7 @@ pub struct Parameter {
     pub name: String,
     /// (out, in) for matrices.
     pub shape: Vec<u64>,
-    /// How it begins.
+    /// Its initial values.
     pub init: Init,
     /// What it is for.
     pub role: Role,
@@ -84,7 +84,7 @@ pub struct LinearWeights {
 pub struct NormWeights {
     /// The scale.
     pub weight: ParameterId,
-    /// What is added.
+    /// The bias.
     pub bias: Option<ParameterId>,
 }
 
@@ -109,9 +109,9 @@ pub enum MlpWeights {
     },
     /// With a gate.
     SwiGlu {
-        /// What is put through `SiLU`.
+        /// The input of `SiLU`.
         gate: LinearWeights,
-        /// What is multiplied with it.
+        /// The factor of the gate.
         up: LinearWeights,
         /// Back.
         down: LinearWeights,
@@ -135,7 +135,7 @@ pub struct BlockWeights {
     pub mlp: MlpWeights,
 }
 
-/// All parameters of a model, and who uses which.
+/// All parameters of a model, and which layer uses which.
 #[derive(Clone, Debug)]
 pub struct Weights {
     /// In the order of the model's modules.
@@ -144,7 +144,7 @@ pub struct Weights {
     pub embedding: ParameterId,
     /// The table of positions, if they are learned.
     pub positions: Option<ParameterId>,
-    /// From the bottom.
+    /// By layer.
     pub blocks: Vec<BlockWeights>,
     /// Before the head.
     pub norm: NormWeights,
@@ -172,10 +172,10 @@ impl Weights {
     }
 }
 
-/// Standard deviation of first weights.
+/// Standard deviation of the initial weights.
 const STD: f32 = 0.02;
 
-/// Parameters as they are listed.
+/// The list of parameters under construction.
 struct ParameterList<'a> {
     model: &'a Model,
     naming: &'static Naming,
@@ -214,7 +214,7 @@ impl ParameterList<'_> {
         let (queries, keys) = (model.query_channels(), model.kv_channels());
         let biases = model.biases;
         let residual_std = if naming.scales_residual_init {
-            // Their sum grows with depth.
+            // Scaled down because their sum grows with depth.
             STD / (2.0 * model.layers as f32).sqrt()
         } else {
             STD

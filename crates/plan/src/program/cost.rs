@@ -1,13 +1,13 @@
-//! What an op costs: floating-point operations, as people count them (a multiply-add is two),
-//! and bytes between memory and the chip.
+//! The cost of an op: floating-point operations (a multiply-add counts as two), and bytes moved
+//! between memory and the chip.
 //!
-//! Causal attention is counted by the half it computes.
+//! Causal attention counts only the unmasked half.
 
 use super::{Access, Op, Program};
 use crate::units::{Bytes, DType, TensorId};
 
 impl Op {
-    /// Floating-point operations of the matrix products inside; the rest is small beside them.
+    /// Floating-point operations of its matrix products; the rest is small in comparison.
     pub fn flops(&self, program: &Program) -> u64 {
         let rows = |id: TensorId| program.get(id).rows();
         let columns = |id: TensorId| program.get(id).columns();
@@ -27,7 +27,7 @@ impl Op {
             | Self::LinearBackwardGelu { d_out, weight, .. } => 2 * rows(d_out) * count(weight),
             Self::LinearBackwardWeight { d_out, x, .. } => 2 * count(d_out) * columns(x),
             Self::Attention { out, .. } => attention(out),
-            // Scores again, then the gradients of scores, values, queries and keys.
+            // The scores once more, then the gradients of scores, values, queries and keys.
             Self::AttentionBackward { out, .. } => attention(out) * 5 / 2,
             Self::CachedAttention { out, keys, .. } => 4 * count(out) * program.get(keys).shape[1],
             // Each iteration makes the Gram matrix of the shorter axis, squares it, and
@@ -41,15 +41,15 @@ impl Op {
         }
     }
 
-    /// The least bytes that move: each operand once for a read and once for a write, as though
-    /// caches held whatever an op reads twice. Of a table only the rows that tokens name. The
-    /// chunked loss passes over its logits and over the vocabulary's table chunk by chunk, and
+    /// A lower bound of the bytes moved: each operand once for a read and once for a write, as if
+    /// caches held whatever an op reads twice. Of an embedding table only the rows of the tokens
+    /// count. The chunked loss reads its logits and the vocabulary's table chunk by chunk, and
     /// neither stays in a cache.
     pub fn moved_bytes(&self, program: &Program) -> Bytes {
         let get = |id: TensorId| program.get(id);
         let bytes = |id: TensorId| get(id).bytes().get();
         let chunks = |x: TensorId, logits| get(x).rows().div_ceil(get(logits).rows());
-        // All rows of logits, which are never there at once.
+        // All rows of logits, which never exist at the same time.
         let passes = |x: TensorId, logits: TensorId| {
             get(x).rows() * get(logits).columns() * get(logits).dtype.size()
         };
@@ -61,12 +61,12 @@ impl Op {
             Self::EmbedBackward { tokens, d_x, d_wpe, .. } => {
                 bytes(tokens) + bytes(d_x) + 2 * rows_of_table(d_x) + 2 * d_wpe.map_or(0, bytes)
             }
-            // Made and read.
+            // Written and read.
             Self::CrossEntropy { x, weight, targets, logits, losses } => {
                 let table = chunks(x, logits) * bytes(weight);
                 bytes(x) + bytes(targets) + bytes(losses) + table + 2 * passes(x, logits)
             }
-            // Made, read, overwritten by their gradient, and that read twice.
+            // Written, read, overwritten by their gradient, which is read twice.
             Self::CrossEntropyBackward { x, weight, targets, logits, d_x, d_weight, .. } => {
                 let tables = chunks(x, logits) * (2 * bytes(weight) + 2 * bytes(d_weight));
                 2 * bytes(x) + bytes(targets) + bytes(d_x) + tables + 5 * passes(x, logits)
@@ -77,7 +77,7 @@ impl Op {
                 let both = 2 * u64::from(heads.kv) * u64::from(heads.channels);
                 2 * queries.rows() * both * queries.dtype.size()
             }
-            // The whole cache, and one row more of each.
+            // The whole cache, and one new row of each.
             Self::CachedAttention { qkv, keys, values, out, heads } => {
                 let rows = get(out).rows() * get(out).dtype.size();
                 let new = 2 * rows * u64::from(heads.kv) * u64::from(heads.channels);

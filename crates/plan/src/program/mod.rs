@@ -1,7 +1,7 @@
 //! A program: ops in order over named tensors, and nothing else.
 //!
-//! It is data: printed, counted, planned for a card that is not there, and run. There is no
-//! autograd: the builder in [`decoder`] writes the backward ops down like the forward ones.
+//! A program is data that can be printed, counted, planned for any device, and run. There is no
+//! autograd: the builder in [`decoder`] adds the backward ops like the forward ones.
 
 mod cost;
 pub mod decoder;
@@ -22,7 +22,7 @@ use crate::{
     units::{Bytes, DType, TensorId},
 };
 
-/// What a tensor is for; reports sum by it.
+/// What a tensor is for; reports sum bytes by class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TensorClass {
     /// Learned weights.
@@ -33,9 +33,9 @@ pub enum TensorClass {
     Optimizer,
     /// Values between ops, their gradients, and the cache of sampling.
     Activation,
-    /// Scores over the vocabulary.
+    /// Logits over the vocabulary.
     Logits,
-    /// What an op needs only while it runs, and the run's few counters.
+    /// Memory that an op needs only while it runs, and a few counters of the run.
     Scratch,
     /// Tokens and targets, and tables of constants.
     Input,
@@ -53,7 +53,7 @@ impl TensorClass {
         Self::Input,
     ];
 
-    /// The key of reports.
+    /// Its name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Parameter => "parameters",
@@ -67,7 +67,7 @@ impl TensorClass {
     }
 }
 
-/// When a tensor holds a value.
+/// How long a tensor holds a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Life {
     /// Before, during and after every program: state.
@@ -91,7 +91,7 @@ pub struct Tensor {
     pub dtype: DType,
     /// What it is for.
     pub class: TensorClass,
-    /// When it holds a value.
+    /// How long it holds a value.
     pub life: Life,
 }
 
@@ -101,7 +101,7 @@ impl Tensor {
         self.shape.iter().product()
     }
 
-    /// Its size. Configs whose sizes leave 64 bits were refused before a tensor is made.
+    /// Its size. Configs whose sizes overflow 64 bits are refused earlier.
     pub fn bytes(&self) -> Bytes {
         Bytes::of(self.count(), self.dtype).expect("the config's sizes fit 64 bits")
     }
@@ -117,8 +117,8 @@ impl Tensor {
     }
 }
 
-/// Whether tensors are given their names. Building a name takes longer than counting its tensor,
-/// so programs that are only counted do without.
+/// Whether tensors get names. Building a name takes longer than counting its tensor, so programs
+/// that are only counted have none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Names {
     Kept,
@@ -165,10 +165,10 @@ impl ProgramKind {
     }
 }
 
-/// A table of rotary positions, which no step changes.
+/// A constant table of rotary positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Constant {
-    /// Where it goes.
+    /// The tensor that holds it.
     pub tensor: TensorId,
     rope: Rope,
     positions: u32,
@@ -184,7 +184,7 @@ impl Constant {
 
 /// Ops in order, with their tensors.
 ///
-/// Tensors that live always come first in the table, in the same order in every program of
+/// State tensors come first in the table, in the same order in every program of
 /// a plan, so that one [`TensorId`] names the same state in all of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
@@ -194,13 +194,13 @@ pub struct Program {
 }
 
 impl Program {
-    /// A program over `state`, still without ops.
+    /// A program with `state` and no ops.
     pub fn new(kind: ProgramKind, state: Vec<Tensor>) -> Self {
-        assert!(state.iter().all(|t| t.life == Life::Always), "state lives always");
+        assert!(state.iter().all(|t| t.life == Life::Always), "state has the life `Always`");
         Self { kind, tensors: state, ops: Vec::new() }
     }
 
-    /// Adds a tensor of the program's own.
+    /// Adds a tensor that is not state.
     pub fn tensor(&mut self, tensor: Tensor) -> TensorId {
         assert!(tensor.life != Life::Always, "state is given when the program is made");
         self.tensors.push(tensor);
@@ -217,13 +217,12 @@ impl Program {
         self.kind
     }
 
-    /// What it does, in a word.
+    /// Its name in reports.
     pub fn name(&self) -> &'static str {
         self.kind.name()
     }
 
-    /// State that is the same in every run. A backend fills it when it allocates its arena, by
-    /// [`Constant::rows`].
+    /// Constant state. A backend fills it from [`Constant::rows`] when it allocates its arena.
     pub fn constants(&self) -> Vec<Constant> {
         let mut found: Vec<Constant> = Vec::new();
         for op in &self.ops {
@@ -261,7 +260,7 @@ impl Program {
         Some(TensorId(index as u32))
     }
 
-    /// The tensors that live always.
+    /// The state tensors.
     pub fn state(&self) -> &[Tensor] {
         let count = self.tensors.iter().take_while(|t| t.life == Life::Always).count();
         &self.tensors[..count]

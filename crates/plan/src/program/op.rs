@@ -1,8 +1,8 @@
 //! The instructions of a program.
 //!
-//! An op names tensors; where those live is the plan's business, and how it is computed a
-//! kernel's. What changes from step to step (learning rate, counters, the length of a cache)
-//! is an argument of running a program and never stands here.
+//! An op names tensors. Their slots are in the plan, their computation in kernels. Values that
+//! change from step to step (learning rate, counters, the length of a cache) are arguments of
+//! running a program, not part of an op.
 //!
 //! Shapes in comments: B sequences, T tokens each, C channels, V vocabulary, H query heads, G
 //! key/value heads, D channels of a head, F inner channels of an MLP.
@@ -16,11 +16,11 @@ use crate::{
 /// How an op touches a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Looks at it.
+    /// Reads it.
     Reads,
-    /// Fills it whole; what was there does not matter.
+    /// Overwrites all of it.
     Writes,
-    /// Looks at it and changes it.
+    /// Reads and changes it.
     Updates,
 }
 
@@ -29,16 +29,16 @@ pub enum Access {
 pub struct Operand {
     /// Which tensor.
     pub tensor: TensorId,
-    /// What happens to it.
+    /// How the op touches it.
     pub access: Access,
 }
 
-/// The op looks at `tensor`.
+/// The op reads `tensor`.
 pub fn reads(tensor: TensorId) -> Operand {
     Operand { tensor, access: Access::Reads }
 }
 
-/// The op fills `tensor`.
+/// The op overwrites `tensor`.
 pub fn writes(tensor: TensorId) -> Operand {
     Operand { tensor, access: Access::Writes }
 }
@@ -48,7 +48,7 @@ pub fn updates(tensor: TensorId) -> Operand {
     Operand { tensor, access: Access::Updates }
 }
 
-/// Where in the model a mask is drawn. With the layer it keys the counter generator.
+/// Where in the model a mask applies. Site and layer are part of the random generator's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Site {
     /// After the embeddings.
@@ -68,13 +68,13 @@ pub enum Site {
 pub struct Dropout {
     /// Probability of a zero; above 0 and below 1.
     pub rate: f32,
-    /// Counted from the bottom; 0 for the embedding.
+    /// Counted from 0 at the input; 0 for the embedding.
     pub layer: u32,
     /// Where in the layer.
     pub site: Site,
 }
 
-/// Where queries, keys and values are.
+/// The tensors of queries, keys and values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "queries, keys and values are named as in the literature")]
 pub enum Qkv {
@@ -103,7 +103,7 @@ impl Qkv {
     }
 }
 
-/// How many heads there are, and how wide one is.
+/// The number of heads and their size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heads {
     /// Query heads: H.
@@ -114,7 +114,7 @@ pub struct Heads {
     pub channels: u32,
 }
 
-/// Which way a rotation goes.
+/// The direction of a rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
     /// By the angle of the position.
@@ -181,9 +181,9 @@ pub const QUANTISED_BLOCK: u64 = 256;
 /// One instruction.
 ///
 /// Gradients of activations are assigned, gradients of parameters are added to: activations
-/// are written once a micro-batch, parameters collect over all of them.
+/// are written once per micro-batch, gradients of parameters accumulate over all micro-batches.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(missing_docs, reason = "operands are named as in the maths beside them")]
+#[expect(missing_docs, reason = "operands are named as in the formulas")]
 pub enum Op {
     /// `out = drop(wte[tokens] + wpe[position])`; tokens (B, T), out (B, T, C).
     Embed {
@@ -206,7 +206,7 @@ pub enum Op {
         rstd: TensorId,
         epsilon: f32,
     },
-    /// `Norm` once more from the saved `mean` and `rstd`: the same bits.
+    /// Recomputes `Norm` from the saved `mean` and `rstd`: the same bits.
     NormAgain {
         x: TensorId,
         weight: TensorId,
@@ -215,7 +215,7 @@ pub enum Op {
         rstd: TensorId,
         out: TensorId,
     },
-    /// Turns each head of `x` by its position, in place; x (B, T, heads·D), table (positions, D).
+    /// Rotates each head of `x` by its position, in place; x (B, T, heads·D), table (positions, D).
     ///
     /// A row of the table has the cosines of D/2 pairs, then their sines. Pair `i` of a head is
     /// `(x[i], x[i + D/2])`. The table is a constant: see [`Program::constants`].
@@ -256,7 +256,7 @@ pub enum Op {
     /// key/value head `h / (H / G)`.
     ///
     /// `lse` is the log of the sum of exponentials of a row of scores: with it the backward
-    /// makes the probabilities again.
+    /// recomputes the probabilities.
     Attention { qkv: Qkv, out: TensorId, lse: TensorId, heads: Heads, dropout: Option<Dropout> },
     /// The mean loss of each sequence: x (B, T, C), weight (V, C), losses (B).
     ///
@@ -307,8 +307,8 @@ pub enum Op {
     LinearBackwardInput { d_out: TensorId, weight: TensorId, d_x: TensorId },
     /// `d_x += d_out · weight`: another layer reads the same input.
     LinearBackwardInputAdd { d_out: TensorId, weight: TensorId, d_x: TensorId },
-    /// `d_pre = (d_out · weight) * gelu'(pre); pre = gelu(pre)`: the activation once more, in
-    /// the place of its input, which nobody needs any longer.
+    /// `d_pre = (d_out · weight) * gelu'(pre); pre = gelu(pre)`: recomputes the activation in
+    /// place of its input, which is not needed any more.
     LinearBackwardGelu {
         d_out: TensorId,
         weight: TensorId,
@@ -316,9 +316,9 @@ pub enum Op {
         d_pre: TensorId,
         gelu: Gelu,
     },
-    /// With `d = d_out · weight` and `s = 1 / (1 + exp(-gate))`, all from the values before:
-    /// `out = gate * s * up; gate = d * up * s * (1 + gate * (1 - s)); up = d * gate * s`: the
-    /// activation once more, and the gradients of gate and up in the place of both.
+    /// With `d = d_out · weight` and `s = 1 / (1 + exp(-gate))`, all from the old values:
+    /// `out = gate * s * up; gate = d * up * s * (1 + gate * (1 - s)); up = d * gate * s`: recomputes
+    /// the activation, and replaces gate and up by their gradients.
     LinearBackwardSwiGlu {
         d_out: TensorId,
         weight: TensorId,
@@ -353,10 +353,10 @@ pub enum Op {
         d_wpe: Option<TensorId>,
         dropout: Option<Dropout>,
     },
-    /// `norm = √ Σ gradient²` over all of them, with the loss scale divided out.
+    /// `norm = √ Σ gradient²` over all of them, divided by the loss scale.
     GradientNorm { gradients: Vec<TensorId>, norm: TensorId },
-    /// One AdamW update of one parameter; its gradient is left zero. Where `norm` is not
-    /// finite nothing but the gradient changes.
+    /// One AdamW update of one parameter; its gradient is set to zero. If `norm` is not
+    /// finite, only the gradient changes.
     AdamW {
         norm: TensorId,
         parameter: TensorId,
@@ -382,8 +382,8 @@ pub enum Op {
         decays: bool,
         adam: Adam,
     },
-    /// One Muon update of one matrix, (out, in); its gradient is left zero. Where `norm` is not
-    /// finite nothing but the gradient changes.
+    /// One Muon update of one matrix, (out, in); its gradient is set to zero. If `norm` is not
+    /// finite, only the gradient changes.
     ///
     /// With `g` the clipped gradient: `momentum += (1 - µ) (g - momentum)`, and `u` is that or,
     /// with Nesterov, `g + µ (momentum - g)`. `X = u / max(‖u‖, ε)`; then `steps` times
@@ -394,15 +394,15 @@ pub enum Op {
     /// Puts the keys and values of a prompt into the cache: one sequence of T rows, cache
     /// (B, T, G·D).
     StoreCache { qkv: Qkv, keys: TensorId, values: TensorId, heads: Heads },
-    /// One token a sequence: appends to the cache, then attends to all of it.
+    /// One token per sequence: appends to the cache, then attends to all of it.
     CachedAttention { qkv: Qkv, keys: TensorId, values: TensorId, out: TensorId, heads: Heads },
-    /// The last row that is in use: x (1, T, C), out (1, 1, C).
+    /// The last row in use: x (1, T, C), out (1, 1, C).
     LastRow { x: TensorId, out: TensorId },
     /// An op of another engine: counted and planned, never run here.
     Named { name: &'static str, operands: Vec<Operand> },
 }
 
-/// A list that keeps nothing: what is added is shown.
+/// Passes every operand to a function instead of collecting them.
 struct OperandVisitor<F>(F);
 
 impl<F: FnMut(Operand)> OperandVisitor<F> {
@@ -420,7 +420,7 @@ impl Op {
         list
     }
 
-    /// Shows every operand to `see`, in the same order and without a list.
+    /// Calls `see` with every operand, in the same order and without allocating.
     pub fn visit(&self, see: impl FnMut(Operand)) {
         let mut list = OperandVisitor(see);
         match *self {

@@ -1,8 +1,8 @@
 //! The tensors that live as long as a run: weights, gradients, optimizer states, caches.
 //!
-//! Every program of a plan has the same state at the start of its table, so that one
-//! [`TensorId`] names the same tensor in all of them. Who a tensor belongs to is looked up here,
-//! never computed from its position.
+//! Every program of a plan has the same state at the start of its table, so a [`TensorId`] of state
+//! means the same tensor in all of them. The owner of a tensor is looked up here, never computed
+//! from its position.
 
 use super::{Life, Names, Tensor, TensorClass};
 use crate::{
@@ -18,12 +18,12 @@ pub struct ParameterState {
     pub weight: TensorId,
     /// Their gradient.
     pub gradient: TensorId,
-    /// What the optimizer keeps, by the state's name.
+    /// The optimizer's states, by name.
     pub states: Vec<(&'static str, TensorId)>,
 }
 
 impl ParameterState {
-    /// The optimizer's state of that name, which the parameter's rule has.
+    /// The optimizer's state of that name. Panics if the parameter's rule has none.
     pub fn optimizer(&self, name: &str) -> TensorId {
         let found = self.states.iter().find(|(state, _)| *state == name);
         found.expect("a rule asks for its own states").1
@@ -62,7 +62,7 @@ impl TrainingState {
         let gradients = table.each(parameters, "d_", TensorClass::Gradient);
         let states: Vec<_> = parameters.iter().map(|p| optimizer.states(p)).collect();
         let mut found = vec![Vec::new(); parameters.len()];
-        // All first states, then all second ones: tensors that one pass touches lie together.
+        // All first states, then all second ones, so that tensors of one pass are adjacent.
         let most = states.iter().map(Vec::len).max().unwrap_or(0);
         for kind in 0..most {
             for (index, parameter) in parameters.iter().enumerate() {

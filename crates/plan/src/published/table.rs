@@ -3,7 +3,7 @@
 use super::{Published, Tied};
 
 /// A row: id, other names, `model_type`, parameters, `[layers, width, heads, key-value heads,
-/// head width, feed-forward width, vocabulary, context]`, whether the head is the embedding,
+/// head width, feed-forward width, vocabulary, context]`, whether the head shares the embedding,
 /// and experts (0: dense).
 macro_rules! row {
     ($id:literal, [$($alias:literal),*], $family:literal, $parameters:literal,

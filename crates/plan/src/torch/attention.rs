@@ -1,4 +1,4 @@
-//! Causal attention as PyTorch keeps it: fused, or score by score as before PyTorch 2.
+//! Causal attention in PyTorch: fused, or with explicit scores as before PyTorch 2.
 //!
 //! Which fused kernel runs, and what it saves, was read from PyTorch 2.15 (`sdp_utils.cpp`,
 //! `attention.cpp`) and traced over fake CUDA tensors by `tools/trace_cuda_rules.py`.
@@ -11,7 +11,7 @@ use crate::units::{DType, TensorId};
 /// The attention's result and what its backward needs.
 pub(super) struct AttentionOutput {
     pub(super) out: TensorId,
-    /// What Python names in the layer's own code hold until it returns.
+    /// Tensors that Python variables of the layer hold until it returns.
     pub(super) names: Vec<TensorId>,
     saved: SavedForBackward,
 }
@@ -22,14 +22,14 @@ enum SavedForBackward {
     ScoreTensors(ScoreTensors),
 }
 
-/// Heads filled up to the next multiple of [`FLASH_HEAD_MULTIPLE`].
+/// Heads padded to the next multiple of [`FLASH_HEAD_MULTIPLE`].
 struct PaddedHeads {
     parts: [TensorId; 3],
     out: TensorId,
     lse: TensorId,
 }
 
-/// Flash attention takes heads of a multiple of 8; others are copied into wider ones.
+/// Flash attention takes heads of a multiple of 8; others are padded by a copy.
 const FLASH_HEAD_MULTIPLE: u64 = 8;
 
 /// The memory-efficient kernel aligns its log-sum-exp to 32 rows.
@@ -42,7 +42,7 @@ enum FusedKernel {
     Flash,
     /// Float32 on CUDA.
     Efficient,
-    /// The CPU's, of every type.
+    /// The CPU, for every type.
     ForCpu,
 }
 
@@ -82,8 +82,8 @@ struct ScoreTensors {
     probabilities: TensorId, // as multiplied with the values
 }
 
-/// Fused kernels save the output and one log-sum-exp a row. Flash attention also saves the state
-/// of its generator, 1 KiB a layer, which is not counted.
+/// Fused kernels save the output and one log-sum-exp per row. Flash attention also saves the state
+/// of its random generator, 1 KiB per layer, which is not counted.
 pub(super) fn fused(
     p: &mut ModelPass<'_>,
     layer: u32,
@@ -103,7 +103,7 @@ pub(super) fn fused(
         FusedKernel::Flash | FusedKernel::ForCpu => p.seq,
     };
     let mut into = vec![out];
-    // The memory-efficient kernel makes none if nothing will ask for a gradient.
+    // The memory-efficient kernel computes none if no gradient is needed.
     let lse = (p.is_recorded || kernel != FusedKernel::Efficient).then(|| {
         let shape = [p.batch, heads, rows];
         p.tape.value(format_args!("{h}.attn.lse{again}"), &shape, DType::F32)
@@ -113,8 +113,8 @@ pub(super) fn fused(
     AttentionOutput { out, names: Vec::new(), saved: SavedForBackward::Fused { qkv, lse } }
 }
 
-/// Flash attention of heads that it does not take: queries, keys and values are copied into wider
-/// heads, and the output is cut back by a copy.
+/// Flash attention of heads that need padding: queries, keys and values are copied into wider
+/// heads, and the output is copied back.
 fn padded(
     p: &mut ModelPass<'_>,
     h: &str,
@@ -142,7 +142,7 @@ fn padded(
     AttentionOutput { out, names: Vec::new(), saved }
 }
 
-/// The gradients of queries, keys and values whose heads were filled up.
+/// The gradients of queries, keys and values whose heads were padded.
 fn padded_backward(
     p: &mut ModelPass<'_>,
     h: &str,
@@ -157,7 +157,7 @@ fn padded_backward(
     let gradients = ["q", "k", "v"]
         .map(|part| p.tape.value(format_args!("d_{h}.attn.{part} padded"), &wide, compute));
     p.tape.run(FusedKernel::Flash.backward(), &[d_wide, q, k, v, out, lse], &gradients);
-    // Autograd runs the node that was made last first.
+    // Autograd runs the newest node first.
     let [d_q, d_k, d_v] = gradients;
     let [d_v, d_k, d_q] = [("v", d_v), ("k", d_k), ("q", d_q)].map(|(part, gradient)| {
         let cut = p.value(format_args!("d_{h}.attn.{part}"), p.channels());
@@ -183,7 +183,7 @@ pub(super) fn plain(
         let h = &h;
         fmt::from_fn(move |f| write!(f, "{h}.attn.{part}{again}"))
     };
-    // A batched product wants its heads side by side; with one sequence or one head they are.
+    // A batched product needs contiguous heads; with one sequence or one head they are.
     let is_copied = p.batch > 1 && heads > 1;
     let gather = |p: &mut ModelPass<'_>, part: &'static str| {
         if !is_copied {
@@ -225,7 +225,7 @@ pub(super) fn plain(
     AttentionOutput { out, names: vec![dropped], saved: SavedForBackward::ScoreTensors(saved) }
 }
 
-/// Whether autocast runs a softmax in float32, which only CUDA's does, and the softmax's type.
+/// Whether autocast runs a softmax in float32, which only CUDA does, and the softmax's type.
 fn softmax_type(p: &ModelPass<'_>) -> (bool, DType) {
     let is_wide = p.is_autocast() && p.options.rules == Rules::Cuda;
     (is_wide, if is_wide { DType::F32 } else { p.compute() })
@@ -243,7 +243,7 @@ pub(super) fn backward(
         SavedForBackward::Fused { qkv, lse } => {
             let parts =
                 ["q", "k", "v"].map(|part| p.value(format_args!("d_{h}.attn.{part}"), columns));
-            let lse = lse.expect("a pass that is recorded has it");
+            let lse = lse.expect("a recorded pass has a log-sum-exp");
             let name = FusedKernel::of(p).backward();
             p.tape.run(name, &[d_out, *qkv, attention.out, lse], &parts);
             parts
@@ -299,7 +299,7 @@ fn plain_backward(
     if heads == 1 {
         return [d_q, d_k, d_v];
     }
-    // Heads go back beside each other, one tensor at a time.
+    // Heads are joined again, one tensor at a time.
     let parts = [("q", d_q), ("k", d_k), ("v", d_v)];
     parts.map(|(part, split)| {
         let together = p.value(format_args!("d_{h}.attn.{part} together"), columns);

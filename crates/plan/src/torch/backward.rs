@@ -1,5 +1,5 @@
-//! The backward of eager mode, in the order in which autograd runs it: nodes that were made last
-//! come first, and a parameter's gradient is added as soon as it is there.
+//! The backward of eager mode, in autograd's order: newest nodes first; a parameter's gradient is
+//! added as soon as it exists.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ impl ModelPass<'_> {
         d_x
     }
 
-    /// The gradient of a linear layer's input; those of its parameters go where they belong.
+    /// The gradient of a linear layer's input; also accumulates those of its parameters.
     fn linear_backward(
         &mut self,
         owner: &str,
@@ -58,7 +58,7 @@ impl ModelPass<'_> {
             let d_bias = self.product_gradient(&parameter);
             self.tape.run("sum", &[d_out, d_weight], &[d_bias]);
             gradients.push((parameter, d_bias));
-            // A node holds what it saved until it is done; a checkpoint gives it away at once.
+            // A node holds its saved tensors until it is done; a checkpoint frees them at once.
             if !self.options.checkpoint_blocks {
                 self.tape.hold(&[weight, input]);
             }
@@ -81,7 +81,7 @@ impl ModelPass<'_> {
         d_x
     }
 
-    /// Room for a parameter's gradient as a matrix product gives it.
+    /// The tensor for a parameter's gradient in the type of matrix products.
     fn product_gradient(&mut self, parameter: &str) -> TensorId {
         if !self.is_autocast() {
             return self.tape.new_gradient(parameter);
@@ -101,7 +101,7 @@ impl ModelPass<'_> {
         d_branch
     }
 
-    /// The gradient before a dropout; `d_out` itself where there is none.
+    /// The gradient before a dropout; `d_out` itself if there is none.
     pub(super) fn gradient_before_dropout(
         &mut self,
         name: impl fmt::Display,
@@ -126,7 +126,7 @@ impl ModelPass<'_> {
         let h = format!("h.{layer}");
         let channels = self.channels();
 
-        // The MLP. A checkpointed block is run again when its first saved value is asked for.
+        // The MLP. A checkpointed block is rerun when its first saved value is needed.
         let mlp = fmt::from_fn(|f| write!(f, "{h}.mlp"));
         let d_branch = self.branch_gradient(&mlp, d_x);
         let block = kept.unwrap_or_else(|| self.block_again(layer, x));
@@ -173,7 +173,7 @@ impl ModelPass<'_> {
         let gradient = (TensorClass::Gradient, Life::Inner);
         let d_tokens = self.tape.tensor("d_wte.weight of the tokens", &shape, DType::F32, gradient);
         self.tape.run("embedding_dense_backward", &[d_x, tokens], &[d_tokens]);
-        // `wte` is also the head: its two gradients meet here, in a third tensor.
+        // `wte` is also the head: its two gradients are added here, into a third tensor.
         let d_wte = self.tape.new_gradient("wte.weight");
         self.tape.run("add", &[d_head, d_tokens], &[d_wte]);
         self.tape.accumulate("wte.weight", d_wte);

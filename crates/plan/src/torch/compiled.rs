@@ -1,13 +1,13 @@
-//! `torch.compile`: what inductor's generated code holds.
+//! `torch.compile`: the tensors of inductor's generated code.
 //!
 //! Element-wise work is fused into kernels between matrix products, so the float32 copies of
 //! the loss do not exist. For the backward the partitioner keeps, for each norm, the normalised
 //! value in float32 and the result in the type of products; queries, keys and values; the
-//! attention's output; the input and the output of GELU: 36 bytes a token and channel of a layer
+//! attention's output; the input and the output of GELU: 36 bytes per token, channel and layer
 //! in half precision. The backward is one graph: all its gradients exist before the first of
 //! them is added to those of earlier micro-batches.
 //!
-//! Read off the code that inductor (PyTorch 2.15) generates. Attention is always fused here.
+//! Derived from the code that inductor (PyTorch 2.15) generates. Attention is always fused here.
 
 use std::fmt;
 
@@ -96,7 +96,7 @@ pub(super) fn evaluate(phase: TorchPhase, sheet: &ProgramSpec<'_>, held: HeldSta
     let channels = p.channels();
 
     let (x, embedded) = p.fused_embedding(tokens);
-    // Space of one layer serves all of them: it is kept until the last has used it.
+    // One set of tensors serves all layers and is kept until the last.
     let qkv = p.value("qkv", 3 * channels);
     let fc = p.value("fc", 4 * channels);
     let mut weights = None;
@@ -132,11 +132,11 @@ pub(super) fn evaluate(phase: TorchPhase, sheet: &ProgramSpec<'_>, held: HeldSta
     p.tape.finish()
 }
 
-/// What the backward knows when it has left the loss.
+/// The gradients after the backward of the loss.
 struct BackwardGradients {
     /// Of the residual stream, changed in place from layer to layer.
     residual: TensorId,
-    /// Of the parameters, in the order in which they come.
+    /// Of the parameters, in the order of computation.
     list: Vec<(String, TensorId)>,
 }
 
@@ -165,7 +165,7 @@ impl ModelPass<'_> {
         (x, CompiledEmbedding { position, mask })
     }
 
-    /// Which elements a dropout keeps, where there is one.
+    /// The mask of a dropout, if there is one.
     fn fused_mask(&mut self, name: impl fmt::Display) -> Option<TensorId> {
         let shape = [self.batch, self.seq, self.channels()];
         self.dropout.then(|| self.tape.value(name, &shape, DType::U8))
@@ -177,7 +177,7 @@ impl ModelPass<'_> {
         if self.is_autocast() { self.tape.cast(weight, self.compute()) } else { weight }
     }
 
-    /// Copies of a layer's weights; both of the MLP's take turns in one.
+    /// Copies of a layer's weights; both weights of the MLP share one.
     fn weights_of_one_layer(&mut self, layer: u32) -> [TensorId; 3] {
         ["attn.c_attn", "attn.c_proj", "mlp.c_fc"]
             .map(|owner| self.fused_cast(&format!("h.{layer}.{owner}.weight")))
@@ -262,8 +262,8 @@ impl ModelPass<'_> {
 
     /// The loss and its backward: the gradients of the head's input and of its weights.
     ///
-    /// The softmax is computed again from the logits, so that besides them only their gradient
-    /// exists, in their own type.
+    /// The softmax is recomputed from the logits, so only their gradient exists in addition, in
+    /// their type.
     fn fused_loss(
         &mut self,
         norm: CompiledNorm,

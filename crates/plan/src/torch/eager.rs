@@ -1,7 +1,7 @@
 //! Eager mode: one micro-batch forward and backward, an evaluation, a sampled token.
 //!
 //! Shapes in comments: B sequences, T tokens each, C channels, V vocabulary, H heads.
-//! Ops are called as PyTorch calls them, so that a report can be searched in a profile.
+//! Ops have PyTorch's names, so that a report can be compared with a profile.
 
 use std::fmt;
 
@@ -62,7 +62,7 @@ pub(super) struct EagerBlock {
     pub(super) mlp_mask: Option<TensorId>,
 }
 
-/// The names that a pass through the model leaves behind.
+/// Tensors that Python variables hold after the embedding.
 pub(super) struct EagerEmbedding {
     pub(super) x: TensorId,
     pub(super) mask: Option<TensorId>,
@@ -71,7 +71,7 @@ pub(super) struct EagerEmbedding {
     positions_out: TensorId,
 }
 
-/// One micro-batch, the last of a step: what earlier ones left is there.
+/// One micro-batch, the last of a step, with the gradients of the earlier ones.
 pub(super) fn train(sheet: &ProgramSpec<'_>) -> Program {
     let ProgramSpec { model, options, .. } = *sheet;
     let held = HeldState { gradients: options.accumulation > 1, ..HeldState::later(options) };
@@ -86,7 +86,7 @@ pub(super) fn train(sheet: &ProgramSpec<'_>) -> Program {
     let mut blocks = Vec::new();
     for layer in 0..model.layers {
         let (out, block) = p.block(layer, x);
-        // A checkpointed block saves nothing but what went in.
+        // A checkpointed block saves only its input.
         let block = (!options.checkpoint_blocks).then_some(block);
         blocks.push((x, block));
         x = out;
@@ -101,14 +101,14 @@ pub(super) fn train(sheet: &ProgramSpec<'_>) -> Program {
 
     let mut d_x = p.norm_backward("ln_f", norm, d_norm);
     for layer in (0..model.layers).rev() {
-        let (x, block) = blocks.pop().expect("as many blocks back as forth");
+        let (x, block) = blocks.pop().expect("the backward has as many blocks as the forward");
         d_x = p.block_backward(layer, x, block, d_x);
     }
     p.embed_backward(inputs.0, &embedded, d_x, d_head);
     p.tape.finish()
 }
 
-/// One batch of `estimate_loss`, not the first: the names of the one before are still held.
+/// One batch of `estimate_loss`, not the first: variables of the previous one are still held.
 pub(super) fn evaluate(phase: TorchPhase, sheet: &ProgramSpec<'_>, held: HeldState) -> Program {
     let ProgramSpec { model, options, .. } = *sheet;
     let shape = (options.eval_batch, options.eval_seq);
@@ -130,7 +130,7 @@ pub(super) fn evaluate(phase: TorchPhase, sheet: &ProgramSpec<'_>, held: HeldSta
     p.tape.finish()
 }
 
-/// One token of `sample.py` at the end of a block: no cache, the whole prefix again.
+/// One token of `sample.py` at the end of a block: no cache, the whole prefix is recomputed.
 pub(super) fn sample(sheet: &ProgramSpec<'_>) -> Program {
     let ProgramSpec { model, options, .. } = *sheet;
     let held = HeldState { masks: !options.fused_attention, ..HeldState::default() };
@@ -158,7 +158,7 @@ pub(super) fn sample(sheet: &ProgramSpec<'_>) -> Program {
 }
 
 impl ModelPass<'_> {
-    /// Autocast's copies of the weights go when the op just written is done.
+    /// Autocast frees its copies of the weights after the last op.
     pub(super) fn leave_autocast(&mut self) {
         let copies = std::mem::take(&mut self.cast_weights);
         self.tape.hold(&copies);
@@ -187,7 +187,7 @@ impl ModelPass<'_> {
         }
         let (shape, dtype) = (self.tape.shape_of(x), self.tape.dtype_of(x));
         let out = self.tape.value(format_args!("{name} dropped"), &shape, dtype);
-        // CUDA's kernel keeps a byte an element, the CPU multiplies by noise of the input's type.
+        // CUDA's kernel keeps one byte per element, the CPU multiplies by noise of the input's type.
         let mask_dtype = match self.options.rules {
             Rules::Cuda => DType::U8,
             Rules::Cpu => dtype,
@@ -214,7 +214,7 @@ impl ModelPass<'_> {
         EagerNorm { x, out, mean, rstd }
     }
 
-    /// A weight as matrix products take it: under autocast a copy, made once a forward.
+    /// A weight as matrix products take it: under autocast a copy, made once per forward.
     pub(super) fn operand(&mut self, parameter: TensorId) -> TensorId {
         if !self.is_autocast() {
             return parameter;
@@ -248,12 +248,12 @@ impl ModelPass<'_> {
         let projected = self.last_product(layer, &mut block, "");
         let out = self.residual(format_args!("h.{layer}"));
         self.tape.run("add", &[block.middle, projected], &[out]);
-        self.tape.hold(&[x]); // still the caller's `x`
+        self.tape.hold(&[x]); // the caller's `x` still holds it
         (out, block)
     }
 
-    /// A checkpointed block run again. It stops where the last value was saved: in a dropout, or
-    /// before a product.
+    /// Reruns a checkpointed block. It stops at the last saved value: in a dropout, or before a
+    /// product.
     pub(super) fn block_again(&mut self, layer: u32, x: TensorId) -> EagerBlock {
         let mut block = self.block_before_its_last_product(layer, x, " again");
         if self.dropout {
@@ -286,7 +286,7 @@ impl ModelPass<'_> {
         let projected = self.value(&name, channels);
         self.multiply(&c_proj, projected);
         let dropped = self.drop(&name, projected);
-        // The attention's own names, and its argument, which the caller holds.
+        // The attention's variables, and its argument, which the caller holds.
         self.tape.hold(&[projected, qkv, attention.out, norm_1.out]);
         self.tape.hold(&attention.names);
         let middle = self.residual(format_args!("{h}.middle{again}"));

@@ -1,4 +1,4 @@
-//! The loss: scores over the vocabulary, their softmax, and both backward.
+//! The loss: logits, their softmax, and the backward of both.
 //!
 //! For each token on CUDA: half logits (2V bytes), their log-softmax (2V), its float32 copy (4V), the
 //! gradient of that (4V), its half copy (2V), the gradient of the logits (2V). On a CPU the logits
@@ -13,10 +13,10 @@ use crate::{
     units::{DType, TensorId},
 };
 
-/// What the loss leaves for its backward.
+/// What the backward of the loss needs.
 struct LossTensors {
     head: LinearFactors,
-    /// The float32 copy that enters the softmax, or leaves it.
+    /// The float32 copy of the softmax's input or output.
     wide: Option<TensorId>,
     log_softmax: TensorId,
     loss: TensorId,
@@ -77,7 +77,7 @@ impl ModelPass<'_> {
         LossTensors { head, wide, log_softmax, loss, total_weight }
     }
 
-    /// The loss without a backward; `names` are held until it is there.
+    /// The loss without a backward; `names` are held until it is computed.
     pub(super) fn forward_loss(&mut self, x: TensorId, targets: TensorId, names: &[TensorId]) {
         let all = self.batch * self.seq;
         let chunk_rows = self.options.chunked_loss_rows.unwrap_or(all);
@@ -105,7 +105,7 @@ impl ModelPass<'_> {
         (self.widen(d_x), self.widen(d_weight))
     }
 
-    /// The same some rows at a time, each piece run forward twice.
+    /// The same for some rows at a time; each chunk runs forward twice.
     pub(super) fn chunked_loss(
         &mut self,
         x: TensorId,
@@ -157,7 +157,7 @@ impl ModelPass<'_> {
         }
     }
 
-    /// Divides by the number of micro-batches, the last op under autocast; then the next batch.
+    /// Divides by the number of micro-batches, the last op under autocast; then loads the next batch.
     fn end_forward(&mut self, loss: TensorId) {
         let scalar = (TensorClass::Scratch, Life::Output);
         let divided = self.tape.tensor("loss / accumulation", &[], DType::F32, scalar);
@@ -219,7 +219,7 @@ impl ModelPass<'_> {
     }
 }
 
-/// Pieces of `chunk_rows` rows, numbered; the last may be shorter.
+/// Numbered chunks of `chunk_rows` rows; the last may be shorter.
 fn chunks(rows: u64, chunk_rows: u64) -> Vec<(usize, u64)> {
     let chunk_rows = chunk_rows.clamp(1, rows.max(1));
     let starts = (0..rows).step_by(chunk_rows as usize);

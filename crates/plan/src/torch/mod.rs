@@ -1,8 +1,8 @@
-//! nanoGPT as PyTorch runs it: the same programs, with PyTorch's ops and PyTorch's lifetimes.
+//! nanoGPT as PyTorch runs it: programs with PyTorch's ops and PyTorch's lifetimes.
 //!
-//! Nothing here is run. The programs are counted by [`crate::memory::profile`] with the target
-//! [`CachingAllocator`], like those of our own engine, so that what PyTorch needs is never a
-//! formula: it is the sum of the tensors that are alive at an op.
+//! These programs never run. [`crate::memory::profile`] counts them with the target
+//! [`CachingAllocator`], like FitGPT's programs. So PyTorch's memory is not a formula but the sum of
+//! the tensors alive at each op.
 //!
 //! Counted are tensors, each rounded up to 512 bytes. Not counted are the CUDA context, library
 //! workspaces, temporaries inside a kernel's launcher, and fragmentation.
@@ -30,7 +30,7 @@ use crate::{
     units::{Bytes, DType},
 };
 
-/// How the run computes.
+/// The types of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TorchPrecision {
     /// Everything in float32.
@@ -63,7 +63,7 @@ impl From<config::Precision> for TorchPrecision {
     }
 }
 
-/// Which of PyTorch's devices runs the ops. Kernels and autocast's lists of ops differ.
+/// The kind of PyTorch device. Kernels and autocast's lists of ops differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Rules {
     /// An NVIDIA card.
@@ -73,7 +73,7 @@ pub enum Rules {
     Cpu,
 }
 
-/// What autocast does with half logits on their way into `cross_entropy`.
+/// How `cross_entropy` computes with half logits under autocast.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum LossForm {
     /// A float32 copy of the logits and a float32 softmax: the CPU, and CUDA before PyTorch 1.10.
@@ -84,7 +84,7 @@ pub enum LossForm {
     HalfSoftmax,
 }
 
-/// Everything about a run that shapes what PyTorch holds. [`Default`] is nanoGPT's.
+/// The settings that determine PyTorch's memory. [`Default`] is nanoGPT's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TorchOptions {
     /// Sequences of a micro-batch.
@@ -97,31 +97,31 @@ pub struct TorchOptions {
     pub eval_batch: u64,
     /// Tokens of an evaluation's sequence.
     pub eval_seq: u64,
-    /// How it computes.
+    /// Its types.
     pub precision: TorchPrecision,
     /// Whether `torch.compile` runs the model.
     pub compile: bool,
-    /// Whether the model drops anything out; the rate does not matter.
+    /// Whether the model has dropout; the rate does not matter.
     pub dropout: bool,
     /// Whether `torch.utils.checkpoint` wraps every block.
     pub checkpoint_blocks: bool,
-    /// Whether attention is one kernel (PyTorch 2) or score by score.
+    /// Whether attention is one kernel (PyTorch 2) or explicit scores.
     pub fused_attention: bool,
     /// Data-parallel workers; above 1 gradients are also kept in flat buckets.
     pub ddp_world: u64,
     /// Whether AdamW is one kernel, or a list of ops over all parameters (`foreach`).
     pub fused_adam: bool,
-    /// Whose kernels run.
+    /// The kind of device.
     pub rules: Rules,
     /// How the loss is computed under autocast.
     pub loss: LossForm,
     /// Whether the run began from a checkpoint: it is loaded onto the device, and the global
     /// `state_dict` holds its weights to the end of the run.
     pub resumed: bool,
-    /// A patch: `loss = model(X, Y)[1]`, so that no name holds the logits. (`_, loss = …` would
-    /// not do: `_` is a name like any other.)
+    /// A patch: `loss = model(X, Y)[1]`, so that no variable holds the logits. (`_, loss = …` would
+    /// not do: `_` is a variable too.)
     pub drop_stale_logits: bool,
-    /// A patch: head and loss for so many rows at a time, each piece checkpointed.
+    /// A patch: head and loss for this many rows at a time, each chunk checkpointed.
     pub chunked_loss_rows: Option<u64>,
 }
 
@@ -141,10 +141,10 @@ impl TorchOptions {
         Self::default().of_config(config, precision)
     }
 
-    /// The same kernels and workers with what `config` says of everything else.
+    /// Keeps kernels and workers, and takes everything else from `config`.
     ///
     /// Keys that nanoGPT does not have count as if it were patched to read them.
-    /// `grad_checkpoint = 'auto'` is nobody's decision yet: nothing is checkpointed.
+    /// With `grad_checkpoint = 'auto'` nothing is checkpointed: nanoGPT has no such value.
     #[must_use]
     pub fn of_config(self, config: &Config, precision: config::Precision) -> Self {
         Self {
@@ -164,8 +164,8 @@ impl TorchOptions {
         }
     }
 
-    /// The same for every run whose `phase` is the same program: what it does not read is set
-    /// to one value.
+    /// Normalises the options that `phase` does not depend on, so that equal programs have equal
+    /// options.
     #[must_use]
     pub fn read_by(self, phase: TorchPhase) -> Self {
         let plain = Self::default();
@@ -179,18 +179,18 @@ impl TorchOptions {
             read.eval_batch = plain.eval_batch;
             read.eval_seq = plain.eval_seq;
         }
-        // Whether earlier micro-batches left gradients, not how many there were.
+        // Only whether there are earlier micro-batches matters, not how many.
         read.accumulation = read.accumulation.min(2);
         read
     }
 
-    /// Whether Adam counts its steps in device memory. As lists of ops on CUDA it counts them in
-    /// the host's, unless a checkpoint brought them to the device.
+    /// Whether Adam counts its steps in device memory. With `foreach` on CUDA it counts them in
+    /// host memory, unless a checkpoint loaded them to the device.
     fn counts_steps_on_device(&self) -> bool {
         self.fused_adam || self.resumed || self.rules == Rules::Cpu
     }
 
-    /// Whether the name `logits` outlives the pass that made them.
+    /// Whether the variable `logits` outlives its pass.
     fn names_logits(&self) -> bool {
         !self.drop_stale_logits && self.chunked_loss_rows.is_none()
     }
@@ -220,14 +220,14 @@ impl Default for TorchOptions {
     }
 }
 
-/// A part of a run with a peak of its own.
+/// A part of a run with a separate peak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TorchPhase {
     /// The checkpoint is loaded; only in a resumed run.
     Resume,
     /// `estimate_loss` at iteration 0.
     EvaluateFirst,
-    /// Forward and backward of a micro-batch, once Adam's state is there.
+    /// Forward and backward of a micro-batch, after Adam's state exists.
     Train,
     /// Clipping and AdamW.
     Update,
@@ -245,7 +245,7 @@ impl TorchPhase {
         resume.into_iter().chain(rest).collect()
     }
 
-    /// The key of reports.
+    /// Its name in reports.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Resume => "resume",
@@ -269,12 +269,12 @@ pub fn program(phase: TorchPhase, model: &Model, options: &TorchOptions) -> Prog
     write(phase, &ProgramSpec { model, options, names: Names::Kept })
 }
 
-/// The same to be counted and forgotten: its tensors have no names.
+/// The same program without tensor names, only good for counting.
 pub(crate) fn unnamed_program(phase: TorchPhase, model: &Model, options: &TorchOptions) -> Program {
     write(phase, &ProgramSpec { model, options, names: Names::Left })
 }
 
-/// What a program is written from.
+/// The inputs of a program's construction.
 #[derive(Clone, Copy)]
 struct ProgramSpec<'a> {
     model: &'a Model,
@@ -292,13 +292,13 @@ fn write(phase: TorchPhase, sheet: &ProgramSpec<'_>) -> Program {
         TorchPhase::Train => eager::train(sheet),
         TorchPhase::Update => update::update(sheet),
         TorchPhase::Evaluate => evaluate(phase, sheet, HeldState::later(options)),
-        // `sample.py` is compiled only on demand.
+        // `sample.py` does not compile by default.
         TorchPhase::Sample => eager::sample(sheet),
     }
 }
 
-/// PyTorch's caching allocator: every tensor is rounded up to 512 bytes. Kernels take their own
-/// temporaries behind its back, and those are not counted.
+/// PyTorch's caching allocator: every tensor is rounded up to 512 bytes. Temporaries inside
+/// kernels are not counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CachingAllocator;
 

@@ -1,4 +1,4 @@
-//! One pass through the model in one phase: its shapes, its types, and what Python names hold.
+//! One pass through the model: its shapes, its types, and what Python variables hold.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::{
     units::{DType, TensorId},
 };
 
-/// A pass as it is written down.
+/// A pass under construction.
 pub(super) struct ModelPass<'a> {
     pub(super) tape: Tape<'a>,
     pub(super) options: &'a TorchOptions,
@@ -74,7 +74,7 @@ impl<'a> ModelPass<'a> {
         (input("tokens"), input("targets"))
     }
 
-    /// What the pass before left: its loss and, where a name holds them, its logits.
+    /// What the previous pass left: its loss and, if a variable holds them, its logits.
     pub(super) fn stale(&mut self, pass: &str) -> Vec<TensorId> {
         let mut stale = Vec::new();
         let loss = (TensorClass::Scratch, Life::Input);
@@ -93,7 +93,7 @@ impl<'a> ModelPass<'a> {
         stale
     }
 
-    /// What the training loop's globals hold while something else runs.
+    /// What the training loop's global variables hold during another phase.
     pub(super) fn names_of_training(&mut self, phase: TorchPhase) {
         let (batch, seq) = (self.options.batch, self.options.seq);
         let mut names = Vec::new();

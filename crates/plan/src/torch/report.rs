@@ -1,4 +1,4 @@
-//! What `plan` reports for nanoGPT under PyTorch.
+//! The plan report of nanoGPT under PyTorch.
 
 use super::{CachingAllocator, Rules, TorchOptions, TorchPhase, phases};
 use crate::{

@@ -1,4 +1,4 @@
-//! Beginning from a checkpoint.
+//! Resuming from a checkpoint.
 
 use super::{
     ProgramSpec, TorchPhase,
@@ -6,12 +6,12 @@ use super::{
 };
 use crate::program::Program;
 
-/// `torch.load` puts weights and moments onto the device, then the model follows; the optimizer
-/// takes the loaded moments as they are (since PyTorch 2.1), and the weights stay as `state_dict`.
+/// `torch.load` puts weights and moments onto the device, then the model is moved there. The
+/// optimizer keeps the loaded moments (since PyTorch 2.1), and `state_dict` keeps the weights.
 pub(super) fn resume(sheet: &ProgramSpec<'_>) -> Program {
     let held =
         HeldState { moments: true, steps: true, loaded_weights: true, ..HeldState::default() };
-    // Everything but the model itself comes from the file.
+    // Everything except the model comes from the file.
     let mut tape = Tape::new(TorchPhase::Resume.name(), sheet, held);
     let mut loaded = Vec::new();
     for parameter in sheet.model.parameters() {

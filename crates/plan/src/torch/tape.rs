@@ -1,8 +1,8 @@
-//! Writing down what PyTorch's eager mode does, op by op.
+//! Records what PyTorch's eager mode does, op by op.
 //!
-//! PyTorch frees a tensor when its last reference goes. An op that reads it holds one, a graph
-//! that saved it for the backward holds one, and so does every Python name: [`Tape::hold`]
-//! writes down the last kind, and the program's lifetimes are then PyTorch's.
+//! PyTorch frees a tensor when its last reference goes: from an op that reads it, from a graph that
+//! saved it for the backward, or from a Python variable. [`Tape::hold`] records the last kind, so
+//! that the program's lifetimes are PyTorch's.
 
 use std::{collections::HashMap, fmt};
 
@@ -15,7 +15,7 @@ use crate::{
     units::{DType, TensorId},
 };
 
-/// Which state stands in device memory when a phase begins.
+/// Which state is in device memory when a phase begins.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HeldState {
     /// Gradients of earlier micro-batches.
@@ -24,11 +24,11 @@ pub(super) struct HeldState {
     pub(super) moments: bool,
     /// Adam's counts of steps.
     pub(super) steps: bool,
-    /// The weights of a checkpoint that a global name still holds.
+    /// The weights of a checkpoint that a global variable still holds.
     pub(super) loaded_weights: bool,
-    /// Flat copies of the gradients, of which several workers make one.
+    /// Flat gradient buckets of data-parallel workers.
     pub(super) buckets: bool,
-    /// A causal mask in every layer, where attention is not fused.
+    /// A causal mask in every layer, if attention is not fused.
     pub(super) masks: bool,
 }
 
@@ -45,28 +45,28 @@ impl HeldState {
         }
     }
 
-    /// Once a step has been made.
+    /// After the first step.
     pub(super) fn later(options: &TorchOptions) -> Self {
         let steps = options.counts_steps_on_device();
         Self { moments: true, steps, ..Self::first(options) }
     }
 }
 
-/// A program as it is written, with the names of its state.
+/// A program under construction, with the names of its state.
 pub(super) struct Tape<'a> {
     pub(super) model: &'a Model,
-    program: Program, // its tensors; the ops follow when all is held
+    program: Program, // only its tensors; the ops are added at the end
     ops: Vec<(&'static str, Vec<Operand>)>,
     names: Names,
     table: StateTable,
     has_gradients: bool,
 }
 
-/// Where the state stands.
+/// The ids of the state.
 struct StateTable {
     /// A parameter or a mask by its name.
     ids: HashMap<String, u32>,
-    /// How far what belongs to a parameter stands behind it, by the prefix of its name.
+    /// The distance from a parameter to its gradient or optimizer state, by the name's prefix.
     offsets: Vec<(&'static str, u32)>,
 }
 
@@ -123,12 +123,12 @@ impl<'a> Tape<'a> {
         self.tensor(name, shape, dtype, (TensorClass::Activation, Life::Inner))
     }
 
-    /// One element, such as a loss or a norm. It, too, takes 512 bytes.
+    /// One element, such as a loss or a norm. Takes 512 bytes like any small tensor.
     pub(super) fn scalar(&mut self, name: impl fmt::Display) -> TensorId {
         self.tensor(name, &[], DType::F32, (TensorClass::Scratch, Life::Inner))
     }
 
-    /// One op that makes something new.
+    /// An op with new results.
     pub(super) fn run(&mut self, name: &'static str, from: &[TensorId], into: &[TensorId]) {
         let mut operands: Vec<Operand> = Vec::with_capacity(from.len() + into.len());
         for &tensor in from {
@@ -140,16 +140,17 @@ impl<'a> Tape<'a> {
         self.ops.push((name, operands));
     }
 
-    /// One op that changes what is there.
+    /// An op that works in place.
     pub(super) fn run_in_place(&mut self, name: &'static str, from: &[TensorId], on: &[TensorId]) {
         let from = from.iter().filter(|t| !on.contains(t)).copied().map(reads);
         let operands = from.chain(on.iter().copied().map(updates)).collect();
         self.ops.push((name, operands));
     }
 
-    /// A Python name, an argument or a context keeps these until the op just written is done.
+    /// Keeps these alive until the last op is done: a Python variable, an argument or a context holds
+    /// them.
     pub(super) fn hold(&mut self, tensors: &[TensorId]) {
-        let (_, operands) = self.ops.last_mut().expect("nothing is held before the first op");
+        let (_, operands) = self.ops.last_mut().expect("hold follows an op");
         for &tensor in tensors {
             if operands.iter().all(|o| o.tensor != tensor) {
                 operands.push(reads(tensor));
@@ -162,14 +163,14 @@ impl<'a> Tape<'a> {
         let source = self.program.get(tensor);
         let name = self.names.of(format_args!("{} ({dtype})", source.name));
         let (shape, class) = (source.shape.clone(), source.class);
-        // A half copy of a weight is not a weight: it comes and goes with the forward.
+        // A half copy of a weight counts as an activation: it is freed after the forward.
         let class = if class == TensorClass::Parameter { TensorClass::Activation } else { class };
         let copy = self.program.tensor(Tensor { name, shape, dtype, class, life: Life::Inner });
         self.run("_to_copy", &[tensor], &[copy]);
         copy
     }
 
-    /// Room for a float32 gradient of `parameter`: the gradient itself where there was none.
+    /// A tensor for a float32 gradient of `parameter`: the gradient itself if there was none.
     pub(super) fn new_gradient(&mut self, parameter: &str) -> TensorId {
         let shape = self.shape_of(self.state(parameter));
         let (new, life) =
@@ -178,8 +179,8 @@ impl<'a> Tape<'a> {
         self.tensor(name, &shape, DType::F32, (TensorClass::Gradient, life))
     }
 
-    /// Adds to the gradient of earlier micro-batches. Where there is none, autograd takes the
-    /// new tensor as it is, without an op.
+    /// Adds to the gradient of earlier micro-batches. If there is none, autograd uses
+    /// the new tensor without an op.
     pub(super) fn accumulate(&mut self, parameter: &str, gradient: TensorId) {
         if self.has_gradients {
             let sum = self.state(&format!("d_{parameter}"));
@@ -187,7 +188,7 @@ impl<'a> Tape<'a> {
         }
     }
 
-    /// A parameter's bias, where the model has biases.
+    /// A layer's bias, if the model has biases.
     pub(super) fn bias(&self, owner: &str) -> Option<TensorId> {
         self.model.has_bias().then(|| self.state(&format!("{owner}.bias")))
     }
@@ -230,7 +231,7 @@ fn state(model: &Model, held: HeldState, names: Names) -> (Vec<Tensor>, StateTab
         state.extend(parameters.iter().map(named));
     }
     if held.steps {
-        // Adam counts the steps of each parameter in a tensor of its own.
+        // Adam counts the steps of each parameter in a separate tensor.
         offsets.push(("step.", state.len() as u32));
         let step = |p: &Parameter| {
             always(names.of(format_args!("step.{}", p.name)), vec![], TensorClass::Optimizer)
@@ -255,8 +256,8 @@ fn state(model: &Model, held: HeldState, names: Names) -> (Vec<Tensor>, StateTab
     (state, StateTable { ids, offsets })
 }
 
-/// Elements of the flat pieces in which data-parallel workers sum their gradients: parameters
-/// from the last to the first, the first piece closed at 1 MiB and the others at 25 MiB.
+/// Sizes of the buckets in which data-parallel workers sum their gradients: parameters from the
+/// last to the first, the first bucket closed at 1 MiB and the others at 25 MiB.
 fn buckets(parameters: &[Parameter]) -> Vec<u64> {
     let mut buckets = vec![0];
     for parameter in parameters.iter().rev() {

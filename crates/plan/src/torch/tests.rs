@@ -1,4 +1,4 @@
-//! What options do to the peaks, and that every program is one that the planner accepts.
+//! The effect of options on the peaks; and the planner accepts every program.
 
 use super::*;
 use crate::{
@@ -87,7 +87,7 @@ fn names_are_unique_in_a_program() {
 }
 
 #[test]
-fn logits_that_nobody_names_are_gone_from_every_phase() {
+fn logits_without_a_variable_are_gone_from_every_phase() {
     let (plain, patched) = (options(), TorchOptions { drop_stale_logits: true, ..options() });
     let saved = |phase| peak(phase, &plain) - peak(phase, &patched);
     assert_eq!(saved(TorchPhase::EvaluateFirst), LOGITS);
@@ -150,11 +150,11 @@ fn several_workers_keep_their_gradients_twice() {
 }
 
 #[test]
-fn adam_in_lists_holds_a_square_root_of_every_matrix() {
+fn foreach_adam_holds_a_square_root_of_every_matrix() {
     let foreach = TorchOptions { fused_adam: false, ..options() };
     let matrices: u64 =
         model().parameters().iter().filter(|p| p.decays()).map(|p| 4 * p.count()).sum();
-    // Steps are counted in host memory then.
+    // Steps are counted in host memory in this case.
     let steps = 512 * model().parameters().len() as u64;
     let added = peak(TorchPhase::Update, &foreach) + steps - peak(TorchPhase::Update, &options());
     assert!(added.abs_diff(matrices) < matrices / 50, "{added} of {matrices}");
@@ -181,7 +181,7 @@ fn a_compiled_step_has_no_float32_logits() {
 }
 
 #[test]
-fn what_a_phase_does_not_read_changes_nothing_in_it() {
+fn options_that_a_phase_does_not_read_do_not_change_it() {
     let cases = [
         options(),
         TorchOptions { compile: true, dropout: true, accumulation: 1, ..options() },

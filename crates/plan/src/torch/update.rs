@@ -10,8 +10,8 @@ use crate::{
     units::{DType, TensorId},
 };
 
-/// After the last micro-batch: gradients and moments are there, and `logits` still names the
-/// last micro-batch's.
+/// After the last micro-batch: gradients and moments exist, and `logits` still holds the last
+/// micro-batch's.
 pub(super) fn update(sheet: &ProgramSpec<'_>) -> Program {
     let options = sheet.options;
     let held = HeldState { gradients: true, ..HeldState::later(options) };
@@ -24,7 +24,7 @@ pub(super) fn update(sheet: &ProgramSpec<'_>) -> Program {
         let (from, on) = operands(&tape, held.steps, |_| true);
         tape.run_in_place("_fused_adamw_", &from, &on);
     } else {
-        // Weight decay parts the parameters into two groups, one after the other.
+        // Weight decay splits the parameters into two groups, updated one after the other.
         for decays in [true, false] {
             foreach(&mut tape, held.steps, decays);
         }
@@ -56,7 +56,7 @@ fn clip(tape: &mut Tape<'_>) {
     tape.hold(&[total]);
 }
 
-/// What AdamW reads and what it changes, for the parameters chosen.
+/// What AdamW reads and changes, for the chosen parameters.
 fn operands(
     tape: &Tape<'_>,
     has_steps: bool,

@@ -1,4 +1,4 @@
-//! The modules that the pool names, where it looks for them.
+//! The modules that the pool uses, at the paths that it expects.
 
 #[path = "../../../../crates/exec/src/cpu/parts.rs"]
 pub mod parts;

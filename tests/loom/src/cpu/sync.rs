@@ -1,4 +1,4 @@
-//! What the pool synchronises with here: the names of `crates/exec/src/cpu/sync.rs`, from `loom`.
+//! The types of `crates/exec/src/cpu/sync.rs`, from `loom`.
 
 pub(super) use loom::{
     cell::UnsafeCell,
@@ -10,5 +10,5 @@ pub(super) use loom::{
     thread,
 };
 
-/// A model need not look twice: what a second look would see is another order.
+/// A model need not poll: a second look is covered by another interleaving.
 pub(super) const LOOKS: u32 = 0;

@@ -7,30 +7,30 @@ use fitgpt_plan::{
 
 use super::{
     super::{
-        case::{Builder, Case, Fill},
+        case::{CaseBuilder, Fill, OpCase},
         tolerance::{log_sum, softmax},
     },
     DTYPES, dropouts, dropping,
 };
 use crate::{
     random::Mask,
-    reference::{Causal, joined_channels},
+    reference::{CausalAttention, joined_channels},
 };
 
 /// Queries, keys and values in one tensor or in three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Layout {
+pub(super) enum QkvLayout {
     Joined,
     Split,
 }
 
 /// Random queries, keys and values of `[sequences, rows]`.
 pub(super) fn qkv(
-    case: &mut Builder,
+    case: &mut CaseBuilder,
     [b, t]: [u64; 2],
     heads: Heads,
     dtype: DType,
-    layout: Layout,
+    layout: QkvLayout,
     std: f64,
 ) -> Qkv {
     let mut part = |name: &str, heads: u32, channels: u32| {
@@ -38,8 +38,8 @@ pub(super) fn qkv(
     };
     let Heads { query, kv, channels } = heads;
     match layout {
-        Layout::Joined => Qkv::Joined(part("qkv", query + 2 * kv, channels)),
-        Layout::Split => Qkv::Split {
+        QkvLayout::Joined => Qkv::Joined(part("qkv", query + 2 * kv, channels)),
+        QkvLayout::Split => Qkv::Split {
             q: part("q", query, channels),
             k: part("k", kv, channels),
             v: part("v", kv, channels),
@@ -51,8 +51,8 @@ pub(super) fn qkv(
 const SHAPES: [[u64; 4]; 5] =
     [[1, 1, 1, 4], [2, 5, 3, 16], [1, 33, 3, 24], [2, 70, 1, 64], [1, 130, 3, 80]];
 
-/// (B, T), then (H, G, D): odd counts, one key head for all, as many as queries. Two tokens at
-/// least: a single one's queries and keys have no gradient, which leaves nothing to measure by.
+/// (B, T), then (H, G, D): odd counts, one key head for all, as many as queries. At least two
+/// tokens: with one, queries and keys have no gradient to compare.
 const GROUPED: [([u64; 2], [u32; 3]); 5] = [
     ([1, 2], [4, 2, 4]),
     ([2, 5], [9, 3, 16]),
@@ -61,54 +61,60 @@ const GROUPED: [([u64; 2], [u32; 3]); 5] = [
     ([1, 130], [6, 2, 64]),
 ];
 
-pub(super) fn cases() -> Vec<Case> {
+pub(super) fn cases() -> Vec<OpCase> {
     let mut list = Vec::new();
     for dtype in DTYPES {
         for [b, t, h, d] in SHAPES {
             for dropout in dropouts(Site::Attention) {
-                let start = Attention { dropout, ..Attention::joined([b, t, h, d], dtype) };
-                list.push(start.forward(Builder::new(start.title())));
+                let start = AttentionCase { dropout, ..AttentionCase::joined([b, t, h, d], dtype) };
+                list.push(start.forward(CaseBuilder::new(start.title())));
                 list.push(start.backward());
             }
         }
         for (shape, [query, kv, channels]) in GROUPED {
             let heads = Heads { query, kv, channels };
             for dropout in dropouts(Site::Attention) {
-                let start =
-                    Attention { shape, heads, layout: Layout::Split, dtype, std: 1.0, dropout };
-                list.push(start.forward(Builder::new(start.title())));
+                let start = AttentionCase {
+                    shape,
+                    heads,
+                    layout: QkvLayout::Split,
+                    dtype,
+                    std: 1.0,
+                    dropout,
+                };
+                list.push(start.forward(CaseBuilder::new(start.title())));
                 list.push(start.backward());
             }
         }
-        // Scores of ten and more: some rows are all but one-hot, and a sum of exponentials
-        // without its largest taken out would leave float32.
-        let sharp = Attention { std: 4.0, ..Attention::joined([1, 70, 1, 16], dtype) };
-        list.push(sharp.forward(Builder::new(sharp.title())));
+        // Scores of ten and more: some rows are almost one-hot, and exponentials overflow
+        // float32 if the largest score is not subtracted first.
+        let sharp = AttentionCase { std: 4.0, ..AttentionCase::joined([1, 70, 1, 16], dtype) };
+        list.push(sharp.forward(CaseBuilder::new(sharp.title())));
         list.push(sharp.backward());
-        let start = Attention::joined([1, 70, 3, 16], dtype);
-        list.push(start.forward(Builder::prompt(&start.title(), 70, 33)));
-        list.push(start.forward(Builder::prompt(&start.title(), 70, 1)));
+        let start = AttentionCase::joined([1, 70, 3, 16], dtype);
+        list.push(start.forward(CaseBuilder::prompt(&start.title(), 70, 33)));
+        list.push(start.forward(CaseBuilder::prompt(&start.title(), 70, 1)));
         let heads = Heads { query: 6, kv: 2, channels: 16 };
-        let start = Attention { heads, layout: Layout::Split, ..start };
-        list.push(start.forward(Builder::prompt(&start.title(), 70, 33)));
+        let start = AttentionCase { heads, layout: QkvLayout::Split, ..start };
+        list.push(start.forward(CaseBuilder::prompt(&start.title(), 70, 33)));
     }
     list
 }
 
 #[derive(Clone, Copy)]
-struct Attention {
+struct AttentionCase {
     shape: [u64; 2],
     heads: Heads,
-    layout: Layout,
+    layout: QkvLayout,
     dtype: DType,
     std: f64, // of queries, keys and values
     dropout: Option<Dropout>,
 }
 
-impl Attention {
+impl AttentionCase {
     fn joined([b, t, h, d]: [u64; 4], dtype: DType) -> Self {
         let heads = Heads { query: h as u32, kv: h as u32, channels: d as u32 };
-        Self { shape: [b, t], heads, layout: Layout::Joined, dtype, std: 1.0, dropout: None }
+        Self { shape: [b, t], heads, layout: QkvLayout::Joined, dtype, std: 1.0, dropout: None }
     }
 
     fn title(&self) -> String {
@@ -119,12 +125,12 @@ impl Attention {
         format!("{b}x{t}, {query} heads of {channels}{keys}, deviation {std}, {dtype}{dropping}")
     }
 
-    /// Scores have the deviation `std²`; six of those are not exceeded here.
+    /// Scores have a standard deviation of `std²`; none here exceeds six of them.
     fn largest_score(&self) -> f64 {
         6.0 * self.std * self.std
     }
 
-    fn forward(&self, mut case: Builder) -> Case {
+    fn forward(&self, mut case: CaseBuilder) -> OpCase {
         let Self { shape: [b, t], heads, dtype, dropout, .. } = *self;
         let (h, d) = (u64::from(heads.query), u64::from(heads.channels));
         let qkv = qkv(&mut case, [b, t], heads, dtype, self.layout, self.std);
@@ -134,30 +140,30 @@ impl Attention {
         case.case(Op::Attention { qkv, out, lse, heads, dropout })
     }
 
-    fn backward(&self) -> Case {
+    fn backward(&self) -> OpCase {
         let Self { shape: [b, t], heads, dtype, dropout, .. } = *self;
         let (h, d) = (u64::from(heads.query), u64::from(heads.channels));
-        let mut case = Builder::new(self.title());
+        let mut case = CaseBuilder::new(self.title());
         let qkv = qkv(&mut case, [b, t], heads, dtype, self.layout, self.std);
         let (mut outs, mut lses) = (Vec::new(), Vec::new());
         let per_sequence = t as usize * joined_channels(heads);
         for (index, qkv) in (0..).zip(joined(&case, qkv, heads).chunks(per_sequence)) {
             let mask = dropout.map(|dropout| Mask::new(&dropout, &case.arguments, index));
-            let (out, lse) = Causal { seq: t as usize, heads, mask }.forward(qkv);
+            let (out, lse) = CausalAttention { seq: t as usize, heads, mask }.forward(qkv);
             outs.extend(out);
             lses.extend(lse);
         }
         let out = case.reads("out", &[b, t, h * d], dtype, Fill::Values(outs));
         let lse = case.reads("lse", &[b, h, t], DType::F32, Fill::Values(lses));
         let d_out = case.reads("d_out", &[b, t, h * d], dtype, Fill::normal(1.0));
-        // A key head collects from every query head that it serves.
+        // A key head sums over all its query heads.
         let group = u64::from(heads.query / heads.kv);
         let tolerance = softmax(d, self.largest_score(), group * t).stored(dtype);
         let kv = u64::from(heads.kv) * d;
         let mut part = |name: &str, columns| case.writes(name, &[b, t, columns], dtype, tolerance);
         let d_qkv = match self.layout {
-            Layout::Joined => Qkv::Joined(part("d_qkv", h * d + 2 * kv)),
-            Layout::Split => {
+            QkvLayout::Joined => Qkv::Joined(part("d_qkv", h * d + 2 * kv)),
+            QkvLayout::Split => {
                 Qkv::Split { q: part("d_q", h * d), k: part("d_k", kv), v: part("d_v", kv) }
             }
         };
@@ -166,7 +172,7 @@ impl Attention {
 }
 
 /// The rows of queries, keys and values next to each other.
-fn joined(case: &Builder, qkv: Qkv, heads: Heads) -> Vec<f64> {
+fn joined(case: &CaseBuilder, qkv: Qkv, heads: Heads) -> Vec<f64> {
     let parts: Vec<_> = qkv.tensors().map(|tensor| case.values_of(tensor)).collect();
     let rows = parts.iter().map(Vec::len).sum::<usize>() / joined_channels(heads);
     let row = |row: usize| {

@@ -8,7 +8,7 @@ use fitgpt_plan::{
 
 use super::{
     super::{
-        case::{Builder, Case, Fill},
+        case::{CaseBuilder, Fill, OpCase},
         tolerance::{elementwise, sum},
     },
     DTYPES, dropouts, dropping,
@@ -17,7 +17,7 @@ use super::{
 /// (B, T, C, V)
 const SHAPES: [[u64; 4]; 4] = [[1, 1, 5, 17], [1, 7, 48, 65], [2, 65, 17, 101], [3, 33, 20, 65]];
 
-pub(super) fn cases() -> Vec<Case> {
+pub(super) fn cases() -> Vec<OpCase> {
     let mut list = Vec::new();
     for dtype in DTYPES {
         for shape in SHAPES {
@@ -32,20 +32,20 @@ pub(super) fn cases() -> Vec<Case> {
             for turn in [Turn::Forward, Turn::Back] {
                 let title = format!("{b}x{t}, {heads} heads of {channels}, {turn:?}, {dtype}");
                 let shape = [b, t, heads, channels];
-                list.push(rotary(Builder::new(title), shape, dtype, turn));
+                list.push(rotary(CaseBuilder::new(title), shape, dtype, turn));
             }
         }
-        let prompt = Builder::prompt(dtype.name(), 9, 6);
+        let prompt = CaseBuilder::prompt(dtype.name(), 9, 6);
         list.push(rotary(prompt, [1, 9, 2, 16], dtype, Turn::Forward));
-        let decoding = Builder::decoding(dtype.name(), 4);
+        let decoding = CaseBuilder::decoding(dtype.name(), 4);
         list.push(rotary(decoding, [3, 1, 2, 16], dtype, Turn::Forward));
     }
     list
 }
 
-fn embed([b, t, c, v]: [u64; 4], dtype: DType, dropout: Option<Dropout>) -> Case {
+fn embed([b, t, c, v]: [u64; 4], dtype: DType, dropout: Option<Dropout>) -> OpCase {
     let title = format!("{b}x{t}x{c}, vocab {v}, {dtype}{}", dropping(dropout));
-    let mut case = Builder::new(title);
+    let mut case = CaseBuilder::new(title);
     let tokens = case.tokens("tokens", &[b, t], v);
     let wte = case.reads("wte", &[v, c], DType::F32, Fill::normal(1.0));
     let wpe = case.reads("wpe", &[t + 3, c], DType::F32, Fill::normal(1.0));
@@ -53,9 +53,9 @@ fn embed([b, t, c, v]: [u64; 4], dtype: DType, dropout: Option<Dropout>) -> Case
     case.case(Op::Embed { tokens, wte, wpe: Some(wpe), out, dropout })
 }
 
-fn embed_backward([b, t, c, v]: [u64; 4], dtype: DType, dropout: Option<Dropout>) -> Case {
+fn embed_backward([b, t, c, v]: [u64; 4], dtype: DType, dropout: Option<Dropout>) -> OpCase {
     let title = format!("{b}x{t}x{c}, vocab {v}, {dtype}{}", dropping(dropout));
-    let mut case = Builder::new(title);
+    let mut case = CaseBuilder::new(title);
     let tokens = case.tokens("tokens", &[b, t], v);
     let d_x = case.reads("d_x", &[b, t, c], dtype, Fill::normal(1.0));
     let fill = Fill::normal(1.0);
@@ -64,23 +64,23 @@ fn embed_backward([b, t, c, v]: [u64; 4], dtype: DType, dropout: Option<Dropout>
     case.case(Op::EmbedBackward { tokens, d_x, d_wte, d_wpe: Some(d_wpe), dropout })
 }
 
-fn embed_tokens([b, t, c, v]: [u64; 4], dtype: DType) -> Case {
-    let mut case = Builder::new(format!("{b}x{t}x{c}, vocab {v}, no positions, {dtype}"));
+fn embed_tokens([b, t, c, v]: [u64; 4], dtype: DType) -> OpCase {
+    let mut case = CaseBuilder::new(format!("{b}x{t}x{c}, vocab {v}, no positions, {dtype}"));
     let tokens = case.tokens("tokens", &[b, t], v);
     let wte = case.reads("wte", &[v, c], DType::F32, Fill::normal(1.0));
     let out = case.writes("out", &[b, t, c], dtype, elementwise().stored(dtype));
     case.case(Op::Embed { tokens, wte, wpe: None, out, dropout: None })
 }
 
-fn embed_tokens_backward([b, t, c, v]: [u64; 4], dtype: DType) -> Case {
-    let mut case = Builder::new(format!("{b}x{t}x{c}, vocab {v}, no positions, {dtype}"));
+fn embed_tokens_backward([b, t, c, v]: [u64; 4], dtype: DType) -> OpCase {
+    let mut case = CaseBuilder::new(format!("{b}x{t}x{c}, vocab {v}, no positions, {dtype}"));
     let tokens = case.tokens("tokens", &[b, t], v);
     let d_x = case.reads("d_x", &[b, t, c], dtype, Fill::normal(1.0));
     let d_wte = case.updates("d_wte", &[v, c], DType::F32, Fill::normal(1.0), sum(b * t));
     case.case(Op::EmbedBackward { tokens, d_x, d_wte, d_wpe: None, dropout: None })
 }
 
-fn rotary(mut case: Builder, [b, t, h, d]: [u64; 4], dtype: DType, turn: Turn) -> Case {
+fn rotary(mut case: CaseBuilder, [b, t, h, d]: [u64; 4], dtype: DType, turn: Turn) -> OpCase {
     let rope = Rope::new(10_000.0);
     let positions = t + 5;
     let tolerance = elementwise().stored(dtype);
@@ -90,10 +90,10 @@ fn rotary(mut case: Builder, [b, t, h, d]: [u64; 4], dtype: DType, turn: Turn) -
     case.case(Op::Rotary { x, table, rope, turn })
 }
 
-fn dropout([b, t, c, _]: [u64; 4], dtype: DType) -> Case {
-    let mut case = Builder::new(format!("{b}x{t}x{c}, {dtype}"));
+fn dropout([b, t, c, _]: [u64; 4], dtype: DType) -> OpCase {
+    let mut case = CaseBuilder::new(format!("{b}x{t}x{c}, {dtype}"));
     let x = case.reads("x", &[b, t, c], dtype, Fill::normal(1.0));
     let out = case.writes("out", &[b, t, c], dtype, elementwise().stored(dtype));
     let [_, dropout] = dropouts(Site::MlpOut);
-    case.case(Op::Dropout { x, out, dropout: dropout.expect("the second one drops") })
+    case.case(Op::Dropout { x, out, dropout: dropout.expect("the second entry is a dropout") })
 }

@@ -8,7 +8,7 @@ use fitgpt_plan::{
 
 use super::{
     super::{
-        case::{Builder, Case, Fill},
+        case::{CaseBuilder, Fill, OpCase},
         tolerance::{activation, sum},
     },
     DTYPES, dropouts, dropping, with_bias,
@@ -18,12 +18,12 @@ use super::{
 const SHAPES: [[u64; 4]; 5] =
     [[1, 1, 5, 17], [1, 7, 20, 65], [2, 32, 48, 50], [2, 65, 100, 33], [1, 7, 300, 17]];
 
-pub(super) fn cases() -> Vec<Case> {
+pub(super) fn cases() -> Vec<OpCase> {
     let mut list = Vec::new();
     for dtype in DTYPES {
         for shape in SHAPES {
             for has_bias in [true, false] {
-                let start = Linear { shape, dtype, has_bias };
+                let start = LinearCase { shape, dtype, has_bias };
                 list.push(start.plain(start.begin(""), dtype));
                 for kind in [Gelu::Exact, Gelu::Tanh] {
                     list.extend([Keep::Pre, Keep::Nothing].map(|keep| start.gelu(kind, keep)));
@@ -32,22 +32,22 @@ pub(super) fn cases() -> Vec<Case> {
                 list.extend(dropouts(Site::AttentionOut).map(|dropout| start.residual(dropout)));
                 list.push(start.backward_weight());
             }
-            let start = Linear { shape, dtype, has_bias: false };
-            // The scores of sampling: float32 whatever the activations are.
+            let start = LinearCase { shape, dtype, has_bias: false };
+            // The logits of sampling are float32 for any activation type.
             list.push(start.plain(start.begin(", float32 out"), DType::F32));
             list.push(start.backward_input());
             list.push(start.backward_input_add());
             list.push(start.backward_swiglu());
             list.extend([Gelu::Exact, Gelu::Tanh].map(|kind| start.backward_gelu(kind)));
         }
-        let start = Linear { shape: [1, 9, 20, 33], dtype, has_bias: true };
-        list.push(start.plain(Builder::prompt(&start.title(), 9, 6), dtype));
+        let start = LinearCase { shape: [1, 9, 20, 33], dtype, has_bias: true };
+        list.push(start.plain(CaseBuilder::prompt(&start.title(), 9, 6), dtype));
     }
     list
 }
 
 #[derive(Clone, Copy)]
-struct Linear {
+struct LinearCase {
     shape: [u64; 4],
     dtype: DType,
     has_bias: bool,
@@ -60,17 +60,17 @@ enum Keep {
     Nothing,
 }
 
-impl Linear {
+impl LinearCase {
     fn title(&self) -> String {
         let [b, t, k, n] = self.shape;
         format!("{b}x{t}, {k} to {n}{}, {}", with_bias(self.has_bias), self.dtype)
     }
 
-    fn begin(&self, special: &str) -> Builder {
-        Builder::new(self.title() + special)
+    fn begin(&self, special: &str) -> CaseBuilder {
+        CaseBuilder::new(self.title() + special)
     }
 
-    fn operands(&self, case: &mut Builder) -> (TensorId, TensorId, Option<TensorId>) {
+    fn operands(&self, case: &mut CaseBuilder) -> (TensorId, TensorId, Option<TensorId>) {
         let [b, t, k, n] = self.shape;
         let x = case.reads("x", &[b, t, k], self.dtype, Fill::normal(1.0));
         let weight = case.reads("weight", &[n, k], DType::F32, Fill::normal(0.3));
@@ -78,14 +78,14 @@ impl Linear {
         (x, weight, bias)
     }
 
-    fn plain(&self, mut case: Builder, stored: DType) -> Case {
+    fn plain(&self, mut case: CaseBuilder, stored: DType) -> OpCase {
         let [b, t, k, n] = self.shape;
         let (x, weight, bias) = self.operands(&mut case);
         let out = case.writes("out", &[b, t, n], stored, sum(k).stored(stored));
         case.case(Op::Linear { x, weight, bias, out })
     }
 
-    fn gelu(&self, gelu: Gelu, keep: Keep) -> Case {
+    fn gelu(&self, gelu: Gelu, keep: Keep) -> OpCase {
         let [b, t, k, n] = self.shape;
         let dtype = self.dtype;
         let mut case = self.begin(&format!(", {gelu:?}, keeps {keep:?}"));
@@ -97,22 +97,22 @@ impl Linear {
         case.case(Op::LinearGelu { x, weight, bias, pre, out, gelu })
     }
 
-    fn swiglu(&self, keep: Keep) -> Case {
+    fn swiglu(&self, keep: Keep) -> OpCase {
         let [b, t, k, n] = self.shape;
         let dtype = self.dtype;
         let mut case = self.begin(&format!(", keeps {keep:?}"));
         let (x, weight, bias) = self.operands(&mut case);
-        // Both tails are reached.
+        // Reaches both tails.
         let gate = case.reads("gate", &[b, t, n], dtype, Fill::normal(3.0));
         let up =
             (keep == Keep::Pre).then(|| case.writes("up", &[b, t, n], dtype, sum(k).stored(dtype)));
-        // A rounded `up` is multiplied by a gate of up to about four deviations.
+        // A rounded `up` is multiplied by a gate of up to about four standard deviations.
         let tolerance = activation(k).through(dtype).stored(dtype);
         let out = case.writes("out", &[b, t, n], dtype, tolerance);
         case.case(Op::LinearSwiGlu { x, weight, bias, gate, up, out })
     }
 
-    fn backward_swiglu(&self) -> Case {
+    fn backward_swiglu(&self) -> OpCase {
         let [b, t, k, n] = self.shape;
         let dtype = self.dtype;
         let mut case = self.begin("");
@@ -125,7 +125,7 @@ impl Linear {
         case.case(Op::LinearBackwardSwiGlu { d_out, weight, gate, up, out })
     }
 
-    fn residual(&self, dropout: Option<Dropout>) -> Case {
+    fn residual(&self, dropout: Option<Dropout>) -> OpCase {
         let [b, t, k, n] = self.shape;
         let dtype = self.dtype;
         let mut case = self.begin(dropping(dropout));
@@ -135,7 +135,7 @@ impl Linear {
         case.case(Op::LinearResidual { x, weight, bias, residual, out, dropout })
     }
 
-    fn backward_weight(&self) -> Case {
+    fn backward_weight(&self) -> OpCase {
         let [b, t, k, n] = self.shape;
         let mut case = self.begin("");
         let d_out = case.reads("d_out", &[b, t, n], self.dtype, Fill::normal(1.0));
@@ -148,7 +148,7 @@ impl Linear {
         case.case(Op::LinearBackwardWeight { d_out, x, d_weight, d_bias })
     }
 
-    fn backward_input(&self) -> Case {
+    fn backward_input(&self) -> OpCase {
         let [b, t, k, n] = self.shape;
         let dtype = self.dtype;
         let mut case = self.begin("");
@@ -158,7 +158,7 @@ impl Linear {
         case.case(Op::LinearBackwardInput { d_out, weight, d_x })
     }
 
-    fn backward_input_add(&self) -> Case {
+    fn backward_input_add(&self) -> OpCase {
         let [b, t, k, n] = self.shape;
         let dtype = self.dtype;
         let mut case = self.begin("");
@@ -169,13 +169,13 @@ impl Linear {
         case.case(Op::LinearBackwardInputAdd { d_out, weight, d_x })
     }
 
-    fn backward_gelu(&self, gelu: Gelu) -> Case {
+    fn backward_gelu(&self, gelu: Gelu) -> OpCase {
         let [b, t, k, n] = self.shape;
         let dtype = self.dtype;
         let mut case = self.begin(&format!(", {gelu:?}"));
         let d_out = case.reads("d_out", &[b, t, n], dtype, Fill::normal(1.0));
         let weight = case.reads("weight", &[n, k], DType::F32, Fill::normal(0.3));
-        // A deviation of 3: both tails are reached.
+        // A standard deviation of 3 reaches both tails.
         let fill = Fill::normal(3.0);
         let pre = case.updates("pre", &[b, t, k], dtype, fill, activation(1).stored(dtype));
         let d_pre = case.writes("d_pre", &[b, t, k], dtype, activation(n).stored(dtype));

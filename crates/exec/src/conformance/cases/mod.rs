@@ -1,4 +1,4 @@
-//! The table of cases, a file for each kind of op.
+//! The table of cases, one file for each kind of op.
 //!
 //! Shapes are odd on purpose: one row, rows and channels that no tile divides, chunks that do
 //! not divide the rows.
@@ -15,11 +15,11 @@ mod update_8bit;
 
 use fitgpt_plan::program::{Dropout, Site};
 
-use super::{DTYPES, case::Case};
+use super::{DTYPES, case::OpCase};
 
-/// Every case, made when it is asked for.
-pub(super) fn all() -> impl Iterator<Item = Case> {
-    let families: [fn() -> Vec<Case>; 9] = [
+/// Every case, built lazily.
+pub(super) fn all() -> impl Iterator<Item = OpCase> {
+    let families: [fn() -> Vec<OpCase>; 9] = [
         elementwise::cases,
         norm::cases,
         linear::cases,
@@ -33,7 +33,7 @@ pub(super) fn all() -> impl Iterator<Item = Case> {
     families.into_iter().flat_map(|family| family())
 }
 
-/// None, and one that drops three in ten.
+/// No dropout, and a dropout of 0.3.
 fn dropouts(site: Site) -> [Option<Dropout>; 2] {
     [None, Some(Dropout { rate: 0.3, layer: 2, site })]
 }

@@ -7,16 +7,16 @@ use fitgpt_plan::{
 };
 
 use super::super::{
-    case::{Builder, Case, Fill},
+    case::{CaseBuilder, Fill, OpCase},
     tolerance::{Tolerance, copy, elementwise, iterated},
 };
 
-pub(super) fn cases() -> Vec<Case> {
+pub(super) fn cases() -> Vec<OpCase> {
     let mut list = Vec::new();
     for dtype in [DType::F32, DType::Bf16] {
         for shape in [[1, 7], [7, 1], [20, 33], [33, 20], [64, 64], [40, 130]] {
             for norm in [0.5, 4.0] {
-                list.push(Update { shape, norm, muon: Muon { dtype, ..MUON } }.case());
+                list.push(MuonCase { shape, norm, muon: Muon { dtype, ..MUON } }.case());
             }
         }
         let shape = [33, 20];
@@ -26,10 +26,10 @@ pub(super) fn cases() -> Vec<Case> {
             Muon { grad_clip: 0.0, lr_ratio: 0.25, epsilon: 1e3, ..MUON },
         ];
         for muon in changed.map(|muon| Muon { dtype, ..muon }) {
-            list.push(Update { shape, norm: 4.0, muon }.case());
+            list.push(MuonCase { shape, norm: 4.0, muon }.case());
         }
         for norm in [f64::INFINITY, f64::NAN] {
-            list.push(Update { shape, norm, muon: Muon { dtype, ..MUON } }.case());
+            list.push(MuonCase { shape, norm, muon: Muon { dtype, ..MUON } }.case());
         }
     }
     list
@@ -48,25 +48,25 @@ const MUON: Muon = Muon {
     grad_clip: 1.0,
 };
 
-struct Update {
+struct MuonCase {
     shape: [u64; 2],
     norm: f64,
     muon: Muon,
 }
 
-impl Update {
-    fn case(self) -> Case {
+impl MuonCase {
+    fn case(self) -> OpCase {
         let Self { shape, norm, muon } = self;
         let loss_scale: f32 = 64.0;
         let [rows, columns] = shape;
         let Muon { dtype, steps, nesterov, adjust, .. } = muon;
         let how = format!("{dtype}, {steps} iterations, {adjust:?}, Nesterov {nesterov}");
-        let mut case = Builder::new(format!("{rows} by {columns}, {how}, norm {norm}"));
-        case.arguments.lr = 0.1; // large, so that a wrong step is seen beside the weight
+        let mut case = CaseBuilder::new(format!("{rows} by {columns}, {how}, norm {norm}"));
+        case.arguments.lr = 0.1; // large, so that a wrong step shows next to the weight
         case.arguments.loss_scale = loss_scale;
         let is_finite = norm.is_finite();
         let changed: fn() -> Tolerance = if is_finite { elementwise } else { copy };
-        // The slope of the polynomial at zero, which is its largest.
+        // The slope of the polynomial at zero, where it is largest.
         let growth = f64::from(muon.coefficients[0]);
         let update =
             if is_finite { iterated(dtype, growth, steps, rows.min(columns)) } else { copy() };

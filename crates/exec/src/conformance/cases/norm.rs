@@ -1,4 +1,4 @@
-//! `LayerNorm`, forward, again and backward.
+//! Layer norm and RMS norm: forward, recomputation and backward.
 
 use fitgpt_plan::{
     program::Op,
@@ -7,7 +7,7 @@ use fitgpt_plan::{
 
 use super::{
     super::{
-        case::{Builder, Case, Fill},
+        case::{CaseBuilder, Fill, OpCase},
         tolerance::sum,
     },
     DTYPES,
@@ -20,26 +20,28 @@ const SHAPES: [[u64; 3]; 4] = [[1, 1, 5], [1, 7, 20], [2, 32, 48], [2, 65, 100]]
 /// (B, T, heads, D): each head is normalised.
 const HEADS: [[u64; 4]; 3] = [[1, 1, 3, 4], [2, 7, 5, 20], [1, 33, 2, 64]];
 
-pub(super) fn cases() -> Vec<Case> {
+pub(super) fn cases() -> Vec<OpCase> {
     let mut list = Vec::new();
     for dtype in DTYPES {
         for [b, t, c] in SHAPES {
-            for kind in [Kind::Biased, Kind::Plain, Kind::Rms] {
-                let start = Norm { rows: [b, t], heads: None, channels: c, dtype, kind };
-                list.push(start.forward(Builder::new(start.title())));
+            for kind in [NormKind::Biased, NormKind::Plain, NormKind::Rms] {
+                let start = NormCase { rows: [b, t], heads: None, channels: c, dtype, kind };
+                list.push(start.forward(CaseBuilder::new(start.title())));
                 list.push(start.again());
-                list.extend([Assigns::Yes, Assigns::No].map(|assigns| start.backward(assigns)));
+                list.extend(
+                    [GradientMode::Yes, GradientMode::No].map(|assigns| start.backward(assigns)),
+                );
             }
         }
         for [b, t, heads, channels] in HEADS {
             let heads = Some(heads);
-            let start = Norm { rows: [b, t], heads, channels, dtype, kind: Kind::Rms };
-            list.push(start.forward(Builder::new(start.title())));
-            list.push(start.backward(Assigns::Yes));
+            let start = NormCase { rows: [b, t], heads, channels, dtype, kind: NormKind::Rms };
+            list.push(start.forward(CaseBuilder::new(start.title())));
+            list.push(start.backward(GradientMode::Yes));
         }
-        for kind in [Kind::Biased, Kind::Rms] {
-            let start = Norm { rows: [1, 9], heads: None, channels: 20, dtype, kind };
-            list.push(start.forward(Builder::prompt(&start.title(), 9, 6)));
+        for kind in [NormKind::Biased, NormKind::Rms] {
+            let start = NormCase { rows: [1, 9], heads: None, channels: 20, dtype, kind };
+            list.push(start.forward(CaseBuilder::prompt(&start.title(), 9, 6)));
         }
     }
     list
@@ -47,7 +49,7 @@ pub(super) fn cases() -> Vec<Case> {
 
 /// Which norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum NormKind {
     /// Layer norm with a bias.
     Biased,
     /// Layer norm without.
@@ -56,27 +58,27 @@ enum Kind {
     Rms,
 }
 
-struct Norm {
+struct NormCase {
     rows: [u64; 2],
     heads: Option<u64>,
     channels: u64,
     dtype: DType,
-    kind: Kind,
+    kind: NormKind,
 }
 
 /// Whether the gradient of the input is assigned or added.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Assigns {
+enum GradientMode {
     Yes,
     No,
 }
 
-/// A mean that is not zero: the mean of a row is then no cancellation.
+/// A mean other than zero, so that the mean of a row does not cancel.
 const FILL: Fill = Fill::Normal { mean: 0.5, std: 1.0 };
 const WEIGHT: Fill = Fill::Normal { mean: 1.0, std: 0.3 };
 const EPSILON: f32 = 1e-5;
 
-impl Norm {
+impl NormCase {
     fn title(&self) -> String {
         let Self { rows: [b, t], channels, dtype, kind, .. } = self;
         let heads = self.heads.map_or(String::new(), |heads| format!("{heads} heads of "));
@@ -89,24 +91,25 @@ impl Norm {
         [b, t, self.heads.unwrap_or(1) * self.channels]
     }
 
-    /// The shape of one number for each norm.
+    /// The shape of a tensor with one number for each normalised row.
     fn statistics_shape(&self) -> Vec<u64> {
         self.rows.into_iter().chain(self.heads).collect()
     }
 
-    fn forward(&self, mut case: Builder) -> Case {
+    fn forward(&self, mut case: CaseBuilder) -> OpCase {
         let (shape, c) = (self.shape(), self.channels);
         let x = case.reads("x", &shape, self.dtype, FILL);
         let (weight, bias) = self.affine(&mut case);
         let out = case.writes("out", &shape, self.dtype, sum(c).stored(self.dtype));
         let rows = self.statistics_shape();
-        let mean = (self.kind != Kind::Rms).then(|| case.writes_one_a_row("mean", &rows, sum(c)));
+        let mean =
+            (self.kind != NormKind::Rms).then(|| case.writes_one_a_row("mean", &rows, sum(c)));
         let rstd = case.writes_one_a_row("rstd", &rows, sum(c));
         case.case(Op::Norm { x, weight, bias, out, mean, rstd, epsilon: EPSILON })
     }
 
-    fn again(&self) -> Case {
-        let mut case = Builder::new(self.title());
+    fn again(&self) -> OpCase {
+        let mut case = CaseBuilder::new(self.title());
         let x = case.reads("x", &self.shape(), self.dtype, FILL);
         let (mean, rstd) = self.statistics(&mut case, x);
         let (weight, bias) = self.affine(&mut case);
@@ -114,20 +117,20 @@ impl Norm {
         case.case(Op::NormAgain { x, weight, bias, mean, rstd, out })
     }
 
-    fn backward(&self, assigns: Assigns) -> Case {
+    fn backward(&self, assigns: GradientMode) -> OpCase {
         let (shape, c, dtype) = (self.shape(), self.channels, self.dtype);
         let rows = self.statistics_shape().iter().product();
-        let mut case = Builder::new(self.title());
+        let mut case = CaseBuilder::new(self.title());
         let x = case.reads("x", &shape, dtype, FILL);
         let (mean, rstd) = self.statistics(&mut case, x);
         let weight = case.reads("weight", &[c], DType::F32, WEIGHT);
         let d_out = case.reads("d_out", &shape, dtype, Fill::normal(1.0));
         let fill = Fill::normal(1.0);
         let d_weight = case.updates("d_weight", &[c], DType::F32, fill.clone(), sum(rows));
-        let d_bias = (self.kind == Kind::Biased)
+        let d_bias = (self.kind == NormKind::Biased)
             .then(|| case.updates("d_bias", &[c], DType::F32, fill.clone(), sum(rows)));
         let tolerance = sum(c).stored(dtype);
-        if assigns == Assigns::Yes {
+        if assigns == GradientMode::Yes {
             let d_x = case.writes("d_x", &shape, dtype, tolerance);
             let op = Op::NormBackward { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias };
             return case.case(op);
@@ -137,17 +140,17 @@ impl Norm {
         case.case(op)
     }
 
-    fn affine(&self, case: &mut Builder) -> (TensorId, Option<TensorId>) {
+    fn affine(&self, case: &mut CaseBuilder) -> (TensorId, Option<TensorId>) {
         let shape = [self.channels];
         let weight = case.reads("weight", &shape, DType::F32, WEIGHT);
-        let bias = (self.kind == Kind::Biased)
+        let bias = (self.kind == NormKind::Biased)
             .then(|| case.reads("bias", &shape, DType::F32, Fill::normal(0.3)));
         (weight, bias)
     }
 
     /// Mean, if the norm has one, and reciprocal standard deviation of `x`, as inputs.
-    fn statistics(&self, case: &mut Builder, x: TensorId) -> (Option<TensorId>, TensorId) {
-        let centre = if self.kind == Kind::Rms { Centre::Zero } else { Centre::Mean };
+    fn statistics(&self, case: &mut CaseBuilder, x: TensorId) -> (Option<TensorId>, TensorId) {
+        let centre = if self.kind == NormKind::Rms { Centre::Zero } else { Centre::Mean };
         let values = case.values_of(x);
         let (mean, rstd) = statistics(&values, self.channels as usize, centre, EPSILON.into());
         let rows = self.statistics_shape();

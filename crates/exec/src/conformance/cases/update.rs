@@ -1,4 +1,4 @@
-//! The optimizer's two ops.
+//! The gradient norm and `AdamW`.
 
 use fitgpt_plan::{
     program::{Adam, Op},
@@ -6,24 +6,24 @@ use fitgpt_plan::{
 };
 
 use super::super::{
-    case::{Builder, Case, Fill, normals},
+    case::{CaseBuilder, Fill, OpCase, normals},
     tolerance::{Tolerance, copy, elementwise, sum},
 };
 
-pub(super) fn cases() -> Vec<Case> {
+pub(super) fn cases() -> Vec<OpCase> {
     let mut list = Vec::new();
     for loss_scale in [1.0, 1024.0] {
         list.push(norm("one tensor", &[&[7]], loss_scale, None));
         list.push(norm("three tensors", &[&[65, 20], &[17], &[130]], loss_scale, None));
-        // More operands than a word has bits.
+        // More than 64 operands.
         list.push(norm("70 tensors", &[&[3][..]; 70], loss_scale, None));
     }
     list.push(norm("an infinite entry", &[&[65, 20], &[17]], 1.0, Some(f64::INFINITY)));
-    list.push(norm("an entry that is no number", &[&[65, 20], &[17]], 1.0, Some(f64::NAN)));
+    list.push(norm("a NaN entry", &[&[65, 20], &[17]], 1.0, Some(f64::NAN)));
     for count in [1, 7, 1300] {
         for decays in [true, false] {
             for (updates, grad_clip) in [(1, 0.0), (1, 1.0), (10, 1.0)] {
-                let start = Update { count, decays, updates, grad_clip };
+                let start = AdamCase { count, decays, updates, grad_clip };
                 // Below the limit, above it, and not finite.
                 list.extend([0.5, 4.0, f64::INFINITY, f64::NAN].map(|norm| start.adamw(norm)));
             }
@@ -32,8 +32,8 @@ pub(super) fn cases() -> Vec<Case> {
     list
 }
 
-fn norm(title: &str, shapes: &[&[u64]], loss_scale: f32, special: Option<f64>) -> Case {
-    let mut case = Builder::new(format!("{title}, loss times {loss_scale}"));
+fn norm(title: &str, shapes: &[&[u64]], loss_scale: f32, special: Option<f64>) -> OpCase {
+    let mut case = CaseBuilder::new(format!("{title}, loss times {loss_scale}"));
     case.arguments.loss_scale = loss_scale;
     let mut count = 0;
     let mut gradients = Vec::new();
@@ -52,25 +52,25 @@ fn norm(title: &str, shapes: &[&[u64]], loss_scale: f32, special: Option<f64>) -
 }
 
 #[derive(Clone, Copy)]
-struct Update {
+struct AdamCase {
     count: u64,
     decays: bool,
     updates: u64,
     grad_clip: f32,
 }
 
-impl Update {
-    fn adamw(self, norm: f64) -> Case {
+impl AdamCase {
+    fn adamw(self, norm: f64) -> OpCase {
         let Self { count, decays, updates, grad_clip } = self;
         let loss_scale: f32 = 64.0;
         let title = format!("{count}, decays {decays}, update {updates}, clip {grad_clip}");
-        let mut case = Builder::new(format!("{title}, norm {norm}"));
+        let mut case = CaseBuilder::new(format!("{title}, norm {norm}"));
         case.arguments.updates = updates;
-        case.arguments.lr = 0.1; // large, so that a wrong step is seen beside the weight
+        case.arguments.lr = 0.1; // large, so that a wrong step shows next to the weight
         case.arguments.loss_scale = loss_scale;
         let changed: fn() -> Tolerance = if norm.is_finite() { elementwise } else { copy };
 
-        // Away from zero: the root of nothing divides.
+        // Away from zero, because AdamW divides by its root.
         let squares = normals(1, count as usize).into_iter().map(|n| (0.2 + n.abs()).powi(2));
         let squares = Fill::Values(squares.collect());
         let d = DType::F32;

@@ -1,7 +1,7 @@
 //! `AdamW` with moments in 8 bits.
 //!
-//! A value next to the middle of two numbers of the map may get either code, by the last bit of
-//! its float32 arithmetic. No case has such a value, so codes must be equal.
+//! A value close to the midpoint of two numbers of the map may get either code, depending on
+//! float32 rounding. No case has such a value, so codes must be equal.
 
 use fitgpt_plan::{
     program::{Adam, Op, QUANTISED_BLOCK},
@@ -9,17 +9,17 @@ use fitgpt_plan::{
 };
 
 use super::super::{
-    case::{Builder, Case, Fill, normals},
+    case::{CaseBuilder, Fill, OpCase, normals},
     tolerance::{Tolerance, copy, elementwise},
 };
 use crate::{codebook::Codebook, random::fmix32, reference::decoded};
 
-pub(super) fn cases() -> Vec<Case> {
+pub(super) fn cases() -> Vec<OpCase> {
     let mut list = Vec::new();
     for count in [1, 256, 1300] {
         for (decays, updates, grad_clip) in [(true, 2, 0.0), (false, 10, 1.0)] {
-            for begins in [Begins::AtZero, Begins::Somewhere] {
-                let start = Update { count, decays, updates, grad_clip, begins };
+            for begins in [InitialMoments::AtZero, InitialMoments::Somewhere] {
+                let start = AdamCase { count, decays, updates, grad_clip, begins };
                 // Below the limit, above it, and not finite.
                 list.extend([0.5, 4.0, f64::INFINITY, f64::NAN].map(|norm| start.case(norm)));
             }
@@ -28,35 +28,35 @@ pub(super) fn cases() -> Vec<Case> {
     list
 }
 
-/// What the moments are before.
+/// The moments before the update.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Begins {
-    /// As before the first update: codes and scales are zero, and half of the gradient is.
+enum InitialMoments {
+    /// As before the first update: codes and scales are zero, and so is half of the gradient.
     AtZero,
     /// Any codes and scales.
     Somewhere,
 }
 
 #[derive(Clone, Copy)]
-struct Update {
+struct AdamCase {
     count: u64,
     decays: bool,
     updates: u64,
     grad_clip: f32,
-    begins: Begins,
+    begins: InitialMoments,
 }
 
 const LOSS_SCALE: f32 = 64.0;
 const ADAM: Adam =
     Adam { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 0.1, grad_clip: 0.0 };
 
-impl Update {
-    fn case(self, norm: f64) -> Case {
+impl AdamCase {
+    fn case(self, norm: f64) -> OpCase {
         let Self { count, decays, updates, grad_clip, begins } = self;
         let title = format!("{count}, {begins:?}, decays {decays}, update {updates}");
-        let mut case = Builder::new(format!("{title}, clip {grad_clip}, norm {norm}"));
+        let mut case = CaseBuilder::new(format!("{title}, clip {grad_clip}, norm {norm}"));
         case.arguments.updates = updates;
-        case.arguments.lr = 0.1; // large, so that a wrong step is seen beside the weight
+        case.arguments.lr = 0.1; // large, so that a wrong step shows next to the weight
         case.arguments.loss_scale = LOSS_SCALE;
         let is_finite = norm.is_finite();
         let changed: fn() -> Tolerance = if is_finite { elementwise } else { copy };
@@ -93,23 +93,23 @@ impl Update {
     fn moment(self, seed: u32) -> Moment {
         let blocks = self.count.div_ceil(QUANTISED_BLOCK) as usize;
         match self.begins {
-            Begins::AtZero => {
+            InitialMoments::AtZero => {
                 Moment { codes: vec![0; self.count as usize], scales: vec![0.0; blocks] }
             }
-            Begins::Somewhere => Moment {
+            InitialMoments::Somewhere => Moment {
                 codes: (0..self.count as u32).map(|i| fmix32(i ^ fmix32(seed)) as u8).collect(),
                 scales: normals(seed, blocks).iter().map(|n| stored(0.1 + n.abs())).collect(),
             },
         }
     }
 
-    /// A gradient, every element multiplied by `factor` in the op, whose new moments are not
-    /// next to the middle of two numbers.
+    /// A gradient, multiplied by `factor` in the op, whose new moments are not close to the
+    /// midpoint of two numbers.
     fn gradient(self, [m, v]: &[Moment; 2], factor: f64) -> Vec<f64> {
         let mut gradient: Vec<_> =
             normals(3, self.count as usize).iter().map(|n| stored(n / factor)).collect();
-        if self.begins == Begins::AtZero {
-            // The first block learns nothing, nor does every second element of the others.
+        if self.begins == InitialMoments::AtZero {
+            // The gradient of the first block is zero, and of every second element of the others.
             let block = QUANTISED_BLOCK as usize;
             let is_zero = |i: usize| i % 2 == 1 || (i < block && self.count as usize > block);
             (0..gradient.len()).filter(|i| is_zero(*i)).for_each(|i| gradient[i] = 0.0);
@@ -146,19 +146,19 @@ fn stored(value: f64) -> f64 {
     f64::from(value as f32)
 }
 
-/// Elements, each a sum of two terms, that float32 may give another code than float64 does.
+/// Elements, each a sum of two terms, whose code may differ between float32 and float64.
 fn close_to_a_middle(book: &Codebook, terms: &[[f64; 2]]) -> Vec<usize> {
-    // Some roundings of f32, with much to spare.
+    // A few roundings of f32, with a wide margin.
     const MARGIN: f64 = 1e-5;
     let mut middles: Vec<_> =
         book.values.windows(2).map(|pair| f64::midpoint(pair[0].into(), pair[1].into())).collect();
-    middles.push(0.0); // where a sign changes
+    middles.push(0.0); // where the sign changes
     let mut found = Vec::new();
     for (block, terms) in terms.chunks(QUANTISED_BLOCK as usize).enumerate() {
         let scale = terms.iter().fold(0.0, |most: f64, [a, b]| most.max((a + b).abs()));
         for (i, [a, b]) in terms.iter().enumerate() {
             let (x, margin) = ((a + b) / scale, MARGIN * (a.abs() + b.abs()) / scale);
-            // What is zero in any arithmetic has no margin.
+            // An exact zero needs no margin.
             if middles.iter().any(|middle| (x - middle).abs() < margin) {
                 found.push(block * QUANTISED_BLOCK as usize + i);
             }

@@ -1,4 +1,4 @@
-//! The backward: every tile of probabilities is made again from `lse`.
+//! The backward pass. It recomputes every tile of probabilities from `lse`.
 //!
 //! ```text
 //! p   = exp(s - lse)              delta = Σ d_out * out         for each query
@@ -7,14 +7,14 @@
 //! d_q = d_s · k / √D              d_k   = d_sᵀ · q / √D
 //! ```
 //!
-//! One task is one key/value head: for each query head that it serves, blocks of queries from
-//! first to last, for each the tiles of keys before it. Keys and values of the head are copied to
-//! scratch, where `d_k` and `d_v` collect.
+//! One task is one key/value head. For each of its query heads it takes the blocks of queries in
+//! order, and for each block the tiles of keys up to it. The head's keys and values are copied to
+//! scratch, and `d_k` and `d_v` are summed there.
 
 use super::{
-    Qkv, QkvMut, Shape, Source,
-    heads::{Columns, HeadRows, Place, Split},
-    tile::{Causal, HeadMask, HeadOf, KEYS, QUERIES, from_lanes, padded, to_lanes},
+    AttentionShape, Qkv, QkvMut, QkvRows,
+    heads::{Columns, HeadRows, HeadSplit, TaskRows},
+    tile::{CausalTile, HeadMask, HeadView, KEYS, QUERIES, from_lanes, padded, to_lanes},
 };
 use crate::{
     arena::Stored,
@@ -23,22 +23,22 @@ use crate::{
         exp::exp_below,
         isa::{Kernel, Simd},
         parts::PerWorker,
-        product::{A, Sum, TileProduct},
+        product::{LeftFactor, SumStart, TileProduct},
         rows,
     },
     element::Element,
     random::Mask,
 };
 
-/// Floats of scratch: for each worker its tiles, and keys and values of one head with their
+/// Floats of scratch: for each worker its tiles, and the keys and values of one head with their
 /// gradients.
 pub(in crate::cpu) fn scratch(seq: usize, size: usize, threads: usize) -> usize {
-    Tiles::floats(seq, size) * threads
+    BackwardTiles::floats(seq, size) * threads
 }
 
 /// Operands of [`backward`].
-pub(in crate::cpu) struct Backward<'a, E, M> {
-    pub(in crate::cpu) shape: Shape,
+pub(in crate::cpu) struct AttentionBackward<'a, E, M> {
+    pub(in crate::cpu) shape: AttentionShape,
     pub(in crate::cpu) qkv: Qkv<'a, E>,
     pub(in crate::cpu) out: &'a [E],
     pub(in crate::cpu) lse: &'a [f32],
@@ -52,27 +52,28 @@ pub(in crate::cpu) struct Backward<'a, E, M> {
 /// `d_qkv` of every head.
 pub(in crate::cpu) fn backward<E: Element + Stored>(
     machine: &mut Machine,
-    args: Backward<'_, E, impl Fn(usize) -> Option<Mask> + Sync>,
+    args: AttentionBackward<'_, E, impl Fn(usize) -> Option<Mask> + Sync>,
 ) {
-    let Backward { shape, qkv, out, lse, d_out, d_qkv, mask, scratch } = args;
+    let AttentionBackward { shape, qkv, out, lse, d_out, d_qkv, mask, scratch } = args;
     assert_eq!(out.len(), d_out.len());
     assert_eq!(lse.len(), shape.batch * shape.heads * shape.seq);
-    assert_eq!(shape.used, shape.seq, "a backward has all its rows");
-    let split = Split { shape: Shape { heads: shape.kv_heads, ..shape }, block: shape.seq };
+    assert_eq!(shape.used, shape.seq, "a backward uses all rows");
+    let split =
+        HeadSplit { shape: AttentionShape { heads: shape.kv_heads, ..shape }, block: shape.seq };
     let parts = (
         Columns::of_groups(d_qkv, shape, split),
-        PerWorker::new(scratch, Tiles::floats(shape.seq, shape.size)),
+        PerWorker::new(scratch, BackwardTiles::floats(shape.seq, shape.size)),
     );
     let isa = machine.isa;
     machine.pool.for_each(parts, |task, (d_qkv, space)| {
         let place = split.place(task.index);
         let mask = mask(place.sequence);
-        isa.run(Group { shape, place, qkv, out, lse, d_out, d_qkv, mask, space });
+        isa.run(BackwardTask { shape, place, qkv, out, lse, d_out, d_qkv, mask, space });
     });
 }
 
 /// The scratch of one worker.
-struct Tiles<'a> {
+struct BackwardTiles<'a> {
     queries: &'a mut [f32],       // (Q, D), scaled
     query_lanes: &'a mut [f32],   // (D, Q), scaled
     d_out: &'a mut [f32],         // (Q, D)
@@ -80,7 +81,7 @@ struct Tiles<'a> {
     d_query_lanes: &'a mut [f32], // (D, Q)
     keys: &'a mut [f32],          // (T, D)
     values: &'a mut [f32],        // (T, D)
-    scores: &'a mut [f32],        // (K, Q): scores, then what `d_out` is weighted with
+    scores: &'a mut [f32],        // (K, Q): scores, then dropped probabilities
     d_scores: &'a mut [f32],      // (K, Q): d_p, then d_s
     lse: &'a mut [f32],
     delta: &'a mut [f32],
@@ -89,7 +90,7 @@ struct Tiles<'a> {
     d_values: &'a mut [f32], // (T, D)
 }
 
-impl<'a> Tiles<'a> {
+impl<'a> BackwardTiles<'a> {
     fn floats(seq: usize, size: usize) -> usize {
         (5 * QUERIES + 4 * seq) * padded(size) + 2 * QUERIES * KEYS + 3 * QUERIES
     }
@@ -122,9 +123,9 @@ impl<'a> Tiles<'a> {
 }
 
 /// One task: one key/value head with its query heads.
-pub(super) struct Group<'a, E> {
-    pub(super) shape: Shape,
-    pub(super) place: Place,
+pub(super) struct BackwardTask<'a, E> {
+    pub(super) shape: AttentionShape,
+    pub(super) place: TaskRows,
     pub(super) qkv: Qkv<'a, E>,
     pub(super) out: &'a [E],
     pub(super) lse: &'a [f32],
@@ -134,36 +135,37 @@ pub(super) struct Group<'a, E> {
     pub(super) space: &'a mut [f32],
 }
 
-impl<E: Element> Kernel for Group<'_, E> {
+impl<E: Element> Kernel for BackwardTask<'_, E> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        let Shape { seq, size, .. } = self.shape;
+        let AttentionShape { seq, size, .. } = self.shape;
         let (sequence, kv) = (self.place.sequence, self.place.head);
-        let keys = HeadOf::new(self.qkv.keys, seq, (sequence, kv), size);
-        let values = HeadOf::new(self.qkv.values, seq, (sequence, kv), size);
-        let [out, d_out] = [self.out, self.d_out].map(|data| Source {
+        let keys = HeadView::new(self.qkv.keys, seq, (sequence, kv), size);
+        let values = HeadView::new(self.qkv.values, seq, (sequence, kv), size);
+        let [out, d_out] = [self.out, self.d_out].map(|data| QkvRows {
             data,
             stride: self.shape.channels(),
             column: 0,
         });
         let [mut d_queries, mut d_keys, mut d_values] = self.d_qkv;
         let scale = self.shape.scale();
-        let mut tiles = Tiles::new(self.space, seq, size);
+        let mut tiles = BackwardTiles::new(self.space, seq, size);
         keys.load(simd, 0..seq, None, tiles.keys);
         values.load(simd, 0..seq, None, tiles.values);
 
         for member in 0..self.shape.group() {
             let head = kv * self.shape.group() + member;
             let at = (sequence, head);
-            let queries = HeadOf::new(self.qkv.queries, seq, at, size);
-            let (out, d_out) = (HeadOf::new(out, seq, at, size), HeadOf::new(d_out, seq, at, size));
+            let queries = HeadView::new(self.qkv.queries, seq, at, size);
+            let (out, d_out) =
+                (HeadView::new(out, seq, at, size), HeadView::new(d_out, seq, at, size));
             let mask = self.mask.map(|mask| HeadMask::new(mask, head, seq));
             let lse = &self.lse[(sequence * self.shape.heads + head) * seq..][..seq];
             for start in (0..seq).step_by(QUERIES) {
                 let block = start..seq.min(start + QUERIES);
-                // Queries past the end are zero, and so is all that comes of them.
+                // Queries past the end are zero, and so is everything computed from them.
                 tiles.start(block.len(), size);
                 out.load(simd, block.clone(), None, tiles.queries);
                 d_out.load(simd, block.clone(), None, tiles.d_out);
@@ -175,12 +177,12 @@ impl<E: Element> Kernel for Group<'_, E> {
 
                 for first in (0..block.end).step_by(KEYS) {
                     let keys = KEYS.min(block.end - first);
-                    let causal = Causal { first, keys, is_diagonal: first == start };
+                    let causal = CausalTile { first, keys, is_diagonal: first == start };
                     tiles.score(simd, causal, size);
                     tiles.differentiate(simd, causal, mask.as_ref(), start);
-                    // The first queries that see these keys are the first head's of their tile.
+                    // These keys are first used by the first head's queries of the same tile.
                     let is_first = member == 0 && causal.is_diagonal;
-                    let sum = if is_first { Sum::New } else { Sum::Continued };
+                    let sum = if is_first { SumStart::New } else { SumStart::Continued };
                     tiles.add(simd, causal, size, sum);
                 }
 
@@ -204,8 +206,8 @@ impl<E: Element> Kernel for Group<'_, E> {
     }
 }
 
-impl Tiles<'_> {
-    /// Before a block of `queries`.
+impl BackwardTiles<'_> {
+    /// Clears the tiles before a block of `queries`.
     #[inline(always)]
     fn start(&mut self, queries: usize, size: usize) {
         self.queries[queries * padded(size)..].fill(0.0);
@@ -213,7 +215,7 @@ impl Tiles<'_> {
         self.lse[queries..].fill(0.0);
     }
 
-    /// `delta` of every query; the tile of queries holds `out`.
+    /// Computes `delta` of every query; the tile of queries holds `out`.
     #[inline(always)]
     fn deltas<S: Simd>(&mut self, simd: S) {
         let stride = self.queries.len() / QUERIES;
@@ -225,11 +227,11 @@ impl Tiles<'_> {
 
     /// `scores = keys · queries` and `d_scores = values · d_out`
     #[inline(always)]
-    fn score<S: Simd>(&mut self, simd: S, causal: Causal, size: usize) {
-        let panel = Causal::panel(simd);
+    fn score<S: Simd>(&mut self, simd: S, causal: CausalTile, size: usize) {
+        let panel = CausalTile::panel(simd);
         for query in (0..QUERIES).step_by(panel) {
             simd.run(TileProduct {
-                a: A {
+                a: LeftFactor {
                     data: &self.keys[causal.first * padded(size)..],
                     row: padded(size),
                     depth: 1,
@@ -241,10 +243,10 @@ impl Tiles<'_> {
                 rows: causal.keys_of_panel(simd, query),
                 columns: panel,
                 depth: size,
-                sum: Sum::New,
+                sum: SumStart::New,
             });
             simd.run(TileProduct {
-                a: A {
+                a: LeftFactor {
                     data: &self.values[causal.first * padded(size)..],
                     row: padded(size),
                     depth: 1,
@@ -256,17 +258,17 @@ impl Tiles<'_> {
                 rows: causal.keys_of_panel(simd, query),
                 columns: panel,
                 depth: size,
-                sum: Sum::New,
+                sum: SumStart::New,
             });
         }
     }
 
-    /// From scores and `d_p` to the dropped probabilities and `d_s`.
+    /// Turns scores and `d_p` into the dropped probabilities and `d_s`.
     #[inline(always)]
     fn differentiate<S: Simd>(
         &mut self,
         simd: S,
-        causal: Causal,
+        causal: CausalTile,
         mask: Option<&HeadMask>,
         query: usize,
     ) {
@@ -298,14 +300,14 @@ impl Tiles<'_> {
         }
     }
 
-    /// The tile's share of `d_q`, `d_k` and `d_v`; `sum` says what the latter two begin with.
+    /// Adds the tile's part of `d_q`, `d_k` and `d_v`; `sum` is where the last two start from.
     #[inline(always)]
-    fn add<S: Simd>(&mut self, simd: S, causal: Causal, size: usize, sum: Sum) {
+    fn add<S: Simd>(&mut self, simd: S, causal: CausalTile, size: usize, sum: SumStart) {
         let stride = padded(size);
-        let panel = Causal::panel(simd);
+        let panel = CausalTile::panel(simd);
         for query in (0..QUERIES).step_by(panel) {
             simd.run(TileProduct {
-                a: A { data: &self.keys[causal.first * stride..], row: 1, depth: stride },
+                a: LeftFactor { data: &self.keys[causal.first * stride..], row: 1, depth: stride },
                 b: &self.d_scores[query..],
                 b_stride: QUERIES,
                 c: &mut self.d_query_lanes[query..],
@@ -313,10 +315,10 @@ impl Tiles<'_> {
                 rows: size,
                 columns: panel,
                 depth: causal.keys_of_panel(simd, query),
-                sum: if causal.first == 0 { Sum::New } else { Sum::Continued },
+                sum: if causal.first == 0 { SumStart::New } else { SumStart::Continued },
             });
         }
-        // On the diagonal, a panel of keys at a time: the queries before it do not see them.
+        // On the diagonal, take a panel of keys at a time: earlier queries do not see them.
         let group = if causal.is_diagonal { panel } else { KEYS };
         for key in (0..causal.keys).step_by(group) {
             let query = causal.first_query(simd, key);
@@ -325,7 +327,11 @@ impl Tiles<'_> {
                 (&*self.d_scores, &*self.queries, &mut *self.d_keys),
             ] {
                 simd.run(TileProduct {
-                    a: A { data: &weights[key * QUERIES + query..], row: QUERIES, depth: 1 },
+                    a: LeftFactor {
+                        data: &weights[key * QUERIES + query..],
+                        row: QUERIES,
+                        depth: 1,
+                    },
                     b: &rows[query * stride..],
                     b_stride: stride,
                     c: &mut sums[(causal.first + key) * stride..],

@@ -1,11 +1,11 @@
-//! Attention of one token a sequence to all that its cache holds.
+//! Attention of one new token in each sequence to its cached keys and values.
 //!
-//! Work of a few microseconds: one dot product a key, one task a head.
+//! A few microseconds of work: one dot product for each key, one task for each head.
 
 use super::{
-    Qkv, Shape, Source,
-    heads::{Columns, HeadRows, Place, Split},
-    tile::{HeadOf, ROWS_AHEAD},
+    AttentionShape, Qkv, QkvRows,
+    heads::{Columns, HeadRows, HeadSplit, TaskRows},
+    tile::{HeadView, ROWS_AHEAD},
 };
 use crate::{
     arena::Stored,
@@ -25,9 +25,9 @@ pub(in crate::cpu) fn scratch(capacity: usize, size: usize, threads: usize) -> u
 }
 
 /// Operands of [`store`].
-pub(in crate::cpu) struct Store<'a, E> {
-    /// One sequence of as many rows as are in use.
-    pub(in crate::cpu) shape: Shape,
+pub(in crate::cpu) struct CacheStore<'a, E> {
+    /// One sequence, with the number of rows in use.
+    pub(in crate::cpu) shape: AttentionShape,
     pub(in crate::cpu) qkv: Qkv<'a, E>,
     /// The sequence's cache.
     pub(in crate::cpu) keys: &'a mut [E],
@@ -35,10 +35,10 @@ pub(in crate::cpu) struct Store<'a, E> {
 }
 
 /// Copies keys and values into the first rows of a cache.
-pub(in crate::cpu) fn store<E: Element>(args: Store<'_, E>) {
-    let Store { shape, qkv, keys, values } = args;
+pub(in crate::cpu) fn store<E: Element>(args: CacheStore<'_, E>) {
+    let CacheStore { shape, qkv, keys, values } = args;
     let channels = shape.kv_channels();
-    assert!(shape.used * channels <= keys.len(), "the cache holds the whole prompt");
+    assert!(shape.used * channels <= keys.len(), "the prompt is longer than the cache");
     let cache = keys.chunks_exact_mut(channels).zip(values.chunks_exact_mut(channels));
     for (row, (key, value)) in (0..shape.used).zip(cache) {
         key.copy_from_slice(qkv.keys.row(row, channels));
@@ -47,10 +47,10 @@ pub(in crate::cpu) fn store<E: Element>(args: Store<'_, E>) {
 }
 
 /// Operands of [`cached`].
-pub(in crate::cpu) struct Cached<'a, E> {
-    /// `batch` sequences of one row each; `seq` is the cache's capacity, `used` what it holds
-    /// before this token.
-    pub(in crate::cpu) shape: Shape,
+pub(in crate::cpu) struct CachedAttention<'a, E> {
+    /// `batch` sequences of one row each; `seq` is the cache's capacity, `used` its length before
+    /// this token.
+    pub(in crate::cpu) shape: AttentionShape,
     pub(in crate::cpu) qkv: Qkv<'a, E>,
     pub(in crate::cpu) keys: &'a mut [E],
     pub(in crate::cpu) values: &'a mut [E],
@@ -59,11 +59,14 @@ pub(in crate::cpu) struct Cached<'a, E> {
 }
 
 /// Appends every sequence's key and value, then attends to all of them.
-pub(in crate::cpu) fn cached<E: Element + Stored>(machine: &mut Machine, args: Cached<'_, E>) {
-    let Cached { shape, qkv, keys, values, out, scratch } = args;
-    let Shape { batch, seq, used, .. } = shape;
+pub(in crate::cpu) fn cached<E: Element + Stored>(
+    machine: &mut Machine,
+    args: CachedAttention<'_, E>,
+) {
+    let CachedAttention { shape, qkv, keys, values, out, scratch } = args;
+    let AttentionShape { batch, seq, used, .. } = shape;
     let channels = shape.kv_channels();
-    assert!(used < seq, "the cache has room for one token more");
+    assert!(used < seq, "the cache is full");
     assert_eq!((keys.len(), values.len()), (batch * seq * channels, batch * seq * channels));
     for sequence in 0..batch {
         let at = (sequence * seq + used) * channels;
@@ -71,18 +74,18 @@ pub(in crate::cpu) fn cached<E: Element + Stored>(machine: &mut Machine, args: C
         values[at..][..channels].copy_from_slice(qkv.values.row(sequence, channels));
     }
     let [keys, values] =
-        [&*keys, &*values].map(|data| Source { data, stride: channels, column: 0 });
-    let one = Shape { seq: 1, used: 1, ..shape };
-    let split = Split { shape: one, block: 1 };
+        [&*keys, &*values].map(|data| QkvRows { data, stride: channels, column: 0 });
+    let one = AttentionShape { seq: 1, used: 1, ..shape };
+    let split = HeadSplit { shape: one, block: 1 };
     let parts = (Columns::of_heads(out, split), PerWorker::new(scratch, seq + 3 * shape.size));
     let isa = machine.isa;
     machine.pool.for_each(parts, |task, ([out], space)| {
-        let Place { sequence, head, .. } = split.place(task.index);
+        let TaskRows { sequence, head, .. } = split.place(task.index);
         let kv = (sequence, head / shape.group());
-        isa.run(Head {
-            query: HeadOf::new(qkv.queries, 1, (sequence, head), shape.size),
-            keys: HeadOf::new(keys, seq, kv, shape.size),
-            values: HeadOf::new(values, seq, kv, shape.size),
+        isa.run(CachedHead {
+            query: HeadView::new(qkv.queries, 1, (sequence, head), shape.size),
+            keys: HeadView::new(keys, seq, kv, shape.size),
+            values: HeadView::new(values, seq, kv, shape.size),
             count: used + 1,
             scale: shape.scale(),
             out,
@@ -91,17 +94,17 @@ pub(in crate::cpu) fn cached<E: Element + Stored>(machine: &mut Machine, args: C
     });
 }
 
-struct Head<'a, E> {
-    query: HeadOf<'a, E>,
-    keys: HeadOf<'a, E>,
-    values: HeadOf<'a, E>,
+struct CachedHead<'a, E> {
+    query: HeadView<'a, E>,
+    keys: HeadView<'a, E>,
+    values: HeadView<'a, E>,
     count: usize,
     scale: f32,
     out: HeadRows<'a, E>,
     space: &'a mut [f32],
 }
 
-impl<E: Element> Kernel for Head<'_, E> {
+impl<E: Element> Kernel for CachedHead<'_, E> {
     type Output = ();
 
     #[inline(always)]

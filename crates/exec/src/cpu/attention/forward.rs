@@ -1,15 +1,15 @@
-//! The forward: blocks of queries against all the keys before them, one tile at a time.
+//! The forward pass: blocks of queries against all keys up to them, one tile at a time.
 //!
-//! A task copies the keys and values of its head once: in `qkv` their rows lie so far apart that
-//! each takes its own page, and that many rows fall on the same lines of a first cache.
+//! A task copies the keys and values of its head once: in `qkv` their rows are so far apart that
+//! each is on its own page, and many rows map to the same lines of the L1 cache.
 //!
-//! The largest score so far, `m`, and the sum of exponentials, `l`, are kept for each query;
-//! where a tile raises `m`, what was summed before is scaled down to it.
+//! For each query it keeps the largest score so far, `m`, and the sum of exponentials, `l`. If a
+//! tile raises `m`, the sums so far are scaled down to match.
 
 use super::{
-    Qkv, Shape,
-    heads::{Columns, HeadRows, PerRow, Place, RowNumbers, Split},
-    tile::{Causal, HeadMask, HeadOf, KEYS, QUERIES, from_lanes, padded, to_lanes},
+    AttentionShape, Qkv,
+    heads::{Columns, HeadRows, HeadSplit, PerRow, RowNumbers, TaskRows},
+    tile::{CausalTile, HeadMask, HeadView, KEYS, QUERIES, from_lanes, padded, to_lanes},
 };
 use crate::{
     arena::Stored,
@@ -18,7 +18,7 @@ use crate::{
         exp::exp_below,
         isa::{Kernel, Simd},
         parts::PerWorker,
-        product::{A, Sum, TileProduct},
+        product::{LeftFactor, SumStart, TileProduct},
     },
     element::Element,
     random::Mask,
@@ -26,22 +26,22 @@ use crate::{
 
 /// Floats of scratch: for each worker its tiles, and the keys and values of one head.
 pub(in crate::cpu) fn scratch(seq: usize, size: usize, threads: usize) -> usize {
-    Tiles::floats(seq, size) * threads
+    ForwardTiles::floats(seq, size) * threads
 }
 
-/// Below this many tasks, heads are cut, so that many cores have something to do.
+/// With fewer tasks than this, heads are split, so that many cores have work.
 const TASKS: usize = 64;
 
-/// Rows of a task: all that are used where there are heads enough.
-fn task_rows(shape: Shape) -> usize {
+/// Rows of a task: all rows in use if there are enough heads.
+fn task_rows(shape: AttentionShape) -> usize {
     let blocks = shape.used.div_ceil(QUERIES);
     let pieces = (TASKS / (shape.batch * shape.heads).max(1)).clamp(1, blocks.max(1));
     blocks.div_ceil(pieces).max(1) * QUERIES
 }
 
 /// Operands of [`forward`].
-pub(in crate::cpu) struct Forward<'a, E, M> {
-    pub(in crate::cpu) shape: Shape,
+pub(in crate::cpu) struct AttentionForward<'a, E, M> {
+    pub(in crate::cpu) shape: AttentionShape,
     pub(in crate::cpu) qkv: Qkv<'a, E>,
     pub(in crate::cpu) out: &'a mut [E],
     pub(in crate::cpu) lse: &'a mut [f32],
@@ -53,26 +53,26 @@ pub(in crate::cpu) struct Forward<'a, E, M> {
 /// `out` and `lse` of every head.
 pub(in crate::cpu) fn forward<E: Element + Stored>(
     machine: &mut Machine,
-    args: Forward<'_, E, impl Fn(usize) -> Option<Mask> + Sync>,
+    args: AttentionForward<'_, E, impl Fn(usize) -> Option<Mask> + Sync>,
 ) {
-    let Forward { shape, qkv, out, lse, mask, scratch } = args;
+    let AttentionForward { shape, qkv, out, lse, mask, scratch } = args;
     assert!(shape.used <= shape.seq);
-    let split = Split { shape, block: task_rows(shape) };
+    let split = HeadSplit { shape, block: task_rows(shape) };
     let parts = (
         Columns::of_heads(out, split),
         PerRow::new(lse, split),
-        PerWorker::new(scratch, Tiles::floats(shape.seq, shape.size)),
+        PerWorker::new(scratch, ForwardTiles::floats(shape.seq, shape.size)),
     );
     let isa = machine.isa;
     machine.pool.for_each(parts, |task, ([out], lse, space)| {
         let place = split.place(task.index);
         let mask = mask(place.sequence).map(|mask| HeadMask::new(mask, place.head, shape.seq));
-        isa.run(Rows { shape, place, qkv, out, lse, mask, space });
+        isa.run(ForwardTask { shape, place, qkv, out, lse, mask, space });
     });
 }
 
 /// The scratch of one worker.
-struct Tiles<'a> {
+struct ForwardTiles<'a> {
     queries: &'a mut [f32], // (D, Q), scaled
     keys: &'a mut [f32],    // (T, D)
     values: &'a mut [f32],  // (T, D)
@@ -80,10 +80,10 @@ struct Tiles<'a> {
     out: &'a mut [f32],     // (D, Q)
     most: &'a mut [f32],    // m of each query
     sums: &'a mut [f32],    // l of each query
-    factors: &'a mut [f32], // what a mask or a higher `m` multiplies each query with
+    factors: &'a mut [f32], // factor of each query, from a mask or a higher `m`
 }
 
-impl<'a> Tiles<'a> {
+impl<'a> ForwardTiles<'a> {
     fn floats(seq: usize, size: usize) -> usize {
         2 * (QUERIES + seq) * padded(size) + QUERIES * KEYS + 3 * QUERIES
     }
@@ -102,9 +102,9 @@ impl<'a> Tiles<'a> {
 }
 
 /// One task: rows of one head.
-pub(super) struct Rows<'a, E> {
-    pub(super) shape: Shape,
-    pub(super) place: Place,
+pub(super) struct ForwardTask<'a, E> {
+    pub(super) shape: AttentionShape,
+    pub(super) place: TaskRows,
     pub(super) qkv: Qkv<'a, E>,
     pub(super) out: HeadRows<'a, E>,
     pub(super) lse: RowNumbers<'a>,
@@ -112,26 +112,27 @@ pub(super) struct Rows<'a, E> {
     pub(super) space: &'a mut [f32],
 }
 
-impl<E: Element> Kernel for Rows<'_, E> {
+impl<E: Element> Kernel for ForwardTask<'_, E> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
-        let Shape { seq, size, .. } = self.shape;
+        let AttentionShape { seq, size, .. } = self.shape;
         let (sequence, head) = (self.place.sequence, self.place.head);
         let kv = (sequence, head / self.shape.group());
-        let queries = HeadOf::new(self.qkv.queries, seq, (sequence, head), size);
-        let keys = HeadOf::new(self.qkv.keys, seq, kv, size);
-        let values = HeadOf::new(self.qkv.values, seq, kv, size);
+        let queries = HeadView::new(self.qkv.queries, seq, (sequence, head), size);
+        let keys = HeadView::new(self.qkv.keys, seq, kv, size);
+        let values = HeadView::new(self.qkv.values, seq, kv, size);
         let rows = self.place.rows;
-        let mut tiles = Tiles::new(self.space, seq, size);
+        let mut tiles = ForwardTiles::new(self.space, seq, size);
         keys.load(simd, 0..rows.end, None, tiles.keys);
         values.load(simd, 0..rows.end, None, tiles.values);
 
         let lse = self.lse.get();
         for (start, lse) in rows.clone().step_by(QUERIES).zip(lse.chunks_mut(QUERIES)) {
             let block = start..rows.end.min(start + QUERIES);
-            // The out tile is still free: it takes the queries before they turn.
+            // The output tile is not in use yet, so it holds the queries before they are
+            // transposed.
             tiles.out[block.len() * padded(size)..].fill(0.0);
             queries.load(simd, block.clone(), Some(self.shape.scale()), tiles.out);
             to_lanes(simd, tiles.out, tiles.queries);
@@ -140,7 +141,7 @@ impl<E: Element> Kernel for Rows<'_, E> {
 
             for first in (0..block.end).step_by(KEYS) {
                 let keys = KEYS.min(block.end - first);
-                let causal = Causal { first, keys, is_diagonal: first == start };
+                let causal = CausalTile { first, keys, is_diagonal: first == start };
                 tiles.score(simd, causal, size);
                 tiles.exponentiate(simd, causal);
                 if let Some(mask) = &self.mask {
@@ -157,14 +158,14 @@ impl<E: Element> Kernel for Rows<'_, E> {
     }
 }
 
-impl Tiles<'_> {
+impl ForwardTiles<'_> {
     /// `scores = keys · queries`
     #[inline(always)]
-    fn score<S: Simd>(&mut self, simd: S, causal: Causal, size: usize) {
-        let panel = Causal::panel(simd);
+    fn score<S: Simd>(&mut self, simd: S, causal: CausalTile, size: usize) {
+        let panel = CausalTile::panel(simd);
         for query in (0..QUERIES).step_by(panel) {
             simd.run(TileProduct {
-                a: A {
+                a: LeftFactor {
                     data: &self.keys[causal.first * padded(size)..],
                     row: padded(size),
                     depth: 1,
@@ -176,14 +177,14 @@ impl Tiles<'_> {
                 rows: causal.keys_of_panel(simd, query),
                 columns: panel,
                 depth: size,
-                sum: Sum::New,
+                sum: SumStart::New,
             });
         }
     }
 
     /// `scores = exp(scores - m)` with a new `m`; `l` and `out` scaled to it, `l` added to.
     #[inline(always)]
-    fn exponentiate<S: Simd>(&mut self, simd: S, causal: Causal) {
+    fn exponentiate<S: Simd>(&mut self, simd: S, causal: CausalTile) {
         self.factors.copy_from_slice(self.most);
         if causal.is_diagonal {
             for key in 0..causal.keys {
@@ -192,7 +193,7 @@ impl Tiles<'_> {
             }
         }
         for query in (0..QUERIES).step_by(S::LANES) {
-            // In lanes by hand: compilers store a conditional maximum under a mask, slowly.
+            // Explicit lanes: compilers make a slow masked store of a conditional maximum.
             let mut most = simd.load(&self.most[query..]);
             for key in 0..causal.keys_of_query(simd, query) {
                 most = simd.max(most, simd.load(&self.scores[key * QUERIES + query..]));
@@ -220,7 +221,7 @@ impl Tiles<'_> {
     }
 
     #[inline(always)]
-    fn drop_out<S: Simd>(&mut self, simd: S, causal: Causal, mask: &HeadMask, query: usize) {
+    fn drop_out<S: Simd>(&mut self, simd: S, causal: CausalTile, mask: &HeadMask, query: usize) {
         for j in 0..causal.keys {
             let first = causal.first_query(simd, j);
             let row = &mut self.scores[j * QUERIES..][first..QUERIES];
@@ -232,11 +233,11 @@ impl Tiles<'_> {
 
     /// `out += values · scores`
     #[inline(always)]
-    fn add_values<S: Simd>(&mut self, simd: S, causal: Causal, size: usize) {
-        let panel = Causal::panel(simd);
+    fn add_values<S: Simd>(&mut self, simd: S, causal: CausalTile, size: usize) {
+        let panel = CausalTile::panel(simd);
         for query in (0..QUERIES).step_by(panel) {
             simd.run(TileProduct {
-                a: A {
+                a: LeftFactor {
                     data: &self.values[causal.first * padded(size)..],
                     row: 1,
                     depth: padded(size),
@@ -248,12 +249,12 @@ impl Tiles<'_> {
                 rows: size,
                 columns: panel,
                 depth: causal.keys_of_panel(simd, query),
-                sum: if causal.first == 0 { Sum::New } else { Sum::Continued },
+                sum: if causal.first == 0 { SumStart::New } else { SumStart::Continued },
             });
         }
     }
 
-    /// `lse`, and the rows of `out` in the place of the queries.
+    /// Writes `lse`, and the rows of `out` over the queries.
     #[inline(always)]
     fn finish<S: Simd>(&mut self, simd: S, lse: &mut [f32]) {
         for (lse, (most, sum)) in lse.iter_mut().zip(self.most.iter().zip(&*self.sums)) {

@@ -1,31 +1,31 @@
-//! Which head a task works on, and the rectangles of memory that are its own.
+//! Which head and rows a task works on, and the memory that it may write.
 
 use std::ops::Range;
 
 use crate::cpu::{
-    attention::{QkvMut, Shape},
+    attention::{AttentionShape, QkvMut},
     parts::{Grid, Outputs, Parts, Tile},
     pool::Task,
 };
 
-/// How tasks are counted: blocks of rows of every head of every sequence.
+/// How work is split into tasks: blocks of rows of every head of every sequence.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Split {
-    pub(super) shape: Shape,
+pub(super) struct HeadSplit {
+    pub(super) shape: AttentionShape,
     /// Rows of a block.
     pub(super) block: usize,
 }
 
-/// Where a task works.
+/// The sequence, head and rows of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct TaskRows {
     pub(super) sequence: usize,
     pub(super) head: usize,
     /// Rows inside the sequence.
     pub(super) rows: Range<usize>,
 }
 
-impl Split {
+impl HeadSplit {
     pub(super) fn count(&self) -> usize {
         self.blocks() * self.shape.batch * self.shape.heads
     }
@@ -34,13 +34,13 @@ impl Split {
         self.shape.used.div_ceil(self.block)
     }
 
-    /// The last rows come first: they see most keys, and the longest tasks should not be left
-    /// to the end.
-    pub(super) fn place(&self, index: usize) -> Place {
-        let Shape { batch, heads, used, .. } = self.shape;
+    /// The last rows come first: they attend to the most keys, and the longest tasks should start
+    /// first.
+    pub(super) fn place(&self, index: usize) -> TaskRows {
+        let AttentionShape { batch, heads, used, .. } = self.shape;
         let block = self.blocks() - 1 - index / (batch * heads);
         let start = block * self.block;
-        Place {
+        TaskRows {
             sequence: index / heads % batch,
             head: index % heads,
             rows: start..used.min(start + self.block),
@@ -48,32 +48,32 @@ impl Split {
     }
 }
 
-/// Columns of a row that the tasks of one head get.
+/// The columns of each head in a row.
 #[derive(Clone, Copy, Debug)]
 struct Span {
-    /// Of the first head.
+    /// The first head's first column.
     first: usize,
-    /// Of each head.
+    /// Columns of each head.
     width: usize,
 }
 
-/// One matrix for all parts, or one for each.
+/// One matrix for all `N` parts, or one for each.
 enum Grids<'a, T, const N: usize> {
     One(Grid<'a, T>),
     Each([Grid<'a, T>; N]),
 }
 
-/// Rows of heads in rectangles: for each task its rows of its head's columns, `N` times.
+/// Splits `N` matrices, or `N` ranges of columns of one, by rows and heads for the tasks.
 pub(super) struct Columns<'a, T, const N: usize> {
     grids: Grids<'a, T, N>,
     spans: [Span; N],
-    split: Split,
+    split: HeadSplit,
 }
 
 impl<'a, T: Send + 'static> Columns<'a, T, 1> {
-    /// (B, T, H·D): a task has the columns of its head.
-    pub(super) fn of_heads(data: &'a mut [T], split: Split) -> Self {
-        let Shape { batch, seq, used, size, .. } = split.shape;
+    /// (B, T, H·D): a task gets the columns of its head.
+    pub(super) fn of_heads(data: &'a mut [T], split: HeadSplit) -> Self {
+        let AttentionShape { batch, seq, used, size, .. } = split.shape;
         assert!(used <= seq, "{used} rows of a sequence of {seq}");
         let width = split.shape.channels();
         assert_eq!(data.len(), batch * seq * width);
@@ -83,10 +83,10 @@ impl<'a, T: Send + 'static> Columns<'a, T, 1> {
 }
 
 impl<'a, T: Send + 'static> Columns<'a, T, 3> {
-    /// Gradients of queries, keys and values of `shape`: a task of `split` is a key/value head,
-    /// and has its columns and those of all query heads that it serves.
-    pub(super) fn of_groups(data: QkvMut<'a, T>, shape: Shape, split: Split) -> Self {
-        assert_eq!(split.shape, Shape { heads: shape.kv_heads, ..shape });
+    /// Gradients of queries, keys and values of `shape`: a task of `split` is a key/value head
+    /// and gets its columns and those of all its query heads.
+    pub(super) fn of_groups(data: QkvMut<'a, T>, shape: AttentionShape, split: HeadSplit) -> Self {
+        assert_eq!(split.shape, AttentionShape { heads: shape.kv_heads, ..shape });
         assert!(shape.used <= shape.seq, "{} rows of a sequence of {}", shape.used, shape.seq);
         let rows = shape.batch * shape.seq;
         let (queries, keys) = (shape.channels(), shape.kv_channels());
@@ -110,9 +110,9 @@ impl<'a, T: Send + 'static> Columns<'a, T, 3> {
     }
 }
 
-// SAFETY: two tasks differ in sequence, head or block of rows: their rectangles differ in rows
-// or in columns. The `N` rectangles of one task lie in different matrices, or in one matrix from
-// columns on that are at least all heads' columns apart; the constructors checked the widths.
+// SAFETY: two tasks differ in sequence, head or block of rows, so their rectangles differ in rows
+// or in columns. The `N` rectangles of one task are in different matrices, or in one matrix at
+// columns that are at least all heads' columns apart; the constructors check the widths.
 unsafe impl<T: Send + 'static, const N: usize> Parts for Columns<'_, T, N> {
     type Part<'p> = [HeadRows<'p, T>; N];
     fn count(&self) -> Option<usize> {
@@ -135,8 +135,8 @@ unsafe impl<T: Send + 'static, const N: usize> Parts for Columns<'_, T, N> {
                 Grids::One(grid) => grid,
                 Grids::Each(grids) => &grids[n],
             };
-            // SAFETY: the constructor checked that the grid holds the shape, inside which the
-            // place lies; the caller's promise keeps other tasks from this index.
+            // SAFETY: the constructor checked that the grid holds the shape, which contains these
+            // rows; the caller's promise keeps other tasks from this index.
             let tile = unsafe { grid.tile(rows.clone(), columns.clone()) };
             HeadRows { tile, first, columns }
         })
@@ -165,15 +165,15 @@ impl<T> HeadRows<'_, T> {
     }
 }
 
-/// (B, H, T) in pieces: for each task its rows of its head.
+/// (B, H, T), split by rows and heads for the tasks.
 pub(super) struct PerRow<'a> {
     grid: Grid<'a, f32>,
-    split: Split,
+    split: HeadSplit,
 }
 
 impl<'a> PerRow<'a> {
-    pub(super) fn new(data: &'a mut [f32], split: Split) -> Self {
-        let Shape { batch, heads, seq, used, .. } = split.shape;
+    pub(super) fn new(data: &'a mut [f32], split: HeadSplit) -> Self {
+        let AttentionShape { batch, heads, seq, used, .. } = split.shape;
         assert_eq!(data.len(), batch * heads * seq);
         assert!(used <= seq, "{used} rows of a sequence of {seq}");
         Self { grid: Grid::new(data, seq), split }
@@ -218,18 +218,18 @@ mod tests {
     use super::*;
     use crate::cpu::pool::Pool;
 
-    /// The rows past the first sequence are the second one's, and another task's.
+    /// Rows past the first sequence belong to the second one, and so to another task.
     #[test]
     #[should_panic(expected = "5 rows of a sequence of 4")]
     fn no_task_gets_rows_past_its_sequence() {
-        let shape = Shape { batch: 2, seq: 4, used: 5, heads: 1, kv_heads: 1, size: 1 };
-        Columns::of_heads(&mut [0; 8], Split { shape, block: 5 });
+        let shape = AttentionShape { batch: 2, seq: 4, used: 5, heads: 1, kv_heads: 1, size: 1 };
+        Columns::of_heads(&mut [0; 8], HeadSplit { shape, block: 5 });
     }
 
     #[test]
     fn tasks_cover_every_used_row_of_every_head_once() {
-        let shape = Shape { batch: 2, seq: 11, used: 9, heads: 3, kv_heads: 3, size: 2 };
-        let split = Split { shape, block: 4 };
+        let shape = AttentionShape { batch: 2, seq: 11, used: 9, heads: 3, kv_heads: 3, size: 2 };
+        let split = HeadSplit { shape, block: 4 };
         assert_eq!(split.count(), 18);
         let mut columns = vec![0; 2 * 11 * 3 * 2];
         let mut numbers = vec![0.0; 2 * 3 * 11];
@@ -251,8 +251,8 @@ mod tests {
 
     #[test]
     fn groups_cover_every_column_of_queries_keys_and_values_once() {
-        let shape = Shape { batch: 2, seq: 3, used: 3, heads: 6, kv_heads: 2, size: 2 };
-        let split = Split { shape: Shape { heads: 2, ..shape }, block: 3 };
+        let shape = AttentionShape { batch: 2, seq: 3, used: 3, heads: 6, kv_heads: 2, size: 2 };
+        let split = HeadSplit { shape: AttentionShape { heads: 2, ..shape }, block: 3 };
         let width = 2 * (6 + 2 + 2);
         let mut joined = vec![0; 2 * 3 * width];
         let mut parts = [vec![0; 2 * 3 * 12], vec![0; 2 * 3 * 4], vec![0; 2 * 3 * 4]];

@@ -1,17 +1,17 @@
-//! Causal attention, tile by tile: the scores of a sequence never exist whole.
+//! Causal attention, tile by tile: the full score matrix of a sequence is never stored.
 //!
 //! ```text
 //! s = q · kᵀ / √D      p = softmax(s)      out = drop(p) · v      lse = ln Σ exp(s)
 //! ```
 //!
-//! Tiles of scores lie transposed, (keys, queries): the lanes of a vector are queries, so the
+//! Tiles of scores are transposed, (keys, queries): the lanes of a vector are queries, so the
 //! softmax over keys needs no sum across lanes, and neither keys nor values have to be
 //! transposed for the products around it.
 //!
-//! A task of the forward is a block of queries of one head. A task of the backward is one
-//! key/value head with all the query heads that it serves, so that no sum is shared.
+//! A forward task is a block of queries of one head. A backward task is one key/value head with
+//! all its query heads, so that no sum is shared between tasks.
 //!
-//! Definition: `reference`. This module may only be faster.
+//! Definition: `reference::attention`.
 
 mod backward;
 mod cached;
@@ -24,17 +24,17 @@ mod tile;
 use fitgpt_plan::program::Heads;
 
 pub(super) use self::{
-    backward::{Backward, backward, scratch as backward_scratch},
-    cached::{Cached, Store, cached, scratch as cached_scratch, store},
-    forward::{Forward, forward, scratch as forward_scratch},
+    backward::{AttentionBackward, backward, scratch as backward_scratch},
+    cached::{CacheStore, CachedAttention, cached, scratch as cached_scratch, store},
+    forward::{AttentionForward, forward, scratch as forward_scratch},
 };
 
 /// The sizes of an attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Shape {
+pub(super) struct AttentionShape {
     /// Sequences.
     pub(super) batch: usize,
-    /// Rows from one sequence to the next.
+    /// Rows of a sequence in memory.
     pub(super) seq: usize,
     /// Rows of each sequence that are in use, from the first.
     pub(super) used: usize,
@@ -46,10 +46,13 @@ pub(super) struct Shape {
     pub(super) size: usize,
 }
 
-impl Shape {
+impl AttentionShape {
     pub(super) fn new(batch: usize, seq: usize, used: usize, heads: Heads) -> Self {
         let (query, kv) = (heads.query as usize, heads.kv as usize);
-        assert!(kv > 0 && query.is_multiple_of(kv), "{kv} key heads serve {query} query heads");
+        assert!(
+            kv > 0 && query.is_multiple_of(kv),
+            "{kv} key heads do not divide {query} query heads"
+        );
         Self { batch, seq, used, heads: query, kv_heads: kv, size: heads.channels as usize }
     }
 
@@ -63,28 +66,28 @@ impl Shape {
         self.kv_heads * self.size
     }
 
-    /// Query heads that one key/value head serves.
+    /// Query heads of each key/value head.
     fn group(self) -> usize {
         self.heads / self.kv_heads
     }
 
-    /// What a score is multiplied by.
+    /// The factor of a score.
     fn scale(self) -> f32 {
         1.0 / (self.size as f32).sqrt()
     }
 }
 
-/// Rows of all heads of queries, keys or values, to be read.
+/// Rows of queries, keys or values of all heads, read-only.
 #[derive(Clone, Copy, Debug)]
-struct Source<'a, E> {
+struct QkvRows<'a, E> {
     data: &'a [E],
-    /// From one row to the next.
+    /// Distance between rows.
     stride: usize,
     /// The first head's first column.
     column: usize,
 }
 
-impl<'a, E> Source<'a, E> {
+impl<'a, E> QkvRows<'a, E> {
     /// `channels` columns of row `row`, from the first head on.
     fn row(&self, row: usize, channels: usize) -> &'a [E] {
         &self.data[row * self.stride + self.column..][..channels]
@@ -94,35 +97,35 @@ impl<'a, E> Source<'a, E> {
 /// Queries, keys and values, in one tensor or in three.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Qkv<'a, E> {
-    queries: Source<'a, E>,
-    keys: Source<'a, E>,
-    values: Source<'a, E>,
+    queries: QkvRows<'a, E>,
+    keys: QkvRows<'a, E>,
+    values: QkvRows<'a, E>,
 }
 
 impl<'a, E> Qkv<'a, E> {
     /// All three next to each other in the rows of `data`.
-    pub(super) fn joined(data: &'a [E], shape: Shape) -> Self {
+    pub(super) fn joined(data: &'a [E], shape: AttentionShape) -> Self {
         let (queries, keys) = (shape.channels(), shape.kv_channels());
         let stride = queries + 2 * keys;
         assert!(data.len() >= shape.batch * shape.seq * stride);
         let [queries, keys, values] =
-            [0, queries, queries + keys].map(|column| Source { data, stride, column });
+            [0, queries, queries + keys].map(|column| QkvRows { data, stride, column });
         Self { queries, keys, values }
     }
 
-    /// Queries, keys and values, each with rows of their own.
-    pub(super) fn split(parts: [&'a [E]; 3], shape: Shape) -> Self {
+    /// Queries, keys and values in separate slices.
+    pub(super) fn split(parts: [&'a [E]; 3], shape: AttentionShape) -> Self {
         let widths = [shape.channels(), shape.kv_channels(), shape.kv_channels()];
         let rows = shape.batch * shape.seq;
         let [queries, keys, values] = std::array::from_fn(|i| {
             assert!(parts[i].len() >= rows * widths[i]);
-            Source { data: parts[i], stride: widths[i], column: 0 }
+            QkvRows { data: parts[i], stride: widths[i], column: 0 }
         });
         Self { queries, keys, values }
     }
 }
 
-/// Where the gradients of queries, keys and values go.
+/// Outputs for the gradients of queries, keys and values.
 #[derive(Debug)]
 pub(super) enum QkvMut<'a, E> {
     Joined(&'a mut [E]),

@@ -1,10 +1,10 @@
-//! Sixteen lanes on any machine: the tiles of AVX-512 without its instructions.
+//! Tests tiles of sixteen lanes, as with AVX-512, on any machine.
 
 use super::{
-    Qkv, QkvMut, Shape,
-    backward::{self, Group},
-    forward::{self, Rows},
-    heads::{Columns, PerRow, Split},
+    AttentionShape, Qkv, QkvMut,
+    backward::{self, BackwardTask},
+    forward::{self, ForwardTask},
+    heads::{Columns, HeadSplit, PerRow},
 };
 use crate::cpu::{
     isa::{Portable, Simd},
@@ -12,7 +12,8 @@ use crate::cpu::{
     pool::Task,
 };
 
-const SHAPE: Shape = Shape { batch: 1, seq: 150, used: 150, heads: 2, kv_heads: 2, size: 24 };
+const SHAPE: AttentionShape =
+    AttentionShape { batch: 1, seq: 150, used: 150, heads: 2, kv_heads: 2, size: 24 };
 
 fn numbers(count: usize, seed: usize) -> Vec<f32> {
     (0..count).map(|i| ((i * 37 + seed) * 61 % 211) as f32 / 100.0 - 1.05).collect()
@@ -26,21 +27,21 @@ struct Results {
 
 /// Both directions of both heads at one width.
 fn run<S: Simd>(simd: S) -> Results {
-    let Shape { seq, heads, size, .. } = SHAPE;
+    let AttentionShape { seq, heads, size, .. } = SHAPE;
     let (qkv, d_out) = (numbers(seq * 3 * heads * size, 1), numbers(seq * heads * size, 2));
     let (mut out, mut lse) = (vec![0.0; seq * heads * size], vec![0.0; heads * seq]);
     let mut d_qkv = vec![0.0; qkv.len()];
-    let split = Split { shape: SHAPE, block: seq };
+    let split = HeadSplit { shape: SHAPE, block: seq };
     let tasks = (0..heads).map(|index| Task { index, worker: 0 });
     for task in tasks.clone() {
         let mut space = vec![f32::NAN; forward::scratch(seq, size, 1)];
         let parts = (Columns::of_heads(&mut out, split), PerRow::new(&mut lse, split));
-        // SAFETY: the parts of one task, and nobody has another.
+        // SAFETY: the parts of the only task.
         let ([out], lse) = unsafe { parts.part(task) };
         let place = split.place(task.index);
         let space = &mut space;
         let qkv = Qkv::joined(&qkv, SHAPE);
-        simd.run(Rows { shape: SHAPE, place, qkv, out, lse, mask: None, space });
+        simd.run(ForwardTask { shape: SHAPE, place, qkv, out, lse, mask: None, space });
     }
     for task in tasks {
         let mut space = vec![f32::NAN; backward::scratch(seq, size, 1)];
@@ -48,7 +49,7 @@ fn run<S: Simd>(simd: S) -> Results {
         // SAFETY: as above.
         let d_qkv = unsafe { parts.part(task) };
         let place = split.place(task.index);
-        simd.run(Group {
+        simd.run(BackwardTask {
             shape: SHAPE,
             lse: &lse,
             place,
@@ -66,10 +67,10 @@ fn run<S: Simd>(simd: S) -> Results {
 #[test]
 fn sixteen_lanes_attend_as_eight_do() {
     let (eight, sixteen) = (run(Portable::<8>), run(Portable::<16>));
-    // Queries lie in lanes and every sum runs over keys or channels in order: the same bits.
+    // Queries are lanes, and every sum runs over keys or channels in order: the bits are equal.
     assert_eq!(eight.out, sixteen.out);
     assert_eq!(eight.lse, sixteen.lse);
-    // `delta` alone is summed across lanes: one rounding of numbers of about one.
+    // Only `delta` is summed across lanes: one rounding of numbers near one.
     for (a, b) in eight.d_qkv.iter().zip(&sixteen.d_qkv) {
         assert!((a - b).abs() < 1e-5, "{a} and {b}");
     }

@@ -4,8 +4,8 @@ use std::ops::Range;
 
 use crate::{
     cpu::{
-        attention::Source,
-        isa::{Block, LANES_MAX, Simd, Strided},
+        attention::QkvRows,
+        isa::{LANES_MAX, Simd, Strided, TransposeSize},
     },
     element::Element,
     random::Mask,
@@ -16,23 +16,22 @@ pub(super) const QUERIES: usize = 64;
 /// Keys of a tile.
 pub(super) const KEYS: usize = 64;
 
-/// Bytes that memory gives at a time.
+/// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
-/// Rows to ask for ahead of reading them: they lie so far apart that the machine does not guess
-/// the next one.
+/// How many rows ahead to prefetch: rows are so far apart that the hardware does not predict them.
 pub(super) const ROWS_AHEAD: usize = 8;
 
-/// Channels of a head in a tile: rounded up to whole vectors, the rest zero.
+/// Channels of a head in a tile: rounded up to whole vectors and padded with zeros.
 pub(super) const fn padded(size: usize) -> usize {
     size.next_multiple_of(LANES_MAX)
 }
 
-/// The columns of one head in rows of one sequence, to be read.
+/// The columns of one head in the rows of one sequence, read-only.
 #[derive(Clone, Copy)]
-pub(super) struct HeadOf<'a, E> {
+pub(super) struct HeadView<'a, E> {
     /// The sequence, from its first row.
     pub(super) rows: &'a [E],
-    /// From one row to the next.
+    /// Distance between rows.
     pub(super) stride: usize,
     /// The head's first column.
     pub(super) column: usize,
@@ -40,15 +39,15 @@ pub(super) struct HeadOf<'a, E> {
     pub(super) size: usize,
 }
 
-impl<'a, E: Element> HeadOf<'a, E> {
+impl<'a, E: Element> HeadView<'a, E> {
     /// The columns of one head in the rows of one sequence of `seq` rows.
     pub(super) fn new(
-        source: Source<'a, E>,
+        source: QkvRows<'a, E>,
         seq: usize,
         (sequence, head): (usize, usize),
         size: usize,
     ) -> Self {
-        let Source { data, stride, column } = source;
+        let QkvRows { data, stride, column } = source;
         let rows = &data[sequence * seq * stride..][..seq * stride];
         Self { rows, stride, column: column + head * size, size }
     }
@@ -58,7 +57,7 @@ impl<'a, E: Element> HeadOf<'a, E> {
         &self.rows[row * self.stride + self.column..][..self.size]
     }
 
-    /// Asks for row `row`, which may lie beyond the end.
+    /// Prefetches row `row`, which may be past the end.
     #[inline(always)]
     pub(super) fn prefetch<S: Simd>(&self, simd: S, row: usize) {
         let first = row * self.stride + self.column;
@@ -67,7 +66,7 @@ impl<'a, E: Element> HeadOf<'a, E> {
         }
     }
 
-    /// Rows `rows`, times `scale`, into `tile` of rows of `padded(size)`.
+    /// Copies `rows`, times `scale`, into `tile`, whose rows have `padded(size)` columns.
     #[inline(always)]
     pub(super) fn load<S: Simd>(
         &self,
@@ -102,7 +101,7 @@ impl<'a, E: Element> HeadOf<'a, E> {
 pub(super) fn to_lanes<S: Simd>(simd: S, tile: &[f32], lanes: &mut [f32]) {
     let stride = tile.len() / QUERIES;
     for query in (0..QUERIES).step_by(8) {
-        let block = Block { vectors: 8, depth: stride };
+        let block = TransposeSize { vectors: 8, depth: stride };
         let from = Strided { data: &tile[query * stride..], stride };
         simd.transpose(block, from, Strided { data: &mut lanes[query..], stride: QUERIES });
     }
@@ -113,43 +112,43 @@ pub(super) fn to_lanes<S: Simd>(simd: S, tile: &[f32], lanes: &mut [f32]) {
 pub(super) fn from_lanes<S: Simd>(simd: S, lanes: &[f32], tile: &mut [f32]) {
     let stride = tile.len() / QUERIES;
     for channel in (0..stride).step_by(8) {
-        let block = Block { vectors: 8, depth: QUERIES };
+        let block = TransposeSize { vectors: 8, depth: QUERIES };
         let from = Strided { data: &lanes[channel * QUERIES..], stride: QUERIES };
         simd.transpose(block, from, Strided { data: &mut tile[channel..], stride });
     }
 }
 
-/// Which keys of a tile a panel of queries sees.
+/// Which keys of a tile are visible to each panel of queries.
 #[derive(Clone, Copy)]
-pub(super) struct Causal {
+pub(super) struct CausalTile {
     /// The tile's first key.
     pub(super) first: usize,
     /// Keys in the tile.
     pub(super) keys: usize,
-    /// Whether the tile's first key is its first query: then key `j` is seen from query `j` on.
+    /// Whether the tile's first key is its first query: then query `j` sees keys up to `j`.
     pub(super) is_diagonal: bool,
 }
 
-impl Causal {
-    /// Queries that a product takes at a time.
+impl CausalTile {
+    /// Queries of a panel, which a product processes at once.
     #[inline(always)]
     pub(super) fn panel<S: Simd>(_: S) -> usize {
         S::LANES * S::TILE_VECTORS
     }
 
-    /// Keys that any query of the panel beginning at `query` sees.
+    /// Keys visible to any query of the panel that starts at `query`.
     #[inline(always)]
     pub(super) fn keys_of_panel<S: Simd>(self, simd: S, query: usize) -> usize {
         if self.is_diagonal { self.keys.min(query + Self::panel(simd)) } else { self.keys }
     }
 
-    /// Keys of the panel that `query` is in.
+    /// Keys visible to the panel that contains `query`.
     #[inline(always)]
     pub(super) fn keys_of_query<S: Simd>(self, simd: S, query: usize) -> usize {
         self.keys_of_panel(simd, query / Self::panel(simd) * Self::panel(simd))
     }
 
-    /// The first query of the first panel that sees `key`.
+    /// The first query of the first panel to which `key` is visible.
     #[inline(always)]
     pub(super) fn first_query<S: Simd>(self, simd: S, key: usize) -> usize {
         if self.is_diagonal { key / Self::panel(simd) * Self::panel(simd) } else { 0 }
@@ -160,20 +159,20 @@ impl Causal {
 #[derive(Clone, Copy)]
 pub(super) struct HeadMask {
     mask: Mask,
-    /// Number of the head's first element.
+    /// The number of the head's first element.
     first: u32,
     /// Elements of a row of scores.
     row: u32,
 }
 
 impl HeadMask {
-    /// Elements are counted `(head · T + i) · T + j`; the count may wrap.
+    /// Elements are numbered `(head · T + i) · T + j`, modulo 2³².
     pub(super) fn new(mask: Mask, head: usize, seq: usize) -> Self {
         let row = seq as u32;
         Self { mask, first: (head as u32).wrapping_mul(row).wrapping_mul(row), row }
     }
 
-    /// Writes the factors of `key` for the queries from `query` on.
+    /// Writes the factors of `key` for the queries starting at `query`.
     #[inline(always)]
     pub(super) fn factors(&self, query: usize, key: usize, factors: &mut [f32]) {
         let first = (query as u32).wrapping_mul(self.row).wrapping_add(self.first);

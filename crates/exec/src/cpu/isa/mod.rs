@@ -1,13 +1,11 @@
-//! Instruction sets: kernels are written once over [`Simd`] and run at the width of the machine.
+//! Instruction sets: kernels are generic over [`Simd`] and run at the machine's vector width.
 //!
-//! A token such as [`Avx2`] exists only where its instructions were detected, so holding one is
-//! the proof that they may be used. A kernel becomes code for an instruction set by running
-//! inside [`Simd::run`]; everything it calls must be `#[inline(always)]`, or it is compiled for
-//! the oldest machine of the target. A task of a pool is called through a pointer, so it enters
-//! `run` itself.
+//! A token such as [`Avx2`] can only be made if its instructions were detected, so holding one
+//! proves that they may be used. A kernel is compiled for an instruction set by running inside
+//! [`Simd::run`]; everything it calls must be `#[inline(always)]`, or it is compiled for the
+//! target's baseline. A pool calls its tasks through a pointer, so each task enters `run` itself.
 //!
-//! The wrappers are one line each. Tile logic of sixteen lanes is tested on any machine with
-//! [`Portable<16>`], which computes the same sums without the instructions.
+//! [`Portable<16>`] tests the tile logic of sixteen lanes on any machine.
 
 #[cfg(target_arch = "aarch64")]
 mod neon;
@@ -23,35 +21,35 @@ pub use self::x86::{Avx2, Avx512};
 
 use half::f16;
 
-/// A piece of work that is compiled once for each instruction set.
+/// Work that is compiled once for each instruction set.
 pub trait Kernel {
-    /// What the work returns.
+    /// The result.
     type Output;
     /// Does the work. Mark implementations `#[inline(always)]`.
     fn run<S: Simd>(self, simd: S) -> Self::Output;
 }
 
-/// Vectors of f32 and what one can do with them.
+/// Vectors of f32 and their operations.
 ///
-/// Multiplication with addition is fused (one rounding) on every instruction set but
-/// [`Portable`], so results may differ between instruction sets, never within one.
+/// `fma` is fused (one rounding) on every instruction set except [`Portable`], so results may
+/// differ between instruction sets, but never within one.
 pub trait Simd: Copy + Send + Sync + 'static {
     /// A vector of [`LANES`](Self::LANES) numbers.
     type Lanes: Copy;
     /// Numbers in one vector; at most [`LANES_MAX`].
     const LANES: usize;
-    /// Rows of a matmul's register tile, as many as the registers hold.
+    /// Rows of a matmul's register tile: as many as fit into the registers.
     const TILE_ROWS: usize;
     /// Vectors in a row of a matmul's register tile.
     const TILE_VECTORS: usize;
 
     /// Runs `kernel` with these instructions enabled.
     fn run<K: Kernel>(self, kernel: K) -> K::Output;
-    /// Every lane `x`.
+    /// A vector with `x` in every lane.
     fn splat(self, x: f32) -> Self::Lanes;
-    /// The first lanes of `from`, which holds at least that many.
+    /// Loads the first numbers of `from`, which has at least a whole vector.
     fn load(self, from: &[f32]) -> Self::Lanes;
-    /// Writes the lanes to the start of `to`, which holds at least that many.
+    /// Stores the lanes at the start of `to`, which has at least a whole vector.
     fn store(self, x: Self::Lanes, to: &mut [f32]);
     /// `x + y`
     fn add(self, x: Self::Lanes, y: Self::Lanes) -> Self::Lanes;
@@ -59,20 +57,20 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn sub(self, x: Self::Lanes, y: Self::Lanes) -> Self::Lanes;
     /// `x * y`
     fn mul(self, x: Self::Lanes, y: Self::Lanes) -> Self::Lanes;
-    /// The larger of `x` and `y`; unspecified which one where either is NaN.
+    /// The larger of `x` and `y`; unspecified if either is NaN.
     fn max(self, x: Self::Lanes, y: Self::Lanes) -> Self::Lanes;
     /// `x * y + z`
     fn fma(self, x: Self::Lanes, y: Self::Lanes, z: Self::Lanes) -> Self::Lanes;
-    /// `x * y + z` of single numbers: fused exactly where [`fma`](Self::fma) is.
+    /// `x * y + z` of single numbers, fused exactly if [`fma`](Self::fma) is.
     fn fma1(self, x: f32, y: f32, z: f32) -> f32;
 
-    /// Asks for `data[index]`, which will be read soon; there need not be such an element.
+    /// Prefetches `data[index]`; the index may be out of bounds.
     #[inline(always)]
     fn prefetch<T>(self, data: &[T], index: usize) {
         let _ = (data, index);
     }
 
-    /// Widens halves; the slices have one length.
+    /// Widens halves; the slices have equal lengths.
     #[inline(always)]
     fn widen_f16(self, from: &[f16], to: &mut [f32]) {
         for (to, from) in to.iter_mut().zip(from) {
@@ -80,7 +78,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
     }
 
-    /// Rounds to halves, ties to even; the slices have one length.
+    /// Rounds to halves, ties to even; the slices have equal lengths.
     #[inline(always)]
     fn narrow_f16(self, from: &[f32], to: &mut [f16]) {
         for (to, from) in to.iter_mut().zip(from) {
@@ -90,7 +88,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
 
     /// `to[k, v] = from[v, k]` for `k < depth` and `v < vectors`, at most eight.
     #[inline(always)]
-    fn transpose(self, block: Block, from: Strided<&[f32]>, to: Strided<&mut [f32]>) {
+    fn transpose(self, block: TransposeSize, from: Strided<&[f32]>, to: Strided<&mut [f32]>) {
         for v in 0..block.vectors {
             let from = &from.data[v * from.stride..][..block.depth];
             for (k, x) in from.iter().enumerate() {
@@ -99,7 +97,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
     }
 
-    /// The sum of the lanes, halves first: one fixed order.
+    /// The sum of the lanes, in the fixed order of [`fold`](Self::fold).
     #[inline(always)]
     fn sum(self, x: Self::Lanes) -> f32 {
         self.fold(x, |x, y| x + y)
@@ -130,25 +128,25 @@ pub trait Simd: Copy + Send + Sync + 'static {
 /// The widest vector of any instruction set here.
 pub const LANES_MAX: usize = 16;
 
-/// What [`Simd::transpose`] transposes.
+/// The sizes of [`Simd::transpose`].
 #[derive(Clone, Copy, Debug)]
-pub struct Block {
+pub struct TransposeSize {
     /// Rows that become columns, 1 to 8.
     pub vectors: usize,
     /// Numbers in each of them.
     pub depth: usize,
 }
 
-/// Rows of numbers, `stride` apart.
+/// Rows of numbers, `stride` elements apart.
 #[derive(Clone, Copy, Debug)]
 pub struct Strided<T> {
-    /// The numbers, from the first of the first row.
+    /// The numbers, starting with the first row.
     pub data: T,
-    /// From one row to the next.
+    /// Distance between the starts of rows.
     pub stride: usize,
 }
 
-/// The instruction set a kernel runs with.
+/// An instruction set to run kernels with.
 #[derive(Clone, Copy, Debug)]
 pub enum Isa {
     /// x86-64 with 512-bit vectors.
@@ -160,7 +158,7 @@ pub enum Isa {
     /// 64-bit Arm.
     #[cfg(target_arch = "aarch64")]
     Neon(Neon),
-    /// What the compiler assumes of every machine of the target.
+    /// The target's baseline.
     Portable(Portable<8>),
 }
 
@@ -176,12 +174,12 @@ impl Isa {
         Self::available().into_iter().flatten()
     }
 
-    /// The instruction set of this [`name`](Self::name); `None` where the machine lacks it.
+    /// The instruction set with this [`name`](Self::name); `None` if the machine lacks it.
     pub fn named(name: &str) -> Option<Self> {
         Self::all().find(|isa| isa.name() == name)
     }
 
-    /// Lower case, as people write it.
+    /// The name in lower case.
     pub fn name(self) -> &'static str {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -246,13 +244,13 @@ macro_rules! one_instruction_each {
 
         #[inline(always)]
         fn run<K: Kernel>(self, kernel: K) -> K::Output {
-            // Never inlined: one copy of a kernel, however many call it.
+            // Never inlined, so that there is one copy of each kernel.
             #[target_feature(enable = $features)]
             #[inline(never)]
             fn enabled<S: Simd, K: Kernel>(simd: S, kernel: K) -> K::Output {
                 kernel.run(simd)
             }
-            // SAFETY: a token is made only where these features were detected.
+            // SAFETY: a token is only made if these features were detected.
             unsafe { enabled(self, kernel) }
         }
         #[inline(always)]
@@ -307,11 +305,11 @@ macro_rules! one_instruction_each {
 use one_instruction_each;
 
 #[cfg(test)]
-#[expect(clippy::float_cmp, reason = "whole numbers, exact in every order")]
+#[expect(clippy::float_cmp, reason = "integers are exact in every order")]
 mod tests {
     use super::*;
 
-    /// Small whole numbers: every operation on them is exact, fused or not.
+    /// Small integers: every operation on them is exact, fused or not.
     struct Arithmetic;
 
     impl Kernel for Arithmetic {
@@ -351,7 +349,7 @@ mod tests {
                 let from: Vec<f32> = (0..8 * 11).map(|i| i as f32).collect();
                 let mut to = vec![-1.0; 11 * 9];
                 simd.transpose(
-                    Block { vectors, depth },
+                    TransposeSize { vectors, depth },
                     Strided { data: &from, stride: 11 },
                     Strided { data: &mut to, stride: 9 },
                 );
@@ -385,7 +383,7 @@ mod tests {
             let (from, mut to) = ([0.0; 8], [0.0; 8]);
             let transpose = || {
                 simd.transpose(
-                    Block { vectors: 2, depth: 4 },
+                    TransposeSize { vectors: 2, depth: 4 },
                     Strided { data: &from, stride: usize::MAX - 3 },
                     Strided { data: &mut to, stride: 2 },
                 );

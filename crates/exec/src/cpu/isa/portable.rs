@@ -2,14 +2,14 @@
 
 use super::{Kernel, Simd};
 
-/// `N` lanes of plain arithmetic, for machines without a set of their own and for tests.
+/// `N` lanes of plain arithmetic, for targets without a supported instruction set and for tests.
 #[derive(Clone, Copy, Debug)]
 pub struct Portable<const N: usize>;
 
 impl<const N: usize> Simd for Portable<N> {
     type Lanes = [f32; N];
     const LANES: usize = N;
-    // Sixteen lanes take the tile of the machines that have sixteen.
+    // With sixteen lanes, use the tile of AVX-512.
     const TILE_ROWS: usize = if N == 16 { 12 } else { 4 };
     const TILE_VECTORS: usize = if N == 16 { 2 } else { 1 };
 
@@ -49,7 +49,7 @@ impl<const N: usize> Simd for Portable<N> {
     fn fma(self, x: [f32; N], y: [f32; N], z: [f32; N]) -> [f32; N] {
         std::array::from_fn(|lane| self.fma1(x[lane], y[lane], z[lane]))
     }
-    // Not fused: without the instruction, a fused one is a call of some hundred cycles.
+    // Not fused: without the instruction, `mul_add` is a call of about a hundred cycles.
     #[inline(always)]
     fn fma1(self, x: f32, y: f32, z: f32) -> f32 {
         x * y + z

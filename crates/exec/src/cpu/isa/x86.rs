@@ -4,14 +4,14 @@ use std::arch::x86_64 as arch;
 
 use half::f16;
 
-use super::{Block, Kernel, Simd, Strided, one_instruction_each};
+use super::{Kernel, Simd, Strided, TransposeSize, one_instruction_each};
 
-/// Proof of AVX-512 (F, BW, DQ, VL) and of what every such machine has below it.
+/// Proof of AVX-512 (F, BW, DQ, VL) and of AVX2, FMA and F16C.
 #[derive(Clone, Copy, Debug)]
 pub struct Avx512(Avx2);
 
 impl Avx512 {
-    /// The token, where this machine has the instructions.
+    /// The token, if this machine has the instructions.
     pub fn detect() -> Option<Self> {
         let has = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512bw")
@@ -26,7 +26,7 @@ impl Avx512 {
 pub struct Avx2(());
 
 impl Avx2 {
-    /// The token, where this machine has the instructions.
+    /// The token, if this machine has the instructions.
     pub fn detect() -> Option<Self> {
         let has = is_x86_feature_detected!("avx2")
             && is_x86_feature_detected!("fma")
@@ -59,7 +59,7 @@ impl Simd for Avx512 {
         self.0.narrow_f16(from, to);
     }
     #[inline(always)]
-    fn transpose(self, block: Block, from: Strided<&[f32]>, to: Strided<&mut [f32]>) {
+    fn transpose(self, block: TransposeSize, from: Strided<&[f32]>, to: Strided<&mut [f32]>) {
         self.0.transpose(block, from, to);
     }
 }
@@ -116,13 +116,13 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn transpose(self, block: Block, from: Strided<&[f32]>, to: Strided<&mut [f32]>) {
-        let Block { vectors, depth } = block;
+    fn transpose(self, block: TransposeSize, from: Strided<&[f32]>, to: Strided<&mut [f32]>) {
+        let TransposeSize { vectors, depth } = block;
         if depth == 0 {
             return;
         }
         assert!((1..=8).contains(&vectors));
-        // Saturating: a sum that wraps would pass.
+        // Saturating, because a sum that wraps would pass the check.
         assert!(from.data.len() >= (vectors - 1).saturating_mul(from.stride).saturating_add(depth));
         assert!(to.data.len() >= (depth - 1).saturating_mul(to.stride).saturating_add(vectors));
         let from = Strided { data: from.data.as_ptr(), stride: from.stride };
@@ -146,9 +146,8 @@ impl Simd for Avx2 {
 
 /// `to[k, v] = from[v, k]` for `k < depth`, `v < N`.
 ///
-/// Four numbers of row `v` and four of row `v + 4` make one register, so that transposing four
-/// by four in each half transposes eight by four. Not inlined: it needs all registers for its
-/// rows.
+/// A register holds four numbers of row `v` and four of row `v + 4`, so transposing four by four in
+/// each half transposes eight by four. Not inlined, because it needs all registers.
 ///
 /// # Safety
 /// `depth` numbers can be read at each row of `from`, `N` written at each of `to`.
@@ -167,7 +166,8 @@ unsafe fn transpose_avx<const N: usize>(
     let whole = depth / 4 * 4;
     for k in (0..whole).step_by(4) {
         if k % 16 == 0 {
-            // A cache line of each of the next rows: more streams than hardware follows.
+            // Prefetch a line of each of the next rows: there are more streams than the hardware
+            // tracks.
             for row in rows {
                 let next = row.wrapping_add(N * from.stride + k);
                 _mm_prefetch::<{ arch::_MM_HINT_T1 }>(next.cast());

@@ -1,21 +1,21 @@
-//! How a product is cut: by its shape; how many tasks there are, by the threads too.
+//! How a product is split. Sums depend on the shape only; tasks also on the number of threads.
 //!
 //! ```text
-//! band     rows whose sums fit into scratch; all rows where one slab holds all depth
+//! band     rows whose sums fit into scratch; all rows if one slab holds all depth
 //!   strip    columns whose packed b fits into scratch
 //!     slab     depth whose packed b fits into scratch
 //!       task     task_rows by task_columns, on one thread
-//!         block    of depth: a panel of b in the first cache, a block of a in the second
+//!         block    of depth: a panel of b in the L1 cache, a block of a in L2
 //! ```
 //!
-//! Instruction sets differ in the tile but not in these sizes, nor in scratch, which has room for
-//! whole tiles of every one of them.
+//! Instruction sets differ in the tile but not in these sizes. Scratch is large enough for whole
+//! tiles of any instruction set.
 
 use std::ops::Range;
 
 /// M, N and K of a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct ProductShape {
     /// Rows of `a` and of the result.
     pub rows: usize,
     /// Columns of `b` and of the result.
@@ -26,51 +26,51 @@ pub struct Shape {
 
 /// A multiple of every tile's rows.
 const PANEL_ROWS: usize = 12;
-/// Rows of a whole tile or of half a one.
+/// Rows of a whole tile or of half a tile.
 const TILE_ROWS: usize = 6;
 /// A multiple of every tile's columns.
 const PANEL: usize = 32;
-/// A block of this many rows and a block of depth take a third of a second cache of 512 KiB.
+/// A block of this many rows and one block of depth take a third of an L2 cache of 512 KiB.
 const TASK_ROWS: usize = 96;
-/// Packed a serves all columns of a task, so they are many; their sums only pass by.
+/// Packed a is reused for all columns of a task, so a task has many; their sums are streamed.
 const TASK_COLUMNS: usize = 1024;
-/// So many that packing a for them is little beside multiplying it.
+/// With this many columns, packing a is cheap compared with multiplying it.
 const MANY_COLUMNS: usize = 256;
-/// A multiple of every tile's rows, so few that fetching b is as much as multiplying it.
+/// A multiple of every tile's rows. With so few, loading b costs as much as multiplying it.
 const LEAST_ROWS: usize = 24;
-/// What a task costs beyond its rows, in rows.
+/// The overhead of a task, in rows.
 const ROWS_A_TASK: usize = 2;
 
-/// How large the pieces may become. Tests choose small ones, to meet every loop.
+/// Limits on the sizes. Tests choose small ones, to reach every loop.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Depth of one block.
     pub(super) depth_block: usize,
     pub(super) blocks_a_slab: usize,
-    /// Packed b.
+    /// Floats of packed b.
     pub(super) b_floats: usize,
-    /// Sums that wait for the next slab.
+    /// Floats of sums that are kept for the next slab.
     pub(super) band_floats: usize,
-    /// Up to so many rows, a task takes them all.
+    /// Up to this many rows, a task takes them all.
     pub(super) narrow_rows: usize,
-    /// Below this many a thread, tasks get smaller, so that no thread waits long for another.
+    /// With fewer tasks per thread than this, tasks are made smaller to balance the load.
     pub(super) tasks_a_thread: usize,
 }
 
 impl Limits {
     pub(super) const USUAL: Self = Self {
-        // A panel of sixteen columns takes three quarters of a first cache of 32 KiB.
+        // A panel of sixteen columns takes three quarters of an L1 cache of 32 KiB.
         depth_block: 384,
         blocks_a_slab: 4,
-        b_floats: 3 << 19, // 6 MiB: in the third cache, with room for others
+        b_floats: 3 << 19, // 6 MiB: fits into L3 and leaves space
         band_floats: 9 << 17,
-        // With a block of depth they take half of a second cache of 512 KiB.
+        // With a block of depth they take half of an L2 cache of 512 KiB.
         narrow_rows: 192,
         tasks_a_thread: 4,
     };
 }
 
-/// The sizes of all pieces of one product.
+/// How one product is split.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Blocking {
     depth: usize,
@@ -84,13 +84,13 @@ pub(super) struct Blocking {
     pub(super) task_columns: usize,
     /// Columns that one task packs of a strip.
     pub(super) pack_columns: usize,
-    /// Packed b: of a strip and a slab, or of a panel and a block where tasks pack their own.
+    /// Packed b: of a strip and a slab, or of a panel and a block if tasks pack their own.
     pub(super) b_floats: usize,
-    /// One block of rows is enough for all rows.
+    /// Whether one block of rows covers all rows.
     pub(super) is_narrow: bool,
 }
 
-impl Shape {
+impl ProductShape {
     /// Bytes that a [`Product`](super::Product) of this shape needs while it runs.
     pub fn scratch_bytes(self, threads: usize) -> u64 {
         self.scratch_floats(threads, Limits::USUAL) * size_of::<f32>() as u64
@@ -112,18 +112,18 @@ impl Shape {
         }
     }
 
-    /// Tasks of the largest band and strip.
+    /// The number of tasks in the largest band and strip.
     fn tasks_at_once(self, blocking: Blocking) -> u64 {
         let rows = self.rows.min(blocking.band_rows).div_ceil(blocking.task_rows);
         let columns = self.columns.min(blocking.strip_columns).div_ceil(blocking.task_columns);
         (rows * columns) as u64
     }
 
-    /// Rows and columns of a task, so that a strip has as many as are asked for, if it can, and
-    /// no thread has much more to do than another.
+    /// Rows and columns of a task, chosen so that a strip has enough tasks, if possible, and the
+    /// threads have about equal work.
     ///
-    /// Fewer columns mean that `a` is packed more often, fewer rows that a panel of `b` comes to
-    /// the first cache more often; the first is cheaper as long as columns are many.
+    /// With fewer columns `a` is packed more often; with fewer rows a panel of `b` is loaded into
+    /// L1 more often. The first costs less as long as there are many columns.
     fn task(self, strip_columns: usize, threads: usize, limits: Limits) -> (usize, usize) {
         let tasks = threads * limits.tasks_a_thread;
         let least = strip_columns.div_ceil(TASK_COLUMNS);
@@ -146,7 +146,7 @@ impl Shape {
     }
 
     pub(super) fn blocking(self, threads: usize, limits: Limits) -> Blocking {
-        // Only the depth decides how sums are grouped: see the room's promise.
+        // Sums are grouped by depth only, as the module docs promise.
         let depth_blocks = self.depth.div_ceil(limits.depth_block);
         let depth_block = self.depth.div_ceil(depth_blocks.max(1)).next_multiple_of(8).max(8);
         let depth_blocks = self.depth.div_ceil(depth_block);
@@ -161,7 +161,8 @@ impl Shape {
         let strips = columns.div_ceil(most.max(PANEL));
         let strip_columns = columns.div_ceil(strips).next_multiple_of(PANEL);
         let (task_rows, task_columns) = self.task(strip_columns, threads, limits);
-        // As many tasks for each thread, unless the threads are so many that sums would not fit.
+        // The same number of tasks for each thread, unless there are so many threads that sums
+        // would not fit.
         let most = (limits.band_floats / strip_columns).max(1);
         let even = if threads * task_rows <= most { threads * task_rows } else { task_rows };
         let band_rows = match slabs {
@@ -186,12 +187,12 @@ impl Shape {
 }
 
 impl Blocking {
-    /// Packed a, of one task and block.
+    /// Floats of packed a of one task and block.
     pub(super) fn a_floats(&self) -> usize {
         self.rows_padded() * self.depth_block
     }
 
-    /// Sums of one task.
+    /// Floats of the sums of one task.
     pub(super) fn sums_floats(&self) -> usize {
         self.rows_padded() * self.task_columns
     }

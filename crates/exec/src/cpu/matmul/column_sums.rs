@@ -1,4 +1,4 @@
-//! Sums of columns: the gradient of a bias.
+//! Column sums: the gradient of a bias.
 //!
 //! ```text
 //! d_bias (N) += sum over m of d_out (M,N)
@@ -16,18 +16,18 @@ use crate::{
     element::Element,
 };
 
-/// `out += columns of data, summed`
+/// `out += Σ rows of data`
 #[derive(Debug)]
 pub struct ColumnSums<'a, E> {
-    /// Rows of `out.len()`, one after the other.
+    /// Row-major, with rows of `out.len()`.
     pub data: &'a [E],
-    /// One for each column.
+    /// One sum for each column.
     pub out: &'a mut [f32],
 }
 
 /// Columns of one task: four cache lines of f32.
 const COLUMNS: usize = 64;
-/// Rows that are summed before they are added to the rest.
+/// Rows of a block, which is summed before it is added to the total.
 const ROWS: usize = 64;
 
 impl<E: Element> ColumnSums<'_, E> {
@@ -35,7 +35,11 @@ impl<E: Element> ColumnSums<'_, E> {
     pub fn run(self, isa: Isa, pool: &mut Pool) {
         let Self { data, out } = self;
         let columns = out.len();
-        assert_eq!(data.len().checked_rem(columns).unwrap_or(data.len()), 0, "rows of {columns}");
+        assert_eq!(
+            data.len().checked_rem(columns).unwrap_or(data.len()),
+            0,
+            "not whole rows of {columns}"
+        );
         pool.for_each(Blocks::new(out, COLUMNS), |task, out| {
             isa.run(OneTask { data, columns, first: task.index * COLUMNS, out });
         });
@@ -60,7 +64,7 @@ impl<E: Element> Kernel for OneTask<'_, E> {
             let mut sums = [0.0; COLUMNS];
             for row in rows.chunks_exact(self.columns) {
                 E::widen_with(simd, &row[self.first..][..n], &mut wide[..n]);
-                // All of it, the unused end too: a loop of known length.
+                // Includes the unused end, so that the loop has a constant length.
                 sums.iter_mut().zip(&wide).for_each(|(sum, x)| *sum += x);
             }
             total.iter_mut().zip(&sums).for_each(|(total, sum)| *total += sum);

@@ -1,8 +1,8 @@
-//! What becomes of a product's sums: bias, activation, residual, and storing.
+//! What is done with a product's sums: bias, activation, residual, storing.
 //!
-//! An epilogue sees each finished row of a tile once, while it is in cache. What a later op
-//! would read it reads as stored: where storage is half, GELU is taken of the rounded
-//! pre-activation, so that recomputing it from storage gives the same bits.
+//! An epilogue processes each finished row of a tile once, while it is in cache. It uses values as
+//! a later op would read them: if storage has 16 bits, GELU is taken of the rounded pre-activation,
+//! so that recomputing it from storage gives the same bits.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::{
     element::Element,
 };
 
-/// Where a piece of a row stands in the result.
+/// A part of one row of the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Its row.
@@ -22,12 +22,13 @@ pub struct Segment {
     pub columns: Range<usize>,
 }
 
-/// Takes finished sums; `T` is the tile of the outputs that they belong to.
+/// Processes finished sums; `T` is the tile of the outputs that they belong to.
 ///
-/// Every element of the result comes exactly once. Where segments are cut depends on the threads
-/// too, so an epilogue never reduces over one. Mark `finish` `#[inline(always)]`.
+/// Every element of the result is passed exactly once. The boundaries of segments depend on the
+/// number of threads, so an epilogue must not reduce over a segment. Mark `finish`
+/// `#[inline(always)]`.
 pub trait Epilogue<T>: Sync {
-    /// Takes the sums of `segment` and writes to the same place of `out`.
+    /// Processes the sums of `segment` and writes the same segment of `out`.
     fn finish<S: Simd>(&self, simd: S, segment: Segment, sums: &mut [f32], out: &mut T);
 }
 
@@ -82,7 +83,7 @@ impl Epilogue<Tile<'_, f32>> for AddInto {
     }
 }
 
-/// `pre = sums + bias`, `out = gelu(pre)`; the outputs are `(pre, out)`, and `pre` may be none.
+/// `pre = sums + bias`, `out = gelu(pre)`; the outputs are `(pre, out)`, and `pre` may be `None`.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreGelu<'a> {
     /// One for each column.
@@ -105,7 +106,7 @@ impl<T: Element> Epilogue<(Option<Tile<'_, T>>, Tile<'_, T>)> for StoreGelu<'_> 
         if let Some(out) = T::as_f32_mut(out) {
             gelu::values(simd, self.gelu, sums, out);
         } else {
-            // As stored: down, and up again; `out` is free to hold it in between.
+            // Round as storage does, using `out` as temporary storage.
             T::narrow_with(simd, sums, out);
             T::widen_with(simd, out, sums);
             let mut values = [0.0; PIECE];
@@ -153,7 +154,7 @@ impl<T: Element> Epilogue<(Tile<'_, T>, Tile<'_, T>)> for TimesGeluSlope {
     }
 }
 
-/// `up = sums + bias`, `out = silu(gate) * up`; the outputs are `(up, out)`, and `up` may be none.
+/// `up = sums + bias`, `out = silu(gate) * up`; the outputs are `(up, out)`, `up` may be `None`.
 #[derive(Clone, Copy, Debug)]
 pub struct StoreSwiGlu<'a, T> {
     /// One for each column.
@@ -179,7 +180,7 @@ impl<T: Element> Epilogue<(Option<Tile<'_, T>>, Tile<'_, T>)> for StoreSwiGlu<'_
         if let (Some(gate), Some(out)) = (T::as_f32(gate), T::as_f32_mut(out)) {
             swiglu::values(simd, gate, sums, out);
         } else {
-            // As stored: down, and up again; `out` is free to hold it in between.
+            // Round as storage does, using `out` as temporary storage.
             T::narrow_with(simd, sums, out);
             T::widen_with(simd, out, sums);
             let (mut wide, mut values) = ([0.0; PIECE], [0.0; PIECE]);
@@ -197,8 +198,8 @@ impl<T: Element> Epilogue<(Option<Tile<'_, T>>, Tile<'_, T>)> for StoreSwiGlu<'_
     }
 }
 
-/// With the sums as the gradient of `silu(gate) * up`: gate and up become their gradients, and
-/// `out` that value; the outputs are `(gate, up, out)`.
+/// The sums are the gradient of `silu(gate) * up`. Writes that value to `out` and replaces `gate`
+/// and `up` with their gradients; the outputs are `(gate, up, out)`.
 #[derive(Clone, Copy, Debug)]
 pub struct TimesSwiGluSlopes;
 
@@ -238,9 +239,9 @@ pub struct AddScaled<'a, T> {
     pub matrix: &'a [T],
     /// Columns of `matrix`.
     pub columns: usize,
-    /// What the matrix is multiplied by.
+    /// The factor of the matrix.
     pub factor: f32,
-    /// What the sums are multiplied by.
+    /// The factor of the sums.
     pub scale: f32,
 }
 
@@ -291,13 +292,13 @@ pub struct AddResidual<'a, T, D> {
     pub residual: &'a [T],
     /// Columns of `residual`.
     pub columns: usize,
-    /// What is dropped, if anything.
+    /// The dropout, if any.
     pub dropout: Option<D>,
 }
 
-/// What dropout makes of a result.
+/// Dropout of a result.
 pub trait DropOut: Sync {
-    /// Drops elements of `segment`, of a result with this many columns. Mark it
+    /// Drops elements of `segment` of a result with `columns` columns. Mark it
     /// `#[inline(always)]`.
     fn apply(&self, segment: &Segment, columns: usize, sums: &mut [f32]);
 }
@@ -327,7 +328,7 @@ impl<T: Element, D: DropOut> Epilogue<Tile<'_, T>> for AddResidual<'_, T, D> {
     }
 }
 
-/// Numbers that are widened at a time.
+/// Numbers that are widened to f32 at a time.
 const PIECE: usize = 64;
 
 #[inline(always)]

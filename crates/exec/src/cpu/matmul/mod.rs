@@ -1,4 +1,4 @@
-//! Matrix products: f32 sums of operands in any storage type, with work done on each finished row.
+//! Matrix products: f32 sums of operands in any storage type, with an epilogue for finished rows.
 //!
 //! ```text
 //! forward       out (M,N)  = x (M,K) · weight (N,K)ᵀ         weights stored (out, in)
@@ -6,14 +6,15 @@
 //! weight grad   d_w (N,K) += d_out (M,N)ᵀ · x (M,K)
 //! ```
 //!
-//! All are one [`Product`] of two [`View`]s; what becomes of the sums is an [`Epilogue`].
+//! Each is a [`Product`] of two [`View`]s; an [`Epilogue`] processes the sums.
 //!
-//! Each sum runs over `k` upwards within a block of depth and then over the blocks, and blocks
-//! are cut by the depth alone. So the bits of an element depend on its row of `a`, its column of
-//! `b` and the instruction set: not on the threads, nor on how many rows or columns there are.
-//! One token decoded alone and the same token in a batch come out equal.
+//! Each sum runs over ascending `k` within a block of depth and then over the blocks, and blocks
+//! depend on the depth only. So the bits of an element depend on its row of `a`, its column of `b`
+//! and the instruction set, not on the number of threads, rows or columns. A token decoded alone
+//! gives the same bits as in a batch.
 //!
-//! Nothing is allocated: panels and sums lie in the caller's scratch, see [`Shape::scratch_bytes`].
+//! Nothing is allocated: panels and sums lie in the caller's scratch, see
+//! [`ProductShape::scratch_bytes`].
 
 mod block;
 mod column_sums;
@@ -25,7 +26,7 @@ mod tile;
 mod tests;
 
 pub use self::{
-    block::Shape,
+    block::ProductShape,
     column_sums::ColumnSums,
     epilogue::{
         AddInto, AddResidual, AddScaled, AddStored, DropOut, Epilogue, Segment, Store, StoreGelu,
@@ -46,7 +47,7 @@ use crate::{
         isa::{Isa, Kernel, Simd},
         parts::{Blocks, Outputs, PerWorker, Tiles, Tiling},
         pool::{Pool, Task},
-        product::{Sum, TileProduct},
+        product::{SumStart, TileProduct},
     },
     element::Element,
 };
@@ -60,9 +61,9 @@ pub struct Product<'a, A, B, O, E> {
     pub b: View<'a, B>,
     /// Where the epilogue writes: grids of (M, N).
     pub out: O,
-    /// What is done with the finished sums.
+    /// Processes the finished sums.
     pub epilogue: E,
-    /// At least [`Shape::scratch_bytes`] of f32; what it holds does not matter.
+    /// At least [`ProductShape::scratch_bytes`] of f32, with any contents.
     pub scratch: &'a mut [f32],
 }
 
@@ -75,19 +76,22 @@ where
 {
     /// Computes the product.
     pub fn run(self, isa: Isa, pool: &mut Pool) {
-        isa.run(Run { product: self, pool });
+        isa.run(RunProduct { product: self, pool });
     }
 
-    fn shape(&self) -> Shape {
-        assert_eq!(self.a.columns(), self.b.rows(), "depths of both operands");
-        Shape { rows: self.a.rows(), columns: self.b.columns(), depth: self.a.columns() }
+    fn shape(&self) -> ProductShape {
+        assert_eq!(self.a.columns(), self.b.rows(), "the operands differ in depth");
+        ProductShape { rows: self.a.rows(), columns: self.b.columns(), depth: self.a.columns() }
     }
 
     fn with<S: Simd>(self, simd: S, pool: &mut Pool, limits: Limits) {
         let shape = self.shape();
-        assert!(self.out.holds(shape.rows, shape.columns), "the outputs fit {shape:?}");
+        assert!(
+            self.out.holds(shape.rows, shape.columns),
+            "the outputs do not have the shape {shape:?}"
+        );
         let needed = shape.scratch_floats(pool.threads(), limits);
-        assert!(self.scratch.len() as u64 >= needed, "scratch of {needed} for {shape:?}");
+        assert!(self.scratch.len() as u64 >= needed, "{shape:?} needs scratch of {needed} floats");
         if shape.rows == 0 || shape.columns == 0 {
             return;
         }
@@ -99,9 +103,9 @@ where
         }
     }
 
-    /// Few rows: each panel of `b` is used by one task only, which packs it for itself while it
-    /// streams by, small enough to stay in the first cache.
-    fn narrow<S: Simd>(self, simd: S, pool: &mut Pool, shape: Shape, blocking: Blocking) {
+    /// For few rows: each panel of `b` is used by one task only, which packs it itself, small
+    /// enough to stay in the L1 cache.
+    fn narrow<S: Simd>(self, simd: S, pool: &mut Pool, shape: ProductShape, blocking: Blocking) {
         let Self { a, b, mut out, epilogue, scratch } = self;
         let panel = S::TILE_VECTORS * S::LANES;
         let depth_block = blocking.depth_block;
@@ -147,9 +151,9 @@ where
         });
     }
 
-    /// Many rows: `b` is packed once by all threads, then each task packs a block of `a`, or
-    /// reads it where it lies.
-    fn wide<S: Simd>(self, simd: S, pool: &mut Pool, shape: Shape, blocking: Blocking) {
+    /// For many rows: all threads pack `b` once, then each task packs a block of `a` or reads it
+    /// in place.
+    fn wide<S: Simd>(self, simd: S, pool: &mut Pool, shape: ProductShape, blocking: Blocking) {
         let Self { a, b, mut out, epilogue, scratch } = self;
         let threads = pool.threads();
         let panel = S::TILE_VECTORS * S::LANES;
@@ -217,13 +221,13 @@ where
     }
 }
 
-/// A product on its way through [`Isa::run`].
-struct Run<'a, 'p, A, B, O, E> {
+/// Runs a product through [`Isa::run`].
+struct RunProduct<'a, 'p, A, B, O, E> {
     product: Product<'a, A, B, O, E>,
     pool: &'p mut Pool,
 }
 
-impl<A, B, O, E> Kernel for Run<'_, '_, A, B, O, E>
+impl<A, B, O, E> Kernel for RunProduct<'_, '_, A, B, O, E>
 where
     A: Element,
     B: Element,
@@ -236,7 +240,7 @@ where
     }
 }
 
-/// So few that all depth of them takes a small part of a second cache.
+/// With this few rows, their whole depth takes a small part of the L2 cache.
 const FEW_ROWS: usize = 16;
 
 /// One rectangle of a product with few rows, over all depth.
@@ -266,8 +270,8 @@ impl<B: Element, T, E: Epilogue<T>> Kernel for NarrowTask<'_, B, T, E> {
         }
         let (blocks, panels) = (blocking.depth_blocks, columns.len().div_ceil(panel));
         for step in 0..blocks * panels {
-            // With few rows, all of `a` stays near, and `b` is read from one end to the other;
-            // with more, a block of `a` serves all panels before the next comes.
+            // With few rows, all of `a` stays in cache and `b` is read once in order; with more, a
+            // block of `a` is used for all panels before the next block.
             let (block, number) = if rows.len() <= FEW_ROWS {
                 (step % blocks, step / blocks)
             } else {
@@ -288,7 +292,7 @@ impl<B: Element, T, E: Epilogue<T>> Kernel for NarrowTask<'_, B, T, E> {
     }
 }
 
-/// So few that packing `a` is much beside multiplying it.
+/// With this few columns, packing `a` costs too much compared with multiplying it.
 const FEW_COLUMNS: usize = 512;
 
 /// One rectangle of a product, over the depth of one slab.
@@ -296,7 +300,7 @@ struct WideTask<'a, A, T, E> {
     a: View<'a, A>,
     a_packed: &'a mut [f32],
     b_packed: &'a [f32],
-    /// The column that `b_packed` begins with.
+    /// The first column of `b_packed`.
     first_column: usize,
     sums: &'a mut [f32],
     out: &'a mut T,
@@ -346,7 +350,7 @@ impl<A: Element, T, E: Epilogue<T>> Kernel for WideTask<'_, A, T, E> {
                         rows,
                         columns: panel,
                         depth: depth.len(),
-                        sum: if is_first { Sum::New } else { Sum::Continued },
+                        sum: if is_first { SumStart::New } else { SumStart::Continued },
                     });
                     continue;
                 }
@@ -361,7 +365,7 @@ impl<A: Element, T, E: Epilogue<T>> Kernel for WideTask<'_, A, T, E> {
     }
 }
 
-/// Hands each finished row to the epilogue.
+/// Passes each finished row to the epilogue.
 #[inline(always)]
 fn finish<S: Simd, T, E: Epilogue<T>>(
     simd: S,

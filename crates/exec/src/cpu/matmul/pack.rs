@@ -1,16 +1,16 @@
-//! Panels: operands in the order in which the tile reads them, widened to f32.
+//! Packs operands into panels: f32 numbers in the order in which the register tile reads them.
 
 use std::ops::Range;
 
 use crate::{
     cpu::{
-        isa::{Block, Kernel, Simd, Strided},
-        product::A,
+        isa::{Kernel, Simd, Strided, TransposeSize},
+        product::LeftFactor,
     },
     element::Element,
 };
 
-/// A matrix somewhere in a slice; its rows or its columns are contiguous.
+/// A matrix in a slice; its rows or its columns are contiguous.
 #[derive(Debug)]
 pub struct View<'a, E> {
     data: &'a [E],
@@ -29,21 +29,21 @@ impl<E> Clone for View<'_, E> {
 impl<E> Copy for View<'_, E> {}
 
 impl<'a, E> View<'a, E> {
-    /// All of `data`: `rows` of `columns`, one after the other.
+    /// All of `data` as a row-major matrix.
     pub fn new(data: &'a [E], rows: usize, columns: usize) -> Self {
-        assert_eq!(data.len(), rows * columns, "{rows} by {columns}");
+        assert_eq!(data.len(), rows * columns, "not {rows} by {columns}");
         Self::strided(data, rows, columns, columns)
     }
 
-    /// `rows` of `columns`, each `stride` after the one before.
+    /// A row-major matrix whose rows are `stride` elements apart.
     pub fn strided(data: &'a [E], rows: usize, columns: usize, stride: usize) -> Self {
-        assert!(stride >= columns, "rows of {columns} do not overlap at {stride}");
+        assert!(stride >= columns, "rows of {columns} overlap at a stride of {stride}");
         let len = if rows * columns == 0 { 0 } else { (rows - 1) * stride + columns };
         assert!(data.len() >= len, "{rows} by {columns}, {stride} apart, in {}", data.len());
         Self { data, rows, columns, row_stride: stride, column_stride: 1 }
     }
 
-    /// Rows become columns; nothing moves.
+    /// The transposed matrix, over the same data.
     #[must_use]
     pub fn transposed(self) -> Self {
         Self {
@@ -76,12 +76,12 @@ impl<'a, E> View<'a, E> {
 }
 
 impl<'a, E: Element> View<'a, E> {
-    /// Row `row` from column `column` on, and all that follows, to be read where it lies: of f32,
-    /// with rows along the memory, and so short that a few of them stay in a first cache beside
-    /// a panel of `b`.
-    pub(super) fn in_place(self, row: usize, column: usize) -> Option<A<'a>> {
+    /// The matrix from row `row` and column `column` on, for use without packing. Only if it is
+    /// f32, row-major, and its rows are so short that a few of them stay in the L1 cache with a
+    /// panel of `b`.
+    pub(super) fn in_place(self, row: usize, column: usize) -> Option<LeftFactor<'a>> {
         let data = E::as_f32(self.data)?;
-        (self.column_stride == 1 && self.row_stride <= SHORT_ROW).then(|| A {
+        (self.column_stride == 1 && self.row_stride <= SHORT_ROW).then(|| LeftFactor {
             data: &data[row * self.row_stride + column..],
             row: self.row_stride,
             depth: 1,
@@ -89,16 +89,16 @@ impl<'a, E: Element> View<'a, E> {
     }
 }
 
-/// Numbers of a row that may stay unpacked.
+/// The longest row that is used without packing.
 const SHORT_ROW: usize = 512;
 
-/// Depth that is widened at a time.
+/// Depth that is widened to f32 at a time.
 const STRIP: usize = 64;
 /// The widest panel.
 const WIDTH_MAX: usize = 32;
 
-/// Packs rows `vectors` of `from` in panels: in each panel, for each `k` of `depth`, the numbers
-/// of that column, zero where there is no such row.
+/// Packs rows `vectors` of `from` into panels. A panel holds, for each `k` of `depth`, that column
+/// of its rows, padded with zeros after the last row.
 pub(super) struct Pack<'a, E> {
     pub(super) from: View<'a, E>,
     pub(super) vectors: Range<usize>,
@@ -107,11 +107,11 @@ pub(super) struct Pack<'a, E> {
     pub(super) to: &'a mut [f32],
 }
 
-/// Which side of the tile the panels are for: it decides how wide they are.
+/// Which operand the panels are for, which decides their width.
 #[derive(Clone, Copy)]
 pub(super) enum Side {
     A,
-    /// Rows to pack are columns of `b`.
+    /// The packed rows are columns of `b`.
     B,
 }
 
@@ -119,7 +119,7 @@ impl<E: Element> Kernel for Pack<'_, E> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
-        // The width as a constant in either arm.
+        // Two arms, so that the width is a constant in each.
         match self.side {
             Side::A => self.pack(simd, S::TILE_ROWS),
             Side::B => self.pack(simd, S::TILE_VECTORS * S::LANES),
@@ -145,7 +145,7 @@ impl<E: Element> Pack<'_, E> {
     }
 }
 
-/// One panel whose rows are contiguous along the depth: a transposition.
+/// Packs one panel whose rows are contiguous along the depth, by transposing.
 #[inline(always)]
 fn pack_along_depth<S: Simd, E: Element>(
     simd: S,
@@ -174,15 +174,15 @@ fn pack_along_depth<S: Simd, E: Element>(
 /// `to[k, v] = rows[v, k]` for `v < width` and as many `k` as `to` has.
 #[inline(always)]
 fn transpose<S: Simd>(simd: S, rows: Strided<&[f32]>, width: usize, to: &mut [f32]) {
-    // Eight rows at a time: their lines stay in cache until used up, however far they lie apart.
+    // Eight rows at a time: their cache lines stay until used up, however far apart they are.
     for v in (0..width).step_by(8) {
-        let block = Block { vectors: 8.min(width - v), depth: to.len() / width };
+        let block = TransposeSize { vectors: 8.min(width - v), depth: to.len() / width };
         let from = Strided { data: &rows.data[v * rows.stride..], stride: rows.stride };
         simd.transpose(block, from, Strided { data: &mut to[v..], stride: width });
     }
 }
 
-/// Panels whose columns are contiguous across the depth: copies.
+/// Packs panels whose columns are contiguous across the depth, by copying.
 #[inline(always)]
 fn pack_across_depth<S: Simd, E: Element>(
     simd: S,
@@ -194,7 +194,7 @@ fn pack_across_depth<S: Simd, E: Element>(
 ) {
     let panel_len = width * depth.len();
     if let Some(data) = E::as_f32(from.data) {
-        // All panels of a few `k` before the next: a line of the matrix serves several of them.
+        // All panels of a few `k` before the next `k`: panels share cache lines of the matrix.
         for strip in depth.clone().step_by(STRIP_COPIED) {
             let len = STRIP_COPIED.min(depth.end - strip);
             let data = &data[strip * from.column_stride..];
@@ -228,16 +228,16 @@ fn pack_across_depth<S: Simd, E: Element>(
 
 /// A multiple of every width.
 const RUN: usize = 96;
-/// Depth that is widened at a time.
+/// Depth that is widened to f32 at a time.
 const STRIP_ACROSS: usize = 32;
-/// Depth that is copied at a time: so few rows that their lines stay in cache however far they
-/// lie apart.
+/// Depth that is copied at a time: few enough rows that their cache lines stay, however far apart
+/// they are.
 const STRIP_COPIED: usize = 8;
 
 /// `to[k, v] = rows[k, v]` for `v < filled`, zero up to `width`, and as many `k` as `to` has.
 #[inline(always)]
 fn copy<S: Simd>(simd: S, rows: Strided<&[f32]>, filled: usize, width: usize, to: &mut [f32]) {
-    /// Rows lie far apart, so hardware does not guess the next ones.
+    /// Rows to prefetch ahead: they are so far apart that the hardware does not predict them.
     const AHEAD: usize = 16;
     for (k, to) in to.chunks_exact_mut(width).enumerate() {
         let from = &rows.data[k * rows.stride..];

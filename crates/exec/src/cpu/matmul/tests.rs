@@ -1,7 +1,7 @@
-//! Products against plain ones.
+//! Compares products with plain loops.
 //!
-//! Operands are small whole numbers wherever they can be: their sums are exact in f32, so the
-//! result must be equal, and one product too few or too many cannot hide in a tolerance.
+//! Operands are small integers if possible: their sums are exact in f32, so results must be equal,
+//! and a missing or extra term cannot hide in a tolerance.
 
 use fitgpt_plan::config::Gelu;
 use half::{bf16, f16};
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::cpu::{gelu, isa::Portable, parts::Grid};
 
-/// Small pieces: a few hundred numbers go through every loop.
+/// Small limits, so that a few hundred numbers reach every loop.
 const TINY: Limits = Limits {
     depth_block: 8,
     blocks_a_slab: 2,
@@ -20,12 +20,12 @@ const TINY: Limits = Limits {
     tasks_a_thread: 4,
 };
 
-/// Whole numbers from -8 to 8, exact in every storage type.
+/// Integers from -8 to 8, exact in every storage type.
 fn whole<E: Element>(len: usize, seed: usize) -> Vec<E> {
     (0..len).map(|i| E::narrow(((i * 7919 + seed * 104_729) % 8191 % 17) as f32 - 8.0)).collect()
 }
 
-/// Numbers between -1 and 1 with all their bits.
+/// Numbers between -1 and 1 that use all bits of the fraction.
 fn fractions(len: usize, seed: u32) -> Vec<f32> {
     let mut state = seed | 1;
     let next = |_| {
@@ -47,13 +47,13 @@ fn plain<A: Element, B: Element>(a: View<'_, A>, b: View<'_, B>) -> Vec<f64> {
     out
 }
 
-/// One that is called with every instruction set of this machine, and with sixteen lanes.
+/// Runs `kernel` with every instruction set of this machine, and with sixteen portable lanes.
 fn on_every_isa(kernel: impl Kernel + Copy) {
     Isa::all().for_each(|isa| drop(isa.run(kernel)));
     Portable::<16>.run(kernel);
 }
 
-/// The product in f32, in exactly enough scratch between guards.
+/// The product in f32, with exactly enough scratch, surrounded by guards.
 fn product<S: Simd, A: Element, B: Element>(
     simd: S,
     threads: usize,
@@ -62,7 +62,7 @@ fn product<S: Simd, A: Element, B: Element>(
     b: View<'_, B>,
 ) -> Vec<f32> {
     const GUARD: f32 = 12345.0;
-    let shape = Shape { rows: a.rows(), columns: b.columns(), depth: a.columns() };
+    let shape = ProductShape { rows: a.rows(), columns: b.columns(), depth: a.columns() };
     let needed = shape.scratch_floats(threads, limits) as usize;
     let mut scratch = vec![GUARD; needed + 64];
     scratch[32..][..needed].fill(f32::NAN);
@@ -175,7 +175,7 @@ impl Kernel for WithinTheBound {
         for (i, (&got, exact)) in got.iter().zip(plain(a, b)).enumerate() {
             let (row, column) = (i / columns, i % columns);
             let sizes = (0..depth).map(|k| f64::from((a.at(row, k) * b.at(k, column)).abs()));
-            // A sum of n products has n roundings of half an epsilon each, at most.
+            // A sum of n products rounds n times, by at most half an epsilon each.
             let bound = depth as f64 * f64::from(f32::EPSILON) / 2.0 * sizes.sum::<f64>();
             assert!((f64::from(got) - exact).abs() <= bound);
         }
@@ -219,7 +219,7 @@ fn the_number_of_threads_changes_no_bit() {
 fn no_thread_has_much_more_to_do_than_another() {
     for (rows, columns) in [(768, 384), (512, 128), (128, 512), (4096, 768), (3072, 768)] {
         for (threads, depth) in [(2, 768), (2, 4096), (3, 768), (8, 768)] {
-            let blocking = Shape { rows, columns, depth }.blocking(threads, Limits::USUAL);
+            let blocking = ProductShape { rows, columns, depth }.blocking(threads, Limits::USUAL);
             let mut longest = 0;
             for band in blocking.bands(rows) {
                 let tasks = band.len().div_ceil(blocking.task_rows)
@@ -262,9 +262,9 @@ fn an_element_comes_out_the_same_among_any_rows_and_columns() {
 }
 
 #[test]
-#[should_panic(expected = "scratch of")]
+#[should_panic(expected = "needs scratch of")]
 fn scratch_that_is_too_short_is_refused() {
-    let shape = Shape { rows: 100, columns: 3, depth: 2 };
+    let shape = ProductShape { rows: 100, columns: 3, depth: 2 };
     let (a, b) = (vec![0.0; 200], vec![0.0; 6]);
     let mut out = vec![0.0; 300];
     Product {
@@ -277,8 +277,8 @@ fn scratch_that_is_too_short_is_refused() {
     .run(Isa::best(), &mut Pool::new(1).unwrap());
 }
 
-/// A product with an epilogue, and the same sums without.
-struct Case {
+/// A product to run with an epilogue and without.
+struct EpilogueCase {
     rows: usize,
     columns: usize,
     a: Vec<f32>,
@@ -286,7 +286,7 @@ struct Case {
     bias: Vec<f32>,
 }
 
-impl Case {
+impl EpilogueCase {
     fn new(rows: usize) -> Self {
         let (columns, depth) = (83, 20);
         Self {
@@ -300,7 +300,7 @@ impl Case {
 
     fn run<O: Outputs>(&self, isa: Isa, out: O, epilogue: impl for<'p> Epilogue<O::Tile<'p>>) {
         let depth = self.a.len() / self.rows;
-        let shape = Shape { rows: self.rows, columns: self.columns, depth };
+        let shape = ProductShape { rows: self.rows, columns: self.columns, depth };
         let scratch = &mut vec![f32::NAN; shape.scratch_bytes(2) as usize / 4];
         let a = View::new(&self.a, self.rows, depth);
         let b = View::new(&self.b, depth, self.columns);
@@ -319,7 +319,7 @@ impl Case {
     }
 }
 
-/// Bits as stored, of what should be stored.
+/// The expected bits of stored values.
 fn stored<T: Element>(x: impl IntoIterator<Item = f32>) -> Vec<u32> {
     x.into_iter().map(|x| T::narrow(x).widen().to_bits()).collect()
 }
@@ -341,7 +341,7 @@ impl Kernel for Apply<'_> {
     }
 }
 
-/// Every third element is dropped, of even rows.
+/// Drops every third element of even rows.
 #[derive(Clone, Copy)]
 struct Thirds;
 
@@ -361,7 +361,7 @@ impl DropOut for Thirds {
 
 fn epilogues_do_what_they_say<T: Element>() {
     for (isa, rows) in Isa::all().flat_map(|isa| [(isa, 7), (isa, 130)]) {
-        let case = Case::new(rows);
+        let case = EpilogueCase::new(rows);
         let (columns, len) = (case.columns, rows * case.columns);
         let (bias, biased) = (Some(&case.bias[..]), case.biased(isa));
 
@@ -414,11 +414,11 @@ fn epilogues_do_what_they_say_in_every_storage() {
 }
 
 #[test]
-#[expect(clippy::float_cmp, reason = "whole numbers are exact")]
+#[expect(clippy::float_cmp, reason = "integers are exact")]
 fn adding_into_a_matrix_keeps_what_was_there() {
     for rows in [5, 130] {
         let (a, b) = (whole::<f32>(rows * 11, 1), whole::<f32>(11 * 40, 2));
-        let case = Case { rows, columns: 40, a, b, bias: Vec::new() };
+        let case = EpilogueCase { rows, columns: 40, a, b, bias: Vec::new() };
         let before = whole::<f32>(rows * 40, 3);
         let mut out = before.clone();
         case.run(Isa::best(), Grid::new(&mut out, 40), AddInto { scale: 2.0 });

@@ -1,21 +1,21 @@
-//! The register tile: where the arithmetic is.
+//! The register tile, the inner loop of a product.
 
 use crate::cpu::isa::{Kernel, Simd};
 
 /// Numbers in a cache line.
 const LINE: usize = 16;
 
-/// `sums += a · b` for one panel of `b` and all panels of `a`; `=` where `is_first`.
+/// `sums += a · b` for one panel of `b` and all panels of `a`; `=` if `is_first`.
 ///
-/// Rows beyond `rows` are padding; their sums are written or not, nobody reads them.
+/// Rows past `rows` are padding: their sums may be written but are never read.
 pub(super) struct Multiply<'a> {
     pub(super) rows: usize,
     pub(super) a: &'a [f32],
     pub(super) b: &'a [f32],
-    /// The panel that comes next: asked for while this one is multiplied.
+    /// The next panel, which is prefetched meanwhile.
     pub(super) next_b: &'a [f32],
     pub(super) sums: &'a mut [f32],
-    /// From one row of `sums` to the next.
+    /// Distance between rows of `sums`.
     pub(super) stride: usize,
     pub(super) is_first: bool,
 }
@@ -33,23 +33,23 @@ impl Kernel for Multiply<'_> {
                 simd.prefetch(self.next_b, panel * next_share + line);
             }
             let rows = self.rows - panel * S::TILE_ROWS;
-            let tile = Tile { rows, a, sums, ..self };
+            let tile = RegisterTile { rows, a, sums, ..self };
             // Array lengths cannot be associated constants; only one arm is compiled.
             match (S::TILE_ROWS, S::TILE_VECTORS) {
                 (12, 2) => tile.by_rows::<S, 12, 6, 2>(simd),
                 (6, 2) => tile.by_rows::<S, 6, 3, 2>(simd),
                 (4, 1) => tile.by_rows::<S, 4, 2, 1>(simd),
-                _ => unreachable!("a tile without code"),
+                _ => unreachable!("no code for this tile"),
             }
         }
     }
 }
 
 /// The same for one panel of `a`.
-type Tile<'a> = Multiply<'a>;
+type RegisterTile<'a> = Multiply<'a>;
 
-impl Tile<'_> {
-    /// Padding rows cost as much as others: with few rows, a smaller tile.
+impl RegisterTile<'_> {
+    /// Uses a smaller tile for few rows, because padding rows cost as much as others.
     #[inline(always)]
     fn by_rows<S: Simd, const ROWS: usize, const HALF: usize, const VECTORS: usize>(self, simd: S) {
         match self.rows {
@@ -79,7 +79,7 @@ impl Tile<'_> {
             }
         }
         let width = VECTORS * S::LANES;
-        // By number, not by iterators: the tile stays in registers.
+        // Indices rather than iterators, so that the tile stays in registers.
         for (row, tile) in tile.iter().enumerate() {
             let sums = &mut self.sums[row * self.stride..][..width];
             for (v, &sum) in tile.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The value of an expression, by Python's arithmetic in 64 bits.
+//! Evaluates expressions with Python's arithmetic, in 64 bits.
 
 use std::cmp::Ordering;
 
@@ -12,7 +12,7 @@ use crate::config::value::{ConfigValue, float_repr};
 pub(in crate::config) struct Scope<'a> {
     /// The value of a name.
     pub(in crate::config) names: &'a dyn Fn(&str) -> Option<ConfigValue>,
-    /// What the machine says; overrides of the command line see none.
+    /// Facts about the machine; `None` for overrides on the command line.
     pub(in crate::config) facts: Option<&'a MachineFacts>,
 }
 
@@ -69,7 +69,7 @@ impl Expr {
     }
 }
 
-/// `and` and `or` give the value that decided, the last if none did before.
+/// `and` and `or` return the operand that decided the result.
 fn first_that(
     parts: &[Expr],
     scope: &Scope<'_>,
@@ -95,7 +95,7 @@ fn is_true(value: &ConfigValue) -> bool {
     }
 }
 
-/// Two numbers, as Python joins them: `True` counts as 1, an int beside a float becomes one.
+/// Two numbers, converted as Python does: `True` counts as 1, an int next to a float becomes a float.
 enum Pair {
     Ints(i64, i64),
     Floats(f64, f64),
@@ -204,7 +204,7 @@ fn power(base: &ConfigValue, exponent: &ConfigValue) -> Result<ConfigValue, Reas
         || Reason::Operands { operator: "**", left: base.noun(), right: exponent.noun() };
     let (base, exponent) = match pair(base, exponent).ok_or_else(operands)? {
         Pair::Ints(base, exponent) if exponent >= 0 => {
-            // Only these three have a power past 63 that fits.
+            // No other base has a power above 63 that fits 64 bits.
             let exponent = match base {
                 0 | 1 => exponent.min(1),
                 -1 => exponent % 2,
@@ -237,7 +237,7 @@ fn compare(op: &'static str, left: &ConfigValue, right: &ConfigValue) -> Result<
             Some(Pair::Ints(left, right)) => Some(left.cmp(&right)),
             Some(Pair::Floats(left, right)) => left.partial_cmp(&right),
             None => {
-                // Unlike kinds are unequal, and have no order.
+                // Values of different kinds are unequal and not ordered.
                 let is_equal = *left == ConfigValue::None && *right == ConfigValue::None;
                 return match op {
                     "==" => Ok(is_equal),
@@ -334,7 +334,7 @@ fn extreme(
     Ok(best.clone())
 }
 
-/// `None` where Python raises for the value; an error where it leaves 64 bits.
+/// `None` if Python raises for the value; an error if the result overflows 64 bits.
 fn to_int(value: &ConfigValue) -> Result<Option<i64>, Reason> {
     match value {
         ConfigValue::Float(value) if value.is_finite() => float_to_int(value.trunc()).map(Some),
@@ -350,7 +350,7 @@ fn to_float(value: &ConfigValue) -> Option<f64> {
     }
 }
 
-/// A number's text with the underscores that stand between digits removed.
+/// A number's text without the underscores between its digits.
 fn without_underscores(text: &str) -> Option<String> {
     let text = text.trim();
     let bytes = text.as_bytes();

@@ -40,16 +40,16 @@ impl TokenKind {
     }
 }
 
-/// Longest first, so that `**=` is not read as `*` `*=`. Holds operators that the parser
-/// refuses too: it can say what it saw.
+/// Longest first, so that `**=` is not read as `*` `*=`. Includes operators that the
+/// parser refuses, so that its error can name them.
 const OPERATORS: [&str; 45] = [
     "**=", "//=", ">>=", "<<=", "...", "**", "//", "==", "!=", "<=", ">=", "+=", "-=", "*=", "/=",
     "%=", "&=", "|=", "^=", "@=", "->", ":=", ">>", "<<", "+", "-", "*", "/", "%", "=", "<", ">",
     "(", ")", "[", "]", "{", "}", ",", ":", ".", "&", "|", "^", "~",
 ];
 
-/// The tokens of `text` up to its end or the first fault, and the fault. What the parser
-/// refuses before the fault comes first: the body of an `if` is indented because of the `if`.
+/// The tokens of `text` up to its end or the first error, and that error. An error
+/// that the parser finds earlier wins: the body of an `if` is indented because of the `if`.
 pub(super) fn tokens(text: &str) -> (Vec<Token>, Option<PythonError>) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lexer = Lexer { cursor: Cursor::new(text), tokens: Vec::new(), brackets: 0 };
@@ -60,7 +60,7 @@ pub(super) fn tokens(text: &str) -> (Vec<Token>, Option<PythonError>) {
     (lexer.tokens, fault)
 }
 
-/// A position in the text, which knows its line and column.
+/// A position in the text, with line and column.
 #[derive(Clone, Copy)]
 pub(super) struct Cursor<'a> {
     rest: &'a str,
@@ -112,7 +112,7 @@ impl<'a> Cursor<'a> {
 struct Lexer<'a> {
     cursor: Cursor<'a>,
     tokens: Vec<Token>,
-    brackets: u32, // open ones; inside them a line's end means nothing
+    brackets: u32, // open ones; line ends inside them are ignored
 }
 
 impl Lexer<'_> {
@@ -151,7 +151,7 @@ impl Lexer<'_> {
         self.push(spot, TokenKind::End)
     }
 
-    /// Empty lines leave no token.
+    /// Empty lines produce no token.
     fn end_line(&mut self, spot: Position) {
         if self.tokens.last().is_some_and(|token| token.what != TokenKind::Newline) {
             let bytes_behind = self.cursor.rest().len();
@@ -199,8 +199,8 @@ impl Lexer<'_> {
     }
 
     fn number(&mut self, spot: Position) -> Result<(), PythonError> {
-        // Everything that could belong to a number, then one decision: `12abc` and `1__0`
-        // are refused whole. A sign belongs to it only after an exponent's `e`.
+        // Takes everything that could belong to a number, then parses it as a whole, so
+        // that errors quote `12abc` and `1__0` whole. A sign only follows an exponent's `e`.
         let start = self.cursor.rest();
         let is_radix = ["0x", "0X", "0o", "0O", "0b", "0B"].iter().any(|r| start.starts_with(r));
         let mut last = ' ';
@@ -239,11 +239,11 @@ fn expected(expected: ExpectedToken, found: FoundToken, spot: Position) -> Pytho
     PythonError { spot, reason: Reason::Expected { expected, found } }
 }
 
-/// A number's literal, whole.
+/// Parses a number's literal.
 fn number(literal: &str) -> Result<TokenKind, Reason> {
     let bad = || Reason::BadNumber { literal: excerpt(literal) };
     let bytes = literal.as_bytes();
-    // An underscore stands between two digits (or after `0x`).
+    // An underscore is allowed between two digits (or after `0x`).
     let digits_around = |i: usize| {
         let next = bytes.get(i + 1).is_some_and(u8::is_ascii_hexdigit);
         next && i > 0 && bytes[i - 1].is_ascii_alphanumeric()
@@ -269,7 +269,7 @@ fn number(literal: &str) -> Result<TokenKind, Reason> {
         }
         return plain.parse().map(TokenKind::Int).map_err(|_| Reason::Overflow);
     }
-    // Rust's floats are Python's but for the words `inf` and `nan`, which are names there.
+    // Rust parses the same floats as Python, plus `inf` and `nan`, which Python treats as names.
     if !plain.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'+' | b'-')) {
         return Err(bad());
     }

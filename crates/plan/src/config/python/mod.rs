@@ -1,11 +1,10 @@
-//! Python as nanoGPT's configs use it, read and never executed.
+//! Reads the Python that nanoGPT's configs use, without executing it.
 //!
-//! Assignments of literals, arithmetic, comparisons, conditional expressions, earlier names
+//! Supported: assignments of literals, arithmetic, comparisons, conditional expressions, earlier names
 //! and a handful of functions. A list, an `if` statement or a call of anything else is
-//! refused with its line, its column and a reason: guessing what a program would have done
-//! is how a run gets the wrong batch size.
+//! refused with line, column and a reason. Guessing would risk a wrong batch size.
 //!
-//! Any text whatsoever ends in a value or a [`Reason`]: nesting is bounded, whole numbers stay
+//! Any text gives a value or a [`Reason`]: nesting is bounded, whole numbers stay
 //! in 64 bits, strings below [`TEXT_LIMIT`].
 
 mod eval;
@@ -25,10 +24,10 @@ pub(super) use self::{
 /// How deep parentheses, signs and conditions may nest.
 const DEPTH_LIMIT: u32 = 64;
 
-/// The longest string, in bytes. Doubling a string sixty times is a short file.
+/// The longest string, in bytes: a short file can double a string sixty times.
 const TEXT_LIMIT: usize = 1 << 16;
 
-/// What a config file may ask of the machine. The caller knows; this room does no I/O.
+/// Facts about the machine that a config file may use. The caller supplies them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MachineFacts {
     /// `time.time()`.
@@ -46,7 +45,7 @@ pub(super) struct Position {
     pub(super) column: u32,
 }
 
-/// A reason and where it arose. The caller knows the file's name.
+/// A reason and its position. The caller adds the file's name.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PythonError {
     pub(super) spot: Position,

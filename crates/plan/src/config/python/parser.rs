@@ -18,7 +18,7 @@ const KEYWORDS: [&str; 35] = [
 /// Keywords that open or continue an expression rather than a statement.
 const WORDS_OF_EXPRESSIONS: [&str; 5] = ["True", "False", "None", "not", "lambda"];
 
-/// Every assignment of a file, in order. Imports and bare strings are read over.
+/// Every assignment of a file, in order. Imports and bare strings are skipped.
 pub(in crate::config) fn parse_file(text: &str) -> Result<Vec<Assignment>, PythonError> {
     parse(text, |parser| {
         let mut assignments = Vec::new();
@@ -29,7 +29,7 @@ pub(in crate::config) fn parse_file(text: &str) -> Result<Vec<Assignment>, Pytho
     })
 }
 
-/// A text that is one expression.
+/// Parses a text that is one expression.
 pub(in crate::config) fn parse_expression(text: &str) -> Result<Expr, PythonError> {
     parse(text, |parser| {
         let value = parser.expression()?;
@@ -41,7 +41,7 @@ pub(in crate::config) fn parse_expression(text: &str) -> Result<Expr, PythonErro
     })
 }
 
-/// The first thing that is wrong, be it with a token or with their order.
+/// Reports the first error in the text, whether of the lexer or of the parser.
 fn parse<T>(
     text: &str,
     read: impl FnOnce(&mut Parser) -> Result<T, PythonError>,
@@ -235,7 +235,7 @@ impl Parser {
         Ok(Assignment { targets: vec![(name, spot)], value: Expr { spot, node }, bytes_behind })
     }
 
-    /// What an expression's end looks like, and a good reason where it does not.
+    /// Expects the end of a line; otherwise names the unsupported construct that follows.
     fn end_of_line(&mut self) -> Result<(), PythonError> {
         match self.peek() {
             TokenKind::Newline => {
@@ -260,7 +260,7 @@ impl Parser {
         }
     }
 
-    /// `a if c else b`, the loosest of all.
+    /// `a if c else b`, the lowest precedence.
     fn expression(&mut self) -> Result<Expr, PythonError> {
         self.nested(|p| {
             let then = p.any()?;
@@ -388,15 +388,15 @@ impl Parser {
         }
         let inner = self.expression()?;
         if self.take_op(&[")"]).is_none() {
-            // A line's end inside parentheses never reaches here: what `end_of_line` names
-            // (a tuple, a comprehension) is what can stand here too.
+            // The lexer drops line ends inside parentheses, so `end_of_line` only names what can
+            // follow here: a tuple or a comprehension.
             self.end_of_line()?;
             return Err(self.expected(ExpectedToken::Text(")")));
         }
         Ok(inner)
     }
 
-    /// Strings side by side are one string.
+    /// Adjacent strings are concatenated.
     fn strings(&mut self, spot: Position) -> Result<Expr, PythonError> {
         let mut text = String::new();
         while let TokenKind::Str(part) = self.peek() {
@@ -458,7 +458,7 @@ impl Parser {
     }
 }
 
-/// The operator inside `+=` and its like.
+/// The operator inside `+=`, `-=` and so on.
 fn augmented(op: &str) -> Option<&'static str> {
     ["+", "-", "*", "/", "//", "%", "**"]
         .into_iter()

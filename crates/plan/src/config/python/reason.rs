@@ -1,55 +1,55 @@
-//! Why a text was not read: facts, each of a closed set, so that any language can say them.
+//! Why a text was refused: facts from closed sets, so that any language can phrase them.
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// Why a text was not read.
+/// Why a text was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Reason {
     /// Not Python.
     #[error("expected {expected}, found `{found}`")]
     Expected {
-        /// What could have stood here.
+        /// What was expected.
         expected: ExpectedToken,
-        /// What stands here.
+        /// What was found.
         found: FoundToken,
     },
-    /// Python, and more of it than is read here.
-    #[error("{what} is not read here: a config holds assignments of simple expressions")]
+    /// Python outside the supported subset.
+    #[error("{what} is not supported: a config holds assignments of simple expressions")]
     Unsupported {
-        /// What was seen.
+        /// The construct.
         what: Construct,
     },
     /// A line that starts with white space.
     #[error("unexpected indentation")]
     Indented,
-    /// A number's literal with something wrong inside.
+    /// A malformed number.
     #[error("not a number: `{literal}`")]
     BadNumber {
         /// As written.
         literal: String,
     },
-    /// A string without its closing quote.
+    /// A string without closing quote.
     #[error("the string does not end")]
     UnterminatedString,
     /// `\x`, `\u` or `\U` without a character's code.
     #[error("the escape does not name a character")]
     BadEscape,
-    /// A string grew past any use.
+    /// A string longer than the limit.
     #[error("the string is longer than {limit} bytes")]
     TextTooLong {
-        /// The most that is read.
+        /// The limit.
         limit: usize,
     },
     /// Too many parentheses, signs or conditions inside each other.
     #[error("nested deeper than {limit} levels")]
     TooDeep {
-        /// The most that is read.
+        /// The limit.
         limit: u32,
     },
     /// A name that is neither a key nor assigned before.
-    #[error("nothing is called `{name}` here")]
+    #[error("unknown name `{name}`")]
     UnknownName {
         /// As written.
         name: String,
@@ -58,10 +58,10 @@ pub enum Reason {
     #[error("division by zero")]
     DivisionByZero,
     /// A number past 64 bits.
-    #[error("the number leaves 64 bits")]
+    #[error("the number overflows 64 bits")]
     Overflow,
-    /// An operator between values that it does not join.
-    #[error("`{operator}` does not join {left} and {right}")]
+    /// An operator that does not take these operands.
+    #[error("`{operator}` does not take {left} and {right}")]
     Operands {
         /// The operator.
         operator: &'static str,
@@ -70,7 +70,7 @@ pub enum Reason {
         /// Kind of the right value.
         right: ValueNoun,
     },
-    /// A function or a sign that does not take what it was given.
+    /// A function or a sign that does not take these arguments.
     #[error("`{function}` does not take {given}")]
     Argument {
         /// The function, or a sign.
@@ -98,32 +98,32 @@ impl Reason {
     }
 }
 
-/// What could have stood at a place.
+/// What the parser expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpectedToken {
     /// A literal, a name, a call.
     Value,
     /// Anything that has a value.
     Expression,
-    /// No more than one of them.
+    /// Only one expression.
     OneExpression,
-    /// Nothing more.
+    /// The end of the line.
     EndOfLine,
-    /// Nothing more behind a backslash.
+    /// The end of the line after a backslash.
     EndAfterBackslash,
-    /// The rest of what a backslash continues.
+    /// The line that a backslash continues.
     LineAfterBackslash,
     /// The target of an assignment.
     NameBeforeEquals,
     /// `x +=`.
     NameAndOperator,
-    /// `+=` or its like.
+    /// `+=`, `-=` and so on.
     Operator,
     /// A name.
     Name,
     /// The rest of `a.b`.
     NameAfterDot,
-    /// This very text: `)`, `else`.
+    /// This text: `)`, `else`.
     Text(&'static str),
 }
 
@@ -146,7 +146,7 @@ impl fmt::Display for ExpectedToken {
     }
 }
 
-/// What stands at a place.
+/// What the parser found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FoundToken {
     /// A token, as written.
@@ -167,7 +167,7 @@ impl fmt::Display for FoundToken {
     }
 }
 
-/// Python that is not read here.
+/// Python outside the supported subset.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Construct {
     /// `for`, `def`, …
@@ -176,17 +176,17 @@ pub enum Construct {
     Annotation,
     /// `a, b = …`.
     TupleAssignment,
-    /// A value that goes nowhere.
+    /// A value that is not assigned.
     Unassigned,
     /// `1, 2`.
     Tuple,
-    /// `….x` behind a value.
+    /// `.x` after a value.
     Attribute,
     /// `a.b`.
     AttributePath(String),
     /// `x[0]`.
     Index,
-    /// `(…)` behind a value.
+    /// `(…)` after a value.
     Call,
     /// `a.b(…)`.
     CallOf(String),
@@ -206,13 +206,13 @@ pub enum Construct {
     ArgumentByName,
     /// `b'…'`.
     Bytes,
-    /// A prefix of quotes that Python does not have either.
+    /// A string prefix that Python does not have.
     StringPrefix,
     /// `f'{x}'`.
     FString,
     /// `\N{…}`.
     CharacterByName,
-    /// `time.time()` and its like where no file is read.
+    /// `time.time()` and the like outside a config file.
     Machine,
 }
 
@@ -240,7 +240,7 @@ impl fmt::Display for Construct {
             Self::StringPrefix => "a string with this prefix",
             Self::FString => "an f-string with placeholders",
             Self::CharacterByName => "a character by name",
-            Self::Machine => "asking the machine outside a file",
+            Self::Machine => "a question about the machine outside a config file",
         })
     }
 }
@@ -279,9 +279,9 @@ pub enum GivenArguments {
     Nothing,
     /// One.
     One(ValueNoun),
-    /// So many.
+    /// This many.
     Several(usize),
-    /// `(-2) ** 0.5`, which no real number is.
+    /// `(-2) ** 0.5`, which is not real.
     NegativeBase,
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Construct, Position, PythonError, Reason, TEXT_LIMIT, lexer::Cursor};
 
-/// Reads the literal whose first quote stands at `cursor`; `prefix` came before it.
+/// Reads the literal whose opening quote is at `cursor`, after `prefix`.
 pub(super) fn read(
     cursor: &mut Cursor<'_>,
     prefix: &str,
@@ -46,7 +46,7 @@ pub(super) fn read(
                 text.push(c);
             }
             '\n' if !is_triple => return Err(refuse(Reason::UnterminatedString)),
-            // A raw string keeps its backslashes, and one still hides a quote.
+            // A raw string keeps its backslashes, but a backslash still escapes a quote.
             '\\' if is_raw => {
                 text.push('\\');
                 text.extend(cursor.next());
@@ -85,7 +85,7 @@ fn escape(cursor: &mut Cursor<'_>, text: &mut String) -> Result<(), Reason> {
         'N' => return Err(Reason::Unsupported { what: Construct::CharacterByName }),
         '0'..='7' => octal(cursor, c),
         other => {
-            // Python keeps the backslash of an escape that it does not know.
+            // Python keeps the backslash of an unknown escape.
             text.push('\\');
             other
         }

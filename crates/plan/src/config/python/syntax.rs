@@ -1,4 +1,4 @@
-//! The tree of a config file: assignments of expressions.
+//! The syntax tree of a config file: assignments of expressions.
 //!
 //! Operators of one level form one flat chain, so a tree is only as deep as the text's
 //! nesting, which is bounded: evaluating and dropping it cannot exhaust the stack.
@@ -13,12 +13,12 @@ pub(in crate::config) struct Assignment {
     pub(in crate::config) targets: Vec<(String, Position)>,
     /// For `name += expression`, this holds `name + expression`.
     pub(in crate::config) value: Expr,
-    /// Where the text of the expression begins, white space before it included, and where it
-    /// ends: bytes from there to the end of the file.
+    /// Where the text of the expression begins (including white space before it) and ends, in
+    /// bytes counted from the end of the file.
     pub(in crate::config) bytes_behind: [usize; 2],
 }
 
-/// An expression and where its operator or first token stands.
+/// An expression and the position of its operator or first token.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::config) struct Expr {
     pub(super) spot: Position,
@@ -61,7 +61,7 @@ pub(super) enum Node {
     },
 }
 
-/// An operator and what stands on its right.
+/// An operator and its right operand.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Link {
     pub(super) spot: Position,
@@ -69,7 +69,7 @@ pub(super) struct Link {
     pub(super) right: Expr,
 }
 
-/// Every function that is known here.
+/// The supported functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Function {
     Int,
@@ -115,7 +115,7 @@ impl Function {
 }
 
 impl Expr {
-    /// Calls `visit` with every name that is read, in branches not taken too.
+    /// Calls `visit` with every name that is read, also in branches not taken.
     pub(in crate::config) fn for_each_name<'a>(&'a self, visit: &mut impl FnMut(&'a str)) {
         match &self.node {
             Node::Value(_) => {}

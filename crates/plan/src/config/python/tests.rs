@@ -1,4 +1,4 @@
-//! What the reader takes, what it refuses and where, and that no text breaks it.
+//! What the reader accepts, what it refuses and where, and that no text makes it panic.
 
 use proptest::prelude::*;
 
@@ -90,7 +90,7 @@ fn expressions_have_the_value_that_python_gives_them() {
 }
 
 #[test]
-fn what_is_python_and_not_read_is_called_by_its_name() {
+fn an_unsupported_construct_is_named() {
     let table = [
         ("[1, 2]", "a list"),
         ("(1, 2)", "a tuple"),
@@ -126,20 +126,20 @@ fn what_has_no_value_is_an_error() {
         ("1 // 0.0", "division by zero"),
         ("1 % 0", "division by zero"),
         ("0 ** -1", "division by zero"),
-        ("2 ** 63", "the number leaves 64 bits"),
-        ("10 ** 10 ** 10", "the number leaves 64 bits"),
-        ("10.0 ** 400", "the number leaves 64 bits"),
-        ("9223372036854775807 + 1", "the number leaves 64 bits"),
-        ("9223372036854775808", "the number leaves 64 bits"),
-        ("int(1e300)", "the number leaves 64 bits"),
-        ("'a' + 1", "`+` does not join a string and an int"),
-        ("None < 1", "`<` does not join None and an int"),
+        ("2 ** 63", "the number overflows 64 bits"),
+        ("10 ** 10 ** 10", "the number overflows 64 bits"),
+        ("10.0 ** 400", "the number overflows 64 bits"),
+        ("9223372036854775807 + 1", "the number overflows 64 bits"),
+        ("9223372036854775808", "the number overflows 64 bits"),
+        ("int(1e300)", "the number overflows 64 bits"),
+        ("'a' + 1", "`+` does not take a string and an int"),
+        ("None < 1", "`<` does not take None and an int"),
         ("-'a'", "`-` does not take a string"),
         ("int('x')", "`int` does not take a string"),
         ("int(float('nan'))", "`int` does not take a float"),
         ("min(1)", "`min` does not take an int"),
         ("(-2) ** 0.5", "`**` does not take a negative base and a fraction"),
-        ("learning", "nothing is called `learning` here"),
+        ("learning", "unknown name `learning`"),
         ("012", "not a number: `012`"),
         ("1__0", "not a number: `1__0`"),
         ("12abc", "not a number: `12abc`"),
@@ -230,7 +230,7 @@ fn deep_and_long_texts_end_in_an_error_or_a_value() {
     assert_eq!(reason(&format!("'{}'", "x".repeat(n))), too_long);
 }
 
-/// Pieces that are likely to mean something side by side.
+/// Tokens that are likely to combine to something valid.
 fn token() -> impl Strategy<Value = String> {
     let fixed = prop::sample::select(vec![
         "batch_size",

@@ -10,8 +10,8 @@ use crate::{
 impl DecoderBuilder<'_> {
     /// Turns `d_x` from the gradient of the block's output into that of its input.
     ///
-    /// Weight gradients come first: they are the last to read the kept input, whose bytes
-    /// the gradient of that input can then take.
+    /// Weight gradients come first: they are the last to read the kept input, so the gradient of
+    /// that input can reuse its bytes.
     pub(super) fn block_backward(
         &mut self,
         layer: u32,
@@ -40,7 +40,7 @@ impl DecoderBuilder<'_> {
                 let [q, k] = self.qk_norm_backward(&weights, block, [q, k]);
                 (vec![q, k, v], layers.to_vec())
             }
-            _ => unreachable!("activations are joined where the weights are"),
+            _ => unreachable!("activations are joined if the weights are"),
         };
         let normed = self.normed(weights.norm_1, block.x, block.norm_1, level);
         for (layer, d_part) in layers.iter().zip(&d_parts) {
@@ -102,7 +102,7 @@ impl DecoderBuilder<'_> {
         self.input_gradients(&layers, &d_parts, norm)
     }
 
-    /// The gradients of queries, keys and values as the attention read them.
+    /// The gradients of the queries, keys and values that the attention read.
     fn attention_backward(
         &mut self,
         name: &str,
@@ -125,7 +125,7 @@ impl DecoderBuilder<'_> {
         d_qkv
     }
 
-    /// The gradients of queries and keys before they were turned and normalised.
+    /// The gradients of queries and keys before rotation and normalisation.
     fn qk_norm_backward(
         &mut self,
         weights: &BlockWeights,
@@ -170,7 +170,7 @@ impl DecoderBuilder<'_> {
         out
     }
 
-    /// The normalised value, made again if it was not kept.
+    /// The normalised value, recomputed if it was not kept.
     fn normed(
         &mut self,
         weights: NormWeights,

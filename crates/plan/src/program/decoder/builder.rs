@@ -51,14 +51,14 @@ pub(super) struct BlockActivations {
     pub(super) inner: MlpActivations,
 }
 
-/// How much of a block's forward is still there when its backward begins.
+/// How much of a block's forward is kept for its backward.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum KeptLevel {
     Keep,
     Cheap,
 }
 
-/// What mixes the tokens of a forward-only block.
+/// The attention of a forward-only block.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum TokenMixer {
     Attention,
@@ -158,7 +158,7 @@ impl<'a> DecoderBuilder<'a> {
         }
     }
 
-    /// The name of a layer, which is its weight's without the end.
+    /// The name of a layer: its weight's name without the suffix.
     pub(super) fn layer_name(&self, weight: ParameterId) -> &str {
         let name = &self.weights.parameters[weight.index()].name;
         name.strip_suffix(".weight").unwrap_or(name)
@@ -208,7 +208,7 @@ impl<'a> DecoderBuilder<'a> {
         })
     }
 
-    /// Float32 scores of some rows.
+    /// Float32 logits of some rows.
     pub(super) fn logits(&mut self, rows: u64) -> TensorId {
         self.program.tensor(Tensor {
             name: "logits".into(),
@@ -255,8 +255,8 @@ impl<'a> DecoderBuilder<'a> {
         NormOutput { out, mean, rstd }
     }
 
-    /// One transformer block, pre-norm, up to the activation of its MLP. Without a tensor for the
-    /// activation it is made again for a backward, which makes the activation itself.
+    /// One transformer block, pre-norm, up to the activation of its MLP. Without `activated` the
+    /// block is recomputed for its backward, which recomputes the activation itself.
     pub(super) fn block(
         &mut self,
         layer: u32,
@@ -279,7 +279,7 @@ impl<'a> DecoderBuilder<'a> {
         BlockActivations { x, norm_1, qk_norm, qkv, attended, lse, middle, norm_2, inner }
     }
 
-    /// Queries, keys and values, normalised and turned if the model does that.
+    /// Queries, keys and values, normalised and rotated if the model does that.
     fn qkv(&mut self, weights: &BlockWeights, x: TensorId, suffix: &str) -> (Qkv, Option<QkNorm>) {
         let [q, k, v] = match weights.qkv {
             QkvWeights::Joined(layer) => {
@@ -328,7 +328,7 @@ impl<'a> DecoderBuilder<'a> {
         lse
     }
 
-    /// A linear layer's output, named after the layer with `end`.
+    /// A linear layer's output, named after the layer plus `end`.
     fn linear(&mut self, layer: LinearWeights, x: TensorId, end: &str, suffix: &str) -> TensorId {
         let columns = self.weights.parameters[layer.weight.index()].shape[0];
         let name = format!("{}{end}{suffix}", self.layer_name(layer.weight));
@@ -355,7 +355,7 @@ impl<'a> DecoderBuilder<'a> {
         out
     }
 
-    /// Where the activation of an MLP goes, for as long as its second product needs it.
+    /// The tensor for the activation of an MLP, alive until the second product has read it.
     pub(super) fn activated(&mut self, layer: u32) -> TensorId {
         let name = self.block_name(layer);
         let columns = u64::from(self.model.mlp_channels);
@@ -480,7 +480,7 @@ impl<'a> DecoderBuilder<'a> {
         self.mlp_residual(layer, activated, middle)
     }
 
-    /// The scores of the next token, for the host to choose from.
+    /// The logits of the next token, from which the host samples.
     pub(super) fn next_logits(&mut self, x: TensorId) {
         let norm = self.norm(self.weights.norm, x, "");
         let (batch, _) = self.shape;

@@ -1,9 +1,9 @@
 //! The programs of a decoder: train, update, evaluate, prefill, decode.
 //!
-//! Written from the description of the model alone; which family it is does not matter here.
+//! They depend only on the description of the model, not on its family.
 //!
-//! Each is written down op by op, backward included. What may be chosen without changing the
-//! training (recomputation, rows of logits at a time) is an argument here, not a rewrite.
+//! Each is built op by op, including the backward. Choices that do not change the training
+//! (recomputation, rows of logits at a time) are arguments, not rewrites of a program.
 
 mod backward;
 mod builder;
@@ -16,20 +16,20 @@ use crate::{
     units::{Bytes, DType},
 };
 
-/// What is computed again in the backward instead of kept. Layers are alike, so a count says
-/// it; the lowest layers recompute, because their values would be kept longest.
+/// What the backward recomputes instead of keeping. All layers are alike, so a count is enough; the
+/// lowest layers recompute, because their values would be kept longest.
 ///
 /// The activation of an MLP is never kept: it is a quarter of a GPT-2 layer's bytes, and the op
-/// that needs its slope gives it back on the way.
+/// that computes its derivative recomputes it anyway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Recompute {
     /// Layers that keep only their input.
     pub blocks: u32,
-    /// Layers above those that make normalised values again.
+    /// Layers above those that recompute normalised values.
     pub cheap: u32,
 }
 
-/// Everything about a run that shapes its programs.
+/// The settings of a run that determine its programs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Training {
     /// Sequences of a micro-batch.
@@ -48,13 +48,13 @@ pub struct Training {
     pub optimizer: Optimizer,
     /// How activations are stored.
     pub activations: DType,
-    /// What is computed again.
+    /// What is recomputed.
     pub recompute: Recompute,
     /// Rows of logits at a time.
     pub loss_chunk_rows: u64,
 }
 
-/// Rows of logits at a time where the config does not say: a power of two, about 128 MiB of
+/// Rows of logits at a time if the config has none: a power of two, about 128 MiB of
 /// float32. A function of the shapes alone, so that a budget never changes rounding.
 pub fn default_loss_chunk_rows(vocab: u64, rows: u64) -> u64 {
     let fitting = ((128 << 20) / (4 * vocab)).max(64);
@@ -62,12 +62,12 @@ pub fn default_loss_chunk_rows(vocab: u64, rows: u64) -> u64 {
     power.min(rows)
 }
 
-/// One micro-batch: forward, loss, backward; gradients and the loss are added to.
+/// One micro-batch: forward, loss, backward; adds to the gradients and the loss.
 pub fn train(model: &Model, training: &Training) -> Program {
     write_train(model, training, Names::Kept)
 }
 
-/// The same to be counted and forgotten: its tensors have no names.
+/// The same program without tensor names, which is faster to build and only good for counting.
 pub(crate) fn unnamed_train(model: &Model, training: &Training) -> Program {
     write_train(model, training, Names::Left)
 }
@@ -120,7 +120,7 @@ fn write_train(model: &Model, training: &Training, names: Names) -> Program {
     });
     let Recompute { blocks, cheap } = training.recompute;
     for layer in (0..model.layers).rev() {
-        let mut forward = kept.pop().expect("as many blocks back as forth");
+        let mut forward = kept.pop().expect("the backward has as many blocks as the forward");
         let mut level = KeptLevel::Keep;
         if layer < blocks {
             forward = b.block(layer, forward.x, None);
@@ -162,9 +162,10 @@ pub fn update(model: &Model, training: &Training) -> Program {
     b.program
 }
 
-/// What an evaluation holds besides the state at the least: in a block's MLP the residual
-/// stream, its normalised values and what the last product reads; a gated MLP also the gate.
-pub(crate) fn least_of_evaluation(model: &Model, training: &Training) -> Bytes {
+/// A lower bound of what an evaluation holds in addition to the state: in a block's MLP the
+/// residual stream, its normalised values and the input of the last product; the gate of a gated
+/// MLP.
+pub(crate) fn evaluation_lower_bound(model: &Model, training: &Training) -> Bytes {
     let inner = match model.mlp {
         MlpKind::Gelu(_) => u64::from(model.mlp_channels),
         MlpKind::SwiGlu => 2 * u64::from(model.mlp_channels),
@@ -179,7 +180,7 @@ pub fn evaluate(model: &Model, training: &Training) -> Program {
     write_evaluate(model, training, Names::Kept)
 }
 
-/// The same to be counted and forgotten: its tensors have no names.
+/// The same program without tensor names, which is faster to build and only good for counting.
 pub(crate) fn unnamed_evaluate(model: &Model, training: &Training) -> Program {
     write_evaluate(model, training, Names::Left)
 }
@@ -224,7 +225,7 @@ pub fn prefill(model: &Model, batch: u64, activations: DType) -> Program {
     b.program
 }
 
-/// One token more of every sequence.
+/// One more token of every sequence.
 pub fn decode(model: &Model, batch: u64, activations: DType) -> Program {
     let mut b = DecoderBuilder::of_sampling(ProgramKind::Decode, model, batch, activations);
     b.shape = (batch, 1);
