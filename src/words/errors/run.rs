@@ -104,7 +104,7 @@ messages! {
         de: "`--init_from=resume` setzt beim letzten Checkpoint fort; mit `--device=cpu` ohne GPU",
     }
     too_large_for_one_piece(tensor, need, have) {
-        en: "`{tensor}` needs {need} in one piece, the device gives {have}",
+        en: "`{tensor}` needs one allocation of {need}, the device allows {have}",
         zh: "`{tensor}` 需要一整块 {need}，设备最多给 {have}",
         ja: "`{tensor}` は連続した {need} を必要としますが、デバイスが一度に確保できるのは {have} です",
         de: "`{tensor}` braucht {need} am Stück, das Gerät gibt {have}",
