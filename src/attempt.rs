@@ -1,8 +1,8 @@
-//! What was tried on a file when the operating system said no.
+//! What was tried on a file when the operating system reported an error.
 
 use std::fmt;
 
-/// A verb. Prints as English says it after `cannot`.
+/// A verb. Prints as it follows `cannot` in English.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attempt {
     /// Open.
@@ -11,17 +11,17 @@ pub enum Attempt {
     Read,
     /// Write.
     Write,
-    /// Make a file or a folder.
+    /// Create a file or a folder.
     Create,
-    /// Look what is in a folder.
+    /// List a folder.
     List,
     /// Remove.
     Remove,
-    /// Give another name.
+    /// Rename.
     Rename,
-    /// Wait until the disk has it.
+    /// Wait until it is on the disk.
     Sync,
-    /// Keep others out.
+    /// Lock.
     Lock,
     /// Remove the end.
     CutBack,

@@ -20,6 +20,8 @@ pub enum HostLimit {
     ControlGroup,
     /// `ulimit -v`.
     AddressSpace,
+    /// `ulimit -d`.
+    DataSegment,
 }
 
 impl HostLimit {
@@ -29,6 +31,7 @@ impl HostLimit {
             Self::Available => "available memory",
             Self::ControlGroup => "the limit of its control group",
             Self::AddressSpace => "the address-space limit",
+            Self::DataSegment => "the limit of its data segment",
         }
     }
 }
@@ -44,15 +47,18 @@ pub struct HostMemory {
     pub cgroup_headroom: Option<Bytes>,
     /// What the address-space limit leaves to this process.
     pub address_space: Option<Bytes>,
+    /// What the limit of the data segment leaves to this process.
+    pub data_segment: Option<Bytes>,
 }
 
 impl HostMemory {
-    /// The lowest of the three limits.
+    /// The lowest limit and its name.
     pub fn least(&self) -> (Bytes, HostLimit) {
         let mut least = (self.available, HostLimit::Available);
         for (bytes, limit) in [
             (self.cgroup_headroom, HostLimit::ControlGroup),
             (self.address_space, HostLimit::AddressSpace),
+            (self.data_segment, HostLimit::DataSegment),
         ] {
             if let Some(bytes) = bytes.filter(|b| *b < least.0) {
                 least = (bytes, limit);
@@ -195,6 +201,7 @@ mod tests {
             available: Bytes::new(6400),
             cgroup_headroom: Some(Bytes::new(640)),
             address_space: None,
+            data_segment: None,
         };
         assert_eq!(memory.least(), (Bytes::new(640), HostLimit::ControlGroup));
         assert_eq!(memory.usable(), Bytes::new(630));

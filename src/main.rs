@@ -1,4 +1,4 @@
-//! The door of `fitgpt`: everything else is behind [`fitgpt::cli::run`].
+//! The program `fitgpt`; everything is in [`fitgpt::cli::run`].
 
 #![forbid(unsafe_code)]
 

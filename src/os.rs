@@ -15,15 +15,15 @@ use crate::budget::{HostMemory, cgroup_headroom};
 
 /// Fills `bytes` from `offset` on, without touching the file's cursor.
 ///
-/// Fails with [`io::ErrorKind::UnexpectedEof`] where the file ends first.
+/// Fails with [`io::ErrorKind::UnexpectedEof`] if the file ends first.
 #[cfg(unix)]
 pub(crate) fn read_exact_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, bytes, offset)
 }
 
-/// Fills `bytes` from `offset` on. Windows moves the cursor; nobody here reads by cursor.
+/// Fills `bytes` from `offset` on. Windows moves the cursor, which is not used here.
 ///
-/// Fails with [`io::ErrorKind::UnexpectedEof`] where the file ends first.
+/// Fails with [`io::ErrorKind::UnexpectedEof`] if the file ends first.
 #[cfg(windows)]
 pub(crate) fn read_exact_at(file: &File, mut bytes: &mut [u8], mut offset: u64) -> io::Result<()> {
     while !bytes.is_empty() {
@@ -46,7 +46,7 @@ pub(crate) fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<
     std::os::unix::fs::FileExt::read_at(file, bytes, offset)
 }
 
-/// Reads some bytes from `offset` on. Windows moves the cursor; nobody here reads by cursor.
+/// Reads some bytes from `offset` on. Windows moves the cursor, which is not used here.
 #[cfg(windows)]
 pub(crate) fn read_at(file: &File, bytes: &mut [u8], offset: u64) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, bytes, offset)
@@ -58,7 +58,7 @@ pub(crate) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usi
     std::os::unix::fs::FileExt::write_at(file, bytes, offset)
 }
 
-/// Writes some bytes at `offset`. Windows moves the cursor; nobody here writes by cursor.
+/// Writes some bytes at `offset`. Windows moves the cursor, which is not used here.
 #[cfg(windows)]
 pub(crate) fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<usize> {
     std::os::windows::fs::FileExt::seek_write(file, bytes, offset)
@@ -71,7 +71,7 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt as _;
-        // Without it, opening a pipe waits for somebody who writes into it.
+        // Without it, opening a pipe waits for a writer.
         options.custom_flags(rustix::fs::OFlags::NONBLOCK.bits().cast_signed());
     }
     let file = options.open(path)?;
@@ -96,6 +96,34 @@ pub(crate) fn open_unfollowed(options: &mut OpenOptions, path: &Path) -> io::Res
     options.open(path)
 }
 
+/// Whether this process ignores `signal`, as after `nohup`.
+#[cfg(target_os = "linux")]
+pub(crate) fn is_ignored(signal: i32) -> bool {
+    let text = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = text.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & 1 << (signal - 1) != 0)
+}
+
+/// Only Linux tells without `unsafe`.
+#[cfg(all(unix, not(target_os = "linux")))]
+pub(crate) fn is_ignored(_: i32) -> bool {
+    false
+}
+
+/// The text of a regular file of at most `limit_bytes`.
+pub(crate) fn read_text(path: &Path, limit_bytes: u64) -> io::Result<String> {
+    let file = open_regular(path)?;
+    let bytes = file.metadata()?.len();
+    if bytes > limit_bytes {
+        let message = format!("it has {bytes} bytes, more than the limit of {limit_bytes}");
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
+    }
+    let mut text = String::new();
+    io::Read::read_to_string(&mut io::Read::take(file, limit_bytes), &mut text)?;
+    Ok(text)
+}
+
 /// Memory of this host, and every limit around this process.
 pub(crate) fn host_memory() -> HostMemory {
     let (total, available) = memory();
@@ -104,13 +132,13 @@ pub(crate) fn host_memory() -> HostMemory {
         available,
         cgroup_headroom: cgroup_headroom(&|path| std::fs::read_to_string(path).ok()),
         address_space: address_space(),
+        data_segment: data_segment(),
     }
 }
 
 #[cfg(target_os = "linux")]
 fn memory() -> (Bytes, Bytes) {
-    // Where the system hides its figures nothing is known to be free, and a budget must be
-    // written.
+    // If the system hides its figures, nothing is known to be free, and a budget must be given.
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let field = |name| meminfo(&text, name).unwrap_or(Bytes::ZERO);
     (field("MemTotal"), field("MemAvailable"))
@@ -138,16 +166,30 @@ fn address_space() -> Option<Bytes> {
     None
 }
 
+/// What `ulimit -d` leaves to this process. Linux counts every private writable mapping.
+#[cfg(target_os = "linux")]
+fn data_segment() -> Option<Bytes> {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Data).current?;
+    let text = std::fs::read_to_string("/proc/self/status").ok()?;
+    let used = meminfo(&text, "VmData")?;
+    Some(Bytes::new(limit).saturating_sub(used))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn data_segment() -> Option<Bytes> {
+    None
+}
+
 /// What a process holds of this host's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessMemory {
     /// In memory now.
     pub(crate) resident: Bytes,
-    /// The most that was, where the system remembers it; what is resident else.
+    /// The most that was, if the system remembers it; otherwise what is resident.
     pub(crate) peak: Bytes,
 }
 
-/// The memory of the process `pid`; `None` where there is none.
+/// The memory of the process `pid`; `None` if there is none.
 #[cfg(target_os = "linux")]
 pub(crate) fn process_memory(pid: u32) -> Option<ProcessMemory> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -217,7 +259,7 @@ pub(crate) fn nvidia_cards_on_the_bus() -> usize {
 /// The file that NVIDIA's driver brings for asking about its cards.
 pub(crate) const NVML: &str = if cfg!(windows) { "nvml.dll" } else { "libnvidia-ml.so.1" };
 
-/// `program` with its address space limited by the shell; `None` where the system has no limit
+/// `program` with its address space limited by the shell; `None` if the system has no limit
 /// that holds.
 pub(crate) fn limited(program: &Path, bytes: Bytes) -> Option<Command> {
     if !cfg!(target_os = "linux") {

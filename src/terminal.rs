@@ -1,19 +1,86 @@
 //! The one file that writes to the terminal.
 //!
 //! Answers and nanoGPT's log lines go to stdout; the progress line, warnings and errors to
-//! stderr. A reader that went away ends the program quietly: `fitgpt plan | head` is no error.
+//! stderr. Paths, flags and tensor names come from others: control characters in them are
+//! printed as escapes like `\x1b`, so that they cannot command the terminal.
+//!
+//! If the reader of stdout goes away, the program stops quietly: `fitgpt plan | head` is no
+//! error. `train` continues in silence instead. Any other failed write is an error.
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::{
+    borrow::Cow,
+    fmt::Write as _,
+    io::{self, IsTerminal as _, Write as _},
+    sync::atomic::{AtomicU8, Ordering},
+};
 
 use crate::words::names;
 
+/// What happens when stdout cannot be written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stdout {
+    /// The program ends.
+    Needed = 0,
+    /// It goes on: what it does matters more than what it prints.
+    Dispensable = 1,
+    /// Nobody reads any more; nothing is printed.
+    Closed = 2,
+    /// A write failed for another reason; nothing is printed, and the exit code will be 2.
+    Failed = 3,
+}
+
+static STDOUT: AtomicU8 = AtomicU8::new(Stdout::Needed as u8);
+
+fn stdout_is(state: Stdout) -> bool {
+    STDOUT.load(Ordering::Relaxed) == state as u8
+}
+
+/// From here on the program continues if stdout cannot be written.
+pub(crate) fn continue_without_stdout() {
+    STDOUT.store(Stdout::Dispensable as u8, Ordering::Relaxed);
+}
+
+/// Whether output was lost for a reason other than a closed pipe.
+pub(crate) fn has_lost_output() -> bool {
+    stdout_is(Stdout::Failed)
+}
+
 /// Prints to stdout.
 pub(crate) fn out(text: &str) {
-    let mut stdout = io::stdout().lock();
-    let result = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-    if result.is_err_and(|e| e.kind() == io::ErrorKind::BrokenPipe) {
-        std::process::exit(0);
+    write_out(&printable(text));
+}
+
+/// Prints text that a model has generated. It reaches a file or a pipe byte for byte.
+pub(crate) fn out_generated(text: &str) {
+    if io::stdout().is_terminal() { out(text) } else { write_out(text) }
+}
+
+/// Prints help with the command line's own colours, if the terminal's owner takes them.
+pub(crate) fn out_styled(text: &clap::builder::StyledStr) {
+    if is_shown() && !is_colour_refused() {
+        write_out(&text.ansi().to_string());
+    } else {
+        out(&text.to_string());
     }
+}
+
+fn write_out(text: &str) {
+    if stdout_is(Stdout::Closed) || stdout_is(Stdout::Failed) {
+        return;
+    }
+    let mut stdout = io::stdout().lock();
+    let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) else {
+        return;
+    };
+    let is_closed = error.kind() == io::ErrorKind::BrokenPipe;
+    if !is_closed {
+        err(&format!("{}stdout: {error}\n", names::error()));
+    }
+    if stdout_is(Stdout::Needed) {
+        std::process::exit(if is_closed { 0 } else { 2 });
+    }
+    let state = if is_closed { Stdout::Closed } else { Stdout::Failed };
+    STDOUT.store(state as u8, Ordering::Relaxed);
 }
 
 /// Prints a line to stdout.
@@ -21,29 +88,56 @@ pub(crate) fn line(text: &str) {
     out(&format!("{text}\n"));
 }
 
-/// Prints to stderr. Where even that fails there is nobody left to tell.
+/// Prints to stderr. If that fails there is nowhere to report it.
 pub(crate) fn err(text: &str) {
+    write_err(&printable(text));
+}
+
+fn write_err(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Says something once, beside the answer.
+/// Prints a note to stderr.
 pub(crate) fn note(text: &str) {
     err(&format!("{}{text}\n", names::note()));
 }
 
+/// `text` with control characters as escapes, except newlines and tabs.
+fn printable(text: &str) -> Cow<'_, str> {
+    let is_wild = |c: char| {
+        let is_plain = c == '\n' || c == '\t';
+        // Marks that change the direction of text can make one path look like another.
+        let is_direction = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        (c.is_control() && !is_plain) || is_direction
+    };
+    if !text.contains(is_wild) {
+        return Cow::Borrowed(text);
+    }
+    let mut clean = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            c if !is_wild(c) => clean.push(c),
+            '\r' => clean.push_str("\\r"),
+            c if (c as u32) < 256 => _ = write!(clean, "\\x{:02x}", c as u32),
+            c => _ = write!(clean, "\\u{{{:x}}}", c as u32),
+        }
+    }
+    Cow::Owned(clean)
+}
+
 /// Whether a person watches stderr, so that a line may be written over.
 pub(crate) fn is_watched() -> bool {
-    io::stderr().is_terminal()
+    io::stderr().is_terminal() && takes_escapes()
 }
 
-/// Whether stdout goes to a terminal whose owner takes colour.
-pub(crate) fn out_takes_colour() -> bool {
-    io::stdout().is_terminal() && !is_colour_refused()
+/// Whether a person watches stdout, so that a picture may be drawn over.
+pub(crate) fn is_shown() -> bool {
+    io::stdout().is_terminal() && takes_escapes()
 }
 
-/// Whether stderr does.
-pub(crate) fn err_takes_colour() -> bool {
-    io::stderr().is_terminal() && !is_colour_refused()
+/// Some terminals, such as an editor's, print escape sequences instead of obeying them.
+fn takes_escapes() -> bool {
+    std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// As <https://no-color.org> asks.
@@ -53,22 +147,30 @@ fn is_colour_refused() -> bool {
 
 /// Writes `text` over the progress line.
 pub(crate) fn progress(text: &str) {
-    err(&format!("\r\x1b[K{text}"));
+    write_err(&format!("\r\x1b[K{}", printable(text)));
 }
 
-/// Takes the progress line away.
+/// Removes the progress line.
 pub(crate) fn clear_progress() {
-    err("\r\x1b[K");
-}
-
-/// Whether a person watches stdout, so that a picture may be drawn over.
-pub(crate) fn is_shown() -> bool {
-    io::stdout().is_terminal()
+    write_err("\r\x1b[K");
 }
 
 /// Draws `text` over the `lines` lines of stdout above the cursor. A line that is too long is cut
 /// by the terminal: one that wrapped would be two lines to go up.
 pub(crate) fn redraw(lines: usize, text: &str) {
     let up = if lines > 0 { format!("\x1b[{lines}A") } else { String::new() };
-    out(&format!("{up}\x1b[J\x1b[?7l{text}\x1b[?7h"));
+    write_out(&format!("{up}\x1b[J\x1b[?7l{}\x1b[?7h", printable(text)));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_printed_as_escapes() {
+        assert_eq!(printable("a\tb\nc é 字"), "a\tb\nc é 字");
+        assert_eq!(printable("\x1b[31mred\x07\r"), "\\x1b[31mred\\x07\\r");
+        assert_eq!(printable("\u{9b}2J \u{7f}"), "\\x9b2J \\x7f");
+        assert_eq!(printable("a\u{202e}txt.exe"), "a\\u{202e}txt.exe");
+    }
 }

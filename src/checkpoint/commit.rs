@@ -3,7 +3,7 @@
 //! ```text
 //! .saving-<id>/         the new files, written and synced next to the old ones
 //! .saved-<id>/          the same folder, renamed: from here on the save has happened
-//! checkpoints/step-…/   the old checkpoint, moved out of the way if it is kept
+//! checkpoints/step-…/   the old checkpoint, if it is kept: hard links to the same files
 //! .placing-<id>/        the new folder, renamed again
 //! model.safetensors, …  the new files, moved to their names one after the other
 //! ```
@@ -19,7 +19,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{
-    CONFIG_FILE, FILES, MANIFEST_FILE, MODEL_FILE, Result, carry,
+    CONFIG_FILE, CheckpointError, FILES, MANIFEST_FILE, MODEL_FILE, Result, carry,
     config::Architecture,
     id::SaveId,
     load::MAX_CONFIG_BYTES,
@@ -39,6 +39,8 @@ const KEPT: &str = "checkpoints";
 const KEEPING: &str = ".keeping-";
 /// An earlier checkpoint.
 const STEP: &str = "step-";
+/// A checkpoint that is being removed.
+const REMOVING: &str = ".removing-";
 
 /// Completes what a crash interrupted, in `dir` and its `best/`: a save that was committed is put
 /// in place, one that was not is removed. Only for the holder of the folder's [`super::Lock`]:
@@ -55,6 +57,31 @@ pub(super) fn recover_on(disk: &Disk, dir: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Makes the newest kept checkpoint of the run in `dir` its last one again, and returns its step;
+/// `None` if none is kept. For a run whose last checkpoint turned out to be useless; it is
+/// removed.
+pub fn roll_back(dir: &Path) -> Result<Option<u64>> {
+    roll_back_on(&Disk::real(), dir)
+}
+
+/// [`roll_back`] on `disk`.
+pub(super) fn roll_back_on(disk: &Disk, dir: &Path) -> Result<Option<u64>> {
+    recover_one(disk, dir)?;
+    let Some(last) = readable_manifest(disk, dir)? else { return Ok(None) };
+    let earlier = kept_on(disk, dir)?
+        .into_iter()
+        .filter(|(kept, _)| kept.run_id == last.run_id && kept.save_id < last.save_id);
+    let Some((kept, folder)) = earlier.max_by(|(a, _), (b, _)| a.save_id.cmp(&b.save_id)) else {
+        return Ok(None);
+    };
+    let saved = dir.join(format!("{SAVED}{}", SaveId::after(present_id(disk, dir)?)));
+    disk.rename(&folder, &saved)?;
+    disk.sync_dir(&dir.join(KEPT))?;
+    disk.sync_dir(dir)?;
+    complete(disk, dir, &saved, Phase::Saved)?;
+    Ok(Some(kept.step))
 }
 
 /// Whether `dir` holds a checkpoint's weights.
@@ -87,7 +114,7 @@ pub(super) fn commit(
 ) -> Result<SaveId> {
     disk.create_dirs(dir)?;
     recover_one(disk, dir)?;
-    let id = SaveId::after(present_id(disk, dir));
+    let id = SaveId::after(present_id(disk, dir)?);
     let saving = dir.join(format!("{SAVING}{id}"));
     let saved = dir.join(format!("{SAVED}{id}"));
     disk.create_dir(&saving)?;
@@ -150,13 +177,12 @@ fn complete(disk: &Disk, dir: &Path, folder: &Path, phase: Phase) -> Result<()> 
     prune(disk, dir)
 }
 
-/// Moves the checkpoint in `dir` to its folder of kept ones if the new one's manifest says so,
+/// Puts the checkpoint in `dir` into its folder of kept ones if the new one's manifest says so,
 /// and otherwise removes its manifest, which would describe the new files wrongly.
 fn make_way(disk: &Disk, dir: &Path, new: Option<&Manifest>) -> Result<()> {
     let kept = dir.join(KEPT);
     let manifest_path = dir.join(MANIFEST_FILE);
-    // A manifest that cannot be read must not stop a save that has happened.
-    let old = Manifest::read(disk, &manifest_path).ok().flatten();
+    let old = readable_manifest(disk, dir)?;
     if let (Some(old), Some(new)) = (old, new)
         && stays(&old, new.keep, 1)
         && old.run_id == new.run_id
@@ -167,12 +193,7 @@ fn make_way(disk: &Disk, dir: &Path, new: Option<&Manifest>) -> Result<()> {
         // Before the first file moves into it.
         disk.sync_dir(&kept)?;
         disk.sync_dir(dir)?;
-        // The manifest is the last of `FILES`: as long as it is here, there is more to move.
-        for name in FILES {
-            if disk.is_file(&dir.join(name))? {
-                disk.rename(&dir.join(name), &keeping.join(name))?;
-            }
-        }
+        keep_files(disk, dir, &keeping)?;
         disk.sync_dir(&keeping)?;
         disk.sync_dir(dir)?;
     } else {
@@ -181,24 +202,58 @@ fn make_way(disk: &Disk, dir: &Path, new: Option<&Manifest>) -> Result<()> {
     finish_keeping(disk, &kept)
 }
 
+/// The manifest in `folder`; `None` if there is none or if it is damaged: that must not stop a
+/// save that has happened. A disk that cannot be read must, or a good checkpoint would be lost.
+fn readable_manifest(disk: &Disk, folder: &Path) -> Result<Option<Manifest>> {
+    match Manifest::read(disk, &folder.join(MANIFEST_FILE)) {
+        Err(error @ CheckpointError::Io { .. }) => Err(error),
+        other => Ok(other.ok().flatten()),
+    }
+}
+
+/// Gives the files of `dir` a second name in `keeping`, so that other programs find a model in
+/// `dir` at any instant; moves them if the file system has no hard links.
+fn keep_files(disk: &Disk, dir: &Path, keeping: &Path) -> Result<()> {
+    if disk.is_file(&keeping.join(MANIFEST_FILE))? {
+        return Ok(());
+    }
+    // The manifest is the last of `FILES`: as long as it is missing there, there is more to do.
+    for name in FILES {
+        let (from, to) = (dir.join(name), keeping.join(name));
+        if !disk.is_file(&from)? {
+            continue; // moved before a crash
+        }
+        disk.remove_file(&to)?;
+        if !disk.link(&from, &to)? {
+            disk.rename(&from, &to)?;
+        }
+    }
+    Ok(())
+}
+
 /// Gives checkpoints that were moved completely their names.
 fn finish_keeping(disk: &Disk, kept: &Path) -> Result<()> {
     if !disk.is_folder(kept)? {
         return Ok(());
     }
     for name in disk.list(kept)? {
+        if name.to_str().is_some_and(|name| name.starts_with(REMOVING)) {
+            empty(disk, &kept.join(&name))?; // a crash interrupted it
+        }
         let Some(step) = name.to_str().and_then(|name| name.strip_prefix(KEEPING)) else {
             continue;
         };
         let keeping = kept.join(&name);
         let (Ok(step), true) = (step.parse::<u64>(), disk.is_folder(&keeping)?) else { continue };
-        let Ok(Some(manifest)) = Manifest::read(disk, &keeping.join(MANIFEST_FILE)) else {
-            continue;
-        };
-        // The same step again, after a resume from an earlier one: the newer one stays.
+        let Some(manifest) = readable_manifest(disk, &keeping)? else { continue };
         let named = kept.join(format!("{STEP}{step:08}"));
-        let there = Manifest::read(disk, &named.join(MANIFEST_FILE)).ok().flatten();
-        let target = match there {
+        let target = match readable_manifest(disk, &named)? {
+            // A crash came after the rename: there is nothing left to do but to clean up.
+            Some(there) if there.save_id == manifest.save_id => {
+                remove_checkpoint(disk, &keeping)?;
+                continue;
+            }
+            // The same step again, after a resume from an earlier one: the newer one stays.
             Some(there) if there.run_id == manifest.run_id => {
                 remove_checkpoint(disk, &named)?;
                 named
@@ -214,12 +269,14 @@ fn finish_keeping(disk: &Disk, kept: &Path) -> Result<()> {
 
 /// Removes the kept checkpoints of the run in `dir` that its last save does not keep.
 fn prune(disk: &Disk, dir: &Path) -> Result<()> {
-    let Ok(Some(last)) = Manifest::read(disk, &dir.join(MANIFEST_FILE)) else { return Ok(()) };
+    let Some(last) = readable_manifest(disk, dir)? else { return Ok(()) };
     let mut all: Vec<_> =
         kept_on(disk, dir)?.into_iter().filter(|(kept, _)| kept.run_id == last.run_id).collect();
     all.sort_by(|(a, _), (b, _)| b.save_id.cmp(&a.save_id));
     for (later, (kept, folder)) in (1..).zip(all) {
-        if !stays(&kept, last.keep, later) {
+        // Later steps than the last one's are of a future that was rolled back.
+        let is_undone = kept.step > last.step && last.keep.best_step != Some(kept.step);
+        if is_undone || !stays(&kept, last.keep, later) {
             remove_checkpoint(disk, &folder)?;
         }
     }
@@ -242,7 +299,7 @@ pub(super) fn kept_on(disk: &Disk, dir: &Path) -> Result<Vec<(Manifest, PathBuf)
         let folder = kept.join(&name);
         if name.to_str().is_some_and(|name| name.starts_with(STEP))
             && disk.is_folder(&folder)?
-            && let Ok(Some(manifest)) = Manifest::read(disk, &folder.join(MANIFEST_FILE))
+            && let Some(manifest) = readable_manifest(disk, &folder)?
         {
             found.push((manifest, folder));
         }
@@ -250,9 +307,29 @@ pub(super) fn kept_on(disk: &Disk, dir: &Path) -> Result<Vec<(Manifest, PathBuf)
     Ok(found)
 }
 
-/// Removes a checkpoint of ours, and its folder if nothing else is in it. The manifest goes
-/// first: what is left after a crash is not taken for a checkpoint.
+/// Removes a checkpoint of ours, and its folder if nothing else is in it. The folder is renamed
+/// first: what is left after a crash is not taken for a checkpoint, and is removed later.
 pub(super) fn remove_checkpoint(disk: &Disk, folder: &Path) -> Result<()> {
+    let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let removing = folder.with_file_name(format!("{REMOVING}{}", name.trim_start_matches('.')));
+    empty(disk, &removing)?;
+    if disk.kind(&removing)?.is_some() {
+        // Somebody put files into it. Those of the checkpoint go, the folder stays.
+        return empty(disk, folder);
+    }
+    disk.rename(folder, &removing)?;
+    empty(disk, &removing)?;
+    if disk.is_folder(&removing)? {
+        disk.rename(&removing, folder)?; // other people's files keep their place
+    }
+    Ok(())
+}
+
+/// Removes our files in `folder`, and it if nothing else is in it. The manifest goes first.
+fn empty(disk: &Disk, folder: &Path) -> Result<()> {
+    if !disk.is_folder(folder)? {
+        return Ok(());
+    }
     disk.remove_file(&folder.join(MANIFEST_FILE))?;
     for name in FILES.iter().chain(&carry::TOKENIZER_FILES) {
         disk.remove_file(&folder.join(name))?;
@@ -261,8 +338,12 @@ pub(super) fn remove_checkpoint(disk: &Disk, folder: &Path) -> Result<()> {
 }
 
 /// The save whose files are in `dir`. After [`recover_one`] `config.json` is as good as any.
-fn present_id(disk: &Disk, dir: &Path) -> Option<SaveId> {
-    Architecture::save_id(&disk.read(&dir.join(CONFIG_FILE), MAX_CONFIG_BYTES).ok()?)
+fn present_id(disk: &Disk, dir: &Path) -> Result<Option<SaveId>> {
+    match disk.read(&dir.join(CONFIG_FILE), MAX_CONFIG_BYTES) {
+        Ok(text) => Ok(Architecture::save_id(&text)),
+        Err(error) if error.is_not_found() => Ok(None),
+        Err(error) => Err(error.into()), // an id that is not greater would look older
+    }
 }
 
 /// The saves in `dir` that have happened and are not in place, oldest first.

@@ -25,7 +25,7 @@ pub struct Architecture {
     pub dropout: f64,
     /// How its tokens read, so that a folder can be sampled from without its dataset.
     pub tokenizer: Option<Tokenizer>,
-    /// Ids of special tokens as somebody's `config.json` has them; the family's if empty.
+    /// Ids of special tokens as the `config.json` of the first weights has them; the family's if empty.
     pub special_tokens: Map<String, Value>,
 }
 
@@ -142,7 +142,7 @@ mod tests {
         for mut architecture in all {
             let (back, read_id) = read(&architecture.to_json(id)).unwrap();
             assert_eq!(read_id, Some(id.to_string()));
-            // The family writes those that nobody stated.
+            // The family writes those that were not stated.
             for (key, value) in &back.special_tokens {
                 architecture.special_tokens.entry(key).or_insert(value.clone());
             }

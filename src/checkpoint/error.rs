@@ -174,6 +174,16 @@ pub enum CheckpointError {
         /// The index.
         index: PathBuf,
     },
+    /// `config.json` claims more layers than the files can hold.
+    #[error("`{}` has {tensors} tensors, too few for the {layers} layers of its `config.json`", path.display())]
+    TooFewTensors {
+        /// The file.
+        path: PathBuf,
+        /// How many it has.
+        tensors: usize,
+        /// What `config.json` says.
+        layers: u32,
+    },
     /// Two files of one model have a tensor of the same name.
     #[error("`{tensor}` is in `{}` and in another file of the model", path.display())]
     StoredTwice {
@@ -254,7 +264,7 @@ pub enum CheckpointError {
     Store {
         /// Our name for the tensor.
         tensor: String,
-        /// What the backend said.
+        /// What the backend reported.
         source: StoreError,
     },
 }

@@ -15,7 +15,7 @@ use fitgpt_plan::units::DType;
 use safetensors::tensor::{Dtype, Metadata};
 use serde_json::{Map, Value, json};
 
-use super::{CheckpointError, Result, layout::Part};
+use super::{CheckpointError, Result, layout::FileTensor};
 use crate::disk::DiskFile;
 
 /// What the format allows, and the `safetensors` crate reads.
@@ -40,14 +40,14 @@ pub(super) const fn stored_dtype(dtype: DType) -> Dtype {
 }
 
 /// The header of a file that is being written.
-pub(super) struct Draft {
+pub(super) struct HeaderDraft {
     /// Length and JSON, with [`NO_CHECKSUM`].
     bytes: Vec<u8>,
 }
 
-impl Draft {
+impl HeaderDraft {
     /// A header for `parts`, one after the other. Metadata must not have a key `sum`.
-    pub(super) fn new(parts: &[Part<'_>], mut metadata: BTreeMap<&str, String>) -> Self {
+    pub(super) fn new(parts: &[FileTensor<'_>], mut metadata: BTreeMap<&str, String>) -> Self {
         let taken = metadata.insert("sum", NO_CHECKSUM.to_owned());
         assert!(taken.is_none(), "the metadata leaves `sum` to the header");
         let mut document = Map::new();
@@ -184,7 +184,7 @@ impl Checksum {
     /// is a whole number of words into the tensor.
     pub(super) fn add_bytes(&mut self, dtype: Dtype, start: u64, bytes: &[u8]) {
         // Float32 values are counted, as they were before files had other types. Words of other
-        // types are told apart by the byte that they begin at.
+        // types are numbered by the byte that they begin at.
         let (first, step) = match dtype {
             Dtype::F32 => (start / 4, 1),
             _ => (start | 1 << 63, 4),

@@ -1,8 +1,8 @@
-//! What lies in the files: names, shapes and where the values come from.
+//! The layout of the files: names, shapes and the source of the values.
 //!
 //! `model.safetensors` has Hugging Face's layout, as the family's [`Naming`] describes it:
 //! GPT-2's files have a `transformer.` before every name, linear weights as `Conv1D` keeps them,
-//! `(in, out)`, and always biases. `state.safetensors` is read by nobody else and has ours.
+//! `(in, out)`, and always biases. `state.safetensors` is ours alone.
 
 use fitgpt_plan::{family::Naming, units::DType};
 
@@ -10,14 +10,14 @@ use super::store::{Entry, Tensors};
 
 /// One tensor of a file.
 #[derive(Debug)]
-pub(super) struct Part<'a> {
+pub(super) struct FileTensor<'a> {
     /// Its name in the file.
     pub(super) name: String,
-    /// Another name that it may have in somebody else's file.
+    /// Another name that it may have in files of other programs.
     pub(super) bare_name: Option<String>,
     /// Its shape in the file.
     pub(super) shape: Vec<usize>,
-    /// What it holds.
+    /// Its values.
     pub(super) values: Values<'a>,
     /// Whether the file's may have more rows: the table of positions.
     pub(super) can_be_cropped: bool,
@@ -34,7 +34,7 @@ pub(super) enum Values<'a> {
     Transposed(&'a Entry),
 }
 
-impl Part<'_> {
+impl FileTensor<'_> {
     /// How many values it has.
     pub(super) fn count(&self) -> usize {
         self.shape.iter().product()
@@ -60,7 +60,7 @@ impl Part<'_> {
 }
 
 /// What `model.safetensors` holds.
-pub(super) fn weights(tensors: &Tensors) -> Vec<Part<'_>> {
+pub(super) fn weights(tensors: &Tensors) -> Vec<FileTensor<'_>> {
     let Tensors { naming, weights: entries, .. } = tensors;
     let mut parts = Vec::with_capacity(2 * entries.len());
     let positions = format!("{}.weight", naming.positions);
@@ -73,19 +73,19 @@ pub(super) fn weights(tensors: &Tensors) -> Vec<Part<'_>> {
             (entry.shape.clone(), Values::Plain(entry))
         };
         let can_be_cropped = *bare == positions;
-        parts.push(Part { shape, values, can_be_cropped, ..named(naming, bare) });
+        parts.push(FileTensor { shape, values, can_be_cropped, ..named(naming, bare) });
         if let Some(bias) = missing_bias(naming, entry, entries) {
-            parts.push(Part { shape: vec![entry.shape[0]], ..named(naming, &bias) });
+            parts.push(FileTensor { shape: vec![entry.shape[0]], ..named(naming, &bias) });
         }
     }
     parts
 }
 
 /// A part with the names of a parameter, zero and without a shape.
-fn named<'a>(naming: &Naming, parameter: &str) -> Part<'a> {
+fn named<'a>(naming: &Naming, parameter: &str) -> FileTensor<'a> {
     let is_head = parameter.strip_suffix(".weight") == Some(naming.head);
     let prefix = if is_head { "" } else { naming.file_prefix };
-    Part {
+    FileTensor {
         name: format!("{prefix}{parameter}"),
         bare_name: (!prefix.is_empty()).then(|| parameter.to_owned()),
         shape: Vec::new(),
@@ -95,8 +95,8 @@ fn named<'a>(naming: &Naming, parameter: &str) -> Part<'a> {
 }
 
 /// What `state.safetensors` holds: wide elements first, so that every tensor is aligned.
-pub(super) fn states(tensors: &Tensors) -> Vec<Part<'_>> {
-    let part = |entry| Part {
+pub(super) fn states(tensors: &Tensors) -> Vec<FileTensor<'_>> {
+    let part = |entry| FileTensor {
         name: Entry::name(entry),
         bare_name: None,
         shape: entry.shape.clone(),

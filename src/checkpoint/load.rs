@@ -16,7 +16,7 @@ use super::{
     manifest::Manifest,
     read::TensorFile,
     shards::Shards,
-    store::{Sink, Tensors},
+    store::{TensorSink, Tensors},
 };
 use crate::disk::Disk;
 
@@ -74,7 +74,7 @@ impl Weights {
         }
         let Described { architecture, description, save_id: id } = described?;
         // `transformers` keeps our words in a config that it writes again, but not in the
-        // weights: a file without an id is somebody else's and as good as its shapes.
+        // weights: a file without an id comes from another program; only its shapes are checked.
         if let Some(file_id) = files.text("save_id")
             && id.as_deref() != Some(file_id)
         {
@@ -84,6 +84,12 @@ impl Weights {
                 second: config_path,
                 second_id: id,
             });
+        }
+        // A plan for layers that are not there could take minutes.
+        let (tensors, layers) = (files.tensor_count(), architecture.model.layers);
+        if tensors < layers as usize {
+            let path = files.path().clone();
+            return Err(CheckpointError::TooFewTensors { path, tensors, layers });
         }
         Ok(Self { architecture, description, config_path, id, files, manifest })
     }
@@ -109,7 +115,7 @@ impl Weights {
         &mut self,
         tensors: &Tensors,
         positions: Positions,
-        sink: &mut dyn Sink,
+        sink: &mut dyn TensorSink,
     ) -> Result<()> {
         self.files.read(tensors.naming, &layout::weights(tensors), positions, sink)
     }
@@ -228,7 +234,7 @@ impl Checkpoint {
     /// Gives the values of every parameter and its states to `sink`. Names, shapes and types of
     /// a file are all checked before its first value is given. Its checksum can only be checked
     /// after the last, so on an error discard what `sink` holds.
-    pub fn read(&mut self, tensors: &Tensors, sink: &mut dyn Sink) -> Result<()> {
+    pub fn read(&mut self, tensors: &Tensors, sink: &mut dyn TensorSink) -> Result<()> {
         self.weights.read(tensors, Positions::Exact, sink)?;
         self.state.read(tensors.naming, &layout::states(tensors), Positions::Exact, sink)
     }

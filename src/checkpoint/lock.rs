@@ -7,13 +7,13 @@ use crate::disk::{self, Disk, LockError};
 
 /// Two runs in one `out_dir` would save over each other. Held as long as a run lives.
 #[derive(Debug)]
-pub struct Lock(disk::Lock);
+pub struct Lock(disk::FolderLock);
 
 impl Lock {
     /// Locks `out_dir`, creating it if it is missing.
     pub fn take(out_dir: &Path) -> Result<Self> {
         Disk::real().create_dirs(out_dir)?;
-        match disk::Lock::take(out_dir) {
+        match disk::FolderLock::take(out_dir) {
             Ok(lock) => Ok(Self(lock)),
             Err(LockError::InUse { pid }) => {
                 Err(CheckpointError::InUse { dir: out_dir.to_owned(), pid })

@@ -6,7 +6,7 @@
 //! plan choices, resolved config); and `manifest.json` with a checksum of each. Earlier
 //! checkpoints are kept in `checkpoints/step-…/`, the same four files each.
 //!
-//! This module moves bytes and never holds a model: a [`Source`] or a [`Sink`] reads and writes
+//! This module moves bytes and never holds a model: a [`TensorSource`] or a [`TensorSink`] reads and writes
 //! pieces of tensors, and at most 16 MiB are in flight at a time. It does not know what the
 //! document means, when to save, or which backend the values live on.
 //!
@@ -43,7 +43,7 @@ mod tests;
 
 pub use self::{
     carry::{carry_tokenizer, write_tokenizer},
-    commit::{exists, locate, recover},
+    commit::{exists, locate, recover, roll_back},
     config::Architecture,
     error::CheckpointError,
     id::SaveId,
@@ -55,7 +55,7 @@ pub use self::{
         save_weights, weights_bytes_needed,
     },
     shards::INDEX_FILE,
-    store::{Entry, Piece, Sink, Source, StoreError, Tensors},
+    store::{Entry, StoreError, TensorPiece, TensorSink, TensorSource, Tensors},
 };
 
 /// The weights.

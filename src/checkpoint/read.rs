@@ -8,10 +8,10 @@ use safetensors::tensor::{Dtype, TensorInfo};
 use super::{
     CheckpointError, Result,
     header::{Checksum, Header, stored_dtype},
-    layout::{Part, Values},
+    layout::{FileTensor, Values},
     load::Positions,
-    store::{Entry, Piece, Sink},
-    write::{MAX_BYTES, Window, band_and_group, little_endian},
+    store::{Entry, TensorPiece, TensorSink},
+    write::{MAX_BYTES, MatrixWindow, band_and_group, little_endian},
 };
 use crate::disk::{Disk, DiskFile};
 
@@ -24,8 +24,8 @@ pub(super) struct TensorFile {
 }
 
 /// One of a file's tensors, found to be what the model expects.
-pub(super) struct Found<'a, 'b> {
-    part: &'b Part<'a>,
+pub(super) struct MatchedTensor<'a, 'b> {
+    part: &'b FileTensor<'a>,
     name: String,
     /// In bytes from the first value of the file.
     start: u64,
@@ -34,10 +34,10 @@ pub(super) struct Found<'a, 'b> {
     dtype: Dtype,
 }
 
-impl<'a, 'b> Found<'a, 'b> {
+impl<'a, 'b> MatchedTensor<'a, 'b> {
     /// The file's tensor `info` as `part`; an error if its shape or type is another.
     pub(super) fn new(
-        part: &'b Part<'a>,
+        part: &'b FileTensor<'a>,
         name: &str,
         info: &TensorInfo,
         positions: Positions,
@@ -77,12 +77,12 @@ impl TensorFile {
     /// Gives the values of `found`, which are tensors of this file, to `sink`.
     pub(super) fn read(
         &mut self,
-        mut found: Vec<Found<'_, '_>>,
-        sink: &mut dyn Sink,
+        mut found: Vec<MatchedTensor<'_, '_>>,
+        sink: &mut dyn TensorSink,
     ) -> Result<()> {
         found.sort_by_key(|tensor| tensor.start);
         let sum = self.header.sum.clone();
-        let mut reader = Reader {
+        let mut reader = TensorReader {
             file: &self.file,
             path: &self.path,
             data_start: self.header.data_start,
@@ -121,7 +121,7 @@ pub(super) fn open(disk: &Disk, path: &Path) -> Result<DiskFile> {
 }
 
 /// Whether the file's tensor is the part's, or its first rows are if that was asked for.
-fn shape_fits(info: &TensorInfo, part: &Part<'_>, positions: Positions) -> bool {
+fn shape_fits(info: &TensorInfo, part: &FileTensor<'_>, positions: Positions) -> bool {
     let is_longer = || match (&info.shape[..], &part.shape[..]) {
         ([found_rows, found_columns], [rows, columns]) => {
             found_rows >= rows && found_columns == columns
@@ -133,7 +133,7 @@ fn shape_fits(info: &TensorInfo, part: &Part<'_>, positions: Positions) -> bool 
 }
 
 /// A file under way.
-struct Reader<'a> {
+struct TensorReader<'a> {
     file: &'a DiskFile,
     path: &'a Path,
     data_start: u64,
@@ -143,8 +143,8 @@ struct Reader<'a> {
     bytes: Vec<u8>,
 }
 
-impl Reader<'_> {
-    fn zero(&mut self, tensor: &Found<'_, '_>) -> Result<()> {
+impl TensorReader<'_> {
+    fn zero(&mut self, tensor: &MatchedTensor<'_, '_>) -> Result<()> {
         self.stretches(tensor, 0, tensor.count, |reader, _| {
             match reader.values.iter().find(|&&value| value != 0.0) {
                 None => Ok(()),
@@ -158,20 +158,34 @@ impl Reader<'_> {
     }
 
     /// Reads an optimizer state, whose type is the file's.
-    fn state(&mut self, tensor: &Found<'_, '_>, entry: &Entry, sink: &mut dyn Sink) -> Result<()> {
+    fn state(
+        &mut self,
+        tensor: &MatchedTensor<'_, '_>,
+        entry: &Entry,
+        sink: &mut dyn TensorSink,
+    ) -> Result<()> {
         let bytes = entry.count() * entry.width();
         for start in (0..bytes).step_by(MAX_BYTES) {
             self.fetch(tensor, start, (bytes - start).min(MAX_BYTES))?;
             little_endian(&mut self.bytes, entry.width());
-            give(Piece { entry, start }, &self.bytes, sink)?;
+            give(TensorPiece { entry, start }, &self.bytes, sink)?;
         }
         Ok(())
     }
 
-    fn plain(&mut self, tensor: &Found<'_, '_>, entry: &Entry, sink: &mut dyn Sink) -> Result<()> {
+    fn plain(
+        &mut self,
+        tensor: &MatchedTensor<'_, '_>,
+        entry: &Entry,
+        sink: &mut dyn TensorSink,
+    ) -> Result<()> {
         let count = entry.count();
         self.stretches(tensor, 0, count, |reader, start| {
-            give(Piece { entry, start: 4 * start }, bytemuck::cast_slice(&reader.values), sink)
+            give(
+                TensorPiece { entry, start: 4 * start },
+                bytemuck::cast_slice(&reader.values),
+                sink,
+            )
         })?;
         if self.sum.is_some() {
             self.stretches(tensor, count, tensor.count, |_, _| Ok(()))?; // rows that were cropped
@@ -183,7 +197,7 @@ impl Reader<'_> {
     /// with the index of the first.
     fn stretches(
         &mut self,
-        tensor: &Found<'_, '_>,
+        tensor: &MatchedTensor<'_, '_>,
         from: usize,
         to: usize,
         mut each: impl FnMut(&mut Self, usize) -> Result<()>,
@@ -191,7 +205,7 @@ impl Reader<'_> {
         for first in (from..to).step_by(MAX_BYTES / 4) {
             let count = (to - first).min(MAX_BYTES / 4);
             self.values.resize(count, 0.0);
-            self.get(tensor, first, Window::plain(count))?;
+            self.get(tensor, first, MatrixWindow::plain(count))?;
             each(self, first)?;
         }
         Ok(())
@@ -201,9 +215,9 @@ impl Reader<'_> {
     /// the file is read once.
     fn transposed(
         &mut self,
-        tensor: &Found<'_, '_>,
+        tensor: &MatchedTensor<'_, '_>,
         entry: &Entry,
-        sink: &mut dyn Sink,
+        sink: &mut dyn TensorSink,
     ) -> Result<()> {
         let (rows, columns) = (entry.shape[0], entry.shape[1]);
         let (band, group) = band_and_group(rows, columns);
@@ -212,18 +226,27 @@ impl Reader<'_> {
             self.values.resize(band * columns, 0.0);
             for column in (0..columns).step_by(group) {
                 let group = group.min(columns - column);
-                let window =
-                    Window { rows: band, pitch: columns, first_column: column, columns: group };
+                let window = MatrixWindow {
+                    rows: band,
+                    pitch: columns,
+                    first_column: column,
+                    columns: group,
+                };
                 self.get(tensor, column * rows + row, window)?;
             }
-            let piece = Piece { entry, start: 4 * row * columns };
+            let piece = TensorPiece { entry, start: 4 * row * columns };
             give(piece, bytemuck::cast_slice(&self.values), sink)?;
         }
         Ok(())
     }
 
     /// Reads `window` of `self.values`, column after column, from the tensor's value `start` on.
-    fn get(&mut self, tensor: &Found<'_, '_>, start: usize, window: Window) -> Result<()> {
+    fn get(
+        &mut self,
+        tensor: &MatchedTensor<'_, '_>,
+        start: usize,
+        window: MatrixWindow,
+    ) -> Result<()> {
         let width = tensor.dtype.bitsize() / 8;
         self.fetch(tensor, start * width, window.rows * window.columns * width)?;
         match tensor.dtype {
@@ -235,7 +258,7 @@ impl Reader<'_> {
     }
 
     /// Reads `count` bytes of the tensor from its byte `start` on into `self.bytes`.
-    fn fetch(&mut self, tensor: &Found<'_, '_>, start: usize, count: usize) -> Result<()> {
+    fn fetch(&mut self, tensor: &MatchedTensor<'_, '_>, start: usize, count: usize) -> Result<()> {
         self.bytes.resize(count, 0);
         let start = tensor.start + start as u64;
         self.file.read_exact_at(&mut self.bytes, self.data_start + start)?;
@@ -246,8 +269,12 @@ impl Reader<'_> {
     }
 
     /// Puts the bytes' values into `window` of `self.values`.
-    fn decode<const WIDTH: usize>(&mut self, window: Window, value: impl Fn([u8; WIDTH]) -> f32) {
-        let Window { rows, pitch, first_column, .. } = window;
+    fn decode<const WIDTH: usize>(
+        &mut self,
+        window: MatrixWindow,
+        value: impl Fn([u8; WIDTH]) -> f32,
+    ) {
+        let MatrixWindow { rows, pitch, first_column, .. } = window;
         for (column, stretch) in self.bytes.chunks_exact(WIDTH * rows).enumerate() {
             let column = self.values[first_column + column..].iter_mut().step_by(pitch);
             for (bytes, out) in stretch.chunks_exact(WIDTH).zip(column) {
@@ -258,7 +285,7 @@ impl Reader<'_> {
 }
 
 /// Hands bytes to the backend.
-fn give(piece: Piece<'_>, bytes: &[u8], sink: &mut dyn Sink) -> Result<()> {
+fn give(piece: TensorPiece<'_>, bytes: &[u8], sink: &mut dyn TensorSink) -> Result<()> {
     sink.write(piece, bytes)
         .map_err(|source| CheckpointError::Store { tensor: piece.entry.name(), source })
 }

@@ -16,7 +16,7 @@ use super::{
     layout,
     load::MAX_CONFIG_BYTES,
     manifest::{Keep, ListedFile, Manifest},
-    store::{Source, Tensors},
+    store::{TensorSource, Tensors},
     write,
 };
 use crate::disk::{Disk, FileKind};
@@ -54,13 +54,17 @@ pub fn save<T: Serialize + DeserializeOwned>(
     dir: &Path,
     contents: Contents<'_>,
     document: &T,
-    source: &mut dyn Source,
+    source: &mut dyn TensorSource,
 ) -> Result<SaveId> {
     save_on(&Disk::real(), dir, contents, document, source)
 }
 
 /// Saves weights alone, in a folder that holds nothing else: [`best_dir`].
-pub fn save_weights(dir: &Path, contents: Contents<'_>, source: &mut dyn Source) -> Result<SaveId> {
+pub fn save_weights(
+    dir: &Path,
+    contents: Contents<'_>,
+    source: &mut dyn TensorSource,
+) -> Result<SaveId> {
     let disk = Disk::real();
     commit::commit(&disk, dir, |folder, id| {
         let files = write_weights(&disk, folder, id, contents, source)?;
@@ -74,7 +78,7 @@ pub(super) fn save_on<T: Serialize + DeserializeOwned>(
     dir: &Path,
     contents: Contents<'_>,
     document: &T,
-    source: &mut dyn Source,
+    source: &mut dyn TensorSource,
 ) -> Result<SaveId> {
     let document = text_that_reads_back(document)?;
     commit::commit(disk, dir, |folder, id| {
@@ -167,7 +171,7 @@ fn write_weights(
     folder: &Path,
     id: SaveId,
     contents: Contents<'_>,
-    source: &mut dyn Source,
+    source: &mut dyn TensorSource,
 ) -> Result<BTreeMap<String, ListedFile>> {
     // `transformers` asks for the format.
     let metadata = BTreeMap::from([("format", "pt".to_owned()), ("save_id", id.to_string())]);

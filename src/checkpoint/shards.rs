@@ -14,11 +14,11 @@ use serde::Deserialize;
 
 use super::{
     CheckpointError, MODEL_FILE, Result, commit,
-    layout::{self, Part, Values},
+    layout::{self, FileTensor, Values},
     load::Positions,
     manifest::Manifest,
-    read::{Found, TensorFile},
-    store::Sink,
+    read::{MatchedTensor, TensorFile},
+    store::TensorSink,
 };
 use crate::disk::Disk;
 
@@ -82,6 +82,11 @@ impl Shards {
         &self.files[0]
     }
 
+    /// How many tensors the files have.
+    pub(super) fn tensor_count(&self) -> usize {
+        self.files.iter().map(|file| file.header.metadata.tensors().len()).sum()
+    }
+
     /// The path that errors name.
     pub(super) fn path(&self) -> &PathBuf {
         &self.first().path
@@ -104,9 +109,9 @@ impl Shards {
     pub(super) fn read(
         &mut self,
         naming: &Naming,
-        parts: &[Part<'_>],
+        parts: &[FileTensor<'_>],
         positions: Positions,
-        sink: &mut dyn Sink,
+        sink: &mut dyn TensorSink,
     ) -> Result<()> {
         let found = self.find(naming, parts, positions)?;
         for (file, found) in self.files.iter_mut().zip(found) {
@@ -120,9 +125,9 @@ impl Shards {
     fn find<'a, 'b>(
         &self,
         naming: &Naming,
-        parts: &'b [Part<'a>],
+        parts: &'b [FileTensor<'a>],
         positions: Positions,
-    ) -> Result<Vec<Vec<Found<'a, 'b>>>> {
+    ) -> Result<Vec<Vec<MatchedTensor<'a, 'b>>>> {
         let mut unknown = BTreeMap::new();
         for (index, file) in self.files.iter().enumerate() {
             for (name, info) in file.header.metadata.tensors() {
@@ -145,7 +150,7 @@ impl Shards {
                 return Err(CheckpointError::MissingTensor { path, tensor, expected });
             };
             let path = &self.files[index].path;
-            found[index].push(Found::new(part, &name, info, positions, path)?);
+            found[index].push(MatchedTensor::new(part, &name, info, positions, path)?);
         }
         let left = unknown.into_iter().find(|(name, _)| !layout::is_spare(naming, name));
         if let Some((tensor, (index, info))) = left {

@@ -1,4 +1,4 @@
-//! Which tensors a checkpoint holds, and where their bytes come from and go to: the backend's side.
+//! Which tensors a checkpoint holds, and the interface to the backend that has their bytes.
 
 use fitgpt_plan::{
     family::Naming,
@@ -87,26 +87,26 @@ fn sizes(shape: &[u64]) -> Vec<usize> {
 
 /// Some elements of a tensor, in its row-major order.
 #[derive(Clone, Copy, Debug)]
-pub struct Piece<'a> {
+pub struct TensorPiece<'a> {
     /// Which tensor.
     pub entry: &'a Entry,
     /// Where the piece begins, in bytes from the tensor's first.
     pub start: usize,
 }
 
-/// What a backend says when it cannot give or take values.
+/// Why a backend cannot give or take values.
 pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Gives values to a save, as they lie in memory.
-pub trait Source {
+pub trait TensorSource {
     /// Fills `out` with the bytes from `piece.start` on. A piece is whole elements and never
     /// leaves its tensor.
-    fn read(&mut self, piece: Piece<'_>, out: &mut [u8]) -> Result<(), StoreError>;
+    fn read(&mut self, piece: TensorPiece<'_>, out: &mut [u8]) -> Result<(), StoreError>;
 }
 
 /// Takes values from a checkpoint, as they lie in memory.
-pub trait Sink {
+pub trait TensorSink {
     /// Stores `bytes` from `piece.start` on. A piece is whole elements and never leaves its
     /// tensor.
-    fn write(&mut self, piece: Piece<'_>, bytes: &[u8]) -> Result<(), StoreError>;
+    fn write(&mut self, piece: TensorPiece<'_>, bytes: &[u8]) -> Result<(), StoreError>;
 }

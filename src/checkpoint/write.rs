@@ -6,10 +6,10 @@ use fitgpt_plan::units::DType;
 
 use super::{
     CheckpointError, Result,
-    header::{Checksum, Draft, stored_dtype},
-    layout::{Part, Values},
+    header::{Checksum, HeaderDraft, stored_dtype},
+    layout::{FileTensor, Values},
     manifest::ListedFile,
-    store::{Entry, Piece, Source},
+    store::{Entry, TensorPiece, TensorSource},
 };
 use crate::disk::{Disk, DiskFile};
 
@@ -20,9 +20,9 @@ pub(super) const MAX_VALUES: usize = 3 << 20;
 pub(super) const MAX_BYTES: usize = 4 << 20;
 
 /// The bytes that `parts` need as a file, with metadata of this many bytes.
-pub(super) fn file_bytes(parts: &[Part<'_>], metadata_bytes: u64) -> u64 {
+pub(super) fn file_bytes(parts: &[FileTensor<'_>], metadata_bytes: u64) -> u64 {
     let values: u64 = parts.iter().map(|part| part.bytes() as u64).sum();
-    Draft::new(parts, BTreeMap::new()).data_start() + metadata_bytes + values
+    HeaderDraft::new(parts, BTreeMap::new()).data_start() + metadata_bytes + values
 }
 
 /// Writes `parts` into a new file at `path`, values from `source`, and syncs it. A value that is
@@ -30,12 +30,12 @@ pub(super) fn file_bytes(parts: &[Part<'_>], metadata_bytes: u64) -> u64 {
 pub(super) fn write(
     disk: &Disk,
     path: &Path,
-    parts: &[Part<'_>],
+    parts: &[FileTensor<'_>],
     metadata: BTreeMap<&str, String>,
-    source: &mut dyn Source,
+    source: &mut dyn TensorSource,
 ) -> Result<ListedFile> {
-    let draft = Draft::new(parts, metadata);
-    let mut writer = Writer {
+    let draft = HeaderDraft::new(parts, metadata);
+    let mut writer = TensorWriter {
         file: disk.create(path)?,
         data_start: draft.data_start(),
         sum: draft.sum(),
@@ -59,7 +59,7 @@ pub(super) fn write(
 }
 
 /// A file under way.
-struct Writer {
+struct TensorWriter {
     file: DiskFile,
     data_start: u64,
     sum: Checksum,
@@ -69,7 +69,7 @@ struct Writer {
     bytes: Vec<u8>,
 }
 
-impl Writer {
+impl TensorWriter {
     fn zero(&mut self, start: usize, bytes: usize) -> Result<()> {
         for first in (0..bytes).step_by(MAX_BYTES) {
             self.bytes.clear();
@@ -79,11 +79,11 @@ impl Writer {
         Ok(())
     }
 
-    fn plain(&mut self, start: usize, entry: &Entry, source: &mut dyn Source) -> Result<()> {
+    fn plain(&mut self, start: usize, entry: &Entry, source: &mut dyn TensorSource) -> Result<()> {
         let bytes = entry.count() * entry.width();
         for first in (0..bytes).step_by(MAX_BYTES) {
             self.bytes.resize((bytes - first).min(MAX_BYTES), 0);
-            take(Piece { entry, start: first }, &mut self.bytes, source)?;
+            take(TensorPiece { entry, start: first }, &mut self.bytes, source)?;
             check_finite(entry, &self.bytes)?;
             little_endian(&mut self.bytes, entry.width());
             self.put(entry.dtype, start + first)?;
@@ -96,20 +96,29 @@ impl Writer {
     /// Takes a band of rows at a time, so that every value leaves the backend once. A band's
     /// columns are stretches of the file's rows; only a band of all rows makes them touch, and
     /// then many are written at once.
-    fn transposed(&mut self, start: usize, entry: &Entry, source: &mut dyn Source) -> Result<()> {
+    fn transposed(
+        &mut self,
+        start: usize,
+        entry: &Entry,
+        source: &mut dyn TensorSource,
+    ) -> Result<()> {
         assert_eq!(entry.dtype, DType::F32, "weights are float32");
         let (rows, columns) = (entry.shape[0], entry.shape[1]);
         let (band, group) = band_and_group(rows, columns);
         for row in (0..rows).step_by(band) {
             let band = band.min(rows - row);
             self.values.resize(band * columns, 0.0);
-            let piece = Piece { entry, start: 4 * row * columns };
+            let piece = TensorPiece { entry, start: 4 * row * columns };
             take(piece, bytemuck::cast_slice_mut(&mut self.values), source)?;
             check_finite(entry, bytemuck::cast_slice(&self.values))?;
             for column in (0..columns).step_by(group) {
                 let group = group.min(columns - column);
-                let window =
-                    Window { rows: band, pitch: columns, first_column: column, columns: group };
+                let window = MatrixWindow {
+                    rows: band,
+                    pitch: columns,
+                    first_column: column,
+                    columns: group,
+                };
                 self.turn(window);
                 self.put(DType::F32, start + 4 * (column * rows + row))?;
             }
@@ -118,8 +127,8 @@ impl Writer {
     }
 
     /// Puts `window` of `self.values` into `self.bytes`, column after column.
-    fn turn(&mut self, window: Window) {
-        let Window { rows, pitch, first_column, columns } = window;
+    fn turn(&mut self, window: MatrixWindow) {
+        let MatrixWindow { rows, pitch, first_column, columns } = window;
         self.bytes.resize(4 * rows * columns, 0);
         for (column, stretch) in self.bytes.chunks_exact_mut(4 * rows).enumerate() {
             let column = self.values[first_column + column..].iter().step_by(pitch);
@@ -138,7 +147,7 @@ impl Writer {
 }
 
 /// Gets the bytes of a piece.
-fn take(piece: Piece<'_>, out: &mut [u8], source: &mut dyn Source) -> Result<()> {
+fn take(piece: TensorPiece<'_>, out: &mut [u8], source: &mut dyn TensorSource) -> Result<()> {
     source
         .read(piece, out)
         .map_err(|source| CheckpointError::Store { tensor: piece.entry.name(), source })
@@ -174,7 +183,7 @@ pub(super) fn little_endian(bytes: &mut [u8], width: usize) {
 
 /// Some columns of a matrix in memory, of which a file holds one after the other.
 #[derive(Clone, Copy)]
-pub(super) struct Window {
+pub(super) struct MatrixWindow {
     /// Values of a column.
     pub(super) rows: usize,
     /// From one row to the next, in memory.
@@ -185,7 +194,7 @@ pub(super) struct Window {
     pub(super) columns: usize,
 }
 
-impl Window {
+impl MatrixWindow {
     /// `count` values as they lie: one column.
     pub(super) fn plain(count: usize) -> Self {
         Self { rows: count, pitch: 1, first_column: 0, columns: 1 }

@@ -16,7 +16,13 @@ use fitgpt_plan::{
 };
 
 use super::{Failure, bench, keys, origin, prepare};
-use crate::words::{Lang, errors};
+use crate::{
+    os,
+    words::{Lang, errors},
+};
+
+/// A config has a few kilobytes.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 /// The presets that are built in, by file name.
 const PRESETS: [(&str, &str); 9] = [
@@ -296,12 +302,13 @@ pub(super) fn text_of(path: &Path) -> Result<String, Failure> {
         let preset = PRESETS.iter().find(|(preset, _)| Path::new(preset) == name);
         preset.filter(|_| is_preset_path).map(|(_, text)| (*text).to_owned())
     };
-    match std::fs::read(path) {
-        Ok(bytes) => String::from_utf8(bytes).map_err(|_| {
+    match os::read_text(path, MAX_CONFIG_BYTES) {
+        Ok(text) => Ok(text),
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
             let not_utf8 = errors::io::not_utf8();
             let error = std::io::Error::new(std::io::ErrorKind::InvalidData, not_utf8);
-            Failure::unreadable(path, &error)
-        }),
+            Err(Failure::unreadable(path, &error))
+        }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             built_in().ok_or_else(|| Failure::unreadable(path, &error))
         }

@@ -1,4 +1,4 @@
-//! Where a training begins: from nothing, from its own checkpoint, or from somebody's weights.
+//! What a training run begins from: nothing, its own checkpoint, or other weights.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ use crate::{
     words::train as words,
 };
 
-/// What the first weights are.
+/// Which weights a run begins with.
 pub(super) enum Start {
     /// Drawn.
     Scratch,
@@ -30,7 +30,7 @@ pub(super) enum Start {
 }
 
 impl Start {
-    /// What `config.json` will say: of tokens, what the weights' says.
+    /// What goes into `config.json`; about tokens, what the weights' own says.
     pub(super) fn architecture(&self, config: &Config, vocab: u32, data: &Dataset) -> Architecture {
         let from_data = data.tokenizer().within(vocab);
         let (tokenizer, special_tokens) = match self {
@@ -56,7 +56,7 @@ impl Start {
     }
 
     /// The folder whose tokenizer's files the run's folder gets: the data's, if it has one, else
-    /// the weights'. Data with a table of its own has neither's tokens.
+    /// the weights'. Data with its own table has the tokens of neither.
     pub(super) fn tokenizer_folder<'a>(&'a self, data: &'a Dataset) -> Option<&'a Path> {
         let has_file = |folder: &Path| folder.join(TOKENIZER_FILE).is_file();
         if has_file(data.folder()) {
@@ -77,7 +77,7 @@ pub(super) struct Beginning {
 
 /// Whether the split of a step is the config's, or may follow the checkpoint's.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Split {
+pub(super) enum StepSplit {
     AsWritten,
     AsBefore,
 }
@@ -87,7 +87,7 @@ impl Beginning {
     pub(super) fn of(
         matches: &ArgMatches,
         written: &Written,
-        split: Split,
+        split: StepSplit,
     ) -> Result<Self, Failure> {
         let config = written.resolve()?;
         match config.init_from() {
@@ -98,7 +98,7 @@ impl Beginning {
         }
     }
 
-    /// Whether it goes on bit for bit where it stopped.
+    /// Whether it continues bit for bit from where it stopped.
     pub(super) fn is_resumed(&self) -> bool {
         matches!(self.start, Start::Resume(..))
     }
@@ -158,7 +158,7 @@ fn difference(
     all.into_iter().find(|(_, there, here)| there != here)
 }
 
-fn resume(config: &Config, written: Written, split: Split) -> Result<Beginning, Failure> {
+fn resume(config: &Config, written: Written, split: StepSplit) -> Result<Beginning, Failure> {
     let folder = setup::out_dir(config);
     let checkpoint = Checkpoint::open(&folder)?;
     let document: Document = checkpoint.document()?;
@@ -174,13 +174,13 @@ fn resume(config: &Config, written: Written, split: Split) -> Result<Beginning, 
         let message = words::other_shape(folder, "optimizer", there, here);
         return Err(Failure::new("checkpoint", message).hint(words::leave_the_key_out()));
     }
-    if split == Split::AsBefore {
+    if split == StepSplit::AsBefore {
         config = with_split(&config, &before)?;
     }
     Ok(Beginning { config, start: Start::Resume(checkpoint, Box::new(document)) })
 }
 
-/// The config with the split of an earlier run, where its steps learn from as much: the split
+/// The config with the split of an earlier run, if its steps have as many sequences: the split
 /// decides the order of sums, and an earlier `--fit` may have chosen it.
 fn with_split(config: &Config, before: &Config) -> Result<Config, Failure> {
     if config.effective_batch() != before.effective_batch() {
@@ -212,7 +212,7 @@ pub(super) fn weights_dir(config: &Config) -> Result<PathBuf, Failure> {
     }
 }
 
-/// What is said of weights that a run begins from.
+/// What is printed about weights that a run begins from.
 pub(super) fn introduction(start: &Start, config: &Config) -> String {
     let Start::Pretrained(weights, folder) = start else { return String::new() };
     let there = weights.architecture();

@@ -81,11 +81,12 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
 }
 
 /// Every kind of limit; `None` if it is not set here.
-fn limits(memory: &HostMemory) -> [(HostLimit, Option<Bytes>); 3] {
+fn limits(memory: &HostMemory) -> [(HostLimit, Option<Bytes>); 4] {
     [
         (HostLimit::Available, Some(memory.available)),
         (HostLimit::ControlGroup, memory.cgroup_headroom),
         (HostLimit::AddressSpace, memory.address_space),
+        (HostLimit::DataSegment, memory.data_segment),
     ]
 }
 
@@ -94,6 +95,7 @@ const fn key(limit: HostLimit) -> &'static str {
         HostLimit::Available => "available",
         HostLimit::ControlGroup => "control-group",
         HostLimit::AddressSpace => "address-space",
+        HostLimit::DataSegment => "data-segment",
     }
 }
 

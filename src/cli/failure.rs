@@ -1,4 +1,4 @@
-//! What went wrong, ready to be told: a kind, a message, a place, and hints apart from it.
+//! An error as it is printed: a kind, a message, a place, and separate hints.
 //!
 //! Messages are in the language of the process, which is English wherever `--json` is given.
 
@@ -60,7 +60,7 @@ impl Failure {
         Self { place: Some(path.display().to_string()), ..Self::new("file", message) }
     }
 
-    /// Ctrl-C cannot be listened to.
+    /// Signals cannot be handled.
     pub fn signals(error: &std::io::Error) -> Self {
         Self::new("signals", errors::io::no_signals(error))
     }

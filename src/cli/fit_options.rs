@@ -52,7 +52,9 @@ pub(super) fn hints(found: &Fit, engine: EngineChoice) -> String {
 /// The best options, one per line.
 pub(super) fn advice(found: &Fit, engine: EngineChoice) -> Vec<String> {
     let mut lines = Vec::new();
-    let keeping = |o: &&FitOption| o.keeps_training && o.verdict != Verdict::No;
+    // The config as it is can be an option too; it is not advice.
+    let keeping =
+        |o: &&FitOption| o.keeps_training && o.verdict != Verdict::No && !o.changes.is_empty();
     // One option of each effect: two splits of a batch are the same advice.
     let mut effects: Vec<(Verdict, Effect)> = Vec::new();
     for option in found.options.iter().filter(keeping) {
@@ -66,6 +68,7 @@ pub(super) fn advice(found: &Fit, engine: EngineChoice) -> Vec<String> {
     if !fits {
         lines.push(hints::nothing_keeps());
         let others = found.options.iter().filter(|o| !o.keeps_training || o.verdict == Verdict::No);
+        let others = others.filter(|o| !o.changes.is_empty());
         lines.extend(others.take(HINTS).map(hint));
     }
     lines.push(match engine {

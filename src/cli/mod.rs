@@ -74,16 +74,12 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             if wants_json {
                 return fail(&Failure::usage(&error), Reader::Programs);
             }
-            let text = error.render();
-            let styled = text.ansi().to_string();
-            terminal::err(&if terminal::err_takes_colour() { styled } else { text.to_string() });
+            terminal::err(&error.render().to_string());
             return ExitCode::from(2);
         }
         // clap returns `--help` and `--version` as errors.
         Err(help) => {
-            let text = help.render();
-            let styled = text.ansi().to_string();
-            terminal::out(&if terminal::out_takes_colour() { styled } else { text.to_string() });
+            terminal::out_styled(&help.render());
             return ExitCode::SUCCESS;
         }
     };
@@ -92,6 +88,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
     let reader = if wants_json { Reader::Programs } else { Reader::People };
     match dispatch(&matches, reader) {
+        Ok(_) if terminal::has_lost_output() => ExitCode::from(2),
         Ok(Answer::Yes) => ExitCode::SUCCESS,
         Ok(Answer::No) => ExitCode::from(1),
         Ok(Answer::Stopped) => ExitCode::from(130),

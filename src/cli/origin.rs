@@ -12,8 +12,8 @@ use crate::{
 
 /// `written` with the keys of the weights that it begins from, if it names any. As in nanoGPT,
 /// the sizes of weights win over what a config says of the model; its own are `dropout` and
-/// `block_size`, which is at most the positions there are. `preset` is a file that nobody asked
-/// for: what it says of `block_size` is a default.
+/// `block_size`, which is at most the positions there are. `preset` is a file that was not asked
+/// for: its `block_size` is a default.
 pub(super) fn describe(mut written: Written, preset: Option<&str>) -> Result<Written, Failure> {
     let Some(ConfigValue::Str(name)) = written.get("init_from") else { return Ok(written) };
     let Some(InitFrom::Pretrained(name)) = InitFrom::parse(name) else { return Ok(written) };
@@ -24,7 +24,7 @@ pub(super) fn describe(mut written: Written, preset: Option<&str>) -> Result<Wri
     let is_asked_for = place.is_some() && place != preset;
     let block = match written.get("block_size").unwrap_or(&key.default) {
         ConfigValue::Int(block) => u32::try_from(*block).unwrap_or(u32::MAX),
-        // Whoever resolves the config reports it.
+        // Resolving the config reports it.
         _ => return Ok(written),
     };
     if is_asked_for && block > described.positions {
@@ -55,7 +55,7 @@ pub(super) fn keys_if_known(written: &Written) -> Result<Vec<(&'static str, Stri
     }
 }
 
-/// Why nobody knows which model `name` means.
+/// Why the model called `name` is unknown.
 fn failure(name: &str, unknown: Unknown) -> Failure {
     match unknown {
         Unknown::NotHere(not_here) => missing(name, &not_here),
@@ -66,7 +66,7 @@ fn failure(name: &str, unknown: Unknown) -> Failure {
     }
 }
 
-/// No weights, where they were looked for, and how to get them.
+/// There are no weights: which folders were tried, and how to get them.
 pub(super) fn missing(name: &str, not_here: &NotHere) -> Failure {
     let quoted = |folder: &PathBuf| format!("`{}`", Path::display(folder));
     let folders: Vec<_> = not_here.looked_at.iter().map(quoted).collect();

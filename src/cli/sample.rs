@@ -10,6 +10,7 @@ use super::{Answer, Failure, Reader, args, begin};
 use crate::{
     checkpoint::{self, Architecture, Positions, Tensors, Weights},
     data::Dataset,
+    os,
     run::{
         device::Runner,
         sample::{Choice, Sampler, Window},
@@ -18,8 +19,11 @@ use crate::{
     },
     terminal,
     tokenizer::{END_OF_TEXT, Json, Stream, TOKENIZER_FILE, Tokenizer},
-    words::{self, errors::Spoken as _, names, sample as said},
+    words::{self, errors::Spoken as _, names, sample as text},
 };
+
+/// Far more than any model's context.
+const MAX_PROMPT_BYTES: u64 = 64 << 20;
 
 /// What nanoGPT prints after every sample.
 const SEPARATOR: &str = "---------------";
@@ -61,7 +65,7 @@ fn generate(
         terminal::note(&words::train::running_on(device, interface));
     }
     let Some((planned, batch)) = setup::Sampling::new(&config, vocab, &runner)? else {
-        terminal::err(&format!("{}{}\n", names::error(), said::nothing_fits()));
+        terminal::err(&format!("{}{}\n", names::error(), text::nothing_fits()));
         return Ok(Answer::No);
     };
     let model = planned.job.model;
@@ -73,20 +77,20 @@ fn generate(
     while (texts.len() as u64) < samples {
         let first = texts.len() as u64;
         let wanted = (samples - first).min(batch) as usize;
-        let mut voice = Voice::new(&tokenizer, reader == Reader::People && samples == 1);
-        let made = continue_all(&mut sampler, &config, &prompt, first, stop, &mut voice)?;
+        let mut printer = SamplePrinter::new(&tokenizer, reader == Reader::People && samples == 1);
+        let made = continue_all(&mut sampler, &config, &prompt, first, stop, &mut printer)?;
         if made.is_empty() {
             return Ok(Answer::Stopped);
         }
         for text in &made[..wanted] {
             if reader == Reader::People {
-                voice.tell(text);
+                printer.finish(text);
             }
         }
         texts.extend(made.into_iter().take(wanted));
     }
     if sampler.refills > 0 {
-        terminal::note(&said::refilled(model.block, sampler.refills));
+        terminal::note(&text::refilled(model.block, sampler.refills));
     }
     let seconds = clock.elapsed().as_secs_f64();
     if reader == Reader::Programs {
@@ -102,19 +106,19 @@ fn generate(
     Ok(Answer::Yes)
 }
 
-/// One batch of samples to its end; empty where it was stopped.
+/// One batch of samples to its end; empty if it was stopped.
 fn continue_all(
     sampler: &mut Sampler,
     config: &Config,
     prompt: &[u32],
     first_sample: u64,
     stop: &Stop,
-    voice: &mut Voice<'_>,
+    printer: &mut SamplePrinter<'_>,
 ) -> Result<Vec<Vec<u32>>, Failure> {
     let choice = Choice::new(config);
     let mut ranked = Vec::new();
     sampler.begin(prompt)?;
-    voice.begin(prompt);
+    printer.begin(prompt);
     for n in 0..config.max_new_tokens() {
         if stop.is_asked_for() {
             return Ok(Vec::new());
@@ -123,43 +127,44 @@ fn continue_all(
             sampler.advance()?;
         }
         let last = sampler.choose(&choice, first_sample, &mut ranked);
-        voice.hear(last);
+        printer.push(last);
     }
     Ok(sampler.texts().to_vec())
 }
 
-/// Tells samples: a single one as it is made, several when they are whole.
-struct Voice<'a> {
+/// Prints samples: a single one token by token, several when they are complete.
+struct SamplePrinter<'a> {
     tokenizer: &'a Tokenizer,
     stream: Option<Stream<'a>>,
     text: String,
 }
 
-impl<'a> Voice<'a> {
+impl<'a> SamplePrinter<'a> {
     fn new(tokenizer: &'a Tokenizer, is_alone: bool) -> Self {
         Self { tokenizer, stream: is_alone.then(|| Stream::new(tokenizer)), text: String::new() }
     }
 
     fn begin(&mut self, prompt: &[u32]) {
         for token in prompt {
-            self.hear(*token);
+            self.push(*token);
         }
     }
 
-    fn hear(&mut self, token: u32) {
+    fn push(&mut self, token: u32) {
         let Some(stream) = &mut self.stream else { return };
         self.text.clear();
         stream.push(token, &mut self.text);
-        terminal::out(&self.text);
+        terminal::out_generated(&self.text);
     }
 
-    fn tell(&mut self, tokens: &[u32]) {
+    fn finish(&mut self, tokens: &[u32]) {
         match &mut self.stream {
-            None => terminal::line(&self.tokenizer.decode(tokens)),
+            None => terminal::out_generated(&format!("{}\n", self.tokenizer.decode(tokens))),
             Some(stream) => {
                 self.text.clear();
                 stream.finish(&mut self.text);
-                terminal::line(&self.text);
+                self.text.push('\n');
+                terminal::out_generated(&self.text);
             }
         }
         terminal::line(SEPARATOR);
@@ -208,13 +213,14 @@ fn prompt(config: &Config, tokenizer: &Tokenizer, vocab: u32) -> Result<Vec<u32>
     let start = match config.start().strip_prefix("FILE:") {
         Some(path) => {
             let path = Path::new(path);
-            std::fs::read_to_string(path).map_err(|error| Failure::unreadable(path, &error))?
+            os::read_text(path, MAX_PROMPT_BYTES)
+                .map_err(|error| Failure::unreadable(path, &error))?
         }
         None => config.start().to_owned(),
     };
     let tokens = tokenizer.encode(&start)?;
     if let Some(token) = tokens.iter().find(|token| **token >= vocab) {
-        return Err(Failure::new("tokenizer", said::unknown_token(token, vocab)));
+        return Err(Failure::new("tokenizer", text::unknown_token(token, vocab)));
     }
     if !tokens.is_empty() {
         return Ok(tokens);

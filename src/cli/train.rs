@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::{
     Answer, Failure, Reader, args,
-    begin::{self, Beginning, Split, Start},
+    begin::{self, Beginning, Start, StepSplit},
     fit_options::{self, Adapted},
     plan,
     plan_target::PlanTarget,
@@ -78,9 +78,11 @@ pub(super) fn command() -> Command {
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     let stop = Stop::on_signals().map_err(|error| Failure::signals(&error))?;
+    // A closed pipe or a full disk behind stdout must not end a run.
+    terminal::continue_without_stdout();
     let written = args::written(matches, Some(args::DEFAULT_PRESET))?;
     let wants_fit = matches.get_flag("fit");
-    let split = if wants_fit { Split::AsBefore } else { Split::AsWritten };
+    let split = if wants_fit { StepSplit::AsBefore } else { StepSplit::AsWritten };
     let mut beginning = Beginning::of(matches, &written, split)?;
     let folder = setup::out_dir(&beginning.config);
     let existing = if matches.get_flag("overwrite") { Existing::Remove } else { Existing::Refuse };
@@ -153,6 +155,15 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     };
     let backend =
         planned.backend().map_err(|error| without_arena(error, &as_written, vocab, &runner))?;
+    // The arena is touched now. If another process took its memory at the same time, one of the
+    // two must give way before the system kills either.
+    let (left, limit) = os::host_memory().least();
+    let [least_left, _] = planned.report.overhead.range();
+    if runner.is_host() && left < least_left {
+        let message = words::taken_meanwhile(needed, left, words::limit(limit));
+        terminal::err(&format!("{}{message}\n", names::error()));
+        return Ok(Answer::No);
+    }
     let architecture = start.architecture(&config, vocab, &data);
     if let Some(from) = start.tokenizer_folder(&data) {
         checkpoint::carry_tokenizer(from, &folder)?;
@@ -166,7 +177,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
 
     let progress =
         Progress::new(&config, &planned.job.model, planned.report.arena_bytes, reader.into());
-    progress.foretell(trainer.position.step, setup::threads(&config));
+    progress.warn_if_long(trainer.position.step, setup::threads(&config));
     let (folder_of_run, stop_run) = (folder.clone(), &stop);
     let mut run = Run {
         trainer,
@@ -201,10 +212,11 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
             terminal::line(&summary.to_string());
         }
     }
-    Ok(match ended {
-        Ended::Done => Answer::Yes,
-        Ended::Stopped => Answer::Stopped,
-    })
+    match ended {
+        Ended::Done => Ok(Answer::Yes),
+        Ended::Stopped => Ok(Answer::Stopped),
+        Ended::Abandoned => Err(Failure::new("stopped", words::stopped_unsaved())),
+    }
 }
 
 /// Plans training on this machine, within the budget.
@@ -463,7 +475,7 @@ fn farewell(
         terminal::line(&words::stopped(folder.display()));
         return Ok(());
     }
-    if config.eval_only() || history.steps.is_empty() {
+    if ended == Ended::Abandoned || config.eval_only() || history.steps.is_empty() {
         return Ok(());
     }
     terminal::line(&words::a_sample());
@@ -482,7 +494,10 @@ fn summary(
     let last = history.evaluations.last();
     json!({
         "out_dir": config.out_dir(),
-        "ended": match ended { Ended::Done => "done", Ended::Stopped => "interrupted" },
+        "ended": match ended {
+            Ended::Done => "done",
+            Ended::Stopped | Ended::Abandoned => "interrupted",
+        },
         "steps": history.steps.len(),
         "loss": history.steps.last().map(|(_, loss)| loss),
         "train_loss": last.map(|(_, e)| e.train.mean),

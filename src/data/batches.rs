@@ -6,7 +6,7 @@
 
 use super::{DataError, Split, Tokens, counter};
 
-/// What a batch is for. Each purpose draws from a stream of its own.
+/// What a batch is for. Each purpose draws from its own stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
     /// Sequences to learn from.
@@ -34,7 +34,7 @@ impl Batches {
     ///
     /// # Panics
     ///
-    /// Where `block_size` is zero; a resolved config has no such value.
+    /// If `block_size` is zero; a resolved config has no such value.
     pub fn new(seed: u64, block_size: usize, vocab_size: u32) -> Self {
         assert!(block_size > 0, "a sequence has at least one token");
         Self { seed, block_size, vocab_size }
@@ -72,7 +72,7 @@ impl Batches {
     ///
     /// # Panics
     ///
-    /// Where the slices differ in length or do not hold whole sequences.
+    /// If the slices differ in length or do not hold whole sequences.
     pub fn fill(
         &self,
         file: &Tokens,

@@ -32,14 +32,14 @@ pub enum DataError {
         /// What was opened.
         path: PathBuf,
     },
-    /// The operating system said no.
+    /// The operating system reported an error.
     #[error("cannot {action} `{path}`: {source}")]
     Io {
         /// What was tried: `read`, `write`, …
         action: Attempt,
         /// On which file.
         path: PathBuf,
-        /// What the operating system said.
+        /// What the operating system reported.
         source: io::Error,
     },
     /// A token file of zero tokens.
@@ -151,7 +151,7 @@ pub enum DataError {
 }
 
 fn paths(paths: &[PathBuf]) -> String {
-    let mut said = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
-    said.dedup();
-    said.join("`, no folder `")
+    let mut names = paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>();
+    names.dedup();
+    names.join("`, no folder `")
 }

@@ -12,6 +12,7 @@ mod batches;
 mod error;
 mod fingerprint;
 mod meta;
+pub(crate) mod publish;
 pub mod stories;
 mod tokens;
 
@@ -24,7 +25,10 @@ pub use self::{
     meta::{Meta, MetaError},
     tokens::{Tokens, WIDE_EXTENSION},
 };
-use crate::tokenizer::Tokenizer;
+use crate::{
+    disk::{Disk, DiskError},
+    tokenizer::Tokenizer,
+};
 
 /// GPT-2's 50,257 tokens, rounded up to a multiple of 64 as nanoGPT does.
 pub const GPT2_VOCAB_SIZE: u32 = fitgpt_plan::family::gpt2::PADDED_VOCAB;
@@ -56,13 +60,13 @@ impl Dataset {
     /// `stories` is written to `base/data/stories` first if it is missing.
     pub fn open(dataset: &str, base: &Path) -> Result<Self, DataError> {
         let folder = find(dataset, base)?;
-        if dataset == STORIES && !folder.join("train.bin").exists() {
+        if dataset == STORIES && !file_of(&folder, "train")?.exists() {
             stories::write(&folder)?;
         }
         Ok(Self {
-            train: Tokens::open(file_of(&folder, "train"))?,
-            val: Tokens::open(file_of(&folder, "val"))?,
-            meta: Meta::open(&folder.join("meta.pkl"))?,
+            train: Tokens::open(file_of(&folder, "train")?)?,
+            val: Tokens::open(file_of(&folder, "val")?)?,
+            meta: Meta::open(&located(&folder, "meta.pkl")?)?,
             folder,
         })
     }
@@ -70,10 +74,11 @@ impl Dataset {
     /// The vocabulary of a dataset, as far as it can be known before the data is there.
     pub fn vocab_size_of(dataset: &str, base: &Path) -> Result<u32, DataError> {
         let Ok(folder) = find(dataset, base) else { return Ok(GPT2_VOCAB_SIZE) };
-        if dataset == STORIES && !folder.join("meta.pkl").exists() {
+        let meta = located(&folder, "meta.pkl")?;
+        if dataset == STORIES && !meta.exists() {
             return Ok(stories::VOCAB_SIZE);
         }
-        let meta = Meta::open(&folder.join("meta.pkl"))?;
+        let meta = Meta::open(&meta)?;
         Ok(meta.map_or(GPT2_VOCAB_SIZE, |meta| meta.vocab_size))
     }
 
@@ -120,9 +125,17 @@ impl Dataset {
 }
 
 /// The file of a split: `train.u32.bin` if there is one, else `train.bin`.
-fn file_of(folder: &Path, split: &str) -> PathBuf {
-    let wide = folder.join(format!("{split}{WIDE_EXTENSION}"));
-    if wide.exists() { wide } else { folder.join(format!("{split}.bin")) }
+fn file_of(folder: &Path, split: &str) -> Result<PathBuf, DataError> {
+    let wide = located(folder, &format!("{split}{WIDE_EXTENSION}"))?;
+    if wide.exists() { Ok(wide) } else { located(folder, &format!("{split}.bin")) }
+}
+
+/// Where a file of the dataset is: in its folder, unless a crash interrupted `prepare`.
+fn located(folder: &Path, name: &str) -> Result<PathBuf, DataError> {
+    publish::locate(&Disk::real(), folder, name).map_err(|error| {
+        let DiskError { action, path, source } = error;
+        DataError::Io { action, path, source }
+    })
 }
 
 /// The `fitgpt prepare` command that makes `dataset`, with its input named after it.

@@ -15,6 +15,7 @@
 use std::{
     hash::{BuildHasher as _, Hasher as _, RandomState},
     path::{Path, PathBuf},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use crate::disk::{Disk, DiskError};
@@ -24,7 +25,8 @@ const PREPARED: &str = ".prepared-";
 const PLACING: &str = ".placing-";
 
 /// Files that belong to a dataset, those of the training split first.
-const FILES: [&str; 5] = ["train.bin", "train.u32.bin", "val.bin", "val.u32.bin", "meta.pkl"];
+const FILES: [&str; 6] =
+    ["train.bin", "train.u32.bin", "val.bin", "val.u32.bin", "meta.pkl", "tokenizer.json"];
 
 type Result<T> = std::result::Result<T, DiskError>;
 
@@ -45,7 +47,11 @@ pub(crate) fn locate(disk: &Disk, folder: &Path, name: &str) -> Result<PathBuf> 
 
 /// A new folder in `folder` for the files of a dataset.
 pub(crate) fn stage(disk: &Disk, folder: &Path) -> Result<PathBuf> {
-    let staged = folder.join(format!("{PREPARING}{:016x}", random()));
+    stage_as(disk, folder, new_id())
+}
+
+fn stage_as(disk: &Disk, folder: &Path, id: u64) -> Result<PathBuf> {
+    let staged = folder.join(format!("{PREPARING}{id:016x}"));
     disk.create_dir(&staged)?;
     Ok(staged)
 }
@@ -108,12 +114,14 @@ fn complete(disk: &Disk, folder: &Path, staged: PathBuf) -> Result<()> {
     disk.remove_empty_dir(&placing)
 }
 
-/// Datasets that are published and not in place; at most one, unless folders were copied.
+/// Datasets that are published and not in place, the newest last.
 fn committed(disk: &Disk, folder: &Path) -> Result<Vec<(PathBuf, &'static str)>> {
     let mut all = Vec::new();
     for prefix in [PREPARED, PLACING] {
         all.extend(folders(disk, folder, prefix)?.into_iter().map(|path| (path, prefix)));
     }
+    // By id; a later one is greater.
+    all.sort_by_key(|(path, prefix)| renamed(path, prefix, ""));
     Ok(all)
 }
 
@@ -121,9 +129,10 @@ fn committed(disk: &Disk, folder: &Path) -> Result<Vec<(PathBuf, &'static str)>>
 fn folders(disk: &Disk, folder: &Path, prefix: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for name in disk.list(folder)? {
-        let is_ours = name.to_str().and_then(|name| name.strip_prefix(prefix)).is_some_and(|id| {
-            id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
-        });
+        let is_ours = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(prefix))
+            .is_some_and(|id| id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_hexdigit()));
         if is_ours && disk.is_folder(&folder.join(&name))? {
             found.push(folder.join(&name));
         }
@@ -140,11 +149,13 @@ fn renamed(path: &Path, from: &str, to: &str) -> PathBuf {
     path.with_file_name(name.replacen(from, to, 1))
 }
 
-/// A number that no other process draws, not even one with the same id in another container.
-fn random() -> u64 {
+/// A number that no other process has, not even one with the same process id in another
+/// container: the time in milliseconds and 20 random bits. Later ones are greater.
+fn new_id() -> u64 {
     let mut hasher = RandomState::new().build_hasher();
     hasher.write_u32(std::process::id());
-    hasher.finish()
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    (now.as_millis() as u64) << 20 | hasher.finish() >> 44
 }
 
 #[cfg(test)]
@@ -161,7 +172,7 @@ mod tests {
         let folder = Path::new(DATA);
         disk.create_dirs(folder)?;
         recover(disk, folder)?;
-        let staged = stage(disk, folder)?;
+        let staged = stage_as(disk, folder, version.into())?;
         let mut names = vec!["train.bin", "val.bin"];
         if version % 2 == 1 {
             names.push("meta.pkl");
@@ -227,10 +238,14 @@ mod tests {
             let mut chance = Chance(seed ^ 0xDA7A);
             let mut acknowledged = None;
             for attempt in 1..=8 {
-                files.set_faults(Faults::random(&mut chance, 60));
+                let faults = Faults::random(&mut chance, 60);
+                files.set_faults(faults);
                 let published = publish(&disk, attempt);
                 files.restart(Crash::random(&mut chance));
                 let found = version(&disk);
+                // From here on it is on the disk, whatever the process has seen.
+                recover(&disk, Path::new(DATA)).unwrap();
+                assert_eq!(version(&disk), found, "seed {seed}");
                 if published.is_ok() {
                     acknowledged = Some(attempt);
                 }

@@ -1,11 +1,11 @@
 //! A file of tokens.
 //!
-//! Two formats, told apart by their first bytes: nanoGPT's (little-endian 16-bit tokens and
+//! Two formats, distinguished by their first bytes: nanoGPT's (little-endian 16-bit tokens and
 //! nothing else) and llm.c's shards (a header of 256 32-bit words, then the same tokens). A file
 //! whose name ends in `.u32.bin` holds little-endian 32-bit tokens and nothing else.
 //!
 //! Files are read by position and never mapped: mapped pages would count against the memory
-//! of the run, and a file that somebody truncates must be an error, not a signal.
+//! of the run, and a file that is truncated meanwhile must be an error, not a signal.
 
 use std::{
     fs::File,
@@ -244,24 +244,30 @@ pub(super) mod tests {
 
     #[test]
     fn a_file_that_is_not_whole_is_refused_with_its_numbers() {
-        let said = |bytes: &[u8]| {
+        let message = |bytes: &[u8]| {
             let error = open(bytes).unwrap_err().to_string();
             let name = error.find("/train.bin").expect("the error names the file");
             let path = error[..name].rfind('`').unwrap();
             format!("{}`F`{}", &error[..path], &error[name + "/train.bin`".len()..])
         };
-        assert_eq!(said(b""), "`F` holds no tokens");
-        assert_eq!(said(b"abc"), "`F` ends inside a token: its 3 bytes are not a multiple of 2");
+        assert_eq!(message(b""), "`F` holds no tokens");
+        assert_eq!(message(b"abc"), "`F` ends inside a token: its 3 bytes are not a multiple of 2");
         let whole = shard(20_240_520, 1, 3, &[1, 2, 3]);
-        assert_eq!(said(&whole[..1028]), "the header of `F` announces 3 tokens, the file holds 2");
-        assert_eq!(said(&whole[..1029]), "the header of `F` announces 3 tokens, the file holds 2");
-        assert_eq!(said(&whole[..700]), "`F` ends inside its header of 1024 bytes, after 700");
         assert_eq!(
-            said(&shard(20_240_520, 1, -1, &[7])),
+            message(&whole[..1028]),
+            "the header of `F` announces 3 tokens, the file holds 2"
+        );
+        assert_eq!(
+            message(&whole[..1029]),
+            "the header of `F` announces 3 tokens, the file holds 2"
+        );
+        assert_eq!(message(&whole[..700]), "`F` ends inside its header of 1024 bytes, after 700");
+        assert_eq!(
+            message(&shard(20_240_520, 1, -1, &[7])),
             "the header of `F` announces -1 tokens, the file holds 1"
         );
-        assert_eq!(said(&shard(20_240_520, 1, 0, &[])), "`F` holds no tokens");
-        assert!(said(&shard(20_240_801, 7, 1, &[7, 0])).contains("magic 20240801 of version 7"));
+        assert_eq!(message(&shard(20_240_520, 1, 0, &[])), "`F` holds no tokens");
+        assert!(message(&shard(20_240_801, 7, 1, &[7, 0])).contains("magic 20240801 of version 7"));
     }
 
     #[test]

@@ -16,7 +16,7 @@ const FILE: &str = ".lock";
 
 /// Held until it is dropped; the operating system releases it however the process ends.
 #[derive(Debug)]
-pub(crate) struct Lock {
+pub(crate) struct FolderLock {
     file: File,
     is_exclusive: bool,
 }
@@ -30,7 +30,7 @@ pub(crate) enum LockError {
     Disk(DiskError),
 }
 
-impl Lock {
+impl FolderLock {
     /// Locks `folder`, which exists.
     pub(crate) fn take(folder: &Path) -> Result<Self, LockError> {
         let path = folder.join(FILE);
@@ -73,7 +73,7 @@ impl Lock {
     }
 }
 
-impl Drop for Lock {
+impl Drop for FolderLock {
     fn drop(&mut self) {
         // Closing the file is not enough if a child process inherited the handle.
         let _ = self.file.unlock();

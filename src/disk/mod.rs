@@ -20,7 +20,7 @@ use std::{
     sync::Arc,
 };
 
-pub(crate) use self::lock::{Lock, LockError};
+pub(crate) use self::lock::{FolderLock, LockError};
 use crate::attempt::Attempt;
 
 /// What a name in a folder refers to. Links are not followed.
@@ -60,6 +60,8 @@ pub(crate) trait FileSystem: fmt::Debug + Send + Sync {
     fn open(&self, path: &Path, access: Access) -> io::Result<Box<dyn RawFile>>;
     /// Renames, replacing a file of the new name.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Gives a file a second name.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file, or a link itself.
     fn remove_file(&self, path: &Path) -> io::Result<()>;
     /// Removes an empty folder.
@@ -153,18 +155,23 @@ impl Disk {
         }
     }
 
-    /// Creates `path` and what is missing above it, and syncs the names of new folders.
+    /// Creates `path` and what is missing above it, and syncs the names of new folders. Also the
+    /// name of one that is there already: an earlier attempt may have failed to.
     pub(crate) fn create_dirs(&self, path: &Path) -> Result<()> {
-        let mut missing = Vec::new();
+        let mut unsynced = vec![path];
         for folder in path.ancestors().filter(|folder| folder.file_name().is_some()) {
             if self.kind(folder)?.is_some() {
                 break;
             }
-            missing.push(folder);
+            unsynced.push(folder);
         }
         attempt(Attempt::Create, path, || self.0.create_dirs(path))?;
-        for folder in missing {
-            self.sync_dir(parent_of(folder))?;
+        for folder in unsynced.into_iter().filter(|folder| folder.file_name().is_some()) {
+            match self.sync_dir(parent_of(folder)) {
+                // A folder that may not be read cannot be synced.
+                Err(error) if error.source.kind() == io::ErrorKind::PermissionDenied => {}
+                other => other?,
+            }
         }
         Ok(())
     }
@@ -213,6 +220,25 @@ impl Disk {
     /// Renames, replacing a file of the new name.
     pub(crate) fn rename(&self, from: &Path, to: &Path) -> Result<()> {
         attempt(Attempt::Rename, from, || self.0.rename(from, to))
+    }
+
+    /// Gives a file a second name; `false` if the file system cannot.
+    pub(crate) fn link(&self, from: &Path, to: &Path) -> Result<bool> {
+        match attempt(Attempt::Create, to, || self.0.link(from, to)) {
+            Ok(()) => Ok(true),
+            // Systems differ in how they say so: EPERM, ENOTSUP, EMLINK, ENOSYS.
+            Err(error)
+                if matches!(
+                    error.source.kind(),
+                    io::ErrorKind::Unsupported
+                        | io::ErrorKind::PermissionDenied
+                        | io::ErrorKind::TooManyLinks
+                ) =>
+            {
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Removes a file, or a link itself; fine if there is none.

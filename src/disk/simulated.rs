@@ -33,6 +33,19 @@ pub(crate) struct Faults {
     pub(crate) disturbed: u64,
 }
 
+impl Faults {
+    /// A crash, a failed call, both or neither, within about `calls` calls.
+    pub(crate) fn random(chance: &mut Chance, calls: u64) -> Self {
+        let one = |chance: &mut Chance| (chance.below(2) == 0).then(|| chance.below(calls));
+        Self { crash_at: one(chance), fail_at: one(chance), disturbed: chance.below(100) }
+    }
+}
+
+/// How many histories a test runs: `FITGPT_HISTORIES`, or 200.
+pub(crate) fn histories() -> u64 {
+    std::env::var("FITGPT_HISTORIES").map_or(200, |count| count.parse().expect("a number"))
+}
+
 /// What ends: the process alone, or the whole machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Crash {
@@ -40,6 +53,12 @@ pub(crate) enum Crash {
     Process,
     /// What was not synced stays in part.
     Machine,
+}
+
+impl Crash {
+    pub(crate) fn random(chance: &mut Chance) -> Self {
+        if chance.below(2) == 0 { Self::Process } else { Self::Machine }
+    }
 }
 
 /// A small generator: splitmix64.
@@ -90,6 +109,7 @@ struct State {
     faults: Faults,
     calls: u64,
     is_down: bool,
+    has_links: bool,
 }
 
 /// The simulated file system.
@@ -107,7 +127,13 @@ impl SimulatedFiles {
             faults: Faults::default(),
             calls: 0,
             is_down: false,
+            has_links: true,
         })))
+    }
+
+    /// Whether a file may have two names; some file systems have no hard links.
+    pub(crate) fn set_links(&self, has_links: bool) {
+        self.state().has_links = has_links;
     }
 
     pub(crate) fn disk(&self) -> Disk {
@@ -358,6 +384,20 @@ impl FileSystem for SimulatedFiles {
         Ok(())
     }
 
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.call()?;
+        if !state.has_links {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let node = state.find(from)?;
+        if state.find(to).is_ok() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let (folder, name) = state.parent(to)?;
+        state.change(vec![(folder, name, Some(node))]);
+        Ok(())
+    }
+
     fn remove_file(&self, path: &Path) -> io::Result<()> {
         let mut state = self.call()?;
         let node = state.find(path)?;
@@ -512,11 +552,11 @@ mod tests {
         let files = SimulatedFiles::new(1);
         let disk = files.disk();
         files.set_faults(Faults { fail_at: Some(1), ..Faults::default() });
-        disk.create_dirs(path("a")).unwrap();
-        assert!(disk.create_dirs(path("b")).is_err());
-        disk.create_dirs(path("c")).unwrap();
+        disk.create_dir(path("a")).unwrap();
+        assert!(disk.create_dir(path("b")).is_err());
+        disk.create_dir(path("c")).unwrap();
         files.set_faults(Faults { crash_at: Some(0), ..Faults::default() });
-        assert!(disk.create_dirs(path("d")).is_err() && disk.create_dirs(path("e")).is_err());
+        assert!(disk.create_dir(path("d")).is_err() && disk.create_dir(path("e")).is_err());
         assert!(files.is_down() && files.calls() == 2);
         files.restart(Crash::Process);
         assert!(disk.is_folder(path("c")).unwrap() && !disk.is_folder(path("d")).unwrap());

@@ -1,14 +1,16 @@
-//! Files that appear whole or not at all, and the room they need.
+//! Files that appear whole or not at all, and the space they need.
 
 use std::{
     fmt,
-    fs::{self, File},
     io::{BufWriter, Write},
     path::{Path, PathBuf},
 };
 
 use super::PrepareError;
-use crate::attempt::Attempt;
+use crate::{
+    data::publish,
+    disk::{Disk, DiskWriter, FolderLock, LockError},
+};
 
 /// What a dataset takes on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,65 +57,86 @@ impl fmt::Display for DiskNeed {
     }
 }
 
-/// The folder of a dataset, removed again where it was made for nothing.
+/// The folder of a dataset, locked, with a folder in it for files that are being written.
+/// Dropping it removes those, and the folder itself if it is new and nothing was published.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
+    staged: PathBuf,
     is_new: bool,
+    is_published: bool,
+    disk: Disk,
+    lock: Option<FolderLock>,
 }
 
 impl Folder {
-    /// The folder, made where it is not there.
+    /// Locks the folder, creating it if it is missing, and cleans up after a `prepare` that was
+    /// killed.
     pub(super) fn make(path: &Path) -> Result<Self, PrepareError> {
-        let is_new = !path.exists();
-        match fs::create_dir_all(path) {
-            Ok(()) => Ok(Self { path: path.to_owned(), is_new }),
-            Err(source) => {
-                Err(PrepareError::Io { action: Attempt::Create, path: path.to_owned(), source })
-            }
-        }
+        let disk = Disk::real();
+        let is_new = disk.kind(path)?.is_none();
+        disk.create_dirs(path)?;
+        let lock = FolderLock::take(path).map_err(|error| match error {
+            LockError::InUse { pid } => PrepareError::InUse { folder: path.to_owned(), pid },
+            LockError::Disk(error) => error.into(),
+        })?;
+        publish::recover(&disk, path)?;
+        let staged = publish::stage(&disk, path)?;
+        let (path, lock) = (path.to_owned(), Some(lock));
+        Ok(Self { path, staged, is_new, is_published: false, disk, lock })
     }
 
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
+
+    /// Makes the finished files the dataset. There are no others.
+    pub(super) fn publish(&mut self) -> Result<(), PrepareError> {
+        publish::commit(&self.disk, &self.path, &self.staged)?;
+        self.is_published = true;
+        Ok(())
+    }
 }
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        if self.is_new {
-            let _ = fs::remove_dir(&self.path); // only an empty folder goes
+        // Errors are ignored: an earlier one is the one to report.
+        let _ = publish::discard(&self.disk, &self.staged);
+        if self.is_new && !self.is_published {
+            self.lock = None;
+            let _ = self.disk.remove_files_in(&self.path, &[".lock"]);
         }
     }
 }
 
-/// A file that is being written under a name of its own. Dropping it removes it.
+/// A file that is being written. Dropping it removes it.
 #[derive(Debug)]
 pub(super) struct Draft {
-    file: BufWriter<File>, // closed before the removal: fields drop in this order
-    place: Temporary,
+    file: Option<BufWriter<DiskWriter>>, // `None` once it is finished
+    disk: Disk,
+    path: PathBuf,
     target: PathBuf,
     bytes: u64,
 }
 
 impl Draft {
-    /// An empty draft of `folder/name`. The name is this process's own.
-    pub(super) fn create(folder: &Path, name: &str) -> Result<Self, PrepareError> {
-        let target = folder.join(name);
-        let path = folder.join(format!(".{name}.{}", std::process::id()));
-        match File::create(&path) {
-            Ok(file) => Ok(Self {
-                file: BufWriter::with_capacity(64 << 10, file),
-                place: Temporary(path),
-                target,
-                bytes: 0,
-            }),
-            Err(source) => Err(PrepareError::writing(&target, 0, source)),
-        }
+    /// An empty draft of the file `name` of a dataset.
+    pub(super) fn create(folder: &Folder, name: &str) -> Result<Self, PrepareError> {
+        let target = folder.path.join(name);
+        let path = folder.staged.join(name);
+        let created = folder.disk.create(&path);
+        let file = created.map_err(|error| PrepareError::writing(&target, 0, error.source))?;
+        Ok(Self {
+            file: Some(BufWriter::with_capacity(64 << 10, file.into_writer())),
+            disk: folder.disk.clone(),
+            path,
+            target,
+            bytes: 0,
+        })
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), PrepareError> {
-        let written = self.file.write_all(bytes);
+        let written = self.file.as_mut().expect("it is not finished").write_all(bytes);
         written.map_err(|source| PrepareError::writing(&self.target, self.bytes, source))?;
         self.bytes += bytes.len() as u64;
         Ok(())
@@ -121,7 +144,7 @@ impl Draft {
 
     /// Hands everything to the operating system, so that others can read it.
     pub(super) fn flush(&mut self) -> Result<(), PrepareError> {
-        let flushed = self.file.flush();
+        let flushed = self.file.as_mut().expect("it is not finished").flush();
         flushed.map_err(|source| PrepareError::writing(&self.target, self.bytes, source))
     }
 
@@ -130,60 +153,59 @@ impl Draft {
         self.bytes
     }
 
-    /// Where it lies for now.
+    /// Where it is for now.
     pub(super) fn path(&self) -> &Path {
-        &self.place.0
+        &self.path
     }
 
-    /// Everything is written: brings it to the disk.
-    pub(super) fn finish(mut self) -> Result<Finished, PrepareError> {
+    /// Everything is written: brings it to the disk. It stays for [`Folder::publish`].
+    pub(super) fn finish(mut self) -> Result<(), PrepareError> {
         self.flush()?;
-        let synced = self.file.get_ref().sync_all();
-        synced.map_err(|source| PrepareError::writing(&self.target, self.bytes, source))?;
-        Ok(Finished { place: self.place, target: self.target })
+        let file = self.file.as_ref().expect("it is not finished");
+        let synced = file.get_ref().file().sync();
+        synced.map_err(|error| PrepareError::writing(&self.target, self.bytes, error.source))?;
+        self.file = None;
+        Ok(())
     }
 }
 
-/// A whole file that still has its own name.
-#[derive(Debug)]
-pub(super) struct Finished {
-    place: Temporary,
-    target: PathBuf,
-}
-
-impl Finished {
-    /// Gives it its name.
-    pub(super) fn publish(self) -> Result<(), PrepareError> {
-        let renamed = fs::rename(&self.place.0, &self.target);
-        renamed.map_err(|source| PrepareError::writing(&self.target, 0, source))
-    }
-}
-
-/// A name under which nothing is left. After a rename there is nothing to remove.
-#[derive(Debug)]
-struct Temporary(PathBuf);
-
-impl Drop for Temporary {
+impl Drop for Draft {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0); // the error before is the one to tell
+        if self.file.take().is_some() {
+            let _ = self.disk.remove_file(&self.path); // an earlier error is the one to report
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+    use crate::disk::simulated::{Faults, SimulatedFiles};
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
 
     #[test]
-    fn a_draft_appears_when_it_is_published_and_not_before() {
-        let folder = tempfile::tempdir().unwrap();
-        let target = folder.path().join("train.bin");
-        let mut draft = Draft::create(folder.path(), "train.bin").unwrap();
-        draft.write(b"tokens").unwrap();
-        let finished = draft.finish().unwrap();
-        assert!(!target.exists());
-        finished.publish().unwrap();
-        assert_eq!(fs::read(target).unwrap(), b"tokens");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    fn files_appear_when_they_are_published_and_not_before() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut folder = Folder::make(dir.path()).unwrap();
+        for name in ["train.bin", "val.bin"] {
+            let mut draft = Draft::create(&folder, name).unwrap();
+            draft.write(b"tokens").unwrap();
+            draft.finish().unwrap();
+        }
+        assert!(!dir.path().join("train.bin").exists());
+        folder.publish().unwrap();
+        drop(folder);
+        assert_eq!(fs::read(dir.path().join("train.bin")).unwrap(), b"tokens");
+        assert_eq!(names(dir.path()), [".lock", "train.bin", "val.bin"]);
     }
 
     #[test]
@@ -191,27 +213,60 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let path = parent.path().join("data");
         let folder = Folder::make(&path).unwrap();
-        drop(Draft::create(folder.path(), "train.bin").unwrap());
-        drop(Draft::create(folder.path(), "val.bin").unwrap().finish().unwrap());
+        drop(Draft::create(&folder, "train.bin").unwrap());
+        Draft::create(&folder, "val.bin").unwrap().finish().unwrap();
         drop(folder);
         assert!(!path.exists());
         // A folder that was there stays.
         drop(Folder::make(parent.path()).unwrap());
-        assert!(parent.path().exists());
+        assert_eq!(names(parent.path()), [".lock"]);
     }
 
-    #[cfg(target_os = "linux")]
     #[test]
-    fn a_full_disk_is_told_with_what_was_written() {
-        let folder = tempfile::tempdir().unwrap();
-        let own_name = folder.path().join(format!(".train.bin.{}", std::process::id()));
-        std::os::unix::fs::symlink("/dev/full", own_name).unwrap();
-        let mut draft = Draft::create(folder.path(), "train.bin").unwrap();
-        draft.write(&[0; 1000]).unwrap();
-        let error = draft.write(&vec![0; 1 << 20]).unwrap_err().to_string();
-        assert!(error.starts_with("the disk is full: 1000 bytes of `"), "{error}");
-        drop(draft);
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    fn a_disk_that_fills_up_or_fails_is_an_error_that_leaves_nothing() {
+        let mut full = 0;
+        for seed in 0..20 {
+            let files = SimulatedFiles::new(seed);
+            let disk = files.disk();
+            let path = Path::new("data");
+            disk.create_dirs(path).unwrap();
+            let staged = publish::stage(&disk, path).unwrap();
+            let (path, lock) = (path.to_owned(), None);
+            let folder = Folder { path, staged, is_new: false, is_published: false, disk, lock };
+            let mut draft = Draft::create(&folder, "train.bin").unwrap();
+            draft.write(&[0; 1000]).unwrap();
+            files.set_faults(Faults { fail_at: Some(0), ..Faults::default() });
+            let error = draft.write(&vec![0; 1 << 20]).unwrap_err();
+            match &error {
+                PrepareError::DiskFull { written_bytes: 1000, .. } => full += 1,
+                PrepareError::Io { .. } => {}
+                other => panic!("{other}"),
+            }
+            assert!(error.to_string().contains("train.bin"), "{error}");
+            drop(draft);
+            assert!(folder.disk.list(&folder.staged).unwrap().is_empty());
+        }
+        assert!((1..20).contains(&full), "{full}");
+    }
+
+    #[test]
+    fn a_folder_is_prepared_by_one_process_at_a_time() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Folder::make(dir.path()).unwrap();
+        let error = Folder::make(dir.path()).unwrap_err();
+        assert!(matches!(error, PrepareError::InUse { pid: Some(_), .. }), "{error}");
+        drop(first);
+        Folder::make(dir.path()).unwrap();
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_by_the_next() {
+        let dir = tempfile::tempdir().unwrap();
+        let orphan = dir.path().join(".preparing-0123456789abcdef");
+        fs::create_dir(&orphan).unwrap();
+        fs::write(orphan.join("train.bin"), "half").unwrap();
+        drop(Folder::make(dir.path()).unwrap());
+        assert_eq!(names(dir.path()), [".lock"]);
     }
 
     #[test]

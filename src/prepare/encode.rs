@@ -254,6 +254,7 @@ mod tests {
     use std::{fs, thread};
 
     use super::*;
+    use crate::prepare::draft::Folder;
     use crate::tokenizer::END_OF_TEXT;
 
     /// The tokens of both files after `feed`.
@@ -262,8 +263,9 @@ mod tests {
         workers: usize,
         feed: impl FnOnce(&mut Encoder<'_>) -> Result<(), PrepareError>,
     ) -> Result<[Vec<u32>; 2], PrepareError> {
-        let folder = tempfile::tempdir().unwrap();
-        let create = |name| Draft::create(folder.path(), name).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::make(dir.path()).unwrap();
+        let create = |name| Draft::create(&folder, name).unwrap();
         let width = TokenWidth::Bits16;
         let mut outputs = Outputs { width, train: create("train.bin"), val: create("val.bin") };
         thread::scope(|scope| {

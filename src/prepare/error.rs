@@ -9,6 +9,7 @@ use super::{EXTENSIONS, draft::DiskNeed};
 use crate::{
     attempt::Attempt,
     data::{DataError, Split},
+    disk::DiskError,
     formats::parquet::ParquetError,
     tokenizer::TokenizerError,
 };
@@ -55,6 +56,17 @@ pub enum PrepareError {
         path: PathBuf,
         /// The system's reason.
         source: io::Error,
+    },
+    /// Another process prepares the same folder.
+    #[error(
+        "`{folder}` is in use by another process{}",
+        pid.map_or(String::new(), |pid| format!(", {pid}"))
+    )]
+    InUse {
+        /// The folder.
+        folder: PathBuf,
+        /// Which process, if that could be read.
+        pid: Option<u32>,
     },
     /// The disk filled up while writing.
     #[error("the disk is full: {written_bytes} bytes of `{path}` were written")]
@@ -244,6 +256,13 @@ pub struct Share {
     pub val_fraction: f64,
     /// How many of the documents read that is.
     pub documents: u64,
+}
+
+impl From<DiskError> for PrepareError {
+    fn from(error: DiskError) -> Self {
+        let DiskError { action, path, source } = error;
+        Self::Io { action, path, source }
+    }
 }
 
 impl PrepareError {

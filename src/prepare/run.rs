@@ -21,7 +21,6 @@ use super::{
     walk::{DocumentPart, LastLine, Tally, Walk},
 };
 use crate::{
-    attempt::Attempt,
     data::{Meta, Split},
     tokenizer::{END_OF_TEXT, Json, TOKENIZER_FILE, Tokenizer, TokenizerError},
 };
@@ -56,7 +55,7 @@ pub(super) fn prepare_from(
     if !(val_fraction > 0.0 && val_fraction < 1.0) {
         return Err(PrepareError::ValFraction { val_fraction });
     }
-    let folder = new_dataset(&options.folder, options.overwrite)?;
+    let mut folder = new_dataset(&options.folder, options.overwrite)?;
 
     let is_scanned = is_one_text || options.vocabulary == Vocabulary::Chars;
     let shard = sources.iter().find(|source| source.format == Format::Shard);
@@ -72,7 +71,7 @@ pub(super) fn prepare_from(
         // Parquet is not read in order.
         if is_scanned || source.format == Format::Parquet {
             let name = format!("input.{}", kept.len());
-            let draft = keep(source, folder.path(), &name, stdin, progress, stop)?;
+            let draft = keep(source, &folder, &name, stdin, progress, stop)?;
             source.read_from(&draft);
             kept.push(draft);
         }
@@ -137,8 +136,8 @@ pub(super) fn prepare_from(
     };
     let mut outputs = Outputs {
         width,
-        train: Draft::create(folder.path(), width.file_name(Split::Train))?,
-        val: Draft::create(folder.path(), width.file_name(Split::Val))?,
+        train: Draft::create(&folder, width.file_name(Split::Train))?,
+        val: Draft::create(&folder, width.file_name(Split::Val))?,
     };
     let workers = match options.threads {
         Some(threads) => threads.get(),
@@ -178,25 +177,34 @@ pub(super) fn prepare_from(
     };
     let tables =
         Tables { meta: meta.as_deref(), tokenizer: json.as_ref().map(|file| &*file.bytes) };
-    publish(folder.path(), outputs, &tables, stop)?;
+    drop(kept); // only the dataset is published
+    publish(&mut folder, outputs, &tables, stop)?;
     Ok(Summary { seconds: start.elapsed().as_secs_f64(), ..summary })
 }
 
 /// The folder of a dataset, in which there is none or one that may go.
-fn new_dataset(folder: &Path, overwrite: bool) -> Result<Folder, PrepareError> {
+fn new_dataset(path: &Path, overwrite: bool) -> Result<Folder, PrepareError> {
+    // Before the folder is created or touched, and again under its lock.
+    check_free(path, overwrite)?;
+    let folder = Folder::make(path)?;
+    check_free(path, overwrite)?;
+    Ok(folder)
+}
+
+fn check_free(folder: &Path, overwrite: bool) -> Result<(), PrepareError> {
     for name in NAMES {
         let path = folder.join(name);
         if !overwrite && path.exists() {
             return Err(PrepareError::Exists { path });
         }
     }
-    Folder::make(folder)
+    Ok(())
 }
 
 /// Copies input that can be read only once to a temporary file.
 fn keep(
     source: &TextSource,
-    folder: &Path,
+    folder: &Folder,
     name: &str,
     stdin: &mut dyn Read,
     progress: &mut dyn FnMut(Progress),
@@ -228,37 +236,26 @@ struct Tables<'a> {
     tokenizer: Option<&'a [u8]>,
 }
 
-/// Gives the files their names, the training tokens last: if they are there, the others are and
-/// belong to them. Old files are removed first.
+/// Brings the files to the disk and makes them the dataset.
 fn publish(
-    folder: &Path,
+    folder: &mut Folder,
     outputs: Outputs,
     tables: &Tables<'_>,
     stop: &dyn Fn() -> bool,
 ) -> Result<(), PrepareError> {
-    let names = [Split::Train, Split::Val].map(|split| outputs.width.file_name(split));
-    let (train, val) = (outputs.train.finish()?, outputs.val.finish()?);
-    let mut finished = Vec::new();
+    outputs.train.finish()?;
+    outputs.val.finish()?;
     for (name, bytes) in [(META, tables.meta), (TOKENIZER_FILE, tables.tokenizer)] {
         if let Some(bytes) = bytes {
             let mut draft = Draft::create(folder, name)?;
             draft.write(bytes)?;
-            finished.push((name, draft.finish()?));
+            draft.finish()?;
         }
     }
     if stop() {
         return Err(PrepareError::Stopped);
     }
-    let is_replaced =
-        |name: &str| name == names[1] || finished.iter().any(|(finished, _)| *finished == name);
-    for name in NAMES.into_iter().filter(|name| !is_replaced(name)) {
-        remove(&folder.join(name))?;
-    }
-    for (_, file) in finished {
-        file.publish()?;
-    }
-    val.publish()?;
-    train.publish()
+    folder.publish()
 }
 
 /// A `tokenizer.json`.
@@ -289,15 +286,6 @@ impl<'a> JsonFile<'a> {
             }
             (None, None) => Err(PrepareError::NoEndOfText { path: self.path.to_owned() }),
         }
-    }
-}
-
-fn remove(path: &Path) -> Result<(), PrepareError> {
-    match fs::remove_file(path) {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => {
-            Err(PrepareError::Io { action: Attempt::Remove, path: path.to_owned(), source })
-        }
-        _ => Ok(()),
     }
 }
 
@@ -407,7 +395,7 @@ impl Preparation<'_> {
                 Ok(())
             })?;
             encoder.finish()?;
-            Ok(tally)
+            Ok::<_, PrepareError>(tally)
         })?;
         Ok(written)
     }

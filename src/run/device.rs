@@ -1,6 +1,6 @@
 //! Where a run happens: the host, or a GPU of a build that has them.
 //!
-//! `cfg(feature = "gpu")` stands in this file alone: [`gpus`] is there twice, and the second one
+//! `cfg(feature = "gpu")` is in this file alone: [`gpus`] is there twice, and the second one
 //! knows no device.
 
 #[cfg(feature = "gpu")]
@@ -24,7 +24,7 @@ use serde::Serialize;
 
 use crate::{budget::HOST_OVERHEAD, cards::Driver, os, run::setup::threads};
 
-/// Why a config cannot run where it asks to.
+/// Why a config cannot run on the device it names.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     /// GPUs are an optional part of the program.
@@ -59,8 +59,8 @@ pub enum Unavailable {
         /// What the kernels miss.
         why: String,
     },
-    /// The driver does not tell how much memory there is.
-    #[error("the driver of `{device}` does not tell how much memory it has")]
+    /// The driver does not report how much memory there is.
+    #[error("the driver of `{device}` does not report how much memory it has")]
     UnknownMemory {
         /// As its driver calls it.
         device: String,
@@ -86,7 +86,7 @@ pub struct Here {
     pub driver: String,
     /// Whether its kernels run on the CPU; such a device is used only when asked for by name.
     pub is_software: bool,
-    /// All of its memory, where the driver tells.
+    /// All of its memory, if the driver reports it.
     pub total_bytes: Option<Bytes>,
     /// What of it this process would get now.
     pub free_bytes: Option<Bytes>,
@@ -113,7 +113,7 @@ pub struct Seen {
     pub vulkan: Result<String, String>,
 }
 
-/// What this build could run on; `None` where it was built without GPUs.
+/// What this build could run on; `None` if it was built without GPUs.
 pub fn here() -> Option<Seen> {
     gpus::here()
 }
@@ -123,7 +123,7 @@ pub fn here() -> Option<Seen> {
 pub enum Unused {
     /// This build has no GPUs.
     NotInThisBuild {
-        /// As NVIDIA's driver calls it; `None` where only the bus shows it.
+        /// As NVIDIA's driver calls it; `None` if only the bus shows it.
         card: Option<String>,
     },
     /// No driver offers it to this build.
@@ -133,7 +133,7 @@ pub enum Unused {
     },
 }
 
-/// NVIDIA's first card, where `runner` is the host although nobody asked for it.
+/// NVIDIA's first card, if the run is on the host without having been asked to.
 pub fn unused_card(config: &Config, runner: &Runner) -> Option<Unused> {
     if !runner.is_host() || config.device() != DeviceChoice::Auto {
         return None;
@@ -174,7 +174,7 @@ impl Runner {
         }
     }
 
-    /// What `config` asks for where it is here, else the host: a plan may name a device that
+    /// What `config` asks for if it is here, else the host: a plan may name a device that
     /// is somewhere else.
     pub fn for_a_plan(config: &Config) -> Result<Self, Unavailable> {
         match Self::of(config) {
@@ -215,7 +215,7 @@ impl Runner {
         }
     }
 
-    /// What it takes beside the arena.
+    /// What it takes in addition to the arena.
     pub fn overhead(&self) -> Overhead {
         match self {
             Self::Cpu(_) => HOST_OVERHEAD,

@@ -140,7 +140,7 @@ impl EventLog {
     }
 
     /// The log of a run that continues at `next_step`, cut back to there.
-    pub fn resume(path: &Path, next_step: u64) -> Result<(Self, Cut), EventError> {
+    pub fn resume(path: &Path, next_step: u64) -> Result<(Self, LogCut), EventError> {
         Self::resume_on(&Disk::real(), path, next_step)
     }
 
@@ -160,7 +160,7 @@ impl EventLog {
         disk: &Disk,
         path: &Path,
         next_step: u64,
-    ) -> Result<(Self, Cut), EventError> {
+    ) -> Result<(Self, LogCut), EventError> {
         let cut = cut_back(disk, path, next_step)?;
         let file = disk.append(path)?;
         Ok((Self { path: path.to_owned(), file, line: Vec::new() }, cut))
@@ -183,7 +183,7 @@ impl EventLog {
 
 /// What [`cut_back`] did, in lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cut {
+pub struct LogCut {
     /// Still there.
     pub n_kept: u64,
     /// Of steps that will be run again.
@@ -192,7 +192,7 @@ pub struct Cut {
     pub n_unreadable: u64,
 }
 
-/// As much of an event as says where it belongs.
+/// The fields of an event that decide whether it stays.
 #[derive(Deserialize)]
 struct EventHead {
     event: String,
@@ -217,9 +217,9 @@ impl EventHead {
 /// `next_step`, and lines that a crash has torn. A missing log stays missing.
 ///
 /// The new log is written next to the old one and renamed over it: a crash leaves one of them.
-fn cut_back(disk: &Disk, path: &Path, next_step: u64) -> Result<Cut, EventError> {
+fn cut_back(disk: &Disk, path: &Path, next_step: u64) -> Result<LogCut, EventError> {
     let from = match disk.kind(path)? {
-        None => return Ok(Cut::default()),
+        None => return Ok(LogCut::default()),
         Some(FileKind::File { .. }) => disk.open(path)?,
         Some(_) => return Err(DiskError::of(Attempt::Open, path)(disk::not_a_file()).into()),
     };
@@ -272,13 +272,26 @@ pub(crate) fn run_id_on(disk: &Disk, path: &Path) -> Result<Option<String>, Even
     Ok(found)
 }
 
+/// The steps of the log at `path`, in its order.
+#[cfg(test)]
+pub(crate) fn steps_on(disk: &Disk, path: &Path) -> Result<Vec<u64>, EventError> {
+    let mut steps = Vec::new();
+    each_line(&disk.open(path)?, |line, _| {
+        if let Ok(Event::Step { step, .. }) = serde_json::from_slice(line) {
+            steps.push(step);
+        }
+        Ok(())
+    })?;
+    Ok(steps)
+}
+
 /// Copies the lines that stay.
 fn copy_before(
     next_step: u64,
     from: &DiskFile,
     to: &mut BufWriter<DiskWriter>,
-) -> Result<Cut, DiskError> {
-    let mut cut = Cut::default();
+) -> Result<LogCut, DiskError> {
+    let mut cut = LogCut::default();
     each_line(from, |line, end| {
         let head = serde_json::from_slice::<EventHead>(line).ok();
         match head.filter(|_| end == LineEnd::Newline) {
@@ -474,7 +487,7 @@ mod tests {
         }
         drop(log);
         let (mut log, cut) = EventLog::resume(&path, 4).unwrap();
-        assert_eq!(cut, Cut { n_kept: 9, n_dropped: 5, n_unreadable: 0 });
+        assert_eq!(cut, LogCut { n_kept: 9, n_dropped: 5, n_unreadable: 0 });
         assert_eq!(read(&path), before);
         log.write(&plan(4)).unwrap();
         assert_eq!(read(&path).last(), Some(&plan(4)));
@@ -492,7 +505,7 @@ mod tests {
         for torn in 1..whole.len() {
             fs::write(&path, [&whole[..], &whole[..torn]].concat()).unwrap();
             let cut = cut_back(&Disk::real(), &path, 9).unwrap();
-            assert_eq!(cut, Cut { n_kept: 1, n_dropped: 0, n_unreadable: 1 }, "at {torn}");
+            assert_eq!(cut, LogCut { n_kept: 1, n_dropped: 0, n_unreadable: 1 }, "at {torn}");
             assert_eq!(fs::read(&path).unwrap(), whole);
         }
     }
@@ -501,7 +514,7 @@ mod tests {
     fn a_log_that_is_not_there_begins_at_the_resume() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("events.jsonl");
-        assert_eq!(cut_back(&Disk::real(), &path, 3).unwrap(), Cut::default());
+        assert_eq!(cut_back(&Disk::real(), &path, 3).unwrap(), LogCut::default());
         assert!(!path.exists());
         let (mut log, _) = EventLog::resume(&path, 3).unwrap();
         log.write(&step(3)).unwrap();
@@ -533,7 +546,7 @@ mod tests {
         each(&path, |event| seen.push(event)).unwrap();
         assert_eq!(seen, [step(0), step(0)]);
         let cut = cut_back(&Disk::real(), &path, 9).unwrap();
-        assert_eq!(cut, Cut { n_kept: 2, n_dropped: 0, n_unreadable: 1 });
+        assert_eq!(cut, LogCut { n_kept: 2, n_dropped: 0, n_unreadable: 1 });
     }
 
     #[cfg(unix)]

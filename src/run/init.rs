@@ -59,8 +59,8 @@ pub fn rotary(
     Ok(())
 }
 
-/// [`fill`] on as many threads as the system gives. The arena stands already, and a limit just
-/// above the plan may refuse a thread: then fewer do the work.
+/// [`fill`] on as many threads as the system gives. The arena is allocated already, and a limit
+/// just above the plan may refuse a thread: then fewer do the work.
 fn fill_together(
     init: Init,
     seed: u64,

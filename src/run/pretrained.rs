@@ -1,7 +1,7 @@
 //! Weights to begin from: a folder of `transformers`, by its path or by its name on the hub.
 //!
-//! Nothing is downloaded. A name is looked for where Hugging Face's own tools keep what they
-//! fetched, so that weights which are on the machine are found and others are asked for. To
+//! Nothing is downloaded. A name is looked up in the cache of Hugging Face's tools: weights on
+//! this machine are found, others are named with the command that downloads them. To
 //! plan, `config.json` is enough, and for a published model its row in the table.
 
 use std::{
@@ -26,7 +26,7 @@ pub struct NotHere {
     pub repository: Option<String>,
 }
 
-/// Why nobody knows which model `init_from` means.
+/// Why the model that `init_from` names is unknown.
 #[derive(Debug)]
 pub enum Unknown {
     /// No such folder, and no such name.
@@ -37,7 +37,7 @@ pub enum Unknown {
     Published(FamilyError),
 }
 
-/// What the weights that `init_from` names are weights of, and who says so.
+/// The model of the weights that `init_from` names, and where it is described.
 pub fn describe(init_from: &str) -> Result<(Description, String), Unknown> {
     let not_here = match find_with(init_from, has_config) {
         Ok(folder) => {

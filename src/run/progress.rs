@@ -1,4 +1,4 @@
-//! What a person sees while a run goes on: nanoGPT's log lines, and a line that is written over.
+//! What a person sees during a run: nanoGPT's log lines, and a progress line that is overwritten.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +10,13 @@ use crate::{terminal, words::train as words};
 /// nanoGPT measures by the bfloat16 peak of an A100; people's scripts compare by it.
 const A100_FLOPS: f64 = 312e12;
 
-/// How often the progress line is written over.
+/// How often the progress line is overwritten.
 const REFRESH: Duration = Duration::from_millis(200);
 
-/// A run that takes longer than this is worth a word at the start.
+/// A run that takes longer than this is announced at the start.
 const LONG: Duration = Duration::from_hours(24);
 
-/// What one thread does, for the word before the first step; an assumption, so it is printed
-/// beside the estimate. A Zen 3 core did 60 in steps of the 124M model.
+/// The assumed rate of one thread for the estimate before the first step; printed with it. A Zen 3 core did 60 in steps of the 124M model.
 const GFLOPS_PER_THREAD: f64 = 50.0;
 
 /// Times of a run, and when they were last shown.
@@ -40,9 +39,9 @@ pub struct Progress {
 /// Where nanoGPT's log lines go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lines {
-    /// Where they always went.
+    /// As in nanoGPT.
     Stdout,
-    /// Beside an answer in JSON.
+    /// If stdout is for a JSON document.
     Stderr,
 }
 
@@ -76,8 +75,8 @@ impl Progress {
         self.config.effective_batch().tokens as f64 / seconds
     }
 
-    /// Says before the first step that a run will be long, where its work alone says so.
-    pub fn foretell(&self, step: u64, threads: usize) {
+    /// Warns before the first step if the run will be long, judging by its work alone.
+    pub fn warn_if_long(&self, step: u64, threads: usize) {
         let work = self.work_from(step);
         let seconds = work / (GFLOPS_PER_THREAD * 1e9 * threads as f64);
         let time = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
@@ -131,7 +130,7 @@ impl Progress {
         self.evaluation_seconds += seconds;
     }
 
-    /// A line for everybody, above the progress line.
+    /// A log line, above the progress line.
     pub fn line(&self, text: &str) {
         if self.is_watched {
             terminal::clear_progress();
@@ -142,7 +141,7 @@ impl Progress {
         }
     }
 
-    /// A word beside the answer, above the progress line.
+    /// A note on stderr, above the progress line.
     pub fn note(&self, text: &str) {
         if self.is_watched {
             terminal::clear_progress();
@@ -150,14 +149,14 @@ impl Progress {
         terminal::note(text);
     }
 
-    /// Something long begins that has no steps.
+    /// Shows that something without steps is running.
     pub fn working(&mut self, what: &str) {
         if self.is_watched {
             terminal::progress(what);
         }
     }
 
-    /// The progress line goes.
+    /// Removes the progress line.
     pub fn end(&self) {
         if self.is_watched {
             terminal::clear_progress();

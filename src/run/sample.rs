@@ -16,7 +16,7 @@ use fitgpt_plan::{
 
 use super::{error::RunError, init};
 use crate::{
-    checkpoint::{self, Piece, StoreError},
+    checkpoint::{self, StoreError, TensorPiece},
     data::counter,
 };
 
@@ -250,8 +250,8 @@ impl Sampler {
     }
 }
 
-impl checkpoint::Sink for Sampler {
-    fn write(&mut self, piece: Piece<'_>, bytes: &[u8]) -> Result<(), StoreError> {
+impl checkpoint::TensorSink for Sampler {
+    fn write(&mut self, piece: TensorPiece<'_>, bytes: &[u8]) -> Result<(), StoreError> {
         let index = self.parameters.iter().position(|p| p.name == piece.entry.parameter);
         let index = index.expect("entries are made from the parameters");
         let start = Bytes::new(piece.start as u64);

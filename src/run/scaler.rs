@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 /// Steps without overflow before the scale grows.
 const PATIENCE: u32 = 2000;
 
-/// What the loss is multiplied by, and for how long that has gone well.
+/// What the loss is multiplied by, and for how many steps without overflow.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Scaler {
-    /// The scale; 1 and never changed where activations are not float16.
+    /// The scale; always 1 if activations are not float16.
     pub scale: f32,
     /// Steps since it changed.
     pub good_steps: u32,
@@ -46,7 +46,7 @@ impl Scaler {
         }
     }
 
-    /// Whether halving has gone so far that overflow is not the reason any more.
+    /// Whether it was halved so often that overflow cannot be the reason any more.
     pub fn has_failed(&self) -> bool {
         self.is_dynamic && self.scale < 1.0 / 1024.0
     }

@@ -66,8 +66,9 @@ impl Setup {
     ) -> Result<Self, SetupError> {
         let target = runner.target();
         let [_, most] = overhead.range();
-        let room = device.usable_bytes.saturating_sub(most);
-        let job = Job::new(config, vocab, precision, &target, room);
+        let left = device.usable_bytes.saturating_sub(most);
+        let job = Job::new(config, vocab, precision, &target, left);
+        let overhead = with_staging(overhead, &job, runner);
         let programs = job.training_programs();
         runner.check(&programs, precision)?;
         let mut phases: Vec<_> = programs
@@ -95,6 +96,18 @@ impl Setup {
     }
 }
 
+/// `overhead` with the tokens and targets of a batch, which are read on the host before they are
+/// copied to the arena: two times 4 bytes a token.
+fn with_staging(overhead: Overhead, job: &Job, runner: &Runner) -> Overhead {
+    if !runner.is_host() {
+        return overhead;
+    }
+    let training = &job.training;
+    let most = (training.batch * training.seq).max(training.eval_batch * training.eval_seq);
+    let staging = Bytes::new(most.saturating_mul(8));
+    Overhead { workspace_bytes: overhead.workspace_bytes.map(|bytes| bytes + staging), ..overhead }
+}
+
 /// Sampling with its plan on this machine.
 #[derive(Debug)]
 pub struct Sampling {
@@ -107,7 +120,7 @@ pub struct Sampling {
 
 impl Sampling {
     /// Plans to decode as many of `num_samples` together as the budget holds, and says how
-    /// many; `None` where not even one fits.
+    /// many; `None` if not even one fits.
     pub fn new(
         config: &Config,
         vocab: u32,

@@ -59,8 +59,10 @@ pub fn new_run_id() -> String {
 pub enum Ended {
     /// All steps are done.
     Done,
-    /// Somebody asked, and the state is saved.
+    /// Stopped by a signal, and the state is saved.
     Stopped,
+    /// Stopped by a signal in a run that saves nothing.
+    Abandoned,
 }
 
 /// The loss of every step and evaluation of this run, for the picture at its end.
@@ -110,7 +112,7 @@ pub struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs to the end, or until somebody asks to stop.
+    /// Runs to the end, or until a signal stops it.
     pub fn train(&mut self) -> Result<(Ended, History), RunError> {
         let config = self.trainer.config().clone();
         let mut history = History::default();
@@ -118,7 +120,7 @@ impl Run<'_> {
         self.progress.end();
         let reason = match &ended {
             Ok(Ended::Done) => "done",
-            Ok(Ended::Stopped) => "interrupted",
+            Ok(Ended::Stopped | Ended::Abandoned) => "interrupted",
             Err(RunError::Diverged { .. } | RunError::NotFinite { .. }) => "diverged",
             Err(_) => "failed",
         };
@@ -134,7 +136,7 @@ impl Run<'_> {
         if config.eval_only() {
             // Also of a run that has made all of its steps.
             let step = self.trainer.position.step;
-            let Some(evaluated) = self.evaluate(config)? else { return Ok(Ended::Stopped) };
+            let Some(evaluated) = self.evaluate(config)? else { return Ok(Ended::Abandoned) };
             history.evaluations.push((step, evaluated));
             return Ok(Ended::Done);
         }
@@ -170,6 +172,10 @@ impl Run<'_> {
             }
             let has_diverged = !stepped.loss.is_finite() || !stepped.grad_norm.is_finite();
             if scaler.has_failed() || (has_diverged && !stepped.is_skipped) {
+                // A checkpoint from which not even one step succeeds is of no use.
+                if self.saved == Some(step) {
+                    self.saved = checkpoint::roll_back(&self.folder)?.or(self.saved);
+                }
                 return Err(RunError::Diverged {
                     step,
                     loss: stepped.loss,

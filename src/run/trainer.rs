@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{error::RunError, init, scaler::Scaler, schedule, stop::Stop};
 use crate::{
-    checkpoint::{self, Piece, StoreError, Tensors},
+    checkpoint::{self, StoreError, TensorPiece, Tensors},
     data::{Batches, Dataset, Fingerprint, Purpose, Split},
 };
 
@@ -251,7 +251,7 @@ impl Trainer {
     }
 
     /// The tensor that a piece of a checkpoint belongs to.
-    fn tensor_of(&self, piece: &Piece<'_>) -> TensorId {
+    fn tensor_of(&self, piece: &TensorPiece<'_>) -> TensorId {
         let entry = piece.entry;
         let index = self.parameters.iter().position(|p| p.name == entry.parameter);
         let state = &self.state.parameters[index.expect("entries are made from the parameters")];
@@ -263,16 +263,16 @@ fn batches(config: &Config, job: &Job, seq: u64) -> Batches {
     Batches::new(config.seed(), seq as usize, job.model.vocab)
 }
 
-impl checkpoint::Source for Trainer {
-    fn read(&mut self, piece: Piece<'_>, out: &mut [u8]) -> Result<(), StoreError> {
+impl checkpoint::TensorSource for Trainer {
+    fn read(&mut self, piece: TensorPiece<'_>, out: &mut [u8]) -> Result<(), StoreError> {
         let start = Bytes::new(piece.start as u64);
         let tensor = self.tensor_of(&piece);
         Ok(self.backend.read(TRAIN, tensor, start, out)?)
     }
 }
 
-impl checkpoint::Sink for Trainer {
-    fn write(&mut self, piece: Piece<'_>, bytes: &[u8]) -> Result<(), StoreError> {
+impl checkpoint::TensorSink for Trainer {
+    fn write(&mut self, piece: TensorPiece<'_>, bytes: &[u8]) -> Result<(), StoreError> {
         let start = Bytes::new(piece.start as u64);
         let tensor = self.tensor_of(&piece);
         Ok(self.backend.write(TRAIN, tensor, start, bytes)?)

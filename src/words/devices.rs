@@ -34,6 +34,12 @@ messages! {
         ja: "cgroup（コンテナ、サービス）",
         de: "Control Group (Container, Dienst)",
     }
+    data_segment() {
+        en: "data segment (`ulimit -d`)",
+        zh: "数据段（`ulimit -d`）",
+        ja: "データセグメント（`ulimit -d`）",
+        de: "Datensegment (`ulimit -d`)",
+    }
     address_space() {
         en: "address space (`ulimit -v`)",
         zh: "地址空间（`ulimit -v`）",
@@ -270,5 +276,6 @@ pub(crate) fn limit(limit: HostLimit) -> String {
         HostLimit::Available => available(),
         HostLimit::ControlGroup => control_group(),
         HostLimit::AddressSpace => address_space(),
+        HostLimit::DataSegment => data_segment(),
     }
 }

@@ -1,4 +1,4 @@
-//! What `sample` says beside what it generates.
+//! What `sample` prints in addition to what it generates.
 
 messages! {
     nothing_fits() {

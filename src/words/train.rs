@@ -1,9 +1,9 @@
-//! What `train` says beside nanoGPT's log lines.
+//! What `train` prints in addition to nanoGPT's log lines.
 
 use crate::{budget::HostLimit, run::device::Unused};
 
 messages! {
-    /// A key of nanoGPT's that means nothing here.
+    /// A key of nanoGPT's that has no effect here.
     ignored(key) {
         en: "`{key}` means nothing here and is ignored",
         zh: "`{key}` 在这里没有意义，已忽略",
@@ -35,12 +35,26 @@ messages! {
     a_card() {
         en: "a card of NVIDIA's", zh: "NVIDIA 显卡", ja: "NVIDIA の GPU", de: "eine Karte von NVIDIA",
     }
-    /// The budget that was written is not there at this moment.
+    /// There is less free memory now than the budget.
     not_free_now(needed, free, limit) {
         en: "the plan needs {needed}, this machine has {free} now ({limit})",
         zh: "计划需要 {needed}，而本机现在只有 {free}（{limit}）",
         ja: "計画には {needed} が必要ですが、このマシンの空きは現在 {free} です（{limit}）",
         de: "der Plan braucht {needed}, diese Maschine hat jetzt {free} ({limit})",
+    }
+    /// Another process took memory while the arena was allocated.
+    taken_meanwhile(needed, left, limit) {
+        en: "the plan needs {needed} and {left} are left after allocating it ({limit}): another process took memory at the same time",
+        zh: "计划需要 {needed}，分配之后只剩 {left}（{limit}）：另一个进程同时占用了内存",
+        ja: "計画には {needed} が必要ですが、確保後の残りは {left} です（{limit}）: 別のプロセスが同時にメモリを使いました",
+        de: "der Plan braucht {needed}, und nach dem Anlegen sind {left} übrig ({limit}): ein anderer Prozess hat gleichzeitig Speicher belegt",
+    }
+    /// A signal in a run that saves nothing.
+    stopped_unsaved() {
+        en: "stopped; this run saves nothing",
+        zh: "已停止；本次运行不保存任何内容",
+        ja: "停止しました。この実行では何も保存しません",
+        de: "angehalten; dieser Lauf speichert nichts",
     }
     limit_available() {
         en: "available memory", zh: "可用内存", ja: "利用可能なメモリ", de: "verfügbarer Speicher",
@@ -50,6 +64,12 @@ messages! {
         zh: "cgroup 的限制",
         ja: "cgroup の制限",
         de: "die Grenze seiner Control Group",
+    }
+    limit_data_segment() {
+        en: "the limit of its data segment",
+        zh: "数据段的限制",
+        ja: "データセグメントの制限",
+        de: "die Grenze seines Datensegments",
     }
     limit_address_space() {
         en: "the address-space limit",
@@ -67,7 +87,7 @@ messages! {
     }
     /// Before the changes that `--fit` makes.
     adapted(need, high, budget) {
-        en: "--fit: as written it needs {need} and up to {high} beside it, the budget is {budget}; changed:",
+        en: "--fit: as written it needs {need} and up to {high} more, the budget is {budget}; changed:",
         zh: "--fit：原配置需要 {need}，此外最多 {high}，而预算为 {budget}；改动如下：",
         ja: "--fit: 元の設定には {need} と、そのほかに最大 {high} が必要で、予算は {budget} です。変更点:",
         de: "--fit: wie geschrieben braucht es {need} und daneben bis zu {high}, das Budget ist {budget}; geändert:",
@@ -300,5 +320,6 @@ pub(crate) fn limit(limit: HostLimit) -> String {
         HostLimit::Available => limit_available(),
         HostLimit::ControlGroup => limit_control_group(),
         HostLimit::AddressSpace => limit_address_space(),
+        HostLimit::DataSegment => limit_data_segment(),
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use fitgpt::{
-    checkpoint::{Piece, Positions, Sink, StoreError, Tensors, Weights},
+    checkpoint::{Positions, StoreError, TensorPiece, TensorSink, Tensors, Weights},
     run::init,
 };
 use fitgpt_exec::{
@@ -140,8 +140,8 @@ impl FamilyRun {
     }
 }
 
-impl Sink for FamilyRun {
-    fn write(&mut self, piece: Piece<'_>, bytes: &[u8]) -> Result<(), StoreError> {
+impl TensorSink for FamilyRun {
+    fn write(&mut self, piece: TensorPiece<'_>, bytes: &[u8]) -> Result<(), StoreError> {
         let id = self.backend.plan().program(TRAIN).find(&piece.entry.parameter);
         let start = Bytes::new(piece.start as u64);
         Ok(self.backend.write(TRAIN, id.expect("a parameter"), start, bytes)?)

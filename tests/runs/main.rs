@@ -10,6 +10,7 @@ mod fitting;
 mod languages;
 #[cfg(target_os = "linux")]
 mod memory;
+mod nothing_lost;
 mod optimizers;
 mod patch;
 mod pictures;

@@ -91,6 +91,7 @@ fn a_limit_just_above_the_plan_is_enough_and_one_below_is_refused_first() {
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{stderr}");
 
+    let train = [&train[..], &["--out_dir=other"]].concat();
     let output = limited(&place, &train, planned).output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{stderr}");

@@ -137,7 +137,7 @@ fn weights_of_another_kind_of_model_are_refused_by_key() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     fs::write(place.path("data/tiny/train.bin"), [70u8, 0].repeat(2000)).unwrap();
     let ran =
-        begin(&place, &["--init_from=first/", "--out_dir=out", "--max_iters=1", "--block_size=24"]);
+        begin(&place, &["--init_from=first/", "--out_dir=new", "--max_iters=1", "--block_size=24"]);
     assert_eq!(ran.code, Some(2));
     assert!(ran.stderr.contains("70") && ran.stderr.contains("61"), "{}", ran.stderr);
 }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, path::Path};
 use super::{
     super::{
         best_dir,
-        commit::{recover_on, recover_one},
+        commit::{recover_on, recover_one, roll_back_on},
         load::weights_dir,
         save::save_weights,
     },
@@ -113,13 +113,14 @@ fn a_crash_in_the_recovery_is_recovered_from() {
     at_every_call(Some(1), Crash::Machine, |files| {
         let version = version_on(files, out());
         for at in 0.. {
-            files.set_faults(Faults { crash_at: Some(at % 40), ..Faults::default() });
+            files.set_faults(Faults { crash_at: Some(at), ..Faults::default() });
             let recovered = recover_one(&files.disk(), out());
             let crash = if at % 3 == 0 { Crash::Process } else { Crash::Machine };
             files.restart(crash);
             assert_eq!(version_on(files, out()), version);
-            if recovered.is_ok() {
-                break;
+            match recovered {
+                Ok(()) => break,
+                Err(error) => assert!(at < 500, "{error}"),
             }
         }
         recover_one(&files.disk(), out()).unwrap();
@@ -189,6 +190,29 @@ fn the_last_ones_and_the_best_one_are_kept_whole() {
     // A better one: the old best goes.
     save_version_on(&disk, out(), &tiny(true), 8, Keep { last: 1, best_step: Some(7) }).unwrap();
     assert_eq!((version_on(&files, out()), kept(&disk)), (Some(8), vec![7]));
+}
+
+#[test]
+fn a_useless_checkpoint_is_rolled_back_to_the_one_before_at_every_crash() {
+    for at in 0.. {
+        let files = disk_with(Some(1), at);
+        let disk = files.disk();
+        save_version_on(&disk, out(), &tiny(true), 2, TWO).unwrap();
+        files.set_faults(Faults { crash_at: Some(at), ..Faults::default() });
+        let rolled = roll_back_on(&disk, out());
+        let is_over = !files.is_down();
+        files.restart(Crash::Machine);
+        recover_on(&disk, out()).unwrap();
+        let version = version_on(&files, out());
+        assert!(matches!(version, Some(1 | 2)), "call {at}: {version:?}");
+        if is_over {
+            assert_eq!((rolled.unwrap(), version), (Some(1), Some(1)));
+            // The next save follows it.
+            save_version_on(&disk, out(), &tiny(true), 3, TWO).unwrap();
+            assert_eq!((version_on(&files, out()), kept(&disk)), (Some(3), vec![1]));
+            return;
+        }
+    }
 }
 
 #[test]

@@ -60,8 +60,8 @@ fn a_folder_that_cannot_be_written_is_an_error_with_path_and_reason() {
 #[test]
 fn what_a_backend_says_is_passed_on_and_the_old_checkpoint_stays() {
     struct Lost;
-    impl Source for Lost {
-        fn read(&mut self, _: Piece<'_>, _: &mut [u8]) -> Result<(), StoreError> {
+    impl TensorSource for Lost {
+        fn read(&mut self, _: TensorPiece<'_>, _: &mut [u8]) -> Result<(), StoreError> {
             Err("the device was lost".into())
         }
     }
@@ -219,7 +219,7 @@ fn a_checkpoint_of_an_earlier_version_has_no_manifest_and_loads() {
     let disk = with_changed("", |_| {});
     disk.remove_file(&out().join("manifest.json")).unwrap();
     assert_eq!(read_anything(&disk).unwrap(), 1);
-    // A model card is nobody's business.
+    // A model card is outside of the manifest.
     let disk = with_changed("", |_| {});
     disk.create(&out().join("README.md")).unwrap();
     assert_eq!(read_anything(&disk).unwrap(), 1);

@@ -3,6 +3,7 @@
 mod crash;
 mod damage;
 mod foreign;
+mod histories;
 mod round_trip;
 
 use std::{collections::BTreeMap, path::Path};
@@ -16,8 +17,8 @@ use fitgpt_plan::{
 use serde_json::{Map, json};
 
 use super::{
-    Architecture, Checkpoint, CheckpointError, Contents, Entry, Keep, Label, Piece, Positions,
-    SaveId, Sink, Source, StoreError, Tensors, Weights, save, save::save_on,
+    Architecture, Checkpoint, CheckpointError, Contents, Entry, Keep, Label, Positions, SaveId,
+    StoreError, TensorPiece, TensorSink, TensorSource, Tensors, Weights, save, save::save_on,
 };
 use crate::disk::Disk;
 
@@ -67,22 +68,22 @@ impl Memory {
         bytes.map(|bytes| f32::from_ne_bytes(bytes.try_into().unwrap())).collect()
     }
 
-    fn slice(&mut self, piece: Piece<'_>, count: usize) -> Result<&mut [u8], StoreError> {
+    fn slice(&mut self, piece: TensorPiece<'_>, count: usize) -> Result<&mut [u8], StoreError> {
         self.max_piece = self.max_piece.max(count);
         let bytes = self.bytes.get_mut(&piece.entry.name()).ok_or("no such tensor")?;
         Ok(bytes.get_mut(piece.start..piece.start + count).ok_or("outside of the tensor")?)
     }
 }
 
-impl Source for Memory {
-    fn read(&mut self, piece: Piece<'_>, out: &mut [u8]) -> Result<(), StoreError> {
+impl TensorSource for Memory {
+    fn read(&mut self, piece: TensorPiece<'_>, out: &mut [u8]) -> Result<(), StoreError> {
         out.copy_from_slice(self.slice(piece, out.len())?);
         Ok(())
     }
 }
 
-impl Sink for Memory {
-    fn write(&mut self, piece: Piece<'_>, bytes: &[u8]) -> Result<(), StoreError> {
+impl TensorSink for Memory {
+    fn write(&mut self, piece: TensorPiece<'_>, bytes: &[u8]) -> Result<(), StoreError> {
         self.slice(piece, bytes.len())?.copy_from_slice(bytes);
         Ok(())
     }

@@ -20,7 +20,7 @@ pub struct Opened {
     target: GpuTarget,
 }
 
-/// The best real GPU, where there is one; a software driver has to be asked for by name.
+/// The best real GPU, if there is one; a software driver has to be asked for by name.
 pub(super) fn best() -> Result<Option<Opened>, Unavailable> {
     let here = adapters();
     let choice = DeviceChoice::Gpu(None);
@@ -122,7 +122,7 @@ fn described(adapter: &Adapter) -> String {
     format!("{} ({}{software})", adapter.name, adapter.api.name())
 }
 
-/// All memory of a device and what of it is free, where its driver tells. A device that
+/// All memory of a device and what of it is free, if its driver reports it. A device that
 /// shares the host's memory has no more than the host.
 fn memory_of(adapter: &Adapter) -> Option<(Bytes, Bytes)> {
     let is_the_hosts = matches!(adapter.kind, AdapterKind::Integrated | AdapterKind::Software);

@@ -133,6 +133,12 @@ messages! {
         ja: "`{tensor}` が `{path}` とモデルの別のファイルの両方にあります",
         de: "`{tensor}` steht in `{path}` und in einer weiteren Datei des Modells",
     }
+    too_few_tensors(path, tensors, layers) {
+        en: "`{path}` has {tensors} tensors, too few for the {layers} layers of its `config.json`",
+        zh: "`{path}` 只有 {tensors} 个张量，不够其 `config.json` 中的 {layers} 层",
+        ja: "`{path}` のテンソルは {tensors} 個で、`config.json` の {layers} 層には足りません",
+        de: "`{path}` hat {tensors} Tensoren, zu wenige für die {layers} Schichten in `config.json`",
+    }
     document(source) {
         en: "the training state cannot be stored: {source}", zh: "无法保存训练状态：{source}", ja: "学習の状態を保存できません: {source}", de: "der Trainingszustand lässt sich nicht speichern: {source}",
     }
@@ -194,6 +200,9 @@ impl Spoken for CheckpointError {
             Self::ShardName { path, name } => shard_name(path.display(), name),
             Self::NotInShard { path, tensor, index } => {
                 not_in_shard(path.display(), tensor, index.display())
+            }
+            Self::TooFewTensors { path, tensors, layers } => {
+                too_few_tensors(path.display(), tensors, layers)
             }
             Self::StoredTwice { path, tensor } => stored_twice(tensor, path.display()),
             Self::Family { path, source } => family(path.display(), source.spoken()),

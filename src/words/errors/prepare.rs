@@ -31,6 +31,12 @@ messages! {
         ja: "`--val_fraction` は 0 と 1 の間でなければなりません: {val_fraction}",
         de: "`--val_fraction` muss zwischen 0 und 1 liegen: {val_fraction}",
     }
+    in_use(folder) {
+        en: "`{folder}` is in use by another process", zh: "`{folder}` 正被另一个进程使用", ja: "`{folder}` は別のプロセスが使用中です", de: "`{folder}` wird von einem anderen Prozess benutzt",
+    }
+    in_use_by(folder, pid) {
+        en: "`{folder}` is in use by another process, {pid}", zh: "`{folder}` 正被另一个进程 {pid} 使用", ja: "`{folder}` は別のプロセス {pid} が使用中です", de: "`{folder}` wird von einem anderen Prozess benutzt, {pid}",
+    }
     exists(path) {
         en: "`{path}` exists; `--overwrite` replaces it",
         zh: "`{path}` 已存在；用 `--overwrite` 覆盖",
@@ -188,6 +194,8 @@ impl Spoken for PrepareError {
             }
             Self::ValFraction { val_fraction } => share_outside(val_fraction),
             Self::Exists { path } => exists(path.display()),
+            Self::InUse { folder, pid: Some(pid) } => in_use_by(folder.display(), pid),
+            Self::InUse { folder, pid: None } => in_use(folder.display()),
             Self::Io { action, path, source } => io::failed(*action, path, source),
             Self::DiskFull { path, written_bytes } => disk_full(path.display(), written_bytes),
             Self::TooLittleDisk { need: DiskNeed { usual_bytes, most_bytes }, free_bytes } => {

@@ -1,4 +1,4 @@
-//! Why nothing can be planned, set up or gone on with.
+//! Why a run cannot be planned, set up or continued.
 
 use fitgpt_exec::{BackendError, MemoryRefused};
 use fitgpt_plan::{device::DeviceError, memory::PlanError};
@@ -68,7 +68,7 @@ messages! {
         de: "`{device}` kann dieses Modell nicht ausführen: {why}",
     }
     unknown_memory(device) {
-        en: "the driver of `{device}` does not tell how much memory it has",
+        en: "the driver of `{device}` does not report how much memory it has",
         zh: "`{device}` 的驱动没有报告显存大小",
         ja: "`{device}` のドライバーは VRAM の容量を報告しません",
         de: "der Treiber von `{device}` sagt nicht, wie viel Grafikspeicher es gibt",

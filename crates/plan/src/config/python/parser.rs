@@ -5,7 +5,7 @@ use super::{
     lexer::{Token, TokenKind, tokens},
     syntax::{Assignment, Expr, Function, Link, Node},
 };
-use crate::config::value::ConfigValue;
+use crate::config::{keys::Key, value::ConfigValue};
 
 /// Words that cannot be names. `True`, `False` and `None` are values.
 const KEYWORDS: [&str; 35] = [
@@ -137,11 +137,39 @@ impl Parser {
         parsed
     }
 
+    /// Skips `from x import y`, unless it would set keys of the config: that file is not read.
+    fn skip_from_import(&mut self) -> Result<Option<Assignment>, PythonError> {
+        let spot = self.spot();
+        let mut text = String::new();
+        let mut sets_keys = false;
+        let mut is_after_import = false;
+        while !matches!(self.peek(), TokenKind::Newline | TokenKind::End) {
+            let word = match self.peek() {
+                TokenKind::Name(name) => name.clone(),
+                TokenKind::Op(op) => (*op).to_owned(),
+                _ => String::new(),
+            };
+            sets_keys |= is_after_import && (word == "*" || Key::find(&word).is_some());
+            is_after_import |= word == "import";
+            let is_joined = text.is_empty() || word == "." || text.ends_with('.');
+            text += if is_joined { "" } else { " " };
+            text += &word;
+            self.next();
+        }
+        if sets_keys {
+            let what = Construct::Statement(text);
+            return Err(PythonError { spot, reason: Reason::Unsupported { what } });
+        }
+        self.end_of_line()?;
+        Ok(None)
+    }
+
     fn statement(&mut self) -> Result<Option<Assignment>, PythonError> {
         let spot = self.spot();
         if let TokenKind::Name(name) = self.peek() {
             match name.as_str() {
-                "import" | "from" => {
+                "from" => return self.skip_from_import(),
+                "import" => {
                     while !matches!(self.peek(), TokenKind::Newline | TokenKind::End) {
                         self.next();
                     }

@@ -184,6 +184,22 @@ fn a_refusal_names_the_line_and_the_column() {
 }
 
 #[test]
+fn an_import_that_would_set_keys_is_refused_by_name() {
+    for (text, name) in [
+        ("from base import *\n", "`from base import *`"),
+        ("from config.base import *", "`from config.base import *`"),
+        ("from base import n_layer", "`from base import n_layer`"),
+        ("from base import (x, batch_size)", "`from base import ( x , batch_size )`"),
+    ] {
+        let reason = parse_file(text).unwrap_err().reason.to_string();
+        assert!(reason.contains(name), "{reason}");
+    }
+    for text in ["import time", "from os import path", "from ast import literal_eval as e"] {
+        assert_eq!(parse_file(text).unwrap().len(), 0, "{text}");
+    }
+}
+
+#[test]
 fn a_file_keeps_its_assignments_and_nothing_else() {
     let text = "\u{feff}\"\"\"A docstring.\"\"\"\nimport time; from x import (a,\n  b)\n\
                 a = b = 1; c = 2 # note\r\nd += 3\n\n";

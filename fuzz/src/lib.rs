@@ -1,0 +1,85 @@
+//! One function for each reader: any bytes end in a value or an error, never in a panic.
+
+use std::{fs, path::Path};
+
+use fitgpt::{
+    checkpoint::{Weights, describe},
+    data::Tokens,
+    run::events,
+};
+use fitgpt_doctor::{Context, Reader, diagnose};
+use fitgpt_pickle::Pickle;
+use fitgpt_plan::config::{MachineFacts, Written};
+
+/// A config in nanoGPT's Python.
+pub fn config(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let mut written = Written::new();
+    if written.read_python("config.py", &text, &MachineFacts::default()).is_ok() {
+        let _ = written.resolve();
+    }
+}
+
+/// A pickle, such as `meta.pkl`.
+pub fn pickle(bytes: &[u8]) {
+    let _ = Pickle::read(bytes);
+}
+
+/// A safetensors file next to a good `config.json`.
+pub fn weights(bytes: &[u8]) {
+    with_folder(|folder| {
+        fs::write(folder.join("config.json"), MODEL).unwrap();
+        fs::write(folder.join("model.safetensors"), bytes).unwrap();
+        let _ = Weights::open(folder);
+    });
+}
+
+/// A `config.json`.
+pub fn model_config(bytes: &[u8]) {
+    with_folder(|folder| {
+        fs::write(folder.join("config.json"), bytes).unwrap();
+        let _ = describe(folder);
+    });
+}
+
+/// An `events.jsonl`.
+pub fn events(bytes: &[u8]) {
+    with_folder(|folder| {
+        let path = folder.join("events.jsonl");
+        fs::write(&path, bytes).unwrap();
+        let _ = events::run_id(&path);
+        let _ = events::each(&path, |_| {});
+        let _ = events::EventLog::resume(&path, 3);
+    });
+}
+
+/// An out-of-memory log.
+pub fn log(bytes: &[u8]) {
+    let mut reader = Reader::default();
+    reader.push(bytes);
+    let _ = diagnose(&reader.finish(), &Context::new());
+}
+
+/// A token file.
+pub fn tokens(bytes: &[u8]) {
+    with_folder(|folder| {
+        let path = folder.join("train.bin");
+        fs::write(&path, bytes).unwrap();
+        if let Ok(tokens) = Tokens::open(path) {
+            let mut some = vec![0; tokens.len().min(64) as usize];
+            let _ = tokens.read(tokens.len() - some.len() as u64, &mut some);
+        }
+    });
+}
+
+/// A small GPT-2.
+pub const MODEL: &str = r#"{"model_type": "gpt2", "n_positions": 6, "n_embd": 4, "n_head": 2,
+    "n_layer": 1, "vocab_size": 11}"#;
+
+/// Files go to memory if the system has a folder for that.
+fn with_folder(work: impl FnOnce(&Path)) {
+    let memory = Path::new("/dev/shm");
+    let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    let folder = tempfile::tempdir_in(parent).unwrap();
+    work(folder.path());
+}
