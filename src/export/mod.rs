@@ -23,7 +23,8 @@ use self::gguf::{GgufFile, GgufTensor, GgufType, GgufValue};
 use crate::{
     attempt::Attempt,
     checkpoint::{
-        self, Architecture, CheckpointError, Piece, Positions, Sink, StoreError, Tensors, Weights,
+        self, Architecture, CheckpointError, Positions, StoreError, TensorPiece, TensorSink,
+        Tensors, Weights,
     },
     tokenizer::{END_OF_TEXT, TOKENIZER_FILE, Tokenizer, gpt2, huggingface::spelled},
 };
@@ -165,8 +166,8 @@ struct GgufSink<'a> {
     filled: usize,
 }
 
-impl Sink for GgufSink<'_> {
-    fn write(&mut self, piece: Piece<'_>, bytes: &[u8]) -> Result<(), StoreError> {
+impl TensorSink for GgufSink<'_> {
+    fn write(&mut self, piece: TensorPiece<'_>, bytes: &[u8]) -> Result<(), StoreError> {
         if self.filled == 0 {
             self.values.clear();
             self.values.resize(piece.entry.count(), 0.0);
