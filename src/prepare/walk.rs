@@ -166,7 +166,7 @@ impl Walk<'_> {
         let start = bytes.get();
         let mut column = TextColumn::open(source.open_file()?, self.field).map_err(failed)?;
         let mut row = 0;
-        while let Some(text) = column.next().map_err(failed)? {
+        while let Some(text) = column.next_text().map_err(failed)? {
             if (self.stop)() {
                 return Err(PrepareError::Stopped);
             }
@@ -268,7 +268,7 @@ impl Read for Reading<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{fmt::Write, fs};
 
     use super::*;
     use crate::prepare::{Input, source::FoundSources};
@@ -297,7 +297,7 @@ mod tests {
                 DocumentPart::End => walked.push(']'),
                 DocumentPart::Tokens { ids, is_first, .. } => {
                     walked.push_str(if is_first { "<" } else { "+" });
-                    walked.push_str(&format!("{ids:?}"));
+                    write!(walked, "{ids:?}").unwrap();
                 }
             }
             Ok(())
