@@ -69,7 +69,9 @@ impl GgufType {
         match self {
             Self::F32 => values.iter().for_each(|value| out.extend(value.to_le_bytes())),
             Self::F16 => {
-                values.iter().for_each(|&value| out.extend(f16::from_f32(value).to_le_bytes()));
+                for &value in values {
+                    out.extend(f16::from_f32(value).to_le_bytes());
+                }
             }
             Self::Q8 => {
                 for block in values.chunks_exact(BLOCK) {

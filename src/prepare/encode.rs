@@ -230,10 +230,14 @@ fn encode(job: &Job, encoder: &mut DocumentEncoder<'_>, width: TokenWidth) -> An
                 let bytes = encoded.of(split);
                 match encoder.encode(&job.text[start..end])? {
                     TokenIds::Narrow(ids) if width == TokenWidth::Bits16 => {
-                        ids.iter().for_each(|id| bytes.extend_from_slice(&id.to_le_bytes()));
+                        for id in ids {
+                            bytes.extend_from_slice(&id.to_le_bytes());
+                        }
                     }
                     TokenIds::Narrow(ids) => {
-                        ids.iter().for_each(|&id| width.push(id.into(), bytes));
+                        for &id in ids {
+                            width.push(id.into(), bytes);
+                        }
                     }
                     TokenIds::Wide(ids) => ids.iter().for_each(|&id| width.push(id, bytes)),
                 }

@@ -166,7 +166,7 @@ impl Walk<'_> {
         let start = bytes.get();
         let mut column = TextColumn::open(source.open_file()?, self.field).map_err(failed)?;
         let mut row = 0;
-        while let Some(text) = column.next().map_err(failed)? {
+        while let Some(text) = column.next_text().map_err(failed)? {
             if (self.stop)() {
                 return Err(PrepareError::Stopped);
             }

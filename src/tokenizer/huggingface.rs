@@ -18,8 +18,8 @@ pub fn files(tokenizer: &Tokenizer, vocab: u32, block: u32) -> Vec<(&'static str
         Tokenizer::Chars(chars) => {
             // Of two ids for one symbol the later counts, as in `Chars`.
             let symbols = (0_u32..).zip(chars.symbols()).filter(|(_, symbol)| !symbol.is_empty());
-            let ids = symbols.map(|(id, symbol)| (symbol.clone(), id.into())).collect();
-            document(ids, &[], &Value::Null, &json!({ "type": "Fuse" }), &json!([]))
+            let ids: Map<_, _> = symbols.map(|(id, symbol)| (symbol.clone(), id.into())).collect();
+            document(&ids, &[], &Value::Null, &json!({ "type": "Fuse" }), &json!([]))
         }
         Tokenizer::Json(_) | Tokenizer::Ids => return Vec::new(),
     };
@@ -53,11 +53,11 @@ fn gpt2_document() -> Value {
         "use_regex": true });
     let added = json!([{ "id": END_OF_TEXT, "content": END_OF_TEXT_SPELLING, "single_word": false,
         "lstrip": false, "rstrip": false, "normalized": false, "special": true }]);
-    document(ids, &merges.collect::<Vec<_>>(), &level, &level, &added)
+    document(&ids, &merges.collect::<Vec<_>>(), &level, &level, &added)
 }
 
 fn document(
-    ids: Map<String, Value>,
+    ids: &Map<String, Value>,
     merges: &[Value],
     pre_tokenizer: &Value,
     decoder: &Value,

@@ -41,7 +41,7 @@ pub(super) fn description(footer: &[u8], column: &str) -> Result<(Vec<Leaf>, Vec
         (2, FieldType::List) => file.list(|file, _| {
             let at = file.at();
             let element = schema_element(file)?;
-            schema.add(element, &mut leaves).ok_or(Damaged { at })
+            schema.add(&element, &mut leaves).ok_or(Damaged { at })
         }),
         (4, FieldType::List) => file.list(|file, _| {
             file.structure(|file, id, field| match (id, field) {
@@ -76,7 +76,7 @@ struct SchemaWalk {
 }
 
 impl SchemaWalk {
-    fn add(&mut self, element: SchemaElement, leaves: &mut Vec<Leaf>) -> Option<()> {
+    fn add(&mut self, element: &SchemaElement, leaves: &mut Vec<Leaf>) -> Option<()> {
         if !self.is_begun {
             self.is_begun = true; // the root has no name and no repetition
             self.open.push((element.n_children, 0, 0, false));

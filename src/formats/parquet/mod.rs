@@ -207,7 +207,7 @@ impl TextColumn {
     }
 
     /// The bytes of the next text; `None` at the end. Null is no text.
-    pub fn next(&mut self) -> Result<Option<&[u8]>, ParquetError> {
+    pub fn next_text(&mut self) -> Result<Option<&[u8]>, ParquetError> {
         loop {
             while self.left == 0 {
                 if !self.next_page()? {

@@ -20,7 +20,7 @@ fn expected() -> Vec<String> {
 fn read(file: File, column: &str) -> Result<Vec<Vec<u8>>, ParquetError> {
     let mut column = TextColumn::open(file, column)?;
     let mut texts = Vec::new();
-    while let Some(text) = column.next()? {
+    while let Some(text) = column.next_text()? {
         texts.push(text.to_owned());
     }
     Ok(texts)

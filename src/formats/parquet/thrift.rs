@@ -151,11 +151,10 @@ impl<'a> Compact<'a> {
             FieldType::True | FieldType::False => Ok(()),
             FieldType::Integer => self.integer().map(|_| ()),
             FieldType::Binary => self.binary().map(|_| ()),
-            FieldType::List => self.list(|this, element| this.skip_element(element)),
+            FieldType::List | FieldType::Other(10) => self.list(Self::skip_element),
             FieldType::Struct => self.structure(|this, _, field| this.skip(field)),
             FieldType::Other(3) => self.byte().map(|_| ()),
             FieldType::Other(7) => (0..8).try_for_each(|_| self.byte().map(|_| ())),
-            FieldType::Other(10) => self.list(|this, element| this.skip_element(element)),
             FieldType::Other(_) => self.damaged(),
         }
     }

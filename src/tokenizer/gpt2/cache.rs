@@ -34,7 +34,7 @@ const N_HOT: usize = 1 << 10;
 /// All tables.
 #[derive(Debug)]
 pub(super) struct WordCache {
-    hot: Box<[Small; N_HOT]>,
+    hot: Box<[Small]>,
     small: Box<[Small]>,
     large: Box<[Large]>,
 }
@@ -49,13 +49,12 @@ impl SmallKey {
     pub(super) fn of(text: &[u8], at: usize, end: usize) -> Self {
         let len = end - at;
         debug_assert!((1..=SMALL_BYTES).contains(&len), "{len}");
-        let bits = match text[at..].first_chunk::<16>() {
-            Some(bytes) => u128::from_le_bytes(*bytes) & ((1 << (8 * len)) - 1),
-            None => {
-                let mut bytes = [0; 16];
-                bytes[..len].copy_from_slice(&text[at..end]);
-                u128::from_le_bytes(bytes)
-            }
+        let bits = if let Some(bytes) = text[at..].first_chunk::<16>() {
+            u128::from_le_bytes(*bytes) & ((1 << (8 * len)) - 1)
+        } else {
+            let mut bytes = [0; 16];
+            bytes[..len].copy_from_slice(&text[at..end]);
+            u128::from_le_bytes(bytes)
         };
         Self(bits | (len as u128) << 120)
     }
@@ -75,7 +74,7 @@ impl WordCache {
         let small = Small { key: 0, ids: [0; SMALL_IDS], n_ids: 0 };
         let large = Large { word: [0; LARGE_BYTES], len: 0, n_ids: 0, ids: [0; LARGE_IDS] };
         Self {
-            hot: Box::new([small; N_HOT]),
+            hot: vec![small; N_HOT].into(),
             small: vec![small; n_small].into(),
             large: vec![large; n_large].into(),
         }
