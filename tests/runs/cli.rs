@@ -291,7 +291,7 @@ fn a_plan_ends_with_its_verdict_and_what_to_run_if_it_fits() {
     assert_eq!(last(&["--batch_size=4"]), "next: fitgpt train CONFIG.py --batch_size=4");
     assert_eq!(last(&["--engine=torch", "--batch_size=4"]), "next: python train.py --batch_size=4");
     let ran = place.run(&["plan", "--gpu=RTX 4070", "--batch_size=4"]);
-    assert!(ran.stdout.contains("\nfits GeForce RTX 4070: at least "), "{}", ran.stdout);
+    assert!(ran.stdout.contains("\nfits GeForce RTX 4070, with at least "), "{}", ran.stdout);
     assert!(last(&["--engine=torch", "--batch_size=64"]).starts_with("does not fit "));
     let tight = ["--engine=torch", "--batch_size=16", "--gradient_accumulation_steps=32"];
     assert!(last(&tight).starts_with("tight on "), "{}", last(&tight));

@@ -319,7 +319,7 @@ fn runs_and_devices() {
     }
     same(&SetupError::Plan(PlanError::TooLargeForOnePiece { tensor: "wte".into(), need, have }));
     same(&device::find("RTX 9999").unwrap_err());
-    same(&device::find("T4").unwrap().rates().unwrap_err());
+    same(&device::find("Tesla P100").unwrap().rates().unwrap_err());
     same(&device::DeviceError::Ambiguous { name: "x".into(), candidates: vec!["a", "b"] });
     same(&BackendError::Threads { asked: 3, kind: io::ErrorKind::WouldBlock });
     same(&RunError::Backend(BackendError::Refused(ArenaRefused { asked: need })));
