@@ -219,9 +219,12 @@ fn send(child: &std::process::Child, signal: rustix::process::Signal) {
 #[test]
 fn every_signal_that_announces_an_end_saves_first() {
     use rustix::process::Signal;
+    // These tests themselves may run under `nohup`, which ignores a hangup.
+    let wrap: &[&str] =
+        if cfg!(target_os = "linux") { &["/usr/bin/env", "--default-signal=HUP"] } else { &[] };
     for signal in [Signal::TERM, Signal::HUP, Signal::USR1, Signal::XCPU] {
         let place = Place::new();
-        let mut child = long_run(&place, &[]);
+        let mut child = long_run(&place, wrap);
         send(&child, signal);
         assert_eq!(child.wait().unwrap().code(), Some(130), "{signal:?}");
         assert_eq!(last_event(&place.path("out"))["reason"], "interrupted");
