@@ -161,7 +161,7 @@ fn devices_lists_memory_limits_and_types() {
     let text = fitgpt(folder.path(), &["devices"]).stdout;
     let text = String::from_utf8_lossy(&text);
     assert!(text.contains("types: float32, float16"), "{text}");
-    assert!(text.contains("less one part in 64"), "{text}");
+    assert!(text.contains("minus one part in 64"), "{text}");
 }
 
 #[test]
