@@ -145,7 +145,8 @@ pub(super) fn recover_one(disk: &Disk, dir: &Path) -> Result<()> {
     for (_, abandoned) in folders(disk, dir, SAVING)? {
         disk.remove_files_in(&abandoned, &FILES)?;
     }
-    Ok(())
+    // A power failure may have undone the last rename of a checkpoint that is kept.
+    finish_keeping(disk, &dir.join(KEPT))
 }
 
 /// How far a committed save has come.
@@ -262,9 +263,9 @@ fn finish_keeping(disk: &Disk, kept: &Path) -> Result<()> {
             _ => kept.join(format!("{STEP}{step:08}-{}", manifest.save_id)),
         };
         disk.rename(&keeping, &target)?;
-        disk.sync_dir(kept)?;
     }
-    Ok(())
+    // Also if nothing was renamed now: an earlier sync may have failed.
+    Ok(disk.sync_dir(kept)?)
 }
 
 /// Removes the kept checkpoints of the run in `dir` that its last save does not keep.

@@ -73,7 +73,8 @@ fn step_event(step: u64) -> Event {
 #[test]
 fn no_history_of_crashes_and_errors_loses_what_was_saved() {
     let out = Path::new(OUT);
-    for seed in 0..histories() {
+    // 3930: a sync failed after a kept checkpoint got its name, and later the power did.
+    for seed in (0..histories()).chain([3930]) {
         let files = SimulatedFiles::new(seed);
         files.set_links(seed % 3 > 0);
         let disk = files.disk();
