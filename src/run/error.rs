@@ -22,7 +22,7 @@ pub enum RunError {
     #[error(transparent)]
     Backend(#[from] BackendError),
     /// The loss or its gradient is not finite any more.
-    #[error("step {step} ended with a loss of {loss} and a gradient norm of {grad_norm}; the last checkpoint is of step {saved}", saved = saved.map_or("none".to_owned(), |s| s.to_string()))]
+    #[error("step {step} ended with a loss of {loss} and a gradient norm of {grad_norm}; {}", last_checkpoint(*saved))]
     Diverged {
         /// Which step.
         step: u64,
@@ -34,7 +34,7 @@ pub enum RunError {
         saved: Option<u64>,
     },
     /// A weight or an optimizer state is infinite or not a number.
-    #[error("`{tensor}` is not finite, so it is not saved; the last checkpoint is of step {saved}", saved = saved.map_or("none".to_owned(), |s| s.to_string()))]
+    #[error("`{tensor}` is not finite, so it is not saved; {}", last_checkpoint(*saved))]
     NotFinite {
         /// Our name for the tensor.
         tensor: String,
@@ -49,4 +49,10 @@ pub enum RunError {
         /// What the operating system reported.
         source: std::io::Error,
     },
+}
+
+/// What a message says of the last checkpoint, if its next step is known.
+fn last_checkpoint(saved: Option<u64>) -> String {
+    let of_step = |step| format!("the last checkpoint is of step {step}");
+    saved.map_or_else(|| "there is no checkpoint yet".to_owned(), of_step)
 }

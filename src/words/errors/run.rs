@@ -143,7 +143,7 @@ messages! {
         de: "Schritt {step} endete mit einem Loss von {loss} und einer Gradientennorm von {grad_norm}; der letzte Checkpoint ist von Schritt {saved}",
     }
     diverged_unsaved(step, loss, grad_norm) {
-        en: "step {step} ended with a loss of {loss} and a gradient norm of {grad_norm}; the last checkpoint is of step none",
+        en: "step {step} ended with a loss of {loss} and a gradient norm of {grad_norm}; there is no checkpoint yet",
         zh: "第 {step} 步结束时损失为 {loss}、梯度范数为 {grad_norm}；还没有检查点",
         ja: "ステップ {step} の終わりで損失が {loss}、勾配ノルムが {grad_norm} になりました。チェックポイントはまだありません",
         de: "Schritt {step} endete mit einem Loss von {loss} und einer Gradientennorm von {grad_norm}; es gibt noch keinen Checkpoint",
@@ -155,7 +155,7 @@ messages! {
         de: "`{tensor}` ist nicht endlich und wird nicht gespeichert; der letzte Checkpoint ist von Schritt {saved}",
     }
     state_not_finite_unsaved(tensor) {
-        en: "`{tensor}` is not finite, so it is not saved; the last checkpoint is of step none",
+        en: "`{tensor}` is not finite, so it is not saved; there is no checkpoint yet",
         zh: "`{tensor}` 中有非有限值，因此不保存；还没有检查点",
         ja: "`{tensor}` に有限でない値があるため保存しません。チェックポイントはまだありません",
         de: "`{tensor}` ist nicht endlich und wird nicht gespeichert; es gibt noch keinen Checkpoint",

@@ -84,7 +84,7 @@ impl<'a> Counter<'a> {
     pub(super) fn limit(&self, config: &Config) -> [Bytes; 2] {
         self.overhead(config)
             .range()
-            .map(|beside| self.request.device.usable_bytes.saturating_sub(beside))
+            .map(|overhead| self.request.device.usable_bytes.saturating_sub(overhead))
     }
 
     fn overhead(&self, config: &Config) -> Overhead {
