@@ -73,6 +73,17 @@ fn failure(reason: String) -> ServerError {
     ServerError::Generic { reason, backtrace: BackTrace::capture() }
 }
 
+/// The driver, unless it did not open or something failed.
+fn ready<'d, D>(
+    driver: &'d mut Result<D, Fault>,
+    failed: Option<&ServerError>,
+) -> Result<&'d mut D, ServerError> {
+    match failed {
+        Some(error) => Err(error.clone()),
+        None => driver.as_mut().map_err(|fault| error(fault)),
+    }
+}
+
 impl<D: Driver> DeviceService for CudaServer<D> {
     fn init(device: DeviceId) -> Self {
         let driver = D::open(device.index_id);
@@ -113,10 +124,7 @@ impl<D: Driver> CudaServer<D> {
 
     /// Calls the driver. An error stays.
     fn call<T>(&mut self, call: impl FnOnce(&mut D) -> Result<T, Fault>) -> Result<T, ServerError> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
-        let driver = self.driver.as_mut().expect("a driver that did not open is a failure");
+        let driver = ready(&mut self.driver, self.failed.as_ref())?;
         call(driver).map_err(|fault| self.failed.insert(error(&fault)).clone())
     }
 
@@ -146,15 +154,14 @@ impl<D: Driver> CudaServer<D> {
         Ok(())
     }
 
-    fn load(&mut self, kernel: &dyn CubeKernel) -> Result<(), ServerError> {
-        let id = kernel.id();
-        if self.kernels.contains_key(&id) {
+    fn load(&mut self, kernel: &dyn CubeKernel, id: &KernelId) -> Result<(), ServerError> {
+        if self.kernels.contains_key(id) {
             return Ok(());
         }
         let source = compile::source(kernel).map_err(|error| failure(error.to_string()))?;
         let function = self.call(|driver| driver.load(&source))?;
         let block = [id.cube_dim.x, id.cube_dim.y, id.cube_dim.z];
-        self.kernels.insert(id, Loaded { function, block });
+        self.kernels.insert(id.clone(), Loaded { function, block });
         Ok(())
     }
 
@@ -165,7 +172,8 @@ impl<D: Driver> CudaServer<D> {
         arguments: &KernelArguments,
         mode: LaunchMode,
     ) -> Result<(), ServerError> {
-        self.load(kernel)?;
+        let id = kernel.id();
+        self.load(kernel, &id)?;
         if mode.is_skipped() {
             return Ok(());
         }
@@ -186,17 +194,14 @@ impl<D: Driver> CudaServer<D> {
             };
             operands.push(self.resolve(binding)?);
         }
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
-        let loaded = &self.kernels[&kernel.id()];
+        let driver = ready(&mut self.driver, self.failed.as_ref())?;
+        let loaded = &self.kernels[&id];
         let launch = Launch {
             grid: [x, y, z],
             block: loaded.block,
             operands: &operands,
             constants: &info.data,
         };
-        let driver = self.driver.as_mut().expect("a driver that did not open is a failure");
         // SAFETY: who launched it without checks promised that it stays within its operands.
         let launched = unsafe { driver.launch(&loaded.function, &launch) };
         launched.map_err(|fault| error(&fault))
@@ -211,10 +216,7 @@ impl<D: Driver> Server for CudaServer<D> {
         _: StreamId,
     ) -> Result<(), ServerError> {
         self.clean()?;
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
-        let driver = self.driver.as_mut().expect("a driver that did not open is a failure");
+        let driver = ready(&mut self.driver, self.failed.as_ref())?;
         match driver.allocate(size) {
             Ok(address) => {
                 let id = memory.clone().binding().id();
