@@ -184,7 +184,7 @@ class Bench:
         """Writes the initial weights and returns their folder and their loss."""
         out = self.folder / "weights"
         self.fitgpt("train", *self.keys(sizes, dtype, 0.0), f"--out_dir={out}", "--max_iters=0",
-                    "--json")
+                    "--overwrite", "--json")
         return out, steps(out)[0]["loss"]
 
     def ours(self, job, sizes, dtype, dropout):
@@ -199,7 +199,7 @@ class Bench:
             # `bench` also trains, so its peak memory is not that of an evaluation.
             return dict(ms=program["ms"] * tokens / program["tokens"], resident_bytes=None)
         _, used = self.fitgpt("train", *keys, f"--out_dir={out}", f"--max_iters={job['steps'] - 1}",
-                              "--json")
+                              "--overwrite", "--json")
         return dict(ms=min(step["ms"] for step in steps(out)[1:]), resident_bytes=used)
 
     def fitgpt(self, command, *args):

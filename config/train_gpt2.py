@@ -1,8 +1,8 @@
 # GPT-2 (124M) on OpenWebText, with nanoGPT's schedule, for a 12 GB card: 8 sequences per micro-batch,
 # 512 per step.
 #
-#   fitgpt prepare openwebtext.jsonl --out data/openwebtext     (one document a line, under "text";
-#                                       nanoGPT's data/openwebtext/prepare.py writes the same files)
+#   fitgpt prepare openwebtext          (downloads 24 GB; nanoGPT's data/openwebtext/prepare.py
+#                                       writes the same kind of files)
 #   fitgpt plan config/train_gpt2.py --gpu "RTX 4070"
 #   fitgpt train config/train_gpt2.py
 #

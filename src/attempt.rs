@@ -24,7 +24,7 @@ pub enum Attempt {
     /// Lock.
     Lock,
     /// Remove the end.
-    CutBack,
+    Truncate,
     /// Copy before a change.
     BackUp,
 }
@@ -41,7 +41,7 @@ impl fmt::Display for Attempt {
             Self::Rename => "rename",
             Self::Sync => "sync",
             Self::Lock => "lock",
-            Self::CutBack => "cut back",
+            Self::Truncate => "truncate",
             Self::BackUp => "back up",
         })
     }

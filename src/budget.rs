@@ -1,13 +1,14 @@
 //! The budget: how much memory this run may use.
 //!
-//! On a host it is the least of three: memory that the system calls available, the headroom
-//! of every enclosing control group, and what the address-space limit leaves. A margin is
-//! subtracted for the rest of the system.
+//! On a host it is the least of: memory that the system calls available, the headroom of every
+//! enclosing control group, and what the limits on address space and data segment leave. A margin
+//! is subtracted for the rest of the system. In a control group, what this process holds already
+//! counts as headroom, because a plan's overhead includes it.
 
 use std::path::{Path, PathBuf};
 
 use fitgpt_plan::{
-    report::{DeviceMemory, Overhead},
+    report::{DeviceMemory, Overhead, TokenStaging},
     units::Bytes,
 };
 
@@ -67,6 +68,12 @@ impl HostMemory {
         least
     }
 
+    /// What the pages of an allocation can still take. Limits on address space count when memory is
+    /// reserved, not when it is touched.
+    pub fn untouched(&self) -> Bytes {
+        self.cgroup_headroom.map_or(self.available, |headroom| headroom.min(self.available))
+    }
+
     /// What a run may use: the lowest limit, less a margin.
     pub fn usable(&self) -> Bytes {
         less_a_margin(self.least().0)
@@ -88,6 +95,12 @@ pub fn less_a_margin(free: Bytes) -> Bytes {
 /// The host's name in reports.
 pub const THIS_MACHINE: &str = "this machine's memory";
 
+/// Where tokens are before they are copied to the arena of a plan for `device`: in the host's memory,
+/// which is the planned one if the device is the host.
+pub fn staging(device: &DeviceMemory) -> TokenStaging {
+    if device.name == THIS_MACHINE { TokenStaging::Planned } else { TokenStaging::Elsewhere }
+}
+
 /// The name of a card of which only the budget is known.
 pub const A_CARD: &str = "a card of this size";
 
@@ -107,8 +120,9 @@ pub fn meminfo(text: &str, field: &str) -> Option<Bytes> {
 }
 
 /// The least headroom of all groups from the process's own up to the root, in either version
-/// of control groups. `read` returns a file's text; a missing file is no limit.
-pub fn cgroup_headroom(read: &dyn Fn(&Path) -> Option<String>) -> Option<Bytes> {
+/// of control groups. `own` is what this process holds already of the overhead that a plan adds.
+/// `read` returns a file's text; a missing file is no limit.
+pub fn cgroup_headroom(own: Bytes, read: &dyn Fn(&Path) -> Option<String>) -> Option<Bytes> {
     let groups = read(Path::new("/proc/self/cgroup"))?;
     let mut least: Option<Bytes> = None;
     for line in groups.lines() {
@@ -125,7 +139,7 @@ pub fn cgroup_headroom(read: &dyn Fn(&Path) -> Option<String>) -> Option<Bytes> 
         // Inside a container the path may exist only on the host; the root still counts.
         let path = Path::new(path.trim_start_matches('/'));
         for ancestor in path.ancestors() {
-            let headroom = group_headroom(&Path::new(root).join(ancestor), names, read);
+            let headroom = group_headroom(&Path::new(root).join(ancestor), names, own, read);
             least = [least, headroom].into_iter().flatten().min();
         }
     }
@@ -135,6 +149,7 @@ pub fn cgroup_headroom(read: &dyn Fn(&Path) -> Option<String>) -> Option<Bytes> 
 fn group_headroom(
     group: &Path,
     [limit, usage, cached]: [&str; 3],
+    own: Bytes,
     read: &dyn Fn(&Path) -> Option<String>,
 ) -> Option<Bytes> {
     let file = |name: &str| read(&PathBuf::from(group).join(name));
@@ -148,7 +163,8 @@ fn group_headroom(
         })
         .unwrap_or(0);
     // Version 1 reports "no limit" as a number near 2^63.
-    (limit < 1 << 60).then(|| Bytes::new(limit.saturating_sub(usage.saturating_sub(reclaimable))))
+    let by_others = usage.saturating_sub(reclaimable).saturating_sub(own.get());
+    (limit < 1 << 60).then(|| Bytes::new(limit.saturating_sub(by_others)))
 }
 
 #[cfg(test)]
@@ -179,7 +195,7 @@ mod tests {
             ("/sys/fs/cgroup/a/memory.current", "300\n"),
             ("/sys/fs/cgroup/a/memory.stat", "anon 200\ninactive_file 100\n"),
         ]);
-        assert_eq!(cgroup_headroom(&read), Some(Bytes::new(800)));
+        assert_eq!(cgroup_headroom(Bytes::ZERO, &read), Some(Bytes::new(800)));
     }
 
     #[test]
@@ -191,7 +207,7 @@ mod tests {
             ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712"),
             ("/sys/fs/cgroup/memory/memory.usage_in_bytes", "100"),
         ]);
-        assert_eq!(cgroup_headroom(&read), Some(Bytes::new(400)));
+        assert_eq!(cgroup_headroom(Bytes::ZERO, &read), Some(Bytes::new(400)));
     }
 
     #[test]
@@ -205,5 +221,17 @@ mod tests {
         };
         assert_eq!(memory.least(), (Bytes::new(640), HostLimit::ControlGroup));
         assert_eq!(memory.usable(), Bytes::new(630));
+    }
+
+    #[test]
+    fn what_the_process_holds_already_is_headroom() {
+        let read = files(&[
+            ("/proc/self/cgroup", "0::/a\n"),
+            ("/sys/fs/cgroup/a/memory.max", "1000\n"),
+            ("/sys/fs/cgroup/a/memory.current", "300\n"),
+        ]);
+        assert_eq!(cgroup_headroom(Bytes::new(100), &read), Some(Bytes::new(800)));
+        // Pages of the binary may count in another group, but never as more than the limit.
+        assert_eq!(cgroup_headroom(Bytes::new(500), &read), Some(Bytes::new(1000)));
     }
 }

@@ -12,15 +12,19 @@ mod cards;
 pub mod data;
 pub mod export;
 pub mod formats;
+pub mod hub;
 pub mod prepare;
+pub mod pytorch;
 pub mod tokenizer;
 
 pub mod checkpoint;
 mod disk;
+pub mod ranks;
 pub mod run;
 mod watch;
 
 pub mod patch;
+mod serve;
 
 mod os;
 pub mod picture;

@@ -11,7 +11,7 @@ use fitgpt_plan::units::Bytes;
 
 #[cfg(target_os = "linux")]
 use crate::budget::meminfo;
-use crate::budget::{HostMemory, cgroup_headroom};
+use crate::budget::{HOST_OVERHEAD, HostMemory, cgroup_headroom};
 
 /// Fills `bytes` from `offset` on, without touching the file's cursor.
 ///
@@ -81,6 +81,35 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
 }
 
+/// Makes `link` a symbolic link to `target`, which may be relative to it.
+#[cfg(unix)]
+pub(crate) fn link_to(target: &Path, link: &Path) -> io::Result<()> {
+    std::os::unix::fs::symlink(target, link)
+}
+
+/// Windows has them for administrators alone.
+#[cfg(not(unix))]
+pub(crate) fn link_to(_: &Path, _: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Whether two paths, or the nearest folders above them that exist, are on the same disk.
+#[cfg(unix)]
+pub(crate) fn is_same_disk(a: &Path, b: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt as _;
+    let device = |path: &Path| {
+        let path = std::path::absolute(path).ok()?;
+        path.ancestors().find_map(|path| Some(std::fs::metadata(path).ok()?.dev()))
+    };
+    device(a) == device(b)
+}
+
+/// If nobody can tell, they are: both needs are then counted.
+#[cfg(not(unix))]
+pub(crate) fn is_same_disk(_: &Path, _: &Path) -> bool {
+    true
+}
+
 /// Opens a file as `options` say, and fails if `path` is a link.
 pub(crate) fn open_unfollowed(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     #[cfg(unix)]
@@ -105,7 +134,7 @@ pub(crate) fn is_ignored(signal: i32) -> bool {
     mask.is_some_and(|mask| mask & 1 << (signal - 1) != 0)
 }
 
-/// Only Linux tells without `unsafe`.
+/// Only Linux reports it to safe code.
 #[cfg(all(unix, not(target_os = "linux")))]
 pub(crate) fn is_ignored(_: i32) -> bool {
     false
@@ -124,13 +153,29 @@ pub(crate) fn read_text(path: &Path, limit_bytes: u64) -> io::Result<String> {
     Ok(text)
 }
 
+/// The cores that this process may run on, as the system writes them; empty if it does not say.
+#[cfg(target_os = "linux")]
+pub(crate) fn allowed_cores() -> String {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
+    list.unwrap_or_default().trim().to_owned()
+}
+
+/// The cores that this process may run on; this system does not say.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn allowed_cores() -> String {
+    String::new()
+}
+
 /// Memory of this host, and every limit around this process.
 pub(crate) fn host_memory() -> HostMemory {
     let (total, available) = memory();
     HostMemory {
         total,
         available,
-        cgroup_headroom: cgroup_headroom(&|path| std::fs::read_to_string(path).ok()),
+        cgroup_headroom: cgroup_headroom(own_overhead(), &|path| {
+            std::fs::read_to_string(path).ok()
+        }),
         address_space: address_space(),
         data_segment: data_segment(),
     }
@@ -178,6 +223,13 @@ fn data_segment() -> Option<Bytes> {
 #[cfg(not(target_os = "linux"))]
 fn data_segment() -> Option<Bytes> {
     None
+}
+
+/// What this process holds already of a plan's overhead: what is resident, at most the low end, so
+/// that an arena that it holds is not counted.
+fn own_overhead() -> Bytes {
+    let [least, _] = HOST_OVERHEAD.range();
+    process_memory(std::process::id()).map_or(Bytes::ZERO, |memory| memory.resident.min(least))
 }
 
 /// What a process holds of this host's memory.
@@ -303,4 +355,81 @@ pub(crate) fn sync_names(dir: &Path) -> io::Result<()> {
 #[cfg(not(unix))]
 pub(crate) fn sync_names(_dir: &Path) -> io::Result<()> {
     Ok(())
+}
+
+/// What makes a file another one, although its name is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileIdentity(u64, u64);
+
+/// The identity of an open file.
+#[cfg(unix)]
+pub(crate) fn file_identity(facts: &std::fs::Metadata) -> FileIdentity {
+    use std::os::unix::fs::MetadataExt as _;
+    FileIdentity(facts.dev(), facts.ino())
+}
+
+/// The identity of an open file: without `unsafe`, Windows tells when it was created.
+#[cfg(not(unix))]
+pub(crate) fn file_identity(facts: &std::fs::Metadata) -> FileIdentity {
+    let created = facts.created().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+    FileIdentity(0, created.map_or(0, |at| at.as_nanos() as u64))
+}
+
+/// A folder of this user's own for notes between processes; it is made if it is not there.
+pub(crate) fn private_folder() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|path| !path.is_empty()).map(PathBuf::from);
+    let home = || Some(set("HOME")?.join(".cache"));
+    let base = set("XDG_RUNTIME_DIR")
+        .filter(|base| base.is_dir())
+        .or_else(|| set("XDG_CACHE_HOME"))
+        .or_else(|| set("LOCALAPPDATA"))
+        .or_else(home)?;
+    let folder = base.join("fitgpt");
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(&folder).ok()?;
+    Some(folder)
+}
+
+/// Writes a file that only this user can read, in place of one that is there.
+pub(crate) fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    io::Write::write_all(&mut options.open(path)?, bytes)
+}
+
+/// Shows an address in the user's browser.
+pub(crate) fn browse(address: &str) -> io::Result<()> {
+    let (program, arguments): (_, &[&str]) = match std::env::consts::OS {
+        "macos" => ("open", &[]),
+        "windows" => ("rundll32", &["url.dll,FileProtocolHandler"]),
+        _ => ("xdg-open", &[]),
+    };
+    let mut command = Command::new(program);
+    let null = std::process::Stdio::null;
+    command.args(arguments).arg(address).stdin(null()).stdout(null()).stderr(null());
+    command.spawn().map(|_| ())
+}
+
+/// Asks a process to stop, as Ctrl-C would.
+#[cfg(unix)]
+pub(crate) fn interrupt(pid: u32) -> io::Result<()> {
+    let invalid = || io::Error::from(io::ErrorKind::InvalidInput);
+    let pid =
+        i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw).ok_or_else(invalid)?;
+    Ok(rustix::process::kill_process(pid, rustix::process::Signal::INT)?)
+}
+
+/// Windows has no signals for other processes.
+#[cfg(not(unix))]
+pub(crate) fn interrupt(_: u32) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }

@@ -11,7 +11,7 @@ use std::{
     borrow::Cow,
     fmt::Write as _,
     io::{self, IsTerminal as _, Write as _},
-    sync::atomic::{AtomicU8, Ordering},
+    sync::atomic::{AtomicBool, AtomicU8, Ordering},
 };
 
 use crate::words::names;
@@ -33,6 +33,18 @@ static STDOUT: AtomicU8 = AtomicU8::new(Stdout::Needed as u8);
 
 fn stdout_is(state: Stdout) -> bool {
     STDOUT.load(Ordering::Relaxed) == state as u8
+}
+
+/// Whether only errors are printed: of several processes, one speaks.
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+
+/// From here on nothing but errors is printed.
+pub(crate) fn only_errors() {
+    IS_QUIET.store(true, Ordering::Relaxed);
+}
+
+fn is_quiet() -> bool {
+    IS_QUIET.load(Ordering::Relaxed)
 }
 
 /// From here on the program continues if stdout cannot be written.
@@ -65,7 +77,7 @@ pub(crate) fn out_styled(text: &clap::builder::StyledStr) {
 }
 
 fn write_out(text: &str) {
-    if stdout_is(Stdout::Closed) || stdout_is(Stdout::Failed) {
+    if stdout_is(Stdout::Closed) || stdout_is(Stdout::Failed) || is_quiet() {
         return;
     }
     let mut stdout = io::stdout().lock();
@@ -99,6 +111,9 @@ fn write_err(text: &str) {
 
 /// Prints a note to stderr.
 pub(crate) fn note(text: &str) {
+    if is_quiet() {
+        return;
+    }
     err(&format!("{}{text}\n", names::note()));
 }
 

@@ -1,6 +1,6 @@
 //! Filling a micro-batch allocates nothing on the host.
 //!
-//! A binary of its own: it replaces the global allocator and must be alone.
+//! A separate binary: it replaces the global allocator and must be alone.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},

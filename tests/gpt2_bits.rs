@@ -175,7 +175,8 @@ fn save(folder: &Path, trainer: &mut Trainer) {
     let config = trainer.config().clone();
     let architecture = setup::architecture(&config, VOCAB);
     let tensors = &trainer.tensors().clone();
-    let label = Label { run_id: "bits", step: trainer.position.step, keep: Keep::ONE };
+    let step = trainer.position.step;
+    let label = Label { run_id: "bits", step, keep: Keep::ONE, fingerprint: 0 };
     let contents = Contents { architecture: &architecture, tensors, label };
     let document = Document::new(&trainer.position, &config, None);
     checkpoint::save(folder, contents, &document, trainer).unwrap();

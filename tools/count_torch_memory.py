@@ -16,6 +16,7 @@ PyTorch 2.x (written with 2.15) and no GPU. It wrote, in `crates/plan/tests/torc
     eager.jsonl       --again eager.jsonl               38 configs on CUDA
     eager_cpu.jsonl   --again eager.jsonl --rules cpu   the same on a CPU
     counted.jsonl     --random 220 --seed 1
+    cpu_dropout.jsonl --random 40 --seed 77 --cpu-dropout
 
 Autograd on fake CUDA tensors needs a driver, so every tensor is a fake CPU tensor. `"rules": "cpu"`
 counts what PyTorch does with them. `"rules": "cuda"`, the default, replaces the ops that CUDA
@@ -336,6 +337,15 @@ def any_config(rng):
     return config
 
 
+def dropout_config(rng):
+    """A random configuration with dropout on a CPU, where attention falls back to explicit scores."""
+    config = any_config(rng)
+    config.update(rules="cpu", dropout=0.1)
+    if config["block_size"] > 512:
+        config.update(block_size=256, eval_block_size=0)
+    return config
+
+
 def check(path):
     worst = 0.0
     for line in open(path):
@@ -357,6 +367,7 @@ def main():
     parser.add_argument("configs", nargs="*", help="JSON objects with nanoGPT's keys")
     parser.add_argument("--random", type=int, default=0, metavar="N")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--cpu-dropout", action="store_true", help="random configs with dropout on a CPU")
     parser.add_argument("--again", metavar="FILE")
     parser.add_argument("--rules", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--check", metavar="FILE")
@@ -365,7 +376,8 @@ def main():
         sys.exit(0 if check(args.check) else 1)
     rng = random.Random(args.seed)
     configs = [json.loads(text) for text in args.configs]
-    configs += [any_config(rng) for _ in range(args.random)]
+    draw = dropout_config if args.cpu_dropout else any_config
+    configs += [draw(rng) for _ in range(args.random)]
     if args.again:
         rows = [json.loads(line)["config"] for line in open(args.again).readlines()]
         configs += [{**{k: v for k, v in row.items() if k != "rules"}} for row in rows]

@@ -1,13 +1,18 @@
 //! One function for each reader: any bytes end in a value or an error, never in a panic.
+//!
+//! [`TARGETS`] lists them all with their seeds. A reader of files gets a folder in memory, the same
+//! one for every input of a thread: making a folder takes longer than most readers.
 
-use std::{fs, path::Path};
+mod seeds;
+
+use std::{cell::OnceCell, fs, path::Path};
 
 use fitgpt::{
-    checkpoint::{Weights, describe},
+    checkpoint::{Checkpoint, Weights, describe},
     data::Tokens,
     run::events,
 };
-use fitgpt_doctor::{Context, Reader, diagnose};
+use fitgpt_doctor::{Context, diagnose, parse::Reader};
 use fitgpt_pickle::Pickle;
 use fitgpt_plan::config::{MachineFacts, Written};
 
@@ -30,6 +35,18 @@ pub fn weights(bytes: &[u8]) {
     with_folder(|folder| {
         fs::write(folder.join("config.json"), MODEL).unwrap();
         fs::write(folder.join("model.safetensors"), bytes).unwrap();
+        let _ = Weights::open(folder);
+    });
+}
+
+/// nanoGPT's `ckpt.pt`, and with a good `config.json` a `pytorch_model.bin`.
+pub fn saved(bytes: &[u8]) {
+    with_folder(|folder| {
+        fs::write(folder.join("ckpt.pt"), bytes).unwrap();
+        let _ = Checkpoint::open(folder);
+        let _ = Weights::open(folder);
+        fs::rename(folder.join("ckpt.pt"), folder.join("pytorch_model.bin")).unwrap();
+        fs::write(folder.join("config.json"), MODEL).unwrap();
         let _ = Weights::open(folder);
     });
 }
@@ -72,14 +89,48 @@ pub fn tokens(bytes: &[u8]) {
     });
 }
 
+/// A reader under test.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// The name of its binary and of its folders.
+    pub name: &'static str,
+    /// Must return for any bytes.
+    pub read: fn(&[u8]),
+    /// Inputs that it accepts, or nearly.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// Every reader of foreign files.
+pub const TARGETS: &[Target] = &[
+    Target { name: "config", read: config, seeds: seeds::config },
+    Target { name: "pickle", read: pickle, seeds: seeds::pickle },
+    Target { name: "weights", read: weights, seeds: seeds::weights },
+    Target { name: "saved", read: saved, seeds: seeds::saved },
+    Target { name: "model_config", read: model_config, seeds: seeds::model_config },
+    Target { name: "events", read: events, seeds: seeds::events },
+    Target { name: "log", read: log, seeds: seeds::log },
+    Target { name: "tokens", read: tokens, seeds: seeds::tokens },
+];
+
 /// A small GPT-2.
 pub const MODEL: &str = r#"{"model_type": "gpt2", "n_positions": 6, "n_embd": 4, "n_head": 2,
     "n_layer": 1, "vocab_size": 11}"#;
 
+thread_local! {
+    static FOLDER: OnceCell<tempfile::TempDir> = const { OnceCell::new() };
+}
+
 /// Files go to memory if the system has a folder for that.
 fn with_folder(work: impl FnOnce(&Path)) {
-    let memory = Path::new("/dev/shm");
-    let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-    let folder = tempfile::tempdir_in(parent).unwrap();
-    work(folder.path());
+    FOLDER.with(|folder| {
+        let folder = folder.get_or_init(|| {
+            let memory = Path::new("/dev/shm");
+            let parent = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+            tempfile::tempdir_in(parent).unwrap()
+        });
+        for file in fs::read_dir(folder).unwrap() {
+            fs::remove_file(file.unwrap().path()).unwrap();
+        }
+        work(folder.path());
+    });
 }

@@ -76,7 +76,7 @@ pub(super) fn roll_back_on(disk: &Disk, dir: &Path) -> Result<Option<u64>> {
     let Some((kept, folder)) = earlier.max_by(|(a, _), (b, _)| a.save_id.cmp(&b.save_id)) else {
         return Ok(None);
     };
-    let saved = dir.join(format!("{SAVED}{}", SaveId::after(present_id(disk, dir)?)));
+    let saved = dir.join(format!("{SAVED}{}", SaveId::after(present_id(disk, dir)?, 0)));
     disk.rename(&folder, &saved)?;
     disk.sync_dir(&dir.join(KEPT))?;
     disk.sync_dir(dir)?;
@@ -105,16 +105,18 @@ pub(super) fn locate_on(disk: &Disk, dir: &Path, name: &str) -> Result<PathBuf> 
     Ok(dir.join(name))
 }
 
-/// Writes files with `fill`, which gets a folder and the save's id, and makes them the checkpoint
+/// Writes files with `fill`, which gets a folder and the save's id (of which `fingerprint` is a
+/// part), and makes them the checkpoint
 /// of `dir`. `fill` syncs what it writes.
 pub(super) fn commit(
     disk: &Disk,
     dir: &Path,
+    fingerprint: u64,
     fill: impl FnOnce(&Path, SaveId) -> Result<()>,
 ) -> Result<SaveId> {
     disk.create_dirs(dir)?;
     recover_one(disk, dir)?;
-    let id = SaveId::after(present_id(disk, dir)?);
+    let id = SaveId::after(present_id(disk, dir)?, fingerprint);
     let saving = dir.join(format!("{SAVING}{id}"));
     let saved = dir.join(format!("{SAVED}{id}"));
     disk.create_dir(&saving)?;

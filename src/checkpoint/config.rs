@@ -119,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_config_reads_back_as_it_was_written() {
-        let id = SaveId::after(None);
+        let id = SaveId::after(None, 7);
         let token = |id: Value| Map::from_iter([("eos_token_id".to_owned(), id)]);
         let mut all = Vec::new();
         for gelu in [Gelu::Exact, Gelu::Tanh] {
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn tokens_beyond_the_vocabulary_are_null() {
-        let id = SaveId::after(None);
+        let id = SaveId::after(None, 7);
         let tokens = |vocab| {
             let mut architecture = tiny();
             architecture.model.vocab = vocab;
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_config_of_another_model_is_refused_by_key() {
-        let id = SaveId::after(None);
+        let id = SaveId::after(None, 7);
         let cases = [
             ("n_head", json!(3)),
             ("n_head", json!(0)),

@@ -5,7 +5,7 @@ use std::{io, path::PathBuf};
 use fitgpt_plan::{config::ConfigError, family::FamilyError};
 
 use super::store::StoreError;
-use crate::{attempt::Attempt, disk::DiskError};
+use crate::{attempt::Attempt, disk::DiskError, pytorch::SavedError};
 
 /// Why a checkpoint was not written or not read.
 #[derive(Debug, thiserror::Error)]
@@ -36,6 +36,14 @@ pub enum CheckpointError {
     Missing {
         /// The file that was looked for.
         path: PathBuf,
+    },
+    /// A file that is not one of PyTorch's, or damaged.
+    #[error("cannot read `{}`: {source}", path.display())]
+    Saved {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: SavedError,
     },
     /// Not a safetensors file.
     #[error("`{}` is not a safetensors file: {source}", path.display())]
@@ -134,8 +142,8 @@ pub enum CheckpointError {
         /// Its shape in the file.
         found: Vec<usize>,
     },
-    /// The file's tensor holds something else than F32, F16 or BF16.
-    #[error("`{tensor}` in `{}` should be F32, F16 or BF16, found {found}", path.display())]
+    /// The file's tensor does not hold floating-point numbers.
+    #[error("`{tensor}` in `{}` should be F64, F32, F16 or BF16, found {found}", path.display())]
     DType {
         /// The file.
         path: PathBuf,
@@ -157,7 +165,7 @@ pub enum CheckpointError {
         found: String,
     },
     /// An index names a file that is not in its folder.
-    #[error("`{}` should name files of its own folder, found `{name}`", path.display())]
+    #[error("`{}` may name only files in its own folder, found `{name}`", path.display())]
     ShardName {
         /// The index.
         path: PathBuf,
@@ -204,7 +212,7 @@ pub enum CheckpointError {
     },
     /// Files of different saves lie in one folder.
     #[error(
-        "`{}` and `{}` are of different saves: {} and {}", first.display(), second.display(),
+        "`{}` and `{}` come from different saves: {} and {}", first.display(), second.display(),
         id_or_none(first_id.as_ref()), id_or_none(second_id.as_ref())
     )]
     Mixed {
@@ -218,7 +226,7 @@ pub enum CheckpointError {
         second_id: Option<String>,
     },
     /// Not JSON, or JSON of another form.
-    #[error("cannot understand `{}`: {source}", path.display())]
+    #[error("cannot parse `{}`: {source}", path.display())]
     Json {
         /// The file.
         path: PathBuf,
@@ -249,7 +257,7 @@ pub enum CheckpointError {
     },
     /// The state's document comes back as something else.
     #[error(
-        "the training state does not survive storing: `{place}` is {written}, comes back as {back}"
+        "the training state changes when it is stored: `{place}` is {written}, comes back as {back}"
     )]
     DocumentChanged {
         /// A JSON pointer to the first difference.
@@ -260,7 +268,7 @@ pub enum CheckpointError {
         back: String,
     },
     /// The backend could not give or take values.
-    #[error("cannot move `{tensor}`: {source}")]
+    #[error("cannot transfer `{tensor}`: {source}")]
     Store {
         /// Our name for the tensor.
         tensor: String,

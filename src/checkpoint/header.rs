@@ -9,10 +9,14 @@
 //! zeros in place of the checksum itself, and every value with its position. It is a sum, and so
 //! independent of the order in which a transposed tensor is written and read.
 
-use std::{collections::BTreeMap, fmt, path::Path};
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    path::Path,
+};
 
 use fitgpt_plan::units::DType;
-use safetensors::tensor::{Dtype, Metadata};
+use safetensors::tensor::{Dtype, Metadata, TensorInfo};
 use serde_json::{Map, Value, json};
 
 use super::{CheckpointError, Result, layout::FileTensor};
@@ -88,12 +92,16 @@ impl HeaderDraft {
 }
 
 /// The header of a file that was opened.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Header {
-    /// Tensors and metadata: the tensors lie one after the other and fill the file.
-    pub(super) metadata: Metadata,
+    /// All tensors by name, with their positions from `data_start` on.
+    pub(super) tensors: BTreeMap<String, TensorInfo>,
+    /// What `__metadata__` says.
+    texts: HashMap<String, String>,
     /// Where the values begin.
     pub(super) data_start: u64,
+    /// How many bytes of values there are.
+    pub(super) data_bytes: u64,
     /// The checksum before any value, and what it should be after all of them.
     pub(super) sum: Option<(Checksum, u64)>,
 }
@@ -134,7 +142,13 @@ impl Header {
             let path = path_buf();
             return Err(CheckpointError::Length { path, expected_bytes, found_bytes });
         }
-        let mut header = Self { metadata, data_start, sum: None };
+        let mut header = Self {
+            tensors: metadata.tensors().into_iter().map(|(n, info)| (n, info.clone())).collect(),
+            texts: metadata.metadata().clone().unwrap_or_default(),
+            data_start,
+            data_bytes: metadata.data_len() as u64,
+            sum: None,
+        };
         if let Some(text) = header.text("sum") {
             // Only as we write it: a flipped bit must not make another form of the same number.
             let stated = u64::from_str_radix(text, 16).ok();
@@ -150,7 +164,12 @@ impl Header {
 
     /// A text of `__metadata__`.
     pub(super) fn text(&self, key: &str) -> Option<&str> {
-        self.metadata.metadata().as_ref()?.get(key).map(String::as_str)
+        self.texts.get(key).map(String::as_str)
+    }
+
+    /// The header of a file in which tensors lie anywhere.
+    pub(super) fn of_tensors(tensors: BTreeMap<String, TensorInfo>) -> Self {
+        Self { tensors, ..Self::default() }
     }
 }
 

@@ -1,35 +1,31 @@
 //! Which save a file belongs to.
 
-use std::{
-    fmt,
-    str::FromStr,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::{fmt, str::FromStr};
 
 /// Which save a file belongs to. Later saves of a folder are greater.
 ///
-/// A counter orders them, because clocks jump; the time tells saves apart that were counted
-/// alike in different folders and then copied together.
+/// A counter orders them, because clocks jump; the fingerprint of the training tells saves apart
+/// that were counted alike in different folders and then copied together. Nothing else is in it:
+/// equal training gives equal files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SaveId {
     counter: u64,
-    unix_ms: u64,
+    fingerprint: u64, // 48 bits
 }
 
 impl SaveId {
-    /// The id of the save that follows `previous`.
-    pub(super) fn after(previous: Option<Self>) -> Self {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    /// The id of the save that follows `previous`, of a training with this fingerprint.
+    pub(super) fn after(previous: Option<Self>, fingerprint: u64) -> Self {
         Self {
             counter: previous.map_or(1, |id| id.counter.saturating_add(1)),
-            unix_ms: now.as_millis() as u64,
+            fingerprint: fingerprint >> 16,
         }
     }
 }
 
 impl fmt::Display for SaveId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:08}-{:012x}", self.counter, self.unix_ms)
+        write!(f, "{:08}-{:012x}", self.counter, self.fingerprint)
     }
 }
 
@@ -42,10 +38,10 @@ impl FromStr for SaveId {
 
     /// Only what [`fmt::Display`] writes: `+1-0` names no save.
     fn from_str(text: &str) -> Result<Self, NotASaveId> {
-        let (counter, unix_ms) = text.split_once('-').ok_or(NotASaveId)?;
+        let (counter, fingerprint) = text.split_once('-').ok_or(NotASaveId)?;
         let id = Self {
             counter: counter.parse().map_err(|_| NotASaveId)?,
-            unix_ms: u64::from_str_radix(unix_ms, 16).map_err(|_| NotASaveId)?,
+            fingerprint: u64::from_str_radix(fingerprint, 16).map_err(|_| NotASaveId)?,
         };
         if id.to_string() == text { Ok(id) } else { Err(NotASaveId) }
     }
@@ -57,8 +53,8 @@ mod tests {
 
     #[test]
     fn a_save_id_reads_back_and_later_ones_are_greater() {
-        let first = SaveId::after(None);
-        let second = SaveId::after(Some(first));
+        let first = SaveId::after(None, u64::MAX);
+        let second = SaveId::after(Some(first), 1 << 20);
         assert!(second > first);
         assert_eq!(second.to_string().parse(), Ok(second));
         for text in ["", "1", "00000001-", "00000001-0", "+0000001-00000000000a", "x-y"] {

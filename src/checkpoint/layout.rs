@@ -81,6 +81,19 @@ pub(super) fn weights(tensors: &Tensors) -> Vec<FileTensor<'_>> {
     parts
 }
 
+/// What nanoGPT's `ckpt.pt` holds: matrices as they are, and only the biases that are used.
+pub(super) fn nanogpt_weights(tensors: &Tensors) -> Vec<FileTensor<'_>> {
+    let Tensors { naming, weights: entries, .. } = tensors;
+    let positions = format!("{}.weight", naming.positions);
+    let part = |entry: &'_ Entry| (entry.shape.clone(), entry.parameter == positions);
+    let parts = entries.iter().map(|entry| {
+        let (shape, can_be_cropped) = part(entry);
+        let values = Values::Plain(entry);
+        FileTensor { shape, values, can_be_cropped, ..named(naming, &entry.parameter) }
+    });
+    parts.collect()
+}
+
 /// A part with the names of a parameter, zero and without a shape.
 fn named<'a>(naming: &Naming, parameter: &str) -> FileTensor<'a> {
     let is_head = parameter.strip_suffix(".weight") == Some(naming.head);

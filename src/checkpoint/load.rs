@@ -14,11 +14,12 @@ use super::{
     config::{Architecture, Described},
     layout,
     manifest::Manifest,
+    nanogpt::{self, NanoGpt, NanoGptRun},
     read::TensorFile,
     shards::Shards,
     store::{TensorSink, Tensors},
 };
-use crate::disk::Disk;
+use crate::{disk::Disk, pytorch::SavedError};
 
 /// Another process may be putting a save in place: a few renames.
 const ATTEMPTS: usize = 4;
@@ -42,6 +43,14 @@ pub fn weights_dir(out_dir: &Path) -> PathBuf {
     if commit::exists(&best) { best } else { out_dir.to_owned() }
 }
 
+/// Whether a run can be resumed from `path`: our own state is there, or nanoGPT's optimizer.
+pub fn has_state(path: &Path) -> bool {
+    match nanogpt::nanogpt_file(path) {
+        Some(file) => NanoGpt::open(&Disk::real(), &file).is_ok_and(|it| it.states.is_some()),
+        None => commit::locate(path, STATE_FILE).is_ok_and(|path| path.is_file()),
+    }
+}
+
 /// Weights with their architecture, opened and checked to be of one save. The files stay the
 /// ones that were opened, whatever is saved over them meanwhile.
 #[derive(Debug)]
@@ -51,14 +60,55 @@ pub struct Weights {
     config_path: PathBuf,
     id: Option<String>,
     files: Shards,
+    layout: Layout,
+    /// What nanoGPT's `ckpt.pt` says about its run; `None` for other files.
+    nanogpt: Option<NanoGptRun>,
     /// `None` if an earlier version or another program wrote the files.
     manifest: Option<Manifest>,
 }
 
+/// How the files store matrices and biases.
+#[derive(Clone, Copy, Debug)]
+enum Layout {
+    HuggingFace,
+    NanoGpt,
+}
+
 impl Weights {
-    /// Opens the weights in `dir`: ours, or a folder of `transformers`.
-    pub fn open(dir: &Path) -> Result<Self> {
-        patiently(|| Self::open_once(&Disk::real(), dir))
+    /// Opens the weights in a folder, ours or one of `transformers`, or nanoGPT's in a folder
+    /// that holds no others, or in the file at `path`.
+    pub fn open(path: &Path) -> Result<Self> {
+        match nanogpt::nanogpt_file(path) {
+            Some(file) => Ok(Self::of_nanogpt(NanoGpt::open(&Disk::real(), &file)?).0),
+            None => patiently(|| Self::open_once(&Disk::real(), path)),
+        }
+    }
+
+    /// The weights of a `ckpt.pt`, and its optimizer's states.
+    fn of_nanogpt(opened: NanoGpt) -> (Self, Option<Shards>) {
+        let NanoGpt { path, described, weights, states, run } = opened;
+        let Described { architecture, description, .. } = described;
+        let weights = Self {
+            architecture,
+            description,
+            config_path: path,
+            id: None,
+            files: weights,
+            layout: Layout::NanoGpt,
+            nanogpt: Some(run),
+            manifest: None,
+        };
+        (weights, states)
+    }
+
+    /// What nanoGPT's `ckpt.pt` says about its run; `None` for other files.
+    pub fn nanogpt(&self) -> Option<&NanoGptRun> {
+        self.nanogpt.as_ref()
+    }
+
+    /// The file that describes them: `config.json`, or nanoGPT's `ckpt.pt`.
+    pub fn described_in(&self) -> &Path {
+        &self.config_path
     }
 
     pub(super) fn open_once(disk: &Disk, dir: &Path) -> Result<Self> {
@@ -91,7 +141,17 @@ impl Weights {
             let path = files.path().clone();
             return Err(CheckpointError::TooFewTensors { path, tensors, layers });
         }
-        Ok(Self { architecture, description, config_path, id, files, manifest })
+        let layout = Layout::HuggingFace;
+        Ok(Self {
+            architecture,
+            description,
+            config_path,
+            id,
+            files,
+            layout,
+            nanogpt: None,
+            manifest,
+        })
     }
 
     /// What the weights are weights of.
@@ -117,7 +177,11 @@ impl Weights {
         positions: Positions,
         sink: &mut dyn TensorSink,
     ) -> Result<()> {
-        self.files.read(tensors.naming, &layout::weights(tensors), positions, sink)
+        let parts = match self.layout {
+            Layout::HuggingFace => layout::weights(tensors),
+            Layout::NanoGpt => layout::nanogpt_weights(tensors),
+        };
+        self.files.read(tensors.naming, &parts, positions, sink)
     }
 }
 
@@ -163,9 +227,15 @@ fn check_listed(
     weights.check_listed(manifest, MODEL_FILE)
 }
 
-/// What the `config.json` of a folder says; the weights need not be there.
+/// What the `config.json` of a folder says, whose weights need not be there, or the `ckpt.pt`.
 pub fn describe(dir: &Path) -> Result<Description> {
     let disk = Disk::real();
+    let has_config = || Ok::<_, CheckpointError>(disk.kind(&dir.join(CONFIG_FILE))?.is_some());
+    if let Some(file) = nanogpt::nanogpt_file(dir)
+        && !has_config()?
+    {
+        return Ok(NanoGpt::open(&disk, &file)?.described.description);
+    }
     Ok(read_config(&disk, &commit::locate_on(&disk, dir, CONFIG_FILE)?)?.description)
 }
 
@@ -173,13 +243,30 @@ pub fn describe(dir: &Path) -> Result<Description> {
 #[derive(Debug)]
 pub struct Checkpoint {
     weights: Weights,
-    state: Shards,
+    /// `None` if the optimizer has made no update.
+    state: Option<Shards>,
 }
 
 impl Checkpoint {
-    /// Opens the checkpoint in `dir` and checks that its files are of one save.
+    /// Opens the checkpoint in `dir` and checks that its files are of one save. If the folder
+    /// holds only nanoGPT's `ckpt.pt`, opens that.
     pub fn open(dir: &Path) -> Result<Self> {
-        patiently(|| Self::open_once(&Disk::real(), dir))
+        match nanogpt::nanogpt_file(dir) {
+            Some(file) => Self::open_nanogpt(&Disk::real(), &file),
+            None => patiently(|| Self::open_once(&Disk::real(), dir)),
+        }
+    }
+
+    fn open_nanogpt(disk: &Disk, file: &Path) -> Result<Self> {
+        let opened = NanoGpt::open(disk, file)?;
+        let is_updated = opened.run.updates > 0;
+        let (weights, states) = Weights::of_nanogpt(opened);
+        let no_optimizer = || CheckpointError::Saved {
+            path: file.to_owned(),
+            source: SavedError::NoKey { key: "optimizer".to_owned() },
+        };
+        let states = states.ok_or_else(no_optimizer)?;
+        Ok(Self { weights, state: Some(states).filter(|_| is_updated) })
     }
 
     pub(super) fn open_once(disk: &Disk, dir: &Path) -> Result<Self> {
@@ -206,7 +293,7 @@ impl Checkpoint {
                 });
             }
         }
-        Ok(Self { weights, state })
+        Ok(Self { weights, state: Some(state) })
     }
 
     /// What the weights are weights of.
@@ -214,9 +301,19 @@ impl Checkpoint {
         self.weights.architecture()
     }
 
-    /// The save that the files belong to.
-    pub fn save_id(&self) -> &str {
-        self.weights.save_id().expect("a checkpoint opens only with an id")
+    /// The save that the files belong to; `None` for nanoGPT's.
+    pub fn save_id(&self) -> Option<&str> {
+        self.weights.save_id()
+    }
+
+    /// What nanoGPT's `ckpt.pt` says about its run; `None` for our own.
+    pub fn nanogpt(&self) -> Option<&NanoGptRun> {
+        self.weights.nanogpt()
+    }
+
+    /// The same model as keys of a config.
+    pub fn description(&self) -> &Description {
+        self.weights.description()
     }
 
     /// The run that saved it; `None` for a checkpoint of an earlier version.
@@ -224,19 +321,22 @@ impl Checkpoint {
         self.weights.manifest.as_ref().map(|manifest| manifest.run_id.as_str())
     }
 
-    /// The document that was saved.
+    /// The document that was saved. nanoGPT's `ckpt.pt` has none.
     pub fn document<T: DeserializeOwned>(&self) -> Result<T> {
-        let text = self.state.text("fitgpt").unwrap_or_default();
+        let state = self.state.as_ref().unwrap_or(&self.weights.files);
+        let text = state.text("fitgpt").unwrap_or_default();
         serde_json::from_str(text)
-            .map_err(|source| CheckpointError::Json { path: self.state.path().clone(), source })
+            .map_err(|source| CheckpointError::Json { path: state.path().clone(), source })
     }
 
     /// Gives the values of every parameter and its states to `sink`. Names, shapes and types of
     /// a file are all checked before its first value is given. Its checksum can only be checked
-    /// after the last, so on an error discard what `sink` holds.
+    /// after the last, so on an error discard what `sink` holds. States that no update has touched
+    /// are zero and are not given.
     pub fn read(&mut self, tensors: &Tensors, sink: &mut dyn TensorSink) -> Result<()> {
         self.weights.read(tensors, Positions::Exact, sink)?;
-        self.state.read(tensors.naming, &layout::states(tensors), Positions::Exact, sink)
+        let Some(state) = &mut self.state else { return Ok(()) };
+        state.read(tensors.naming, &layout::states(tensors), Positions::Exact, sink)
     }
 }
 

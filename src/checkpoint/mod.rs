@@ -6,6 +6,8 @@
 //! plan choices, resolved config); and `manifest.json` with a checksum of each. Earlier
 //! checkpoints are kept in `checkpoints/step-…/`, the same four files each.
 //!
+//! Other programs' folders are read too: those of `transformers`, and nanoGPT's `ckpt.pt`.
+//!
 //! This module moves bytes and never holds a model: a [`TensorSource`] or a [`TensorSink`] reads and writes
 //! pieces of tensors, and at most 16 MiB are in flight at a time. It does not know what the
 //! document means, when to save, or which backend the values live on.
@@ -32,6 +34,7 @@ mod layout;
 mod load;
 mod lock;
 mod manifest;
+mod nanogpt;
 mod read;
 mod save;
 mod shards;
@@ -47,14 +50,15 @@ pub use self::{
     config::Architecture,
     error::CheckpointError,
     id::SaveId,
-    load::{Checkpoint, Positions, Weights, describe, weights_dir},
+    load::{Checkpoint, Positions, Weights, describe, has_state, weights_dir},
     lock::Lock,
     manifest::Keep,
+    nanogpt::{NANOGPT_FILE, NanoGptRun, nanogpt_file},
     save::{
-        Contents, Label, best_dir, bytes_needed, bytes_present, check_replaceable, remove, save,
-        save_weights, weights_bytes_needed,
+        Contents, Label, best_dir, bytes_needed, bytes_present, check_replaceable, copy_weights,
+        remove, save, save_weights, weights_bytes_needed,
     },
-    shards::INDEX_FILE,
+    shards::{INDEX_FILE, SAVED_FILE, SAVED_INDEX_FILE},
     store::{Entry, StoreError, TensorPiece, TensorSink, TensorSource, Tensors},
 };
 

@@ -1,6 +1,9 @@
 //! Streams tensors out of a file.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use half::{bf16, f16};
 use safetensors::tensor::{Dtype, TensorInfo};
@@ -13,9 +16,12 @@ use super::{
     store::{Entry, TensorPiece, TensorSink},
     write::{MAX_BYTES, MatrixWindow, band_and_group, little_endian},
 };
-use crate::disk::{Disk, DiskFile};
+use crate::{
+    disk::{Disk, DiskFile},
+    pytorch::{SavedFile, SavedTensor},
+};
 
-/// A safetensors file whose header has been read and checked.
+/// A file of tensors whose header has been read and checked.
 #[derive(Debug)]
 pub(super) struct TensorFile {
     pub(super) path: PathBuf,
@@ -50,7 +56,7 @@ impl<'a, 'b> MatchedTensor<'a, 'b> {
         }
         let (path, found) = (path.to_owned(), info.dtype.to_string());
         if !part.is_state() {
-            if !matches!(info.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16) {
+            if !matches!(info.dtype, Dtype::F32 | Dtype::F16 | Dtype::BF16 | Dtype::F64) {
                 return Err(CheckpointError::DType { path, tensor, found });
             }
         } else if info.dtype != stored_dtype(part.dtype()) {
@@ -72,6 +78,30 @@ impl TensorFile {
             return Err(CheckpointError::NoChecksum { path });
         }
         Ok(Self { path, header, file })
+    }
+
+    /// Reads the pickle of a state dict that PyTorch saved at `path`.
+    pub(super) fn open_saved(disk: &Disk, path: PathBuf) -> Result<Self> {
+        let of_path = |source| CheckpointError::Saved { path: path.clone(), source };
+        let read = |saved: &SavedFile| saved.tensors(saved.root()?);
+        let saved = SavedFile::read(open(disk, &path)?).map_err(of_path)?;
+        let tensors = read(&saved).map_err(of_path)?;
+        Ok(Self::of_saved(path, saved.into_file(), tensors))
+    }
+
+    /// A file of PyTorch with these tensors. If a name occurs twice, the last one counts.
+    pub(super) fn of_saved(
+        path: PathBuf,
+        file: DiskFile,
+        tensors: impl IntoIterator<Item = (String, SavedTensor)>,
+    ) -> Self {
+        let info = |tensor: SavedTensor| TensorInfo {
+            dtype: tensor.dtype,
+            shape: tensor.shape,
+            data_offsets: (tensor.start as usize, (tensor.start + tensor.bytes) as usize),
+        };
+        let tensors: BTreeMap<_, _> = tensors.into_iter().map(|(n, t)| (n, info(t))).collect();
+        Self { path, header: Header::of_tensors(tensors), file }
     }
 
     /// Gives the values of `found`, which are tensors of this file, to `sink`.
@@ -252,6 +282,7 @@ impl TensorReader<'_> {
         match tensor.dtype {
             Dtype::F16 => self.decode(window, |b| f16::from_le_bytes(b).to_f32()),
             Dtype::BF16 => self.decode(window, |b| bf16::from_le_bytes(b).to_f32()),
+            Dtype::F64 => self.decode(window, |b| f64::from_le_bytes(b) as f32),
             _ => self.decode(window, f32::from_le_bytes),
         }
         Ok(())

@@ -14,7 +14,7 @@ use super::{
     header::Checksum,
     id::SaveId,
     layout,
-    load::MAX_CONFIG_BYTES,
+    load::{MAX_CONFIG_BYTES, Positions, Weights},
     manifest::{Keep, ListedFile, Manifest},
     store::{TensorSource, Tensors},
     write,
@@ -44,6 +44,8 @@ pub struct Label<'a> {
     pub step: u64,
     /// Which checkpoints of the run stay.
     pub keep: Keep,
+    /// A number that other trainings do not have, and equal ones do.
+    pub fingerprint: u64,
 }
 
 /// Saves weights, optimizer states and `document` as the checkpoint of `dir`, and keeps earlier
@@ -66,7 +68,7 @@ pub fn save_weights(
     source: &mut dyn TensorSource,
 ) -> Result<SaveId> {
     let disk = Disk::real();
-    commit::commit(&disk, dir, |folder, id| {
+    commit::commit(&disk, dir, contents.label.fingerprint, |folder, id| {
         let files = write_weights(&disk, folder, id, contents, source)?;
         write_manifest(&disk, folder, id, contents.label, files)
     })
@@ -81,7 +83,7 @@ pub(super) fn save_on<T: Serialize + DeserializeOwned>(
     source: &mut dyn TensorSource,
 ) -> Result<SaveId> {
     let document = text_that_reads_back(document)?;
-    commit::commit(disk, dir, |folder, id| {
+    commit::commit(disk, dir, contents.label.fingerprint, |folder, id| {
         let mut files = write_weights(disk, folder, id, contents, source)?;
         let metadata = BTreeMap::from([("save_id", id.to_string()), ("fitgpt", document)]);
         let parts = layout::states(contents.tensors);
@@ -89,6 +91,37 @@ pub(super) fn save_on<T: Serialize + DeserializeOwned>(
         files.insert(STATE_FILE.to_owned(), state);
         write_manifest(disk, folder, id, contents.label, files)
     })
+}
+
+/// Writes `weights` as `model.safetensors` and `config.json` of the folder `dir`, in Hugging Face's
+/// layout; each appears whole or not at all. Returns the number of tensors and their file's length.
+pub fn copy_weights(
+    weights: &mut Weights,
+    architecture: &Architecture,
+    dir: &Path,
+) -> Result<(usize, u64)> {
+    let disk = Disk::real();
+    disk.create_dirs(dir)?;
+    let id = SaveId::after(None, 0);
+    let metadata = BTreeMap::from([("format", "pt".to_owned()), ("save_id", id.to_string())]);
+    let tensors = Tensors::weights_of(&architecture.model);
+    let parts = layout::weights(&tensors);
+    let draft_of = |name: &str| dir.join(format!(".{name}.part"));
+    let drafts = [MODEL_FILE, CONFIG_FILE].map(draft_of);
+    for draft in &drafts {
+        disk.remove_file(draft)?; // of an export that was interrupted
+    }
+    let mut file = write::PushedFile::create(&disk, &drafts[0], &parts, metadata)?;
+    weights.read(&tensors, Positions::Exact, &mut file)?;
+    let bytes = file.finish()?;
+    write_text(&disk, &drafts[1], &architecture.to_json(id))?;
+    // A manifest of an earlier save would not fit the new files.
+    disk.remove_file(&dir.join(MANIFEST_FILE))?;
+    for (draft, name) in drafts.iter().zip([MODEL_FILE, CONFIG_FILE]) {
+        disk.rename(draft, &dir.join(name))?;
+    }
+    disk.sync_dir(dir)?;
+    Ok((parts.len(), bytes))
 }
 
 /// The folder of the best weights, in `out_dir`.

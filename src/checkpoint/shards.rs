@@ -3,6 +3,8 @@
 //! ```text
 //! model.safetensors.index.json   {"weight_map": {"lm_head.weight": "model-00002-of-00002.safetensors", …}}
 //! ```
+//!
+//! Folders of earlier years have `pytorch_model.bin` and `pytorch_model.bin.index.json` instead.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -25,6 +27,11 @@ use crate::disk::Disk;
 /// Which file of several holds which tensor.
 pub const INDEX_FILE: &str = "model.safetensors.index.json";
 
+/// The weights as PyTorch saves them, and the index of several such files.
+pub const SAVED_FILE: &str = "pytorch_model.bin";
+/// Which of several files of PyTorch holds which tensor.
+pub const SAVED_INDEX_FILE: &str = "pytorch_model.bin.index.json";
+
 /// A model of 10,000 layers has an index of about 10 MB.
 const MAX_INDEX_BYTES: u64 = 64 << 20;
 
@@ -41,30 +48,51 @@ pub(super) struct Shards {
 }
 
 impl Shards {
-    /// Opens `model.safetensors` of `dir`, else the files that the folder's index lists.
+    /// Opens `model.safetensors` of `dir`, else the files that the folder's index lists, else the
+    /// same of PyTorch.
     pub(super) fn open(disk: &Disk, dir: &Path) -> Result<Self> {
         let whole = commit::locate_on(disk, dir, MODEL_FILE)?;
-        let index = dir.join(INDEX_FILE);
-        if disk.kind(&whole)?.is_some() || disk.kind(&index)?.is_none() {
+        let is_there = |name: &str| Ok::<_, CheckpointError>(disk.kind(&dir.join(name))?.is_some());
+        if disk.kind(&whole)?.is_some() {
             return Ok(Self::of(TensorFile::open(disk, whole)?));
         }
+        if is_there(INDEX_FILE)? {
+            return Self::listed(disk, dir, INDEX_FILE, TensorFile::open);
+        }
+        if is_there(SAVED_FILE)? {
+            return Ok(Self::of(TensorFile::open_saved(disk, dir.join(SAVED_FILE))?));
+        }
+        if is_there(SAVED_INDEX_FILE)? {
+            return Self::listed(disk, dir, SAVED_INDEX_FILE, TensorFile::open_saved);
+        }
+        Err(CheckpointError::Missing { path: whole })
+    }
+
+    /// Opens the files that the index `index` of `dir` lists.
+    fn listed(
+        disk: &Disk,
+        dir: &Path,
+        index: &str,
+        open: fn(&Disk, PathBuf) -> Result<TensorFile>,
+    ) -> Result<Self> {
+        let index = dir.join(index);
         let text = disk.read(&index, MAX_INDEX_BYTES)?;
         let Index { weight_map } = serde_json::from_slice(&text)
             .map_err(|source| CheckpointError::Json { path: index.clone(), source })?;
         let names: BTreeSet<_> = weight_map.values().collect();
         if names.is_empty() {
-            return Err(CheckpointError::Missing { path: whole });
+            return Err(CheckpointError::Missing { path: dir.join(MODEL_FILE) });
         }
         let mut files = Vec::with_capacity(names.len());
         for name in names {
             if !is_file_name(name) {
                 return Err(CheckpointError::ShardName { path: index, name: name.clone() });
             }
-            files.push(TensorFile::open(disk, dir.join(name))?);
+            files.push(open(disk, dir.join(name))?);
         }
         for (tensor, name) in &weight_map {
             let file = files.iter().find(|file| file.path.ends_with(name));
-            if file.is_none_or(|file| file.header.metadata.info(tensor).is_none()) {
+            if file.is_none_or(|file| !file.header.tensors.contains_key(tensor)) {
                 let (path, tensor) = (dir.join(name), tensor.clone());
                 return Err(CheckpointError::NotInShard { path, tensor, index });
             }
@@ -84,7 +112,7 @@ impl Shards {
 
     /// How many tensors the files have.
     pub(super) fn tensor_count(&self) -> usize {
-        self.files.iter().map(|file| file.header.metadata.tensors().len()).sum()
+        self.files.iter().map(|file| file.header.tensors.len()).sum()
     }
 
     /// The path that errors name.
@@ -101,7 +129,7 @@ impl Shards {
     /// values have that checksum is checked when they are read.
     pub(super) fn check_listed(&self, manifest: &Manifest, name: &str) -> Result<()> {
         let TensorFile { path, header, .. } = self.first();
-        let bytes = header.data_start + header.metadata.data_len() as u64;
+        let bytes = header.data_start + header.data_bytes;
         manifest.check(name, path, bytes, header.text("sum").unwrap_or_default())
     }
 
@@ -130,9 +158,9 @@ impl Shards {
     ) -> Result<Vec<Vec<MatchedTensor<'a, 'b>>>> {
         let mut unknown = BTreeMap::new();
         for (index, file) in self.files.iter().enumerate() {
-            for (name, info) in file.header.metadata.tensors() {
+            for (name, info) in &file.header.tensors {
                 if unknown.insert(name.clone(), (index, info)).is_some() {
-                    let (path, tensor) = (file.path.clone(), name);
+                    let (path, tensor) = (file.path.clone(), name.clone());
                     return Err(CheckpointError::StoredTwice { path, tensor });
                 }
             }

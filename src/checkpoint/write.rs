@@ -1,6 +1,9 @@
 //! Streams tensors into a file.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+};
 
 use fitgpt_plan::units::DType;
 
@@ -9,7 +12,7 @@ use super::{
     header::{Checksum, HeaderDraft, stored_dtype},
     layout::{FileTensor, Values},
     manifest::ListedFile,
-    store::{Entry, TensorPiece, TensorSource},
+    store::{Entry, StoreError, TensorPiece, TensorSink, TensorSource},
 };
 use crate::disk::{Disk, DiskFile};
 
@@ -56,6 +59,98 @@ pub(super) fn write(
     writer.file.sync()?;
     let bytes = writer.data_start + start as u64;
     Ok(ListedFile { bytes, checksum: writer.sum.to_string() })
+}
+
+/// A file whose tensors arrive one after the other, in any order. One of them is held.
+pub(super) struct PushedFile<'a> {
+    writer: TensorWriter,
+    draft: HeaderDraft,
+    /// Each tensor and where it begins, by parameter.
+    parts: HashMap<&'a str, (usize, Values<'a>)>,
+    bytes: u64,
+    held: HeldTensor,
+    filled: usize,
+}
+
+/// All bytes of one tensor.
+struct HeldTensor(Vec<u8>);
+
+impl TensorSource for HeldTensor {
+    fn read(
+        &mut self,
+        piece: TensorPiece<'_>,
+        out: &mut [u8],
+    ) -> std::result::Result<(), StoreError> {
+        out.copy_from_slice(&self.0[piece.start..piece.start + out.len()]);
+        Ok(())
+    }
+}
+
+impl<'a> PushedFile<'a> {
+    /// A new file at `path` for `parts`.
+    pub(super) fn create(
+        disk: &Disk,
+        path: &Path,
+        parts: &'a [FileTensor<'a>],
+        metadata: BTreeMap<&str, String>,
+    ) -> Result<Self> {
+        let draft = HeaderDraft::new(parts, metadata);
+        let mut writer = TensorWriter {
+            file: disk.create(path)?,
+            data_start: draft.data_start(),
+            sum: draft.sum(),
+            values: Vec::new(),
+            bytes: Vec::new(),
+        };
+        let mut by_parameter = HashMap::new();
+        let mut start = 0;
+        for part in parts {
+            match part.values {
+                Values::Zero => writer.zero(start, part.bytes())?,
+                Values::Plain(entry) | Values::Transposed(entry) => {
+                    by_parameter.insert(entry.parameter.as_str(), (start, part.values));
+                }
+            }
+            start += part.bytes();
+        }
+        let bytes = draft.data_start() + start as u64;
+        let held = HeldTensor(Vec::new());
+        Ok(Self { writer, draft, parts: by_parameter, bytes, held, filled: 0 })
+    }
+
+    /// Writes the header and syncs the file; returns its length.
+    pub(super) fn finish(mut self) -> Result<u64> {
+        let header = self.draft.finish(&self.writer.sum);
+        self.writer.file.write_all_at(&header, 0)?;
+        self.writer.file.sync()?;
+        Ok(self.bytes)
+    }
+}
+
+impl TensorSink for PushedFile<'_> {
+    fn write(
+        &mut self,
+        piece: TensorPiece<'_>,
+        bytes: &[u8],
+    ) -> std::result::Result<(), StoreError> {
+        if self.filled == 0 {
+            self.held.0.clear();
+            self.held.0.resize(piece.entry.count() * piece.entry.width(), 0);
+        }
+        self.held.0[piece.start..piece.start + bytes.len()].copy_from_slice(bytes);
+        self.filled += bytes.len();
+        if self.filled == self.held.0.len() {
+            self.filled = 0;
+            match self.parts[piece.entry.parameter.as_str()] {
+                (start, Values::Transposed(entry)) => {
+                    self.writer.transposed(start, entry, &mut self.held)?;
+                }
+                (start, Values::Plain(entry)) => self.writer.plain(start, entry, &mut self.held)?,
+                (_, Values::Zero) => {}
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A file under way.

@@ -11,22 +11,23 @@ use clap::{
     builder::{PossibleValue, StringValueParser, TypedValueParser},
 };
 use fitgpt_plan::{
-    config::{KEYS, MachineFacts, Written},
+    config::{ConfigValue, KEYS, Key, Location, MachineFacts, UnknownValue, Written},
     device::GPUS,
 };
 
-use super::{Failure, bench, keys, origin, prepare};
+use super::{Failure, bench, keys, named, origin, plan_ranks, prepare};
 use crate::{
-    os,
-    words::{Lang, errors},
+    os, terminal,
+    words::{self, Lang, errors},
 };
 
 /// A config has a few kilobytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 /// The presets that are built in, by file name.
-const PRESETS: [(&str, &str); 9] = [
+const PRESETS: [(&str, &str); 10] = [
     ("stories.py", include_str!("../../config/stories.py")),
+    ("nanogpt.py", include_str!("../../config/nanogpt.py")),
     ("train_shakespeare_char.py", include_str!("../../config/train_shakespeare_char.py")),
     ("train_shakespeare_char_cpu.py", include_str!("../../config/train_shakespeare_char_cpu.py")),
     ("train_gpt2.py", include_str!("../../config/train_gpt2.py")),
@@ -40,11 +41,16 @@ const PRESETS: [(&str, &str); 9] = [
 /// What `train` and `sample` begin from if no config file is given.
 pub(super) const DEFAULT_PRESET: &str = "config/stories.py";
 
+/// The preset without a key: nanoGPT's defaults, which commands other than these plan if no config
+/// file is given.
+pub(super) const DEFAULTS: &str = "config/nanogpt.py";
+
 /// What `fitgpt` and `fitgpt --help` end with.
 const START_HERE: &str = "Start here:
   fitgpt train                                        train a small model now: no data, no card
   fitgpt doctor train.log --config config.py          why a PyTorch run ran out of memory
   fitgpt plan config.py --engine torch --gpu 4070     what nanoGPT needs on a card, not run
+  fitgpt serve --open                                 plans, diagnoses and runs in a browser
   fitgpt demo                                         all of it, shown here in a minute
 
 `fitgpt COMMAND -h` fits on a screen, `fitgpt COMMAND --help` lists every key.
@@ -71,7 +77,8 @@ pub fn command() -> Command {
                 .help("Language of reports and messages: en, zh, ja, de [default: the locale's]"),
         )
         .subcommand(with_keys(
-            super::plan::with_pictures(with_place(Command::new("plan"), &["fitgpt", "torch", "both"]))
+            plan_command()
+                .arg(named::description_flag())
                 .about("Shows the memory of every phase of a run, before anything is allocated")
                 .after_help(
                     "Examples:\n  fitgpt plan config/train_gpt2.py\n  \
@@ -85,13 +92,14 @@ pub fn command() -> Command {
                      fitgpt plan --batch_size=4 --gradient_accumulation_steps=128 --budget 12GB\n  \
                      fitgpt plan config/train_gpt2.py --engine both --gpu 4070 --html plan.html\n  \
                      fitgpt plan --init_from=meta-llama/Llama-3.2-1B --gpu \"RTX 4090\"\n  \
+                     fitgpt plan config/train_gpt2.py --ranks 8 --gpu 4090 --network 10Gb\n  \
                      fitgpt plan config/train_gpt2.py --json\n\n\
                      With `--engine both` the exit code, and `fits` and `verdict` in the JSON, are\n\
                      those of FitGPT's plan; `fitgpt` and `torch` in the JSON hold both plans.",
                 ),
         ))
         .subcommand(with_keys(
-            with_place(Command::new("fit"), &["fitgpt", "torch"])
+            plan_ranks::with_ranks(with_place(Command::new("fit"), &["fitgpt", "torch"]))
                 .about("Finds changes that make a config fit: ranked, each one planned")
                 .arg(
                     Arg::new("write")
@@ -144,6 +152,7 @@ pub fn command() -> Command {
                         .action(ArgAction::SetTrue)
                         .help("Past block_size, recompute the whole window for every token"),
                 )
+                .arg(named::weights_flag())
                 .after_help(
                     "Examples:\n  fitgpt sample --start=\"Once upon a time\"\n  \
                      fitgpt sample --out_dir=out --num_samples=3 --max_new_tokens=200\n  \
@@ -154,8 +163,15 @@ pub fn command() -> Command {
         .subcommand(super::patch::command())
         .subcommand(with_keys(bench::command()))
         .subcommand(super::devices::command())
+        .subcommand(super::serve::command())
         .subcommand(super::demo::command())
         .subcommand(super::completions::command())
+}
+
+fn plan_command() -> Command {
+    let command = with_place(Command::new("plan"), &["fitgpt", "torch", "both"]);
+    let command = plan_ranks::with_network(plan_ranks::with_ranks(command));
+    super::plan::with_pictures(command)
 }
 
 /// Which engine runs it, and on what.
@@ -259,7 +275,34 @@ pub(super) fn written(matches: &ArgMatches, preset: Option<&str>) -> Result<Writ
             key => written.set(key, value)?,
         }
     }
+    if let Some(preset) = preset.filter(|_| !has_file) {
+        follow_dataset(&mut written, preset)?;
+    }
+    named::model(&written, matches)?;
     origin::describe(written, preset)
+}
+
+/// Another dataset than the preset's gets its own folder, unless one is named: its run must not
+/// meet the preset's.
+fn follow_dataset(written: &mut Written, preset: &str) -> Result<(), Failure> {
+    let is_presets = |key: &str| written.place_of(key).is_some_and(|p| p.source == preset);
+    if is_presets("dataset") || !is_presets("out_dir") {
+        return Ok(());
+    }
+    let Some(ConfigValue::Str(dataset)) = written.get("dataset") else { return Ok(()) };
+    let Some(name) = Path::new(dataset.as_ref()).file_name() else { return Ok(()) };
+    let folder = format!("out-{}", name.to_string_lossy());
+    Ok(written.write("out_dir", folder.into(), Location::of(preset))?)
+}
+
+/// Says which folder is used if a config's own name for it is not known.
+pub(super) fn note_unknown(written: &Written) {
+    for UnknownValue { key, place, reason } in written.unknown() {
+        let Some(found) = Key::find(key).filter(|key| key.name == "out_dir") else { continue };
+        let ConfigValue::Str(value) = written.get(key).unwrap_or(&found.default) else { continue };
+        let place = errors::config::place(place);
+        terminal::note(&words::train::not_known(place, key, errors::python::reason(reason), value));
+    }
 }
 
 /// The keys of a command line that takes no config files, with their texts.
@@ -287,10 +330,21 @@ pub(super) fn files(matches: &ArgMatches) -> Vec<String> {
     matches.get_many::<String>("CONFIG").into_iter().flatten().cloned().collect()
 }
 
+/// The config files with which `fitgpt train` trains what was planned from `files`. Without a file,
+/// it would train the built-in stories.
+pub(super) fn files_to_train(files: Vec<String>) -> Vec<String> {
+    if files.is_empty() { vec![DEFAULTS.to_owned()] } else { files }
+}
+
 /// The last config file of the command line with its text.
 pub(super) fn last_file(matches: &ArgMatches) -> Result<Option<(String, String)>, Failure> {
     let last = matches.get_many::<String>("CONFIG").and_then(|mut files| files.next_back());
     last.map(|file| Ok((file.clone(), text_of(Path::new(file))?))).transpose()
+}
+
+/// The built-in presets: what commands call their files, and their texts.
+pub(super) fn presets() -> impl Iterator<Item = (String, &'static str)> {
+    PRESETS.iter().map(|(name, text)| (format!("config/{name}"), *text))
 }
 
 /// A config's text: the file's, or that of the built-in preset of this name if there is no file.

@@ -1,4 +1,4 @@
-//! What a training run begins from: nothing, its own checkpoint, or other weights.
+//! What a training run begins from: nothing, its own checkpoint or nanoGPT's, or other weights.
 
 use std::path::{Path, PathBuf};
 
@@ -14,9 +14,10 @@ use super::{Failure, args, origin};
 use crate::{
     checkpoint::{self, Architecture, Checkpoint, Weights},
     data::Dataset,
-    run::{pretrained, setup, train::Document},
+    run::{pretrained, setup, train::Document, trainer::Position},
+    terminal,
     tokenizer::{TOKENIZER_FILE, Tokenizer},
-    words::train as words,
+    words::{ranks, train as words},
 };
 
 /// Which weights a run begins with.
@@ -34,7 +35,7 @@ impl Start {
     pub(super) fn architecture(&self, config: &Config, vocab: u32, data: &Dataset) -> Architecture {
         let from_data = data.tokenizer().within(vocab);
         let (tokenizer, special_tokens) = match self {
-            Self::Resume(checkpoint, _) => {
+            Self::Resume(checkpoint, _) if checkpoint.nanogpt().is_none() => {
                 let there = checkpoint.architecture();
                 (there.tokenizer.clone(), there.special_tokens.clone())
             }
@@ -49,8 +50,8 @@ impl Start {
                 };
                 (tokenizer, there.special_tokens.clone())
             }
-            Self::Scratch if self.tokenizer_folder(data).is_some() => (None, Map::new()),
-            Self::Scratch => (Some(from_data), Map::new()),
+            _ if self.tokenizer_folder(data).is_some() => (None, Map::new()),
+            Self::Scratch | Self::Resume(..) => (Some(from_data), Map::new()),
         };
         Architecture { tokenizer, special_tokens, ..setup::architecture(config, vocab) }
     }
@@ -161,7 +162,10 @@ fn difference(
 fn resume(config: &Config, written: Written, split: StepSplit) -> Result<Beginning, Failure> {
     let folder = setup::out_dir(config);
     let checkpoint = Checkpoint::open(&folder)?;
-    let document: Document = checkpoint.document()?;
+    let document = match checkpoint.nanogpt() {
+        Some(run) => Document::of_nanogpt(run, checkpoint.description()),
+        None => checkpoint.document()?,
+    };
     let source = format!("the checkpoint in {}", folder.display());
     let there = Written::from_pairs(&source, document.config.clone())?;
     let mut all = there.clone();
@@ -173,6 +177,14 @@ fn resume(config: &Config, written: Written, split: StepSplit) -> Result<Beginni
         let (there, here) = (before.optimizer().name(), config.optimizer().name());
         let message = words::other_shape(folder, "optimizer", there, here);
         return Err(Failure::new("checkpoint", message).hint(words::leave_the_key_out()));
+    }
+    // The order of sums is part of the run. Earlier versions had one lane.
+    let lanes = before.lanes().max(1);
+    if checkpoint.nanogpt().is_none() {
+        if config.lanes() != 0 && config.lanes() != lanes {
+            terminal::note(&ranks::lanes_of_checkpoint(lanes, config.lanes()));
+        }
+        config = config.with("the checkpoint", [("lanes", lanes.into())])?;
     }
     if split == StepSplit::AsBefore {
         config = with_split(&config, &before)?;
@@ -214,6 +226,12 @@ pub(super) fn weights_dir(config: &Config) -> Result<PathBuf, Failure> {
 
 /// What is printed about weights that a run begins from.
 pub(super) fn introduction(start: &Start, config: &Config) -> String {
+    if let Start::Resume(checkpoint, document) = start
+        && checkpoint.nanogpt().is_some()
+    {
+        let Position { step, updates, .. } = document.position;
+        return words::continues_nanogpt(step, updates) + "\n";
+    }
     let Start::Pretrained(weights, folder) = start else { return String::new() };
     let there = weights.architecture();
     let Model { layers, heads, channels, vocab, block, .. } = there.model;

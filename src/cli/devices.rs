@@ -2,19 +2,19 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use clap::{Arg, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_exec::cpu::isa::Isa;
 use fitgpt_plan::{config::Config, units::Bytes};
 use serde_json::{Value, json};
 
-use super::{Answer, Failure, Reader, args, watch};
+use super::{Answer, Failure, Reader, args, selftest, watch};
 use crate::{
     budget::{HostLimit, HostMemory},
     cards::{Card, Driver, MemoryHolder, NoDriver},
     os,
     picture::meter::Meter,
     run::{
-        device::{Here, here},
+        device::{AvailableGpu, available_gpus},
         setup,
     },
     terminal,
@@ -35,16 +35,26 @@ pub(super) fn command() -> Command {
         .num_args(0..=1)
         .value_parser(clap::value_parser!(u32))
         .help("Show memory over time, of a process or the machine, next to a config's plan");
+    let selftest = Arg::new("selftest")
+        .long("selftest")
+        .action(ArgAction::SetTrue)
+        .conflicts_with("watch")
+        .help("Compare every op on a device with the reference, and time it");
     let command = Command::new("devices")
         .about("Shows memory, limits, CPU and cards of this machine; `--watch` shows them live")
         .arg(watch)
+        .arg(selftest)
         .arg(seconds("every", "Time between two samples [default: 1]"))
         .arg(seconds("for", "End the watch after this time"))
         .after_help(
             "A watch ends with Ctrl-C, with its process, or after `--for`. It finds the plan of a\n\
              running `fitgpt train` by itself; a config on the command line takes precedence. A\n\
              Python process is compared with PyTorch's plan of the config.\n\n\
-             Examples:\n  fitgpt devices\n  fitgpt devices --json\n  fitgpt devices --watch 4711\n  \
+             A self-test runs every op on the device of the config (the best GPU, else the CPU) in\n\
+             every type, compares it with the reference and times it; it exits with 1 if an op is\n\
+             wrong. Its report is made to be pasted into an issue.\n\n\
+             Examples:\n  fitgpt devices\n  fitgpt devices --json\n  fitgpt devices --selftest\n  \
+             fitgpt devices --selftest --device=vulkan\n  fitgpt devices --watch 4711\n  \
              fitgpt devices --watch 4711 config/train_gpt2.py --batch_size=4\n  \
              fitgpt devices config/train_gpt2.py --engine torch --gpu \"RTX 4070\" --watch\n  \
              fitgpt devices --watch --every 0.5 --for 60 --json >> memory.jsonl",
@@ -65,6 +75,9 @@ fn duration(text: &str) -> Result<Duration, String> {
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     if matches.contains_id("watch") {
         return watch::run(matches, reader);
+    }
+    if matches.get_flag("selftest") {
+        return selftest::run(matches, reader);
     }
     let config = args::written(matches, None)?.resolve()?;
     let memory = os::host_memory();
@@ -114,7 +127,7 @@ fn document(config: &Config, memory: &HostMemory, driver: &Result<Driver, NoDriv
             Some(json!({ "kind": reason.kind(), "message": reason.to_string() })),
         ),
     };
-    let seen = here();
+    let seen = available_gpus();
     let is_built_in = seen.is_some();
     let (gpus, vulkan) = seen.map_or((Vec::new(), None), |seen| (seen.gpus, Some(seen.vulkan)));
     let (vulkan, no_vulkan) = match vulkan {
@@ -186,7 +199,7 @@ fn text(config: &Config, memory: &HostMemory, driver: &Result<Driver, NoDriver>)
     if driver.is_err() && on_the_bus > 0 {
         line(String::new(), &words::on_the_bus(on_the_bus));
     }
-    let Some(seen) = here() else {
+    let Some(seen) = available_gpus() else {
         line(String::new(), &words::cpu_only());
         return text;
     };
@@ -200,7 +213,7 @@ fn text(config: &Config, memory: &HostMemory, driver: &Result<Driver, NoDriver>)
 }
 
 /// Lines about a GPU that this build can run on.
-fn about_gpu(gpu: &Here) -> Vec<String> {
+fn about_gpu(gpu: &AvailableGpu) -> Vec<String> {
     let mut lines = vec![format!("{} · {} · {}", gpu.name, gpu.interface, gpu.driver)];
     if let (Some(total), Some(free)) = (gpu.total_bytes, gpu.free_bytes) {
         lines.push(words::memory(total, free));

@@ -43,10 +43,11 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         Some(path) => {
             let path = Path::new(path);
             let mut file = File::open(path).map_err(|error| Failure::unreadable(path, &error))?;
-            read(&mut file, path)?
+            read(&mut file, path, InputLimits::ANY_LOG)?
         }
-        None => read(&mut io::stdin().lock(), Path::new("stdin"))?,
+        None => read(&mut io::stdin().lock(), Path::new("stdin"), InputLimits::ANY_LOG)?,
     };
+    let log = log.into_log();
 
     let mut context = Context::default();
     if let Some(path) = matches.get_one::<String>("config") {
@@ -70,7 +71,9 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let diagnosis = diagnose(&log, &context);
     match reader {
         Reader::Programs => terminal::line(&json(&diagnosis).to_string()),
-        Reader::People => terminal::out(&text(&diagnosis, &context)),
+        Reader::People => {
+            terminal::out(&sentences::in_one_unit(|| text(&diagnosis, &context)));
+        }
     }
     Ok(if diagnosis.kind == MemoryKind::None { Answer::No } else { Answer::Yes })
 }
@@ -89,29 +92,65 @@ fn weights_keys(matches: &ArgMatches) -> Result<Vec<(&'static str, String)>, Fai
     origin::keys_if_known(&written)
 }
 
-/// Limit on the size of a snapshot: it is kept in memory, and a few compressed kilobytes may unpack to
-/// terabytes.
-const MAX_SNAPSHOT_BYTES: u64 = 4 << 30;
+/// How much of an input is read, after it was unpacked.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct InputLimits {
+    /// A longer log is read up to here.
+    pub(super) log_bytes: u64,
+    /// A snapshot is kept in memory, and a few compressed kilobytes may unpack to terabytes.
+    pub(super) snapshot_bytes: u64,
+    /// Lists and dicts of a snapshot, of which a byte can make one.
+    pub(super) containers: usize,
+}
 
-/// Reads a log of any length or a memory snapshot, possibly compressed.
-fn read(source: &mut dyn Read, path: &Path) -> Result<Log, Failure> {
+impl InputLimits {
+    /// A log of any length.
+    const ANY_LOG: Self =
+        Self { log_bytes: u64::MAX, snapshot_bytes: 4 << 30, containers: usize::MAX };
+}
+
+/// What the doctor was given.
+pub(super) enum DoctorInput {
+    Log(Box<Log>),
+    Snapshot(Snapshot),
+}
+
+impl DoctorInput {
+    /// What is diagnosed.
+    pub(super) fn into_log(self) -> Log {
+        match self {
+            Self::Log(log) => *log,
+            Self::Snapshot(snapshot) => snapshot.into_log(),
+        }
+    }
+}
+
+/// Reads a log or a memory snapshot, possibly compressed.
+pub(super) fn read(
+    source: &mut dyn Read,
+    path: &Path,
+    limits: InputLimits,
+) -> Result<DoctorInput, Failure> {
     let unreadable = |error: io::Error| Failure::unreadable(path, &error);
     let mut source = compression::plain(source).map_err(unreadable)?;
     let mut start = Vec::new();
     (&mut source).take(2).read_to_end(&mut start).map_err(unreadable)?;
     let is_snapshot = Snapshot::is_one(&start);
-    let mut whole = io::Cursor::new(start).chain(source);
+    let whole = io::Cursor::new(start).chain(source);
     if !is_snapshot {
-        return stream(&mut whole).map_err(unreadable);
+        return stream(&mut whole.take(limits.log_bytes))
+            .map(|log| DoctorInput::Log(Box::new(log)))
+            .map_err(unreadable);
     }
-    let snapshot = Snapshot::read(whole.take(MAX_SNAPSHOT_BYTES)).map_err(|error| {
+    let whole = whole.take(limits.snapshot_bytes);
+    let snapshot = Snapshot::read_within(whole, limits.containers).map_err(|error| {
         let why = match error {
             SnapshotError::Pickle(error) => error.spoken(),
             SnapshotError::NotASnapshot => sentences::not_a_snapshot(),
         };
         Failure::new("snapshot", sentences::bad_snapshot(path.display(), why))
     })?;
-    Ok(snapshot.into_log())
+    Ok(DoctorInput::Snapshot(snapshot))
 }
 
 /// Reads a text as a stream.
@@ -128,15 +167,19 @@ fn stream(source: &mut dyn Read) -> io::Result<Log> {
     }
 }
 
-/// The page of a rule or a claim.
-fn page(topic: &str) -> Result<Answer, Failure> {
-    let language = match words::lang() {
+/// The language of the pages.
+pub(super) fn language() -> Language {
+    match words::lang() {
         Lang::English => Language::English,
         Lang::Chinese => Language::Chinese,
         Lang::Japanese => Language::Japanese,
         Lang::German => Language::German,
-    };
-    let Some(page) = explain(topic, language) else {
+    }
+}
+
+/// The page of a rule or a claim.
+fn page(topic: &str) -> Result<Answer, Failure> {
+    let Some(page) = explain(topic, language()) else {
         let failure = Failure::new("explain", sentences::no_page(topic));
         return Err(failure.hint(sentences::pages(topics().join(", "))));
     };
@@ -145,7 +188,7 @@ fn page(topic: &str) -> Result<Answer, Failure> {
 }
 
 /// The diagnosis as JSON, with the sentences of its advice.
-fn json(diagnosis: &Diagnosis) -> serde_json::Value {
+pub(super) fn json(diagnosis: &Diagnosis) -> serde_json::Value {
     let mut json = serde_json::to_value(diagnosis).expect("a diagnosis is plain data");
     for (index, advice) in diagnosis.advice.iter().enumerate() {
         json["advice"][index]["text"] = sentences::advice(advice.id).into();
@@ -274,7 +317,7 @@ fn changes(diagnosis: &Diagnosis) -> String {
 }
 
 /// Removes control characters: names and lines of code come from untrusted logs.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     text.chars().filter(|c| *c == '\n' || !c.is_control()).collect()
 }
 

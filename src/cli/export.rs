@@ -1,4 +1,4 @@
-//! `fitgpt export`: a model as a file of another program.
+//! `fitgpt export`: a model for another program.
 
 use std::path::Path;
 
@@ -14,24 +14,36 @@ use crate::{
 
 pub(super) fn command() -> Command {
     Command::new("export")
-        .about("Writes a model as a file of another program: GGUF for llama.cpp")
-        .arg(Arg::new("FOLDER").required(true).help("A run's out_dir, or a folder of weights"))
+        .about("Writes a model for llama.cpp (GGUF), for nanoGPT, or for transformers")
+        .arg(
+            Arg::new("FOLDER")
+                .required(true)
+                .help("A run's out_dir, a folder of weights, or nanoGPT's ckpt.pt"),
+        )
         .arg(
             Arg::new("to")
                 .long("to")
                 .required(true)
                 .value_name("FORMAT")
-                .value_parser(["gguf"])
-                .help("The format"),
+                .value_parser(["gguf", "nanogpt", "hf"])
+                .help(
+                    "gguf for llama.cpp; nanogpt for its sample.py and train.py, with the \
+                     optimizer's state; hf for a folder that transformers loads",
+                ),
         )
-        .arg(Arg::new("out").long("out").required(true).value_name("FILE").help("The file"))
+        .arg(
+            Arg::new("out")
+                .long("out")
+                .required(true)
+                .value_name("PATH")
+                .help("The file to write, for hf the folder"),
+        )
         .arg(
             Arg::new("type")
                 .long("type")
                 .value_name("TYPE")
                 .value_parser(["f32", "f16", "q8_0"])
-                .default_value("f16")
-                .help("How matrices are stored"),
+                .help("How a GGUF file stores matrices [default: f16]"),
         )
         .arg(
             Arg::new("overwrite")
@@ -46,31 +58,44 @@ pub(super) fn command() -> Command {
                 .help("Print one JSON document instead of text"),
         )
         .after_help(
-            "Example:\n  fitgpt export out-stories --to gguf --type q8_0 --out stories.gguf",
+            "Examples:\n  fitgpt export out-stories --to gguf --type q8_0 --out stories.gguf\n  \
+             fitgpt export out-stories --to nanogpt --out nanoGPT/out/ckpt.pt\n  \
+             fitgpt export out-stories --to hf --out stories-hf\n  \
+             fitgpt export nanoGPT/out/ckpt.pt --to hf --out shakespeare-hf",
         )
 }
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     let path = |name| Path::new(matches.get_one::<String>(name).expect("clap asks for it"));
     let (folder, out) = (path("FOLDER"), path("out"));
-    let dtype = match matches.get_one::<String>("type").map(String::as_str) {
+    let text = |name| matches.get_one::<String>(name).map(String::as_str);
+    let dtype = match text("type") {
         Some("f32") => GgufType::F32,
         Some("q8_0") => GgufType::Q8,
         _ => GgufType::F16,
     };
-    let exported = export::to_gguf(folder, out, dtype, matches.get_flag("overwrite"))?;
+    let (format, overwrite) = (text("to"), matches.get_flag("overwrite"));
+    if text("type").is_some() && format != Some("gguf") {
+        return Err(Failure::new("usage", words::type_is_ggufs()));
+    }
+    let exported = match format {
+        Some("nanogpt") => export::to_nanogpt(folder, out, overwrite)?,
+        Some("hf") => export::to_folder(folder, out, overwrite)?,
+        _ => export::to_gguf(folder, out, dtype, overwrite)?,
+    };
     match reader {
         Reader::Programs => {
             let document = json!({ "path": out, "tensors": exported.n_tensors,
-                "bytes": exported.bytes, "exact_gelu": exported.has_exact_gelu });
+                "bytes": exported.bytes, "other_gelu": exported.has_other_gelu });
             terminal::line(&document.to_string());
         }
         Reader::People => {
             let megabytes = format!("{:.1}", exported.bytes as f64 / 1e6);
             let tensors = plan::grouped(exported.n_tensors as u64);
             terminal::line(&words::exported(out.display(), tensors, megabytes));
-            if exported.has_exact_gelu {
-                terminal::line(&words::exact_gelu());
+            if exported.has_other_gelu {
+                let is_nanogpt = format == Some("nanogpt");
+                terminal::line(&if is_nanogpt { words::tanh_gelu() } else { words::exact_gelu() });
             }
         }
     }

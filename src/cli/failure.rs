@@ -8,18 +8,23 @@ use fitgpt_exec::BackendError;
 use fitgpt_plan::{config::ConfigError, device::DeviceError};
 use serde_json::{Value, json};
 
+use super::devices::holders;
 use crate::{
     attempt::Attempt,
+    cards::{Card, Driver},
     checkpoint::CheckpointError,
     data::DataError,
     export::ExportError,
+    hub::HubError,
     patch::{Patch, PatchError},
     prepare::PrepareError,
+    ranks::{self, LaunchError, Mismatch},
     run::{device::Unavailable, error::RunError, events::EventError, setup::SetupError},
     tokenizer::TokenizerError,
     words::{
+        devices,
         errors::{self, Spoken},
-        names,
+        names, ranks as words,
     },
 };
 
@@ -30,12 +35,25 @@ pub struct Failure {
     message: String,
     place: Option<String>,
     hints: Vec<String>,
+    reach: Reach,
+}
+
+/// Which ranks know of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// This one alone: the others would wait for it.
+    Alone,
+    /// All of them, and this one reports it.
+    Agreed,
+    /// All of them, and another one reports it.
+    Elsewhere,
 }
 
 impl Failure {
     /// A failure without a place.
     pub fn new(kind: &'static str, message: impl Display) -> Self {
-        Self { kind, message: format!("{message}"), place: None, hints: Vec::new() }
+        let (message, hints) = (format!("{message}"), Vec::new());
+        Self { kind, message, place: None, hints, reach: Reach::Alone }
     }
 
     /// The same with advice.
@@ -43,6 +61,32 @@ impl Failure {
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hints.push(hint.into());
         self
+    }
+
+    /// The same with the processes that hold the card that its driver calls `device`.
+    fn with_holders_of(self, device: &str) -> Self {
+        let cards = Driver::open().map_or_else(|_| Vec::new(), |driver| driver.cards());
+        held_by(&cards, device).into_iter().fold(self, Self::hint)
+    }
+
+    /// Another rank failed and reports why.
+    pub(super) fn elsewhere() -> Self {
+        Self { reach: Reach::Elsewhere, ..Self::new("rank", "") }
+    }
+
+    /// The same, known to all ranks.
+    pub(super) fn agreed(self) -> Self {
+        Self { reach: Reach::Agreed, ..self }
+    }
+
+    /// Whether the other ranks do not know of it.
+    pub(super) fn is_alone(&self) -> bool {
+        self.reach == Reach::Alone
+    }
+
+    /// Whether it is reported by this process.
+    pub(super) fn is_reported_here(&self) -> bool {
+        self.reach != Reach::Elsewhere
     }
 
     /// The command line itself is wrong.
@@ -58,6 +102,11 @@ impl Failure {
     pub fn unreadable(path: &std::path::Path, error: &std::io::Error) -> Self {
         let message = errors::io::failed(Attempt::Read, path, error);
         Self { place: Some(path.display().to_string()), ..Self::new("file", message) }
+    }
+
+    /// A signal stopped a command that saves nothing.
+    pub fn stopped() -> Self {
+        Self::new("stopped", errors::run::stopped_early())
     }
 
     /// Signals cannot be handled.
@@ -77,7 +126,15 @@ impl Failure {
     }
 
     pub(super) fn to_json(&self) -> Value {
-        json!({ "error": { "kind": self.kind, "message": self.message, "place": self.place } })
+        let message = format!("{}{}", ranks::label(), self.message);
+        json!({ "error": { "kind": self.kind, "message": message, "place": self.place } })
+    }
+
+    /// The same with the hints, for the page.
+    pub(super) fn to_json_with_hints(&self) -> Value {
+        let mut json = self.to_json();
+        json["error"]["hints"] = json!(self.hints);
+        json
     }
 
     pub(super) fn to_text(&self) -> String {
@@ -85,7 +142,7 @@ impl Failure {
             Some(place) => names::placed(place, &self.message),
             None => self.message.clone(),
         };
-        let mut text = format!("{}{message}\n", names::error());
+        let mut text = format!("{}{}{message}\n", ranks::label(), names::error());
         for hint in &self.hints {
             let _ = write!(text, "\n{}{hint}\n", names::hint());
         }
@@ -97,6 +154,25 @@ impl From<ConfigError> for Failure {
     fn from(error: ConfigError) -> Self {
         let place = Some(errors::config::place(error.place()));
         Self { place, ..Self::of(error.kind(), &error) }
+    }
+}
+
+impl From<LaunchError> for Failure {
+    fn from(error: LaunchError) -> Self {
+        match error {
+            LaunchError::NotInThisBuild { variable, count } => {
+                let message = words::not_in_this_build(variable, count);
+                Self::new("ranks", message).hint(words::build_with_mpi())
+            }
+            LaunchError::NotStarted => Self::new("ranks", words::not_started()),
+        }
+    }
+}
+
+impl From<Mismatch> for Failure {
+    fn from(error: Mismatch) -> Self {
+        let Mismatch { what, other, root } = error;
+        Self::new("ranks", words::differ(what, other, root)).hint(words::make_equal())
     }
 }
 
@@ -125,10 +201,18 @@ impl From<PrepareError> for Failure {
     }
 }
 
+impl From<HubError> for Failure {
+    fn from(error: HubError) -> Self {
+        let hints = errors::hub::hint(&error).into_iter().collect();
+        Self { hints, ..Self::of("hub", &error) }
+    }
+}
+
 impl From<ExportError> for Failure {
     fn from(error: ExportError) -> Self {
         match error {
             ExportError::Checkpoint { source } => source.into(),
+            ExportError::Config(source) => source.into(),
             error => Self::of("export", &error),
         }
     }
@@ -181,7 +265,17 @@ impl From<Unavailable> for Failure {
             | Unavailable::Unsuitable { .. }
             | Unavailable::Backend(_) => errors::run::run_on_cpu(),
         };
-        Self::of("device", &error).hint(hint)
+        let failure = Self::of("device", &error);
+        // A full card has no memory even for the driver's context.
+        let failure = match &error {
+            Unavailable::Backend(BackendError::Device(fault))
+                if fault.message.contains("OUT_OF_MEMORY") =>
+            {
+                failure.with_holders_of(&fault.device)
+            }
+            _ => failure,
+        };
+        failure.hint(hint)
     }
 }
 
@@ -191,7 +285,9 @@ impl From<BackendError> for Failure {
             BackendError::Device(_) => {
                 Self::of("device", &error).hint(errors::run::resume_elsewhere())
             }
-            BackendError::Memory(_) => Self::of("memory", &error).hint(errors::run::run_on_cpu()),
+            BackendError::Memory(ref refused) => Self::of("memory", &error)
+                .with_holders_of(&refused.device)
+                .hint(errors::run::run_on_cpu()),
             BackendError::Refused(_) | BackendError::Threads { .. } => Self::of("memory", &error),
         }
     }
@@ -209,5 +305,50 @@ impl From<RunError> for Failure {
             }
             RunError::Folder { .. } => Self::of("file", &error),
         }
+    }
+}
+
+/// Who holds the memory of the card that its driver calls `device`.
+fn held_by(cards: &[Card], device: &str) -> Option<String> {
+    let own = std::process::id();
+    let of_card = cards.iter().filter(|card| card.name == device);
+    let others: Vec<_> =
+        of_card.flat_map(|card| &card.processes).filter(|holder| holder.pid != own).collect();
+    let is_held = !others.is_empty();
+    is_held.then(|| format!("`{device}`: {}", devices::held_by(holders(others))))
+}
+
+#[cfg(test)]
+mod tests {
+    use fitgpt_plan::units::Bytes;
+
+    use super::*;
+    use crate::cards::MemoryHolder;
+
+    #[test]
+    fn a_full_card_is_reported_with_the_processes_that_hold_it() {
+        let holder = |pid: u32, name: &str| {
+            let bytes = Some(Bytes::new(3 << 30));
+            MemoryHolder { pid, name: Some(name.to_owned()), bytes }
+        };
+        let card = |name: &str, processes| Card {
+            index: 0,
+            name: name.to_owned(),
+            memory: None,
+            compute_capability: None,
+            has_bf16: None,
+            processes,
+        };
+        let own = holder(std::process::id(), "fitgpt");
+        let cards = [
+            card("RTX 4070", vec![own.clone(), holder(4711, "python")]),
+            card("RTX 4090", vec![holder(4712, "blender")]),
+            card("T4", vec![own]),
+        ];
+        let text = held_by(&cards, "RTX 4070").unwrap();
+        assert!(text.contains("RTX 4070") && text.contains("4711 python"), "{text}");
+        assert!(!text.contains("fitgpt") && !text.contains("4712"), "{text}");
+        assert_eq!(held_by(&cards, "T4"), None);
+        assert_eq!(held_by(&cards, "A100"), None);
     }
 }

@@ -11,7 +11,7 @@ use fitgpt_plan::{
 use serde_json::{Value, json};
 
 use super::{
-    Answer, Failure, Reader, args, fit_options, plan,
+    Answer, Failure, Reader, args, fit_options, plan, plan_ranks,
     plan_target::{EngineChoice, PlanTarget},
 };
 use crate::{
@@ -22,11 +22,16 @@ use crate::{
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     let written = args::written(matches, None)?;
-    let config = written.resolve()?;
-    let target = PlanTarget::of(matches, &config)?;
+    let mut config = written.resolve()?;
     let vocab = plan::vocab(&config)?;
+    let ranks = plan_ranks::of(matches, &config, vocab)?;
+    let mut target = PlanTarget::of(matches, &config)?;
+    if let Some((with_lanes, share)) = ranks {
+        (config, target.share) = (with_lanes, share);
+    }
     let found = fit_options::all(&config, vocab, &target);
-    let lines = Lines { files: args::files(matches), written: &written, engine: target.engine };
+    let files = args::files(matches);
+    let lines = Lines { files, written: &written, engine: target.engine };
 
     let recommended = found.recommended.map(|index| &found.options[index]);
     let file = args::last_file(matches)?;
@@ -43,21 +48,48 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
             terminal::line(&message);
         }
     }
+    if reader == Reader::People {
+        let file = matches.get_one::<String>("write").filter(|_| recommended.is_some());
+        terminal::line(&next_step(recommended, file, &lines));
+    }
     Ok(if recommended.is_some() { Answer::Yes } else { Answer::No })
 }
 
+/// The command to run now: the recommended option, from the file if it was written to one. If
+/// nothing can be recommended, the cards are the next question.
+fn next_step(recommended: Option<&FitOption>, file: Option<&String>, lines: &Lines<'_>) -> String {
+    let Some(option) = recommended else {
+        return format!(
+            "\n{}  ({})",
+            names::next("fitgpt fit … --gpu NAME"),
+            messages::other_card()
+        );
+    };
+    let command = match file {
+        Some(file) => {
+            Lines { files: vec![file.clone()], written: &Written::new(), engine: lines.engine }
+                .of(&FitOption { changes: Vec::new(), ..option.clone() })
+        }
+        None => lines.of(option),
+    };
+    format!("\n{}", names::next(command.join(" && ")))
+}
+
 /// Builds the commands that run an option.
-struct Lines<'a> {
-    files: Vec<String>,
-    written: &'a Written,
-    engine: EngineChoice,
+pub(super) struct Lines<'a> {
+    pub(super) files: Vec<String>,
+    pub(super) written: &'a Written,
+    pub(super) engine: EngineChoice,
 }
 
 impl Lines<'_> {
     fn of(&self, option: &FitOption) -> Vec<String> {
         let Self { files, written, engine } = self;
         match engine {
-            EngineChoice::Fitgpt => vec![fit::fitgpt_command(files, written, &option.changes)],
+            EngineChoice::Fitgpt => {
+                let files = args::files_to_train(files.clone());
+                vec![fit::fitgpt_command(&files, written, &option.changes)]
+            }
             EngineChoice::Torch => {
                 fit::nanogpt_commands(files, written, &option.changes, &option.patches)
             }
@@ -67,7 +99,7 @@ impl Lines<'_> {
 
 /// The document for programs. `config` is the text that `--write` writes, or the unchanged config if
 /// no option keeps the training and fits.
-fn json(found: &Fit, lines: &Lines<'_>, text: &str) -> Value {
+pub(super) fn json(found: &Fit, lines: &Lines<'_>, text: &str) -> Value {
     let mut answer = serde_json::to_value(found).expect("a fit is plain data");
     answer["config"] = json!(text);
     for (index, option) in found.options.iter().enumerate() {

@@ -17,6 +17,7 @@ use super::{
     plan_target::{EngineChoice, PlanTarget},
 };
 use crate::{
+    budget,
     run::setup::Setup,
     words::{hints, names, train as words},
 };
@@ -29,7 +30,8 @@ pub(super) fn all(config: &Config, vocab: u32, target: &PlanTarget) -> Fit {
     let backend = target.runner.target();
     let engine = match target.engine {
         EngineChoice::Fitgpt => {
-            fit::Engine::Fitgpt { target: &backend, precision: target.precision }
+            let staging = budget::staging(&target.device);
+            fit::Engine::Fitgpt { target: &backend, precision: target.precision, staging }
         }
         EngineChoice::Torch => fit::Engine::torch_on(target.rules, target.precision),
     };
@@ -40,6 +42,7 @@ pub(super) fn all(config: &Config, vocab: u32, target: &PlanTarget) -> Fit {
         device: &target.device,
         overhead: target.overhead,
         has_bf16: target.has_bf16,
+        share: target.share,
     })
 }
 
@@ -152,8 +155,8 @@ pub(super) fn adapt_resumed(
         return Ok(None);
     }
     let adapted = config.with("--fit", [("grad_checkpoint", "auto".into())])?;
-    let PlanTarget { device, overhead, precision, runner, .. } = target.clone();
-    let planned = Setup::new(&adapted, vocab, precision, &runner, device, overhead)?;
+    let PlanTarget { device, overhead, precision, runner, share, .. } = target.clone();
+    let planned = Setup::of_share(&adapted, vocab, precision, &runner, device, overhead, share)?;
     Ok(planned.report.fits.then(|| Adapted {
         changes: changed(config, &adapted),
         config: adapted,

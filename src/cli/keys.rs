@@ -35,7 +35,8 @@ impl Topic {
                 | "drop_stale_logits"
                 | "dtype"
                 | "device"
-                | "threads",
+                | "threads"
+                | "lanes",
             ) => Self::Memory,
             (
                 _,

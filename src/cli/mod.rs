@@ -1,6 +1,6 @@
 //! The command line: arguments in, an exit code out. One file per command.
 //!
-//! 0 done · 1 the answer is no · 2 something went wrong · 130 stopped by Ctrl-C, after saving.
+//! 0 done · 1 the answer is no · 2 something went wrong · 130 stopped by a signal, after saving.
 
 mod args;
 mod begin;
@@ -15,12 +15,17 @@ mod failure;
 mod fit;
 mod fit_options;
 mod keys;
+mod named;
 mod origin;
 mod patch;
 mod plan;
+mod plan_ranks;
 mod plan_target;
 mod prepare;
 mod sample;
+mod selftest;
+mod serve;
+mod together;
 mod train;
 mod watch;
 
@@ -42,7 +47,7 @@ pub enum Answer {
     Yes,
     /// The answer is no.
     No,
-    /// Ctrl-C; everything is saved.
+    /// Stopped by a signal; everything is saved.
     Stopped,
 }
 
@@ -108,6 +113,7 @@ fn dispatch(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
         Some(("train", matches)) => train::run(matches, reader),
         Some(("sample", matches)) => sample::run(matches, reader),
         Some(("devices", matches)) => devices::run(matches, reader),
+        Some(("serve", matches)) => serve::run(matches, reader),
         Some(("demo", matches)) => demo::run(matches, reader),
         Some(("completions", matches)) => completions::run(matches),
         other => unreachable!("clap accepts no other command: {other:?}"),
@@ -116,6 +122,7 @@ fn dispatch(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
 
 fn fail(failure: &Failure, reader: Reader) -> ExitCode {
     match reader {
+        _ if !failure.is_reported_here() => {}
         Reader::Programs => terminal::line(&failure.to_json().to_string()),
         Reader::People => terminal::err(&failure.to_text()),
     }

@@ -9,6 +9,7 @@ use fitgpt_plan::{
     fit::{self, Patch},
     job::Job,
     report::{PlanReport, RuntimePool, Verdict},
+    shard::Share,
     torch,
     units::Bytes,
 };
@@ -16,6 +17,7 @@ use serde::Serialize;
 
 use super::{
     Answer, Failure, Reader, args, fit_options,
+    plan_ranks::{self, PlannedRanks},
     plan_target::{EngineChoice, PlanTarget},
 };
 pub(super) use crate::words::grouped;
@@ -44,11 +46,18 @@ pub(super) fn with_pictures(command: Command) -> Command {
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     let written = args::written(matches, None)?;
-    let config = written.resolve()?;
+    let mut config = written.resolve()?;
     let vocab = vocab(&config)?;
+    let mut share = Share::WHOLE;
+    if let Some((with_lanes, largest)) = plan_ranks::of(matches, &config, vocab)? {
+        (config, share) = (with_lanes, largest);
+    }
     let targets =
         EngineChoice::of(matches).iter().map(|e| PlanTarget::of_engine(*e, matches, &config));
-    let targets: Vec<_> = targets.collect::<Result<_, _>>()?;
+    let mut targets: Vec<_> = targets.collect::<Result<_, _>>()?;
+    for target in &mut targets {
+        target.share = share;
+    }
     // The answer is about the last one, which is FitGPT if there are two.
     let target = targets.last().expect("there is at least one engine");
     if target.precision == Precision::Bfloat16 && !target.has_bf16 {
@@ -56,13 +65,17 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     }
     let planned = |target: &PlanTarget| planned(&config, vocab, target, wants_picture(matches));
     let planned: Vec<_> = targets.iter().map(planned).collect::<Result<_, _>>()?;
-    let (panels, times): (_, Vec<_>) = planned.into_iter().unzip();
+    let ranks = planned.last().and_then(|Planned { time, job, .. }| {
+        PlannedRanks::of(matches, &config, job, time.as_ref())
+    });
+    let (panels, times): (_, Vec<_>) =
+        planned.into_iter().map(|planned| (planned.panel, planned.time)).unzip();
     let chart = Chart { panels };
     let drawn = draw(matches, &chart)?;
 
     let pairs = chart.panels.iter().zip(&times);
     let timed: Vec<_> =
-        pairs.map(|(panel, time)| Timed { report: &panel.report, time: *time }).collect();
+        pairs.map(|(panel, time)| Timed { report: &panel.report, time: *time, ranks }).collect();
     let answer = match &timed[..] {
         [torch, fitgpt] => print_both(torch, fitgpt, reader),
         timed => print_one(&timed[0], reader),
@@ -77,12 +90,19 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
             let found = fit_options::all(&config, vocab, target);
             terminal::err(&fit_options::hints(&found, target.engine));
         }
+        if let Some(ranks) = &ranks {
+            terminal::line(&ranks.text());
+        }
         for path in drawn {
             terminal::line(&words::plan::drawn(path));
         }
         terminal::line(&verdict(last.report));
         if answer == Answer::Yes {
             let train = train_command(target.engine, args::files(matches), &written, &config);
+            let train = match matches.get_one::<u32>("ranks") {
+                Some(ranks) => format!("mpirun -np {ranks} {train}"),
+                None => train,
+            };
             terminal::line(&words::names::next(train));
         }
     }
@@ -90,20 +110,14 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
 }
 
 /// The command that runs what was planned.
-fn train_command(
+pub(super) fn train_command(
     engine: EngineChoice,
-    mut files: Vec<String>,
+    files: Vec<String>,
     written: &Written,
     config: &Config,
 ) -> String {
     match engine {
-        EngineChoice::Fitgpt => {
-            // Without a file, `train` would train the built-in preset instead.
-            if files.is_empty() {
-                files.push("CONFIG.py".to_owned());
-            }
-            fit::fitgpt_command(&files, written, &[])
-        }
+        EngineChoice::Fitgpt => fit::fitgpt_command(&args::files_to_train(files), written, &[]),
         EngineChoice::Torch => {
             let patches = Patch::of_config(config);
             fit::nanogpt_commands(&files, written, &[], &patches).join(" && ")
@@ -111,19 +125,26 @@ fn train_command(
     }
 }
 
+/// A plan with its job, and its time if the card's rates are known.
+pub(super) struct Planned {
+    pub(super) panel: Panel,
+    pub(super) time: Option<RunTime>,
+    job: Job,
+}
+
 /// Plans for `target`, and estimates the time if the card's rates are known.
-fn planned(
+pub(super) fn planned(
     config: &Config,
     vocab: u32,
     target: &PlanTarget,
     wants_picture: bool,
-) -> Result<(Panel, Option<RunTime>), Failure> {
-    let PlanTarget { engine, device, overhead, precision, runner, .. } = target.clone();
+) -> Result<Planned, Failure> {
+    let PlanTarget { engine, device, overhead, precision, runner, share, .. } = target.clone();
     let rates = device::find(&device.name).ok().and_then(|gpu| gpu.rates().ok());
     let time = |job: &Job, kernels| {
         rates.map(|rates| RunTime::of(config, job, precision, kernels, &rates))
     };
-    let (report, timelines, time) = match engine {
+    let (report, timelines, time, job) = match engine {
         EngineChoice::Torch => {
             let options = target.torch_options(config);
             let report = torch::torch_report(config, vocab, &options, device, overhead);
@@ -131,16 +152,18 @@ fn planned(
             let kernels = if options.compile { Kernels::Compiled } else { Kernels::Eager };
             // PyTorch computes the same products, with the recomputation of the config.
             let job = Job::new(config, vocab, precision, &runner.target(), Bytes::new(1 << 60));
-            (report, timelines, time(&job, kernels))
+            (report, timelines, time(&job, kernels), job)
         }
         EngineChoice::Fitgpt => {
-            let setup = Setup::new(config, vocab, precision, &runner, device, overhead)?;
+            let setup =
+                Setup::of_share(config, vocab, precision, &runner, device, overhead, share)?;
             let timelines = wants_picture.then(|| setup.courses());
             let time = time(&setup.job, Kernels::Fitgpt);
-            (setup.report, timelines, time)
+            (setup.report, timelines, time, setup.job)
         }
     };
-    Ok((Panel { report, courses: timelines.unwrap_or_default(), precision, vocab }, time))
+    let panel = Panel { report, courses: timelines.unwrap_or_default(), precision, vocab };
+    Ok(Planned { panel, time, job })
 }
 
 /// The report of `plan`.
@@ -149,7 +172,7 @@ pub(super) fn report(
     vocab: u32,
     target: &PlanTarget,
 ) -> Result<PlanReport, Failure> {
-    Ok(planned(config, vocab, target, false)?.0.report)
+    Ok(planned(config, vocab, target, false)?.panel.report)
 }
 
 fn wants_picture(matches: &ArgMatches) -> bool {
@@ -185,11 +208,13 @@ fn print_one(timed: &Timed<'_>, reader: Reader) -> Answer {
 
 /// A report, and the estimated time if the card's rates are known.
 #[derive(Serialize)]
-struct Timed<'a> {
+pub(super) struct Timed<'a> {
     #[serde(flatten)]
-    report: &'a PlanReport,
+    pub(super) report: &'a PlanReport,
     #[serde(skip_serializing_if = "Option::is_none")]
-    time: Option<RunTime>,
+    pub(super) time: Option<RunTime>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ranks: Option<PlannedRanks>,
 }
 
 /// What `--engine both --json` prints. The verdict is that of FitGPT's plan.
@@ -265,7 +290,7 @@ fn split(report: &PlanReport) -> String {
 }
 
 /// The total, the overhead and the budget.
-fn arena(report: &PlanReport) -> String {
+pub(super) fn arena(report: &PlanReport) -> String {
     let [low, high] = report.overhead.range();
     let (device, need) = (&report.device, report.arena_bytes);
     let name = words::names::device(&device.name);
@@ -304,7 +329,7 @@ fn duration(seconds: f64) -> String {
 }
 
 /// Whether it fits, and by how much.
-fn verdict(report: &PlanReport) -> String {
+pub(super) fn verdict(report: &PlanReport) -> String {
     let [low, high] = report.overhead.range();
     let (need, usable) = (report.arena_bytes, report.device.usable_bytes);
     let device = words::names::device(&report.device.name);

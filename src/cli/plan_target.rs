@@ -7,6 +7,7 @@ use fitgpt_plan::{
     device,
     family::Family,
     report::{DeviceMemory, Overhead},
+    shard::Share,
     torch::{self, Rules, TorchOptions},
     units::Bytes,
 };
@@ -32,6 +33,17 @@ impl EngineChoice {
     }
 }
 
+/// What is said about the device of a plan.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct DeviceFlags<'a> {
+    /// `--gpu`.
+    pub(super) gpu: Option<&'a str>,
+    /// `--reserve`.
+    pub(super) reserve: Option<&'a str>,
+    /// Whether two engines are planned side by side.
+    pub(super) is_compared: bool,
+}
+
 /// The engine and the device of a plan.
 #[derive(Clone, Debug)]
 pub(super) struct PlanTarget {
@@ -43,6 +55,8 @@ pub(super) struct PlanTarget {
     /// The config's `dtype`, or the device's default.
     pub(super) precision: Precision,
     pub(super) has_bf16: bool,
+    /// The rank whose memory is planned.
+    pub(super) share: Share,
     /// Whether `--gpu` named it.
     pub(super) is_card: bool,
     /// The backend whose kernels are planned: this machine's device, or the CPU for a card of the
@@ -64,10 +78,25 @@ impl PlanTarget {
         Self::of_engine(*engine, matches, config)
     }
 
-    /// The target of `engine`.
+    /// The target of `engine` on a command line.
     pub(super) fn of_engine(
         engine: EngineChoice,
         matches: &ArgMatches,
+        config: &Config,
+    ) -> Result<Self, Failure> {
+        let flag = |name| matches.try_get_one::<String>(name).ok().flatten().map(String::as_str);
+        let is_compared = EngineChoice::of(matches).len() > 1;
+        Self::on(
+            engine,
+            DeviceFlags { gpu: flag("gpu"), reserve: flag("reserve"), is_compared },
+            config,
+        )
+    }
+
+    /// The target of `engine` on the device of `flags`.
+    pub(super) fn on(
+        engine: EngineChoice,
+        flags: DeviceFlags<'_>,
         config: &Config,
     ) -> Result<Self, Failure> {
         if engine == EngineChoice::Torch && config.family() != Family::Gpt2 {
@@ -79,17 +108,16 @@ impl PlanTarget {
             let message = messages::nanogpt_has_adamw(optimizer.name());
             return Err(Failure::new("optimizer", message));
         }
-        let is_compared = EngineChoice::of(matches).len() > 1;
-        let mut target = match (matches.get_one::<String>("gpu"), engine) {
+        let mut target = match (flags.gpu, engine) {
             (Some(name), _) => Self::of_card(engine, name, config)?,
             (None, EngineChoice::Fitgpt) => Self::here(config)?,
             // If FitGPT is planned on the host, PyTorch is compared on the host as well.
-            (None, EngineChoice::Torch) if is_compared && runs_on_host(config)? => {
+            (None, EngineChoice::Torch) if flags.is_compared && runs_on_host(config)? => {
                 Self::of_torch(Rules::Cpu, config)?
             }
             (None, EngineChoice::Torch) => Self::of_torch(rules(config), config)?,
         };
-        if let Some(reserve) = reserve(matches)? {
+        if let Some(reserve) = reserve(flags.reserve)? {
             target.device.usable_bytes = target.device.usable_bytes.saturating_sub(reserve);
         }
         Ok(target)
@@ -116,6 +144,7 @@ impl PlanTarget {
             overhead,
             precision: config.precision_or(half),
             has_bf16: gpu.has_bf16(),
+            share: Share::WHOLE,
             is_card: true,
             runner: Runner::cpu(&for_a_card(config)?),
         })
@@ -135,6 +164,7 @@ impl PlanTarget {
             overhead: runner.overhead(),
             precision: runner.precision(config),
             has_bf16: runner.has_bf16(),
+            share: Share::WHOLE,
             is_card: false,
             runner,
         })
@@ -166,6 +196,7 @@ impl PlanTarget {
             overhead: torch::overhead_of(rules, config),
             precision: config.precision_or(suits),
             has_bf16,
+            share: Share::WHOLE,
             is_card: false,
             runner: Runner::cpu(config),
         })
@@ -195,10 +226,8 @@ fn runs_on_host(config: &Config) -> Result<bool, Failure> {
 }
 
 /// What `--reserve` keeps free for others, such as a desktop.
-fn reserve(matches: &ArgMatches) -> Result<Option<Bytes>, Failure> {
-    let Some(text) = matches.try_get_one::<String>("reserve").ok().flatten() else {
-        return Ok(None);
-    };
+fn reserve(text: Option<&str>) -> Result<Option<Bytes>, Failure> {
+    let Some(text) = text else { return Ok(None) };
     let bytes = parse_size(text);
     bytes.map(|bytes| Some(Bytes::new(bytes))).ok_or_else(|| {
         Failure::new("usage", messages::no_size("--reserve", text)).hint(messages::sizes())

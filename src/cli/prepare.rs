@@ -1,7 +1,7 @@
 //! `fitgpt prepare`: from text to a dataset.
 
 use std::{
-    num::NonZeroUsize,
+    num::{NonZeroU32, NonZeroUsize},
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -9,20 +9,23 @@ use std::{
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use fitgpt_plan::units::Bytes;
 
-use super::{Answer, Failure, Reader, plan};
+use super::{Answer, Failure, Reader, named, plan};
 use crate::{
     os,
     prepare::{
-        EndOfText, Format, Input, Invalid, Options, PrepareError, Progress, Summary, Vocabulary,
-        prepare,
+        EndOfText, Format, Input, Invalid, Options, OutputFormat, Pass, PrepareError, Progress,
+        Summary, Vocabulary, prepare,
     },
     run::stop::Stop,
     terminal,
-    words::prepare as words,
+    words::{errors::Spoken as _, hub as hub_words, prepare as words},
 };
 
 /// How often the progress line is written over.
 const REFRESH: Duration = Duration::from_millis(200);
+
+/// As many as llm.c's have.
+const SHARD_TOKENS: NonZeroU32 = NonZeroU32::new(100_000_000).unwrap();
 
 /// How many skipped files are listed.
 const SHOWN_SKIPPED: usize = 10;
@@ -41,7 +44,19 @@ pub(super) fn command() -> Command {
                 .action(ArgAction::Append)
                 .num_args(1..)
                 .required(true)
-                .help("Files (also .gz and .zst), folders, patterns; `-` is stdin"),
+                .help("Files (also .gz and .zst), folders, patterns; `-` is stdin; or a name")
+                .long_help(
+                    "Files (also .gz and .zst), folders, patterns; `-` is stdin; or the name of a\n\
+                     dataset of the Hugging Face hub: fineweb, fineweb-edu, openwebtext, tinystories,\n\
+                     shakespeare, shakespeare_char, climbmix, fineweb10B-gpt2. It is downloaded to\n\
+                     the cache of Hugging Face's tools at a pinned commit; HF_TOKEN, HF_HOME,\n\
+                     HF_ENDPOINT and HF_HUB_OFFLINE have their usual meaning",
+                ),
+        )
+        .arg(value("sample", "NAME", "A part of a dataset by name, such as sample-10BT"))
+        .arg(
+            value("files", "N", "Only the first N files of a dataset by name")
+                .value_parser(clap::value_parser!(NonZeroUsize)),
         )
         .arg(value(
             "out",
@@ -63,7 +78,11 @@ pub(super) fn command() -> Command {
         )
         .arg(
             value("format", "FORMAT", "How files hold text [default: by their extension]")
-                .value_parser(["text", "jsonl", "parquet"]),
+                .value_parser(["text", "jsonl", "parquet", "shards"])
+                .long_help(
+                    "How files hold text: text, jsonl or parquet [default: by their extension];\n\
+                     `shards` is the same as `--output shards`",
+                ),
         )
         .arg(
             value("field", "NAME", "The field of JSONL or column of Parquet [default: text]")
@@ -74,16 +93,24 @@ pub(super) fn command() -> Command {
                 .value_parser(["after", "before", "none"]),
         )
         .arg(
-            value("val_fraction", "SHARE", "The share that is kept aside for evaluation")
+            value("val_fraction", "SHARE", "The share that is held out for evaluation")
                 .value_parser(clap::value_parser!(f64)),
         )
         .arg(
-            value("seed", "N", "Which documents are kept aside depends on it")
+            value("seed", "N", "Which documents are held out depends on it")
                 .value_parser(clap::value_parser!(u64)),
         )
         .arg(
             value("threads", "N", "Threads that encode [default: all]")
                 .value_parser(clap::value_parser!(NonZeroUsize)),
+        )
+        .arg(
+            value("output", "FORMAT", "bin: train.bin and val.bin; shards: llm.c's files")
+                .value_parser(["bin", "shards"]),
+        )
+        .arg(
+            value("shard_tokens", "N", "Tokens of a shard [default: 100000000]")
+                .value_parser(clap::value_parser!(NonZeroU32)),
         )
         .arg(flag("lossy", "Replace bytes that are not UTF-8 instead of refusing them"))
         .arg(flag("overwrite", "Replace a dataset that is there"))
@@ -91,31 +118,44 @@ pub(super) fn command() -> Command {
         .after_help(
             "Examples:\n  fitgpt prepare input.txt --chars --out data/shakespeare_char\n  \
              fitgpt prepare books/ --out data/books\n  \
+             fitgpt prepare openwebtext\n  \
+             fitgpt prepare fineweb --sample sample-10BT --files 3\n  \
              fitgpt prepare 'fineweb/*.parquet' --out data/fineweb\n  \
+             fitgpt prepare docs.jsonl --output shards --out data/docs\n  \
              cat docs.jsonl | fitgpt prepare - --format jsonl --field body --out data/docs",
         )
 }
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     let stop = Stop::on_signals().map_err(|error| Failure::signals(&error))?;
-    let options = options(matches);
+    let mut options = options(matches);
+    if !named::fetch(&mut options, matches, &|| stop.is_asked_for())? {
+        return Err(Failure::stopped());
+    }
+    options.disk_free_bytes = os::disk_free(&options.folder).map(Bytes::get);
     let mut shown: Option<Instant> = None;
+    let mut begun: Option<(Pass, Instant, u64)> = None;
     let is_watched = terminal::is_watched();
     let mut progress = |at: Progress| {
         if is_watched && shown.is_none_or(|shown| shown.elapsed() > REFRESH) {
             shown = Some(Instant::now());
-            terminal::progress(&line(&at));
+            let (_, start, first) = match begun {
+                Some(begun) if begun.0 == at.pass => begun,
+                _ => *begun.insert((at.pass, Instant::now(), at.bytes)),
+            };
+            terminal::progress(&with_eta(line(&at), &at, start.elapsed(), first));
         }
     };
     let made = prepare(&options, &mut progress, &|| stop.is_asked_for());
     if is_watched {
         terminal::clear_progress();
     }
-    let summary = match made {
-        Ok(summary) => summary,
-        Err(PrepareError::Stopped) => return Ok(Answer::Stopped),
-        Err(error) => return Err(error.into()),
-    };
+    // What was written is kept: the same command continues.
+    if let Err(error @ PrepareError::Paused) = &made {
+        terminal::note(&error.spoken());
+        return Ok(Answer::Stopped);
+    }
+    let summary = made?;
     match reader {
         Reader::Programs => {
             let json = serde_json::to_string(&summary);
@@ -137,11 +177,16 @@ fn options(matches: &ArgMatches) -> Options {
     if let Some(folder) = word("out") {
         options.folder = PathBuf::from(folder);
     }
-    options.format = word("format").map(|format| match format {
-        "jsonl" => Format::Jsonl,
-        "parquet" => Format::Parquet,
-        _ => Format::Text,
-    });
+    options.format = match word("format") {
+        Some("jsonl") => Some(Format::Jsonl),
+        Some("parquet") => Some(Format::Parquet),
+        Some("text") => Some(Format::Text),
+        _ => None,
+    };
+    if word("output") == Some("shards") || word("format") == Some("shards") {
+        let tokens = matches.get_one("shard_tokens").copied().unwrap_or(SHARD_TOKENS);
+        options.output = OutputFormat::Shards { tokens };
+    }
     if let Some(field) = word("field") {
         field.clone_into(&mut options.field);
     }
@@ -167,7 +212,6 @@ fn options(matches: &ArgMatches) -> Options {
     }
     options.overwrite = matches.get_flag("overwrite");
     options.threads = matches.get_one("threads").copied();
-    options.disk_free_bytes = os::disk_free(&options.folder).map(Bytes::get);
     options
 }
 
@@ -180,6 +224,19 @@ fn line(at: &Progress) -> String {
             words::progress_of(pass, megabytes(at.bytes), megabytes(total), documents, tokens)
         }
         None => words::progress(pass, megabytes(at.bytes), documents, tokens),
+    }
+}
+
+/// The line with the time that is left at the speed since `first` bytes were read.
+fn with_eta(line: String, at: &Progress, elapsed: Duration, first: u64) -> String {
+    let done = at.bytes.saturating_sub(first);
+    match at.total_bytes {
+        Some(total) if done > 0 && elapsed > REFRESH => {
+            let left = total.saturating_sub(at.bytes) as f64;
+            let seconds = left / done as f64 * elapsed.as_secs_f64();
+            hub_words::with_eta(line, hub_words::clock(seconds as u64))
+        }
+        _ => line,
     }
 }
 
@@ -199,6 +256,11 @@ fn text(summary: &Summary) -> String {
         more,
         words::read(plan::grouped(documents), plan::grouped(characters), vocab),
         words::split(plan::grouped(summary.train_tokens), plan::grouped(summary.val_tokens)),
+        summary.train_shards.map_or_else(String::new, words::shards),
+        match summary.resumed_tokens {
+            0 => String::new(),
+            tokens => words::resumed(plan::grouped(tokens)),
+        },
         words::rate(rate, format!("{:.1}", summary.seconds)),
         words::train_on_it(folder),
     ]

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{Answer, Failure, Reader, args, begin};
 use crate::{
-    checkpoint::{self, Architecture, Positions, Tensors, Weights},
+    checkpoint::{self, Architecture, NanoGptRun, Positions, Tensors, Weights},
     data::Dataset,
     os,
     run::{
@@ -29,11 +29,31 @@ const MAX_PROMPT_BYTES: u64 = 64 << 20;
 const SEPARATOR: &str = "---------------";
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
-    let config = args::written(matches, Some(args::DEFAULT_PRESET))?.resolve()?;
+    let written = args::written(matches, Some(args::DEFAULT_PRESET))?;
+    args::note_unknown(&written);
+    let config = written.resolve()?;
     let window = if matches.get_flag("exact") { Window::Exact } else { Window::Half };
     let stop = Stop::on_signals().map_err(|error| Failure::signals(&error))?;
     let folder = begin::weights_dir(&config)?;
-    generate(&config, &folder, window, reader, &stop)
+    let answer = generate(&config, &folder, window, reader, &stop)?;
+    match (answer, reader) {
+        (Answer::Stopped, _) => return Err(Failure::stopped()),
+        // Not on stdout, which has the samples alone.
+        (Answer::Yes, Reader::People) => terminal::err(&next_step(&config, &folder)),
+        _ => {}
+    }
+    Ok(answer)
+}
+
+/// The next command: the same model with a prompt, or its export if it had one.
+fn next_step(config: &Config, folder: &Path) -> String {
+    let out_dir = folder.display();
+    let (command, why) = if config.start().trim().is_empty() {
+        (format!("fitgpt sample --out_dir={out_dir} --start=\"…\""), text::continues())
+    } else {
+        (format!("fitgpt export {out_dir} --to gguf --out model.gguf"), text::exports())
+    };
+    format!("{}  ({why})\n", names::next(command))
 }
 
 /// One sample of what was just trained, on the terminal.
@@ -55,7 +75,8 @@ fn generate(
 ) -> Result<Answer, Failure> {
     let mut weights = Weights::open(folder)?;
     let architecture = weights.architecture().clone();
-    let tokenizer = tokenizer(config, folder, &architecture)?;
+    let dataset = weights.nanogpt().and_then(NanoGptRun::dataset);
+    let tokenizer = tokenizer(config, dataset, folder, &architecture)?;
     let vocab = architecture.model.vocab;
     let prompt = prompt(config, &tokenizer, vocab)?;
     let config = with_shape(config, &weights, prompt.len())?;
@@ -189,8 +210,13 @@ fn with_shape(config: &Config, weights: &Weights, prompt: usize) -> Result<Confi
 }
 
 /// How the checkpoint's tokens read: as it says itself, else as the `tokenizer.json` next to it,
-/// else as the dataset does.
-fn tokenizer(config: &Config, folder: &Path, there: &Architecture) -> Result<Tokenizer, Failure> {
+/// else as a dataset does, first the one that nanoGPT's `ckpt.pt` names.
+fn tokenizer(
+    config: &Config,
+    dataset: Option<&str>,
+    folder: &Path,
+    there: &Architecture,
+) -> Result<Tokenizer, Failure> {
     if let Some(tokenizer) = &there.tokenizer {
         return Ok(tokenizer.clone());
     }
@@ -199,13 +225,15 @@ fn tokenizer(config: &Config, folder: &Path, there: &Architecture) -> Result<Tok
         return Ok(Tokenizer::Json(Json::open(&file)?));
     }
     let is_gpt2 = there.model.family == Family::Gpt2;
-    Ok(match Dataset::open(config.dataset(), Path::new(".")) {
-        Ok(data) if data.vocab_size() == there.model.vocab => {
-            data.tokenizer().within(data.vocab_size())
+    for dataset in dataset.into_iter().chain([config.dataset()]) {
+        if let Ok(data) = Dataset::open(dataset, Path::new("."))
+            && data.vocab_size() == there.model.vocab
+        {
+            return Ok(data.tokenizer().within(data.vocab_size()));
         }
-        _ if is_gpt2 && there.model.vocab > END_OF_TEXT => Tokenizer::Gpt2,
-        _ => Tokenizer::Ids,
-    })
+    }
+    let is_long = there.model.vocab > END_OF_TEXT;
+    Ok(if is_gpt2 && is_long { Tokenizer::Gpt2 } else { Tokenizer::Ids })
 }
 
 /// The tokens to continue. Nothing at all begins like the start of a document.
@@ -218,7 +246,11 @@ fn prompt(config: &Config, tokenizer: &Tokenizer, vocab: u32) -> Result<Vec<u32>
         }
         None => config.start().to_owned(),
     };
-    let tokens = tokenizer.encode(&start)?;
+    let tokens = match tokenizer.encode(&start) {
+        // nanoGPT's default, which not every vocabulary of characters has.
+        Err(_) if start == "\n" => Vec::new(),
+        other => other?,
+    };
     if let Some(token) = tokens.iter().find(|token| **token >= vocab) {
         return Err(Failure::new("tokenizer", text::unknown_token(token, vocab)));
     }

@@ -3,14 +3,17 @@
 use std::{
     fs::{self, OpenOptions},
     path::Path,
+    rc::Rc,
 };
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use fitgpt_exec::BackendError;
+use fitgpt_exec::{ArenaRefused, BackendError};
 use fitgpt_plan::{
-    config::{Config, Precision},
+    config::{Config, Precision, Written},
     job::Job,
     model::{Model, Parameter, Role},
+    report::DeviceMemory,
+    shard::Share,
     units::Bytes,
 };
 use serde_json::json;
@@ -19,17 +22,19 @@ use super::{
     Answer, Failure, Reader, args,
     begin::{self, Beginning, Start, StepSplit},
     fit_options::{self, Adapted},
-    plan,
+    named, plan,
     plan_target::PlanTarget,
     sample,
+    together::{self, first_no, together},
 };
 use crate::{
     attempt::Attempt,
-    budget::less_a_margin,
-    checkpoint::{self, Lock, Positions, Tensors},
+    budget::{HOST_OVERHEAD, less_a_margin},
+    checkpoint::{self, Architecture, Lock, Positions, Tensors},
     data::Dataset,
     os,
     picture::{curve, curve_svg},
+    ranks::{self, Common, Ranks},
     run::{
         device::{Runner, unused_card},
         events::{self, Event, EventLog},
@@ -40,9 +45,12 @@ use crate::{
         train::{Ended, History, Run, new_run_id},
         trainer::Trainer,
     },
-    terminal,
+    serve, terminal,
     tokenizer::huggingface,
-    words::{errors::io, names, train as words},
+    words::{
+        errors::{Spoken as _, io},
+        names, ranks as ranks_words, serve as serve_words, train as words,
+    },
 };
 
 /// The command without its keys.
@@ -62,11 +70,18 @@ pub(super) fn command() -> Command {
                 .help("Replace the run in `out_dir`: its checkpoints and its log are removed"),
         )
         .arg(
+            Arg::new("tensorboard")
+                .long("tensorboard")
+                .action(ArgAction::SetTrue)
+                .help("Write event files for TensorBoard to `out_dir/tensorboard`"),
+        )
+        .arg(
             Arg::new("svg")
                 .long("svg")
                 .value_name("FILE")
                 .help("Write the loss curve as a picture at the end"),
         )
+        .arg(named::weights_flag())
         .after_help(
             "Without a config file it trains the built-in `stories` preset.\n\n\
              Examples:\n  fitgpt train\n  \
@@ -77,22 +92,43 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
-    let stop = Stop::on_signals().map_err(|error| Failure::signals(&error))?;
+    let ranks = Rc::new(Ranks::start()?);
+    let trained = train(matches, reader, &ranks);
+    if let Err(failure) = &trained
+        && ranks.count() > 1
+        && failure.is_alone()
+    {
+        super::fail(failure, reader);
+        ranks.abort();
+    }
+    ranks.leave();
+    trained
+}
+
+/// Trains, as one of `ranks`. Until the first step all ranks do the same, except that only the
+/// root reads and writes the run's folder; after that the others follow the root.
+fn train(matches: &ArgMatches, reader: Reader, ranks: &Rc<Ranks>) -> Result<Answer, Failure> {
+    let stop = Stop::on_signals().map_err(|error| Failure::signals(&error));
+    let stop = together(ranks, stop)?;
     // A closed pipe or a full disk behind stdout must not end a run.
     terminal::continue_without_stdout();
-    let written = args::written(matches, Some(args::DEFAULT_PRESET))?;
+    let written = together(ranks, args::written(matches, Some(args::DEFAULT_PRESET)))?;
+    together(ranks, together::check_same(ranks, &written))?;
     let wants_fit = matches.get_flag("fit");
-    let split = if wants_fit { StepSplit::AsBefore } else { StepSplit::AsWritten };
-    let mut beginning = Beginning::of(matches, &written, split)?;
-    let folder = setup::out_dir(&beginning.config);
     let existing = if matches.get_flag("overwrite") { Existing::Remove } else { Existing::Refuse };
-    check_new(&beginning.start, &folder, existing)?;
+    let mut beginning = together(ranks, beginning(matches, &written, existing, ranks))?;
+    beginning.config = together::config_of_root(ranks, &beginning.config)?;
+    let folder = setup::out_dir(&beginning.config);
 
-    let data = Dataset::open(beginning.config.dataset(), Path::new("."))?;
-    let vocab = vocab(&beginning.config, &data)?;
-    beginning.check_shape(vocab)?;
-    let runner = Runner::of(&beginning.config)?;
-    let mut planned = plan_here(&beginning.config, vocab, &runner)?;
+    let data = Dataset::open(beginning.config.dataset(), Path::new("."));
+    let data = together(ranks, data.map_err(Failure::from))?;
+    together(ranks, check_same_data(ranks, &data))?;
+    let vocab = together(ranks, vocab(&beginning.config, &data))?;
+    together(ranks, beginning.check_shape(vocab))?;
+    let runner = together(ranks, together::runner(ranks, &beginning.config))?;
+    let memory = together(ranks, together::memory(ranks, &runner, &beginning.config))?;
+    let here = PlanHere { vocab, runner: runner.clone(), memory, share: ranks.share() };
+    let mut planned = together(ranks, here.plan(&beginning.config))?;
 
     if let Some((device, interface)) = runner.gpu() {
         terminal::note(&words::running_on(device, interface));
@@ -100,22 +136,29 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     if let Some(card) = unused_card(&beginning.config, &runner) {
         terminal::note(&words::unused(card));
     }
+    args::note_unknown(&written);
     for key in written.ignored() {
-        terminal::note(&words::ignored(key));
+        terminal::note(&if key == "wandb_log" { words::wandb() } else { words::ignored(key) });
     }
     let mut adapted = None;
     if wants_fit {
-        adapted = adapt(&beginning, vocab, &runner, &planned)?;
+        adapted = together(ranks, adapt(&beginning, &here, &planned))?;
         if let Some(adapted) = &adapted {
             beginning.config = adapted.config.clone();
-            planned = plan_here(&beginning.config, vocab, &runner)?;
         }
+        beginning.config = together::config_of_root(ranks, &beginning.config)?;
+        planned = together(ranks, here.plan(&beginning.config))?;
     }
     let Beginning { config: as_written, start } = beginning;
     let precision = runner.precision(&as_written);
     let config = with_choices(&as_written, &planned, vocab, precision)?;
     if reader == Reader::People {
         terminal::out(&introduction(&config, &planned.job.model));
+        if ranks.count() > 1 {
+            let hosts = ranks_words::hosts(ranks.n_hosts());
+            let line = ranks_words::together(ranks.count(), hosts, config.lanes());
+            terminal::line(&line);
+        }
         terminal::out(&begin::introduction(&start, &config));
         if wants_fit && planned.report.fits {
             let text = adapted.as_ref().map_or_else(|| words::fits_already() + "\n", Adapted::text);
@@ -123,57 +166,84 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         }
         terminal::out(&plan::text(&planned.report));
     }
-    if !planned.report.fits {
+    if let Some(smallest) = first_no(ranks, planned.report.fits) {
         let is_resumed = matches!(start, Start::Resume(..));
-        refuse(&as_written, vocab, &runner, &planned, reader)?;
+        if smallest == ranks.rank() {
+            refuse(&as_written, &here, &planned, reader)?;
+        }
         if wants_fit && is_resumed && reader == Reader::People {
             terminal::err(&format!("{}{}\n", names::note(), words::resume_keeps_rounding()));
         }
         return Ok(Answer::No);
     }
-    let (really_free, limit) = os::host_memory().least();
     let needed = planned.report.arena_bytes;
-    if runner.is_host() && needed > really_free {
-        let message = words::not_free_now(needed, really_free, words::limit(limit));
-        terminal::err(&format!("{}{message}\n", names::error()));
+    let message = not_free(&planned, &runner, ranks.count_on_host() as u64);
+    let is_free = message.is_none();
+    if let Some(message) = message {
+        no(message, reader);
+    }
+    if first_no(ranks, is_free).is_some() {
         return Ok(Answer::No);
     }
-    let svg = matches.get_one::<String>("svg").map(Path::new);
-    if let Some(path) = svg {
-        check_writable(path)?;
-    }
-
-    let lock = Lock::take(&folder)?;
-    checkpoint::recover(&folder)?;
-    // Again, because another run may have saved while this one was planned.
-    check_new(&start, &folder, existing)?;
-    check_disk(&folder, &planned.job, &config)?;
+    let svg = matches.get_one::<String>("svg").map(Path::new).filter(|_| ranks.is_root());
+    let lock = if ranks.is_root() {
+        let ready = prepare_folder(&folder, svg, &start, existing, &planned.job, &config);
+        Some(ready)
+    } else {
+        None
+    };
+    let lock = together(ranks, lock.transpose())?;
 
     let scaler = match precision {
         Precision::Float16 => Scaler::DYNAMIC,
         Precision::Float32 | Precision::Bfloat16 => Scaler::NONE,
     };
-    let backend =
-        planned.backend().map_err(|error| without_arena(error, &as_written, vocab, &runner))?;
-    // The arena is touched now. If another process took its memory at the same time, one of the
-    // two must give way before the system kills either.
-    let (left, limit) = os::host_memory().least();
+    let made = planned.backend();
+    // If two runs start at the same time, one must give way before the system kills either.
+    let is_taken = matches!(&made, Err(BackendError::Refused(ArenaRefused::Taken { .. })));
+    if let (Err(error), true) = (&made, is_taken) {
+        no(error.spoken(), reader);
+    }
+    if first_no(ranks, !is_taken).is_some() {
+        return Ok(Answer::No);
+    }
+    let backend = made.map_err(|error| without_arena(error, &as_written, &here));
+    let backend = together(ranks, backend)?;
+    // The arena is touched now, and the rest of the run needs the overhead.
+    let (left, _) = os::host_memory().least();
     let [least_left, _] = planned.report.overhead.range();
-    if runner.is_host() && left < least_left {
-        let message = words::taken_meanwhile(needed, left, words::limit(limit));
-        terminal::err(&format!("{}{message}\n", names::error()));
+    let is_left = !runner.is_host() || left >= least_left;
+    if !is_left {
+        let taken = ArenaRefused::Taken { asked: needed, left };
+        no(BackendError::Refused(taken).spoken(), reader);
+    }
+    if first_no(ranks, is_left).is_some() {
         return Ok(Answer::No);
     }
     let architecture = start.architecture(&config, vocab, &data);
-    if let Some(from) = start.tokenizer_folder(&data) {
-        checkpoint::carry_tokenizer(from, &folder)?;
-    } else if let Some(tokenizer) = &architecture.tokenizer {
-        let files = huggingface::files(tokenizer, vocab, config.block_size());
-        checkpoint::write_tokenizer(&files, &folder)?;
+    if ranks.is_root() {
+        write_tokenizer(&start, &architecture, &data, &folder, (vocab, config.block_size()))?;
     }
-    let mut trainer = Trainer::new(backend, config.clone(), planned.job, data, scaler)?;
+    let trainer =
+        Trainer::of_rank(Rc::clone(ranks), backend, config.clone(), planned.job, data, scaler);
+    let mut trainer = together(ranks, trainer.map_err(Failure::from))?;
+    if !ranks.is_root() {
+        trainer.follow(&stop)?;
+        return Ok(Answer::Yes);
+    }
     let log = folder.join("events.jsonl");
-    let Loaded { events, saved, run_id } = load(start, &mut trainer, &folder, &log)?;
+    let loaded = load(start, &mut trainer, &folder, &log).and_then(|mut loaded| {
+        if matches.get_flag("tensorboard") {
+            loaded.events = loaded.events.with_tensorboard(&folder)?;
+        }
+        Ok(loaded)
+    });
+    let loaded = loaded.map_err(|failure| {
+        trainer.end();
+        failure.agreed()
+    });
+    let Loaded { events, saved, run_id } = loaded?;
+    trainer.share_weights()?;
 
     let progress =
         Progress::new(&config, &planned.job.model, planned.report.arena_bytes, reader.into());
@@ -188,6 +258,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         stop: stop_run,
         saved,
         run_id: run_id.clone(),
+        evaluated: History::of_log(&log)?.evaluations.pop(),
     };
     let mut report = serde_json::to_value(&planned.report).expect("a report is plain data");
     if let Some(adapted) = &adapted {
@@ -195,7 +266,15 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     }
     let step = run.trainer.position.step;
     run.events.write(&Event::Plan { step, run_id: Some(run_id), plan: report })?;
-    let trained = run.train();
+    if let Some(address) = serve::page_of(&folder) {
+        terminal::note(&serve_words::shown_at(address));
+    }
+    let trained = run.train().map_err(Failure::from);
+    let is_midway = run.trainer.is_midway();
+    if !is_midway {
+        run.trainer.end();
+    }
+    let trained = trained.map_err(|failure| if is_midway { failure } else { failure.agreed() });
 
     // The arena goes before sampling plans its own.
     drop(run);
@@ -219,39 +298,143 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     }
 }
 
-/// Plans training on this machine, within the budget.
-fn plan_here(config: &Config, vocab: u32, runner: &Runner) -> Result<Setup, Failure> {
-    let device = runner.device(config)?;
-    let precision = runner.precision(config);
-    Ok(Setup::new(config, vocab, precision, runner, device, runner.overhead())?)
+/// Says that the run cannot start now.
+fn no(message: String, reader: Reader) {
+    let failure = Failure::new("memory", message);
+    match reader {
+        Reader::People => terminal::err(&failure.to_text()),
+        Reader::Programs => terminal::line(&failure.to_json().to_string()),
+    }
+}
+
+/// Why this machine's memory is too small now for a plan that is within its budget, with as many
+/// ranks on it.
+fn not_free(planned: &Setup, runner: &Runner, ranks_here: u64) -> Option<String> {
+    let (free, limit) = os::host_memory().least();
+    let (needed, message): (_, fn(_, _, _) -> _) = if runner.is_host() {
+        (planned.report.arena_bytes, words::not_free_now)
+    } else {
+        // The tokens of a batch are read on the host before they are copied to the device.
+        let [least, _] = HOST_OVERHEAD.range();
+        (least + planned.job.staging_bytes(), words::host_too_small)
+    };
+    // All ranks of this machine allocate at the same time.
+    let needed = Bytes::new(needed.get().saturating_mul(ranks_here));
+    (needed > free).then(|| message(needed, free, words::limit(limit)))
+}
+
+/// The config with what it begins from. Only the root opens checkpoints and published weights:
+/// the others get its config and weights.
+fn beginning(
+    matches: &ArgMatches,
+    written: &Written,
+    existing: Existing,
+    ranks: &Ranks,
+) -> Result<Beginning, Failure> {
+    let split = if matches.get_flag("fit") { StepSplit::AsBefore } else { StepSplit::AsWritten };
+    let mut beginning = if ranks.is_root() {
+        Beginning::of(matches, written, split)?
+    } else {
+        Beginning { config: written.resolve()?, start: Start::Scratch }
+    };
+    if ranks.is_root() {
+        check_new(&beginning.start, &setup::out_dir(&beginning.config), existing)?;
+        beginning.config = together::with_lanes(ranks.count() as u32, &beginning.config)?;
+    }
+    Ok(beginning)
+}
+
+fn check_same_data(ranks: &Ranks, data: &Dataset) -> Result<(), Failure> {
+    if ranks.count() == 1 {
+        return Ok(());
+    }
+    let fingerprint = serde_json::to_string(&data.fingerprint()?).expect("it is plain data");
+    Ok(ranks.check_same(Common::Data, fingerprint.as_bytes())?)
+}
+
+/// Takes the run's folder, and checks everything that can be checked before hours are spent.
+fn prepare_folder(
+    folder: &Path,
+    svg: Option<&Path>,
+    start: &Start,
+    existing: Existing,
+    job: &Job,
+    config: &Config,
+) -> Result<Lock, Failure> {
+    if let Some(path) = svg {
+        check_writable(path)?;
+    }
+    let lock = Lock::take(folder)?;
+    checkpoint::recover(folder)?;
+    // Again, because another run may have saved while this one was planned.
+    check_new(start, folder, existing)?;
+    check_disk(folder, job, config)?;
+    Ok(lock)
+}
+
+/// Puts the files of the run's tokenizer next to its checkpoints.
+fn write_tokenizer(
+    start: &Start,
+    architecture: &Architecture,
+    data: &Dataset,
+    folder: &Path,
+    (vocab, block_size): (u32, u32),
+) -> Result<(), Failure> {
+    if let Some(from) = start.tokenizer_folder(data) {
+        checkpoint::carry_tokenizer(from, folder)?;
+    } else if let Some(tokenizer) = &architecture.tokenizer {
+        let files = huggingface::files(tokenizer, vocab, block_size);
+        checkpoint::write_tokenizer(&files, folder)?;
+    }
+    Ok(())
+}
+
+/// What plans of this rank on this machine have in common.
+struct PlanHere {
+    vocab: u32,
+    runner: Runner,
+    memory: DeviceMemory,
+    share: Share,
+}
+
+impl PlanHere {
+    /// Plans training within the budget.
+    fn plan(&self, config: &Config) -> Result<Setup, Failure> {
+        let Self { vocab, runner, memory, share } = self;
+        let (precision, overhead) = (runner.precision(config), runner.overhead());
+        let memory = memory.clone();
+        Ok(Setup::of_share(config, *vocab, precision, runner, memory, overhead, *share)?)
+    }
+
+    /// This machine as the target of other plans.
+    fn target(&self, config: &Config) -> Result<PlanTarget, Failure> {
+        let mut target = PlanTarget::of_runner(config, self.runner.clone())?;
+        (target.device, target.share) = (self.memory.clone(), self.share);
+        Ok(target)
+    }
 }
 
 /// Why there is no arena; if the device has less memory than the plan, with what fits it.
-fn without_arena(error: BackendError, config: &Config, vocab: u32, runner: &Runner) -> Failure {
+fn without_arena(error: BackendError, config: &Config, here: &PlanHere) -> Failure {
     let free = match &error {
         BackendError::Memory(refused) => refused.free,
         _ => None,
     };
     let failure = Failure::from(error);
-    let (Some(free), Ok(mut place)) = (free, place(config, runner)) else { return failure };
+    let (Some(free), Ok(mut place)) = (free, here.target(config)) else { return failure };
     place.device.usable_bytes = less_a_margin(free);
-    let found = fit_options::all(config, vocab, &place);
+    let found = fit_options::all(config, here.vocab, &place);
     fit_options::advice(&found, place.engine).into_iter().fold(failure, Failure::hint)
-}
-
-/// This machine as the place of a plan.
-fn place(config: &Config, runner: &Runner) -> Result<PlanTarget, Failure> {
-    PlanTarget::of_runner(config, runner.clone())
 }
 
 /// What `--fit` changes; `None` if it fits already, and if nothing that may be changed makes it
 /// fit.
 fn adapt(
     beginning: &Beginning,
-    vocab: u32,
-    runner: &Runner,
+    here: &PlanHere,
     planned: &Setup,
 ) -> Result<Option<Adapted>, Failure> {
+    let PlanHere { vocab, runner, .. } = here;
     let memory = os::host_memory();
     let (really_free, _) = memory.least();
     let report = &planned.report;
@@ -259,15 +442,15 @@ fn adapt(
         return Ok(None);
     }
     let config = &beginning.config;
-    let mut place = place(config, runner)?;
+    let mut place = here.target(config)?;
     if runner.is_host() {
         // The budget may be more than the memory there is.
         place.device.usable_bytes = place.device.usable_bytes.min(memory.usable());
     }
     if beginning.is_resumed() {
-        fit_options::adapt_resumed(config, vocab, &place, report)
+        fit_options::adapt_resumed(config, *vocab, &place, report)
     } else {
-        fit_options::adapt(config, vocab, &place, report)
+        fit_options::adapt(config, *vocab, &place, report)
     }
 }
 
@@ -283,7 +466,8 @@ fn check_new(start: &Start, folder: &Path, existing: Existing) -> Result<(), Fai
     if matches!(start, Start::Resume(..)) {
         return Ok(());
     }
-    if existing == Existing::Refuse && checkpoint::exists(folder) {
+    let has_checkpoint = checkpoint::exists(folder) || checkpoint::nanogpt_file(folder).is_some();
+    if existing == Existing::Refuse && has_checkpoint {
         let failure = Failure::new("checkpoint", words::holds_a_checkpoint(folder.display()));
         return Err(failure.hint(words::resume_or_move(folder.display())));
     }
@@ -316,11 +500,16 @@ fn load(start: Start, trainer: &mut Trainer, folder: &Path, log: &Path) -> Resul
             if document.data.as_ref().is_some_and(|data| *data != trainer.fingerprint()) {
                 terminal::note(&words::data_changed());
             }
+            let is_nanogpt = checkpoint.nanogpt().is_some();
+            let new_scaler = trainer.position.scaler;
             trainer.position = document.position;
+            if is_nanogpt {
+                trainer.position.scaler = new_scaler;
+            }
             let step = trainer.position.step;
             return Ok(Loaded {
                 events: EventLog::resume(log, step)?.0,
-                saved: Some(step),
+                saved: (!is_nanogpt).then_some(step),
                 run_id: run_id.unwrap_or_else(new_run_id),
             });
         }
@@ -407,16 +596,15 @@ fn introduction(config: &Config, model: &Model) -> String {
 /// Explains why it does not fit, before anything is allocated, and what would make it fit.
 fn refuse(
     config: &Config,
-    vocab: u32,
-    runner: &Runner,
+    here: &PlanHere,
     planned: &Setup,
     reader: Reader,
 ) -> Result<(), Failure> {
     match reader {
         Reader::People => {
-            terminal::err(&plan::refusal(&planned.report));
-            let place = place(config, runner)?;
-            let found = fit_options::all(config, vocab, &place);
+            terminal::err(&format!("{}{}", ranks::label(), plan::refusal(&planned.report)));
+            let place = here.target(config)?;
+            let found = fit_options::all(config, here.vocab, &place);
             terminal::err(&fit_options::hints(&found, place.engine));
         }
         Reader::Programs => {

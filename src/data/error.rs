@@ -76,9 +76,9 @@ pub enum DataError {
         /// Its length.
         bytes: u64,
     },
-    /// A shard of a version that does not hold 16-bit tokens.
+    /// A shard of another version.
     #[error(
-        "`{path}` is a shard with magic {magic} of version {version}; only 20240520 of version 1, with 16-bit tokens, can be read"
+        "`{path}` is a shard with magic {magic} of version {version}; only 20240520 of version 1 (16-bit tokens) and 20240801 of version 7 (32-bit) can be read"
     )]
     ShardVersion {
         /// Which file.

@@ -238,10 +238,13 @@ fn type_name(value: PickleValue<'_>) -> &'static str {
     match value {
         PickleValue::Int(_) => "int",
         PickleValue::BigInt => "int of more than 64 bits",
+        PickleValue::Float(_) => "float",
+        PickleValue::Bool(_) => "bool",
         PickleValue::Text(_) => "str",
         PickleValue::Dict(_) => "dict",
         PickleValue::List(_) => "list",
         PickleValue::Other(name) => name,
+        PickleValue::Object(_) => "object",
     }
 }
 

@@ -3,7 +3,8 @@
 //! A dataset is a folder as nanoGPT lays it out: `train.bin`, `val.bin` and, if the vocabulary
 //! is not GPT-2's, `meta.pkl`. A vocabulary of more than 65,536 tokens needs wider ones:
 //! `train.u32.bin` and `val.u32.bin`, plain little-endian 32-bit tokens, under names that nanoGPT
-//! does not open. A `tokenizer.json` in the folder is copied to the folder of a run. Any file may
+//! does not open. Instead of each file there may be llm.c's shards, which are read as one:
+//! `train_000001.bin`, `fineweb_train_000001.bin` and so on. A `tokenizer.json` in the folder is copied to the folder of a run. Any file may
 //! hold anything: the result is tokens or an error, and reading allocates nothing.
 
 pub mod counter;
@@ -14,7 +15,7 @@ mod fingerprint;
 mod meta;
 pub(crate) mod publish;
 pub mod stories;
-mod tokens;
+pub(crate) mod tokens;
 
 use std::path::{Path, PathBuf};
 
@@ -60,12 +61,12 @@ impl Dataset {
     /// `stories` is written to `base/data/stories` first if it is missing.
     pub fn open(dataset: &str, base: &Path) -> Result<Self, DataError> {
         let folder = find(dataset, base)?;
-        if dataset == STORIES && !file_of(&folder, "train")?.exists() {
+        if dataset == STORIES && !located(&folder, "train.bin")?.exists() {
             stories::write(&folder)?;
         }
         Ok(Self {
-            train: Tokens::open(file_of(&folder, "train")?)?,
-            val: Tokens::open(file_of(&folder, "val")?)?,
+            train: Tokens::open_all(files_of(&folder, "train")?)?,
+            val: Tokens::open_all(files_of(&folder, "val")?)?,
             meta: Meta::open(&located(&folder, "meta.pkl")?)?,
             folder,
         })
@@ -124,27 +125,43 @@ impl Dataset {
     }
 }
 
-/// The file of a split: `train.u32.bin` if there is one, else `train.bin`.
-fn file_of(folder: &Path, split: &str) -> Result<PathBuf, DataError> {
-    let wide = located(folder, &format!("{split}{WIDE_EXTENSION}"))?;
-    if wide.exists() { Ok(wide) } else { located(folder, &format!("{split}.bin")) }
+/// The files of a split: `train.u32.bin` or `train.bin` if there is one, else all shards whose
+/// names have the word.
+fn files_of(folder: &Path, split: &str) -> Result<Vec<PathBuf>, DataError> {
+    let plain = located(folder, &format!("{split}.bin"))?;
+    for one in [located(folder, &format!("{split}{WIDE_EXTENSION}"))?, plain.clone()] {
+        if one.exists() {
+            return Ok(vec![one]);
+        }
+    }
+    let files = publish::files(&Disk::real(), folder).map_err(of_disk)?;
+    let is_shard = |name: &str| {
+        let stem = name.strip_suffix(".bin");
+        stem.is_some_and(|stem| stem.split(['_', '-', '.']).any(|word| word == split))
+    };
+    let shards = files.into_iter().filter(|(name, _)| is_shard(name));
+    let shards: Vec<_> = shards.map(|(_, path)| path).collect();
+    Ok(if shards.is_empty() { vec![plain] } else { shards })
 }
 
 /// Where a file of the dataset is: in its folder, unless a crash interrupted `prepare`.
 fn located(folder: &Path, name: &str) -> Result<PathBuf, DataError> {
-    publish::locate(&Disk::real(), folder, name).map_err(|error| {
-        let DiskError { action, path, source } = error;
-        DataError::Io { action, path, source }
-    })
+    publish::locate(&Disk::real(), folder, name).map_err(of_disk)
+}
+
+fn of_disk(error: DiskError) -> DataError {
+    let DiskError { action, path, source } = error;
+    DataError::Io { action, path, source }
 }
 
 /// The `fitgpt prepare` command that makes `dataset`, with its input named after it.
 pub(crate) fn prepare_line(dataset: &str) -> String {
     let is_path = dataset.contains(['/', std::path::MAIN_SEPARATOR]);
     let folder = if is_path { dataset.to_owned() } else { format!("data/{dataset}") };
+    if crate::hub::named(dataset).is_some() {
+        return format!("fitgpt prepare {dataset}");
+    }
     let input = match dataset {
-        "openwebtext" => "openwebtext.jsonl",
-        "fineweb" => "fineweb.jsonl --eot before --val_fraction 0.01",
         name if name.ends_with("_char") => "input.txt --chars",
         _ => "input.txt",
     };
@@ -198,6 +215,35 @@ mod tests {
     }
 
     #[test]
+    fn shards_are_one_dataset_under_our_names_and_under_others() {
+        for names in [
+            ["train_000001.bin", "train_000002.bin", "val_000000.bin"],
+            ["x_train_000001.bin", "x_train_000002.bin", "x_val_000000.bin"],
+        ] {
+            let base = tempfile::tempdir().unwrap();
+            let folder = base.path().join("data/mine");
+            fs::create_dir_all(&folder).unwrap();
+            for (i, name) in (0..).zip(names) {
+                let mut bytes = tokens::shard_header(40, 2).to_vec();
+                bytes.extend((0..40).flat_map(|t: u16| (t + 100 * i).to_le_bytes()));
+                fs::write(folder.join(name), bytes).unwrap();
+            }
+            let found = Dataset::open("mine", base.path()).unwrap();
+            assert_eq!(found.tokens(Split::Train).len(), 80);
+            let mut read = [0; 2];
+            found.tokens(Split::Train).read(39, &mut read).unwrap();
+            assert_eq!(read, [39, 100]);
+            assert_eq!(found.tokens(Split::Val).len(), 40);
+            let before = found.fingerprint().unwrap();
+            fs::write(folder.join(names[1]), tokens::shard_header(0, 2)).unwrap();
+            assert!(Dataset::open("mine", base.path()).is_err(), "each must be whole");
+            fs::remove_file(folder.join(names[1])).unwrap();
+            let fewer = Dataset::open("mine", base.path()).unwrap();
+            assert_ne!(fewer.fingerprint().unwrap(), before);
+        }
+    }
+
+    #[test]
     fn without_meta_the_vocabulary_is_gpt2s() {
         let base = tempfile::tempdir().unwrap();
         dataset_at(&base.path().join("data/mine"));
@@ -218,11 +264,11 @@ mod tests {
             text,
             "there is no dataset `openwebtext`: no folder `here/data/openwebtext`, no folder \
              `here/openwebtext`; make it with \
-             `fitgpt prepare openwebtext.jsonl --out data/openwebtext`"
+             `fitgpt prepare openwebtext`"
         );
         assert_eq!(
-            prepare_line("shakespeare_char"),
-            "fitgpt prepare input.txt --chars --out data/shakespeare_char"
+            prepare_line("book_char"),
+            "fitgpt prepare input.txt --chars --out data/book_char"
         );
         assert_eq!(prepare_line("some/where"), "fitgpt prepare input.txt --out some/where");
         assert!(matches!(Dataset::open("", base), Err(DataError::NoDataset { .. })));

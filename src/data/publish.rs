@@ -13,6 +13,7 @@
 //! the first file that goes and the last that comes.
 
 use std::{
+    collections::BTreeMap,
     hash::{BuildHasher as _, Hasher as _, RandomState},
     path::{Path, PathBuf},
     time::{SystemTime, UNIX_EPOCH},
@@ -27,6 +28,22 @@ const PLACING: &str = ".placing-";
 /// Files that belong to a dataset, those of the training split first.
 const FILES: [&str; 6] =
     ["train.bin", "train.u32.bin", "val.bin", "val.u32.bin", "meta.pkl", "tokenizer.json"];
+
+/// What a preparation notes while it runs. It is never published.
+pub(crate) const JOURNAL: &str = "journal.json";
+
+/// The name of a shard of a dataset: `train_000001.bin`.
+pub(crate) fn shard_name(split: &str, index: u64) -> String {
+    format!("{split}_{index:06}.bin")
+}
+
+/// Whether a file of this name is a shard that [`shard_name`] names.
+pub(crate) fn is_shard_name(name: &str) -> bool {
+    let index = name.strip_prefix("train_").or_else(|| name.strip_prefix("val_"));
+    index
+        .and_then(|index| index.strip_suffix(".bin"))
+        .is_some_and(|index| index.len() >= 6 && index.bytes().all(|byte| byte.is_ascii_digit()))
+}
 
 type Result<T> = std::result::Result<T, DiskError>;
 
@@ -43,6 +60,27 @@ pub(crate) fn locate(disk: &Disk, folder: &Path, name: &str) -> Result<PathBuf> 
         }
     }
     Ok(folder.join(name))
+}
+
+/// Every file of the dataset in `folder`, wherever it is, by name; and the other files there.
+pub(crate) fn files(disk: &Disk, folder: &Path) -> Result<BTreeMap<String, PathBuf>> {
+    let mut folders = vec![folder.to_owned()];
+    if let Some((staged, _)) = committed(disk, folder)?.pop() {
+        if is_named(&staged, PREPARED) {
+            folders.clear();
+        }
+        folders.push(staged);
+    }
+    let mut files = BTreeMap::new();
+    for folder in folders {
+        for name in disk.list(&folder)? {
+            let path = folder.join(&name);
+            if let Ok(name) = name.into_string() {
+                files.insert(name, path);
+            }
+        }
+    }
+    Ok(files)
 }
 
 /// A new folder in `folder` for the files of a dataset.
@@ -67,16 +105,28 @@ pub(crate) fn commit(disk: &Disk, folder: &Path, staged: &Path) -> Result<()> {
 
 /// Completes what a crash interrupted, and removes files that were never published. Only for
 /// the holder of the folder's lock.
+#[cfg(test)]
 pub(crate) fn recover(disk: &Disk, folder: &Path) -> Result<()> {
+    complete_pending(disk, folder)?;
+    for abandoned in abandoned(disk, folder)? {
+        discard(disk, &abandoned)?;
+    }
+    Ok(())
+}
+
+/// Folders of files that were never published.
+pub(crate) fn abandoned(disk: &Disk, folder: &Path) -> Result<Vec<PathBuf>> {
+    folders(disk, folder, PREPARING)
+}
+
+/// Completes what a crash interrupted. Only for the holder of the folder's lock.
+pub(crate) fn complete_pending(disk: &Disk, folder: &Path) -> Result<()> {
     let mut all = committed(disk, folder)?;
     if let Some((newest, _)) = all.pop() {
         for (older, _) in all {
             discard(disk, &older)?;
         }
         complete(disk, folder, newest)?;
-    }
-    for abandoned in folders(disk, folder, PREPARING)? {
-        discard(disk, &abandoned)?;
     }
     Ok(())
 }
@@ -97,6 +147,11 @@ fn complete(disk: &Disk, folder: &Path, staged: PathBuf) -> Result<()> {
         for name in FILES {
             disk.remove_file(&folder.join(name))?;
         }
+        let mut shards = disk.list(folder)?;
+        shards.retain(|name| name.to_str().is_some_and(is_shard_name)); // `train` before `val`
+        for name in shards {
+            disk.remove_file(&folder.join(name))?;
+        }
         let placing = renamed(&staged, PREPARED, PLACING);
         disk.rename(&staged, &placing)?;
         placing
@@ -104,9 +159,11 @@ fn complete(disk: &Disk, folder: &Path, staged: PathBuf) -> Result<()> {
         staged
     };
     let mut names = disk.list(&placing)?;
-    names.sort_by_key(|name| name.to_str().is_some_and(|name| name.starts_with("train.")));
+    names.sort_by_key(|name| name.to_str().is_some_and(|name| name.starts_with("train")));
     for name in names {
-        if disk.is_file(&placing.join(&name))? {
+        if name == JOURNAL {
+            disk.remove_file(&placing.join(&name))?;
+        } else if disk.is_file(&placing.join(&name))? {
             disk.rename(&placing.join(&name), &folder.join(&name))?;
         }
     }

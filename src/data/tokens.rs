@@ -1,8 +1,8 @@
 //! A file of tokens.
 //!
 //! Two formats, distinguished by their first bytes: nanoGPT's (little-endian 16-bit tokens and
-//! nothing else) and llm.c's shards (a header of 256 32-bit words, then the same tokens). A file
-//! whose name ends in `.u32.bin` holds little-endian 32-bit tokens and nothing else.
+//! nothing else) and llm.c's shards (a header of 256 32-bit words, then the same tokens, or 32-bit
+//! ones in version 7). Several shards are read as one. A file whose name ends in `.u32.bin` holds little-endian 32-bit tokens and nothing else.
 //!
 //! Files are read by position and never mapped: mapped pages would count against the memory
 //! of the run, and a file that is truncated meanwhile must be an error, not a signal.
@@ -21,29 +21,132 @@ pub const WIDE_EXTENSION: &str = ".u32.bin";
 
 const TOKEN_BYTES: u64 = 2;
 const WIDE_TOKEN_BYTES: u64 = 4;
-const HEADER_BYTES: u64 = 1024;
+/// Of a shard.
+pub(crate) const HEADER_BYTES: u64 = 1024;
 const MAGIC: i32 = 20_240_520;
 const VERSION: i32 = 1;
 /// llm.c's shards of 32-bit tokens (Llama 3).
 const MAGIC_32_BIT: i32 = 20_240_801;
+const VERSION_32_BIT: i32 = 7;
 /// On the stack while reading; a sequence of GPT-2 is half of it.
 const SCRATCH_BYTES: usize = 4096;
 
-/// An open file of tokens.
+/// Tokens of one file, or of several in order as if they were one.
 #[derive(Debug)]
 pub struct Tokens {
+    files: Vec<TokenFile>,
+    len: u64,
+}
+
+/// An open file of tokens.
+#[derive(Debug)]
+struct TokenFile {
     path: PathBuf,
     file: File,
     header_bytes: u64,
     /// Of a token.
     width: u64,
     len: u64,
+    /// How many tokens and bytes are in the files before.
+    start: u64,
+    start_byte: u64,
 }
 
 impl Tokens {
     /// Opens a file and checks that it is whole.
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, DataError> {
-        let path = path.into();
+        Self::open_all(vec![path.into()])
+    }
+
+    /// Opens several files and checks that each is whole.
+    ///
+    /// # Panics
+    ///
+    /// If there are none.
+    pub fn open_all(paths: Vec<PathBuf>) -> Result<Self, DataError> {
+        assert!(!paths.is_empty(), "tokens are in some file");
+        let mut files: Vec<TokenFile> = Vec::with_capacity(paths.len());
+        let (mut len, mut bytes) = (0, 0);
+        for path in paths {
+            let file = TokenFile::open(path, len, bytes)?;
+            len += file.len;
+            bytes += file.bytes();
+            files.push(file);
+        }
+        Ok(Self { files, len })
+    }
+
+    /// The path of its first file.
+    pub fn path(&self) -> &Path {
+        &self.files[0].path
+    }
+
+    /// How many files there are.
+    pub fn n_files(&self) -> usize {
+        self.files.len()
+    }
+
+    /// How many tokens there are; never zero.
+    #[expect(clippy::len_without_is_empty, reason = "an empty file is not opened")]
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// The length of all files.
+    pub(super) fn bytes(&self) -> u64 {
+        self.files.iter().map(TokenFile::bytes).sum()
+    }
+
+    /// Fills `bytes` from byte `start` of the files on.
+    pub(super) fn read_bytes(&self, start: u64, bytes: &mut [u8]) -> Result<(), DataError> {
+        let mut rest = bytes;
+        let mut start = start;
+        for file in &self.files {
+            let end = file.start_byte + file.bytes();
+            if start >= end || rest.is_empty() {
+                continue;
+            }
+            let n = rest.len().min((end - start) as usize);
+            let (part, after) = rest.split_at_mut(n);
+            let at = start - file.start_byte;
+            os::read_exact_at(&file.file, part, at)
+                .map_err(|source| file.failed(source, (at + n as u64) / file.width))?;
+            (rest, start) = (after, end);
+        }
+        Ok(())
+    }
+
+    /// Fills `tokens` from position `start` on. Allocates nothing.
+    ///
+    /// # Panics
+    ///
+    /// If the range leaves the files as they were opened: the caller knows [`Self::len`].
+    pub fn read(&self, start: u64, tokens: &mut [u32]) -> Result<(), DataError> {
+        let end = start.checked_add(tokens.len() as u64);
+        assert!(
+            end.is_some_and(|end| end <= self.len),
+            "{} tokens from {start} on leave a file of {}",
+            tokens.len(),
+            self.len
+        );
+        // The last file that begins at or before `start`.
+        let mut index = self.files.partition_point(|file| file.start <= start).saturating_sub(1);
+        let (mut rest, mut start) = (tokens, start);
+        while !rest.is_empty() {
+            let file = &self.files[index];
+            let here = file.start + file.len - start;
+            let (part, after) = rest.split_at_mut(rest.len().min(here as usize));
+            file.read(start - file.start, part)?;
+            start += part.len() as u64;
+            rest = after;
+            index += 1;
+        }
+        Ok(())
+    }
+}
+
+impl TokenFile {
+    fn open(path: PathBuf, start: u64, start_byte: u64) -> Result<Self, DataError> {
         let file = match os::open_regular(&path) {
             Ok(file) => file,
             Err(source) if source.kind() == io::ErrorKind::NotFound => {
@@ -62,11 +165,8 @@ impl Tokens {
             return Err(DataError::Empty { path });
         }
         let is_wide = path.to_string_lossy().ends_with(WIDE_EXTENSION);
-        let (width, header_bytes) = if is_wide {
-            (WIDE_TOKEN_BYTES, 0)
-        } else {
-            (TOKEN_BYTES, check_header(&file, &path, bytes)?)
-        };
+        let (width, header_bytes) =
+            if is_wide { (WIDE_TOKEN_BYTES, 0) } else { check_header(&file, &path, bytes)? };
         if !bytes.is_multiple_of(width) {
             return Err(DataError::OddLength { path, bytes, width });
         }
@@ -74,44 +174,14 @@ impl Tokens {
         if len == 0 {
             return Err(DataError::Empty { path });
         }
-        Ok(Self { path, file, header_bytes, width, len })
+        Ok(Self { path, file, header_bytes, width, len, start, start_byte })
     }
 
-    /// Its path.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// How many tokens the file holds; never zero.
-    #[expect(clippy::len_without_is_empty, reason = "an empty file is not opened")]
-    pub fn len(&self) -> u64 {
-        self.len
-    }
-
-    /// The length of the file.
-    pub(super) fn bytes(&self) -> u64 {
+    fn bytes(&self) -> u64 {
         self.header_bytes + self.len * self.width
     }
 
-    /// Fills `bytes` from byte `start` of the file on.
-    pub(super) fn read_bytes(&self, start: u64, bytes: &mut [u8]) -> Result<(), DataError> {
-        let end = (start + bytes.len() as u64) / self.width;
-        os::read_exact_at(&self.file, bytes, start).map_err(|source| self.failed(source, end))
-    }
-
-    /// Fills `tokens` from position `start` on. Allocates nothing.
-    ///
-    /// # Panics
-    ///
-    /// If the range leaves the file as it was opened: the caller knows [`Self::len`].
-    pub fn read(&self, start: u64, tokens: &mut [u32]) -> Result<(), DataError> {
-        let end = start.checked_add(tokens.len() as u64);
-        assert!(
-            end.is_some_and(|end| end <= self.len),
-            "{} tokens from {start} on leave a file of {}",
-            tokens.len(),
-            self.len
-        );
+    fn read(&self, start: u64, tokens: &mut [u32]) -> Result<(), DataError> {
         let mut scratch = [0_u8; SCRATCH_BYTES];
         let mut position = start;
         let width = self.width as usize;
@@ -140,14 +210,26 @@ impl Tokens {
     }
 }
 
-/// The size of the file's header, zero if it has none.
+/// The first bytes of a shard of `tokens` tokens of `width` bytes, as llm.c writes them.
+pub(crate) fn shard_header(tokens: u64, width: u64) -> [u8; HEADER_BYTES as usize] {
+    let (magic, version) =
+        if width == WIDE_TOKEN_BYTES { (MAGIC_32_BIT, VERSION_32_BIT) } else { (MAGIC, VERSION) };
+    let mut header = [0; HEADER_BYTES as usize];
+    // A shard has far fewer than 2^31 tokens.
+    for (i, word) in [magic, version, tokens as i32].into_iter().enumerate() {
+        header[4 * i..4 * i + 4].copy_from_slice(&word.to_le_bytes());
+    }
+    header
+}
+
+/// The size of a token and of the file's header, zero if it has none.
 ///
 /// A file of nanoGPT's could begin with the two tokens that spell a magic number, but only
 /// with a vocabulary larger than 55,960: GPT-2's cannot.
-fn check_header(file: &File, path: &Path, bytes: u64) -> Result<u64, DataError> {
+fn check_header(file: &File, path: &Path, bytes: u64) -> Result<(u64, u64), DataError> {
     let mut words = [0_u8; 12];
     if bytes < 4 {
-        return Ok(0);
+        return Ok((TOKEN_BYTES, 0));
     }
     let present = words.len().min(bytes as usize);
     os::read_exact_at(file, &mut words[..present], 0).map_err(|source| DataError::Io {
@@ -158,21 +240,23 @@ fn check_header(file: &File, path: &Path, bytes: u64) -> Result<u64, DataError> 
     let word = |i: usize| i32::from_le_bytes([0, 1, 2, 3].map(|byte| words[4 * i + byte]));
     let (magic, version, announced) = (word(0), word(1), i64::from(word(2)));
     if magic != MAGIC && magic != MAGIC_32_BIT {
-        return Ok(0);
+        return Ok((TOKEN_BYTES, 0));
     }
     let path = || path.to_owned();
     if bytes < HEADER_BYTES {
         return Err(DataError::HeaderCut { path: path(), bytes });
     }
-    if magic != MAGIC || version != VERSION {
-        return Err(DataError::ShardVersion { path: path(), magic, version });
-    }
+    let width = match (magic, version) {
+        (MAGIC, VERSION) => TOKEN_BYTES,
+        (MAGIC_32_BIT, VERSION_32_BIT) => WIDE_TOKEN_BYTES,
+        _ => return Err(DataError::ShardVersion { path: path(), magic, version }),
+    };
     let body_bytes = bytes - HEADER_BYTES;
-    if announced.checked_mul(TOKEN_BYTES as i64) != i64::try_from(body_bytes).ok() {
-        let held = body_bytes / TOKEN_BYTES;
+    if announced.checked_mul(width as i64) != i64::try_from(body_bytes).ok() {
+        let held = body_bytes / width;
         return Err(DataError::WrongCount { path: path(), announced, held });
     }
-    Ok(HEADER_BYTES)
+    Ok((width, HEADER_BYTES))
 }
 
 #[cfg(test)]
@@ -243,6 +327,43 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn a_shard_of_32_bit_tokens_reads_as_they_are() {
+        let tokens = open(&shard(20_240_801, 7, 2, &[7, 0, 0, 1])).unwrap();
+        let mut read = [0; 2];
+        tokens.read(0, &mut read).unwrap();
+        assert_eq!(read, [7, 65_536]);
+        let header = shard_header(2, 4);
+        assert_eq!(header[..], shard(20_240_801, 7, 2, &[]));
+        assert_eq!(shard_header(3, 2)[..], shard(20_240_520, 1, 3, &[]));
+    }
+
+    #[test]
+    fn several_files_read_as_one_from_any_position() {
+        let folder = tempfile::tempdir().unwrap();
+        let all: Vec<u16> = (0..1000).map(|i| i * 61).collect();
+        let mut paths = Vec::new();
+        let mut bytes = Vec::new();
+        for (i, part) in all.chunks(300).enumerate() {
+            let content = shard(20_240_520, 1, part.len() as i32, part);
+            bytes.extend_from_slice(&content);
+            paths.push(folder.path().join(format!("train_{i:06}.bin")));
+            fs::write(&paths[i], content).unwrap();
+        }
+        let tokens = Tokens::open_all(paths).unwrap();
+        assert_eq!((tokens.len(), tokens.n_files()), (1000, 4));
+        assert_eq!(tokens.bytes(), bytes.len() as u64);
+        for (start, len) in [(0, 1000), (299, 2), (300, 300), (150, 700), (999, 1), (1000, 0)] {
+            let mut read = vec![0; len];
+            tokens.read(start as u64, &mut read).unwrap();
+            let expected: Vec<_> = all[start..start + len].iter().map(|&t| u32::from(t)).collect();
+            assert_eq!(read, expected, "{len} from {start}");
+        }
+        let mut read = vec![0; 3000];
+        tokens.read_bytes(1500, &mut read).unwrap();
+        assert_eq!(read, bytes[1500..4500]);
+    }
+
+    #[test]
     fn a_file_that_is_not_whole_is_refused_with_its_numbers() {
         let message = |bytes: &[u8]| {
             let error = open(bytes).unwrap_err().to_string();
@@ -267,7 +388,7 @@ pub(super) mod tests {
             "the header of `F` announces -1 tokens, the file holds 1"
         );
         assert_eq!(message(&shard(20_240_520, 1, 0, &[])), "`F` holds no tokens");
-        assert!(message(&shard(20_240_801, 7, 1, &[7, 0])).contains("magic 20240801 of version 7"));
+        assert!(message(&shard(20_240_801, 6, 1, &[7, 0])).contains("magic 20240801 of version 6"));
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub(crate) enum Access {
     New,
     /// For writing at the end; created if it is missing. Links are not followed.
     Append,
+    /// For writing anywhere; it must exist. Links are not followed.
+    Change,
 }
 
 /// File operations as an operating system offers them: a call may be interrupted, fail, or move
@@ -205,6 +207,11 @@ impl Disk {
         self.opened(Attempt::Open, path, Access::Append)
     }
 
+    /// Opens a file that exists for writing anywhere.
+    pub(crate) fn change(&self, path: &Path) -> Result<DiskFile> {
+        self.opened(Attempt::Open, path, Access::Change)
+    }
+
     /// The content of a file of at most `limit_bytes`.
     pub(crate) fn read(&self, path: &Path, limit_bytes: u64) -> Result<Vec<u8>> {
         let file = self.open(path)?;
@@ -349,12 +356,17 @@ impl DiskFile {
     }
 
     /// Writes from `position` on, one piece after the other.
+    pub(crate) fn into_writer_at(self, position: u64) -> DiskWriter {
+        DiskWriter { file: self, position }
+    }
+
+    /// Writes from the start on.
     pub(crate) fn into_writer(self) -> DiskWriter {
-        DiskWriter { file: self, position: 0 }
+        self.into_writer_at(0)
     }
 }
 
-/// Writes a new file from its start to its end.
+/// Writes a file to its end.
 #[derive(Debug)]
 pub(crate) struct DiskWriter {
     file: DiskFile,
@@ -365,6 +377,11 @@ impl DiskWriter {
     /// The file itself.
     pub(crate) fn file(&self) -> &DiskFile {
         &self.file
+    }
+
+    /// The file itself, to write somewhere else in it.
+    pub(crate) fn file_mut(&mut self) -> &mut DiskFile {
+        &mut self.file
     }
 }
 

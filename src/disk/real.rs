@@ -47,6 +47,10 @@ impl FileSystem for RealFiles {
                 let mut options = OpenOptions::new();
                 os::open_unfollowed(options.append(true).create(true), path)?
             }
+            Access::Change => {
+                let mut options = OpenOptions::new();
+                os::open_unfollowed(options.read(true).write(true), path)?
+            }
         };
         if !file.metadata()?.is_file() {
             return Err(not_a_file());

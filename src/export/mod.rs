@@ -1,10 +1,13 @@
 //! Models for other programs.
 //!
-//! A folder of weights, ours or Hugging Face's, becomes a GGUF file for llama.cpp. One tensor is
-//! held at a time. The file appears whole or not at all.
+//! A folder of weights, ours, Hugging Face's or nanoGPT's, becomes a GGUF file for llama.cpp, a
+//! `ckpt.pt` for nanoGPT, or a folder for `transformers`. At most one tensor is held at a time. A
+//! file appears whole or not at all.
 
+mod folder;
 pub mod gguf;
 mod names;
+mod nanogpt;
 #[cfg(test)]
 mod tests;
 
@@ -14,12 +17,13 @@ use std::{
 };
 
 use fitgpt_plan::{
-    config::Gelu,
+    config::{ConfigError, Gelu},
     family::Family,
     model::{MlpKind, Model, RopeScaling},
 };
 
 use self::gguf::{GgufFile, GgufTensor, GgufType, GgufValue};
+pub use self::{folder::to_folder, nanogpt::to_nanogpt};
 use crate::{
     attempt::Attempt,
     checkpoint::{
@@ -45,6 +49,12 @@ pub enum ExportError {
         /// Which file.
         path: PathBuf,
     },
+    /// A folder whose checkpoint would no longer resume.
+    #[error("`{path}` holds a run; export to another folder")]
+    HoldsRun {
+        /// Which folder.
+        path: PathBuf,
+    },
     /// The operating system refused.
     #[error("cannot {action} `{path}`: {source}")]
     Io {
@@ -63,8 +73,23 @@ pub enum ExportError {
         /// What the tokenizer is.
         kind: TokenizerGap,
     },
+    /// nanoGPT's model is a GPT-2.
+    #[error("nanoGPT has no model of the family `{family}`")]
+    Family {
+        /// The model's.
+        family: Family,
+    },
+    /// nanoGPT's optimizer is AdamW.
+    #[error("nanoGPT cannot hold the state of the optimizer `{name}`")]
+    Optimizer {
+        /// The run's.
+        name: &'static str,
+    },
+    /// The config of the checkpoint does not resolve.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// Rotary positions that this export does not write.
-    #[error("GGUF export has no `rope_scaling` of the kind `llama3`")]
+    #[error("GGUF export does not support `rope_scaling` of type `llama3`")]
     RopeScaling,
 }
 
@@ -75,7 +100,7 @@ pub enum TokenizerGap {
     #[error("its characters are not all ASCII")]
     Characters,
     /// A `tokenizer.json`.
-    #[error("a `tokenizer.json` of a model is not converted")]
+    #[error("converting a model's `tokenizer.json` is not supported")]
     Json,
 }
 
@@ -86,8 +111,9 @@ pub struct Exported {
     pub n_tensors: usize,
     /// How long it is.
     pub bytes: u64,
-    /// Whether the model was trained with exact GELU, which llama.cpp's GPT-2 approximates.
-    pub has_exact_gelu: bool,
+    /// Whether the other program computes another kind of GELU than the model was trained with:
+    /// llama.cpp's GPT-2 approximates it, nanoGPT's does not.
+    pub has_other_gelu: bool,
 }
 
 /// Writes the weights in `folder` to `out` as GGUF.
@@ -97,9 +123,7 @@ pub fn to_gguf(
     dtype: GgufType,
     overwrite: bool,
 ) -> Result<Exported, ExportError> {
-    if !overwrite && out.exists() {
-        return Err(ExportError::Exists { path: out.to_owned() });
-    }
+    check_free(out, overwrite)?;
     let folder = checkpoint::weights_dir(folder);
     let mut weights = Weights::open(&folder)?;
     let architecture = weights.architecture().clone();
@@ -110,9 +134,7 @@ pub fn to_gguf(
     let n_tensors = described.len();
 
     let failed = |action, source| ExportError::Io { action, path: out.to_owned(), source };
-    let mut name = out.file_name().unwrap_or_default().to_owned();
-    name.push(".part");
-    let draft = Draft(out.with_file_name(name));
+    let draft = Draft::of(out);
     let file = GgufFile::create(&draft.0, &metadata, described)
         .map_err(|source| failed(Attempt::Write, source))?;
     let mut sink = GgufSink { model, tensors: &tensors, file, values: Vec::new(), filled: 0 };
@@ -120,12 +142,29 @@ pub fn to_gguf(
     sink.file.finish().map_err(|source| failed(Attempt::Sync, source))?;
     let bytes = fs::metadata(&draft.0).map_err(|source| failed(Attempt::Read, source))?.len();
     fs::rename(&draft.0, out).map_err(|source| failed(Attempt::Rename, source))?;
-    let has_exact_gelu = model.mlp == MlpKind::Gelu(Gelu::Exact);
-    Ok(Exported { n_tensors, bytes, has_exact_gelu })
+    let has_other_gelu = model.mlp == MlpKind::Gelu(Gelu::Exact);
+    Ok(Exported { n_tensors, bytes, has_other_gelu })
+}
+
+/// Refuses a path that exists, unless it may be replaced.
+fn check_free(out: &Path, overwrite: bool) -> Result<(), ExportError> {
+    if !overwrite && out.exists() {
+        return Err(ExportError::Exists { path: out.to_owned() });
+    }
+    Ok(())
 }
 
 /// A file under another name. Dropping it removes it; after a rename there is nothing to remove.
 struct Draft(PathBuf);
+
+impl Draft {
+    /// The draft of the file `out`, next to it.
+    fn of(out: &Path) -> Self {
+        let mut name = out.file_name().unwrap_or_default().to_owned();
+        name.push(".part");
+        Self(out.with_file_name(name))
+    }
+}
 
 impl Drop for Draft {
     fn drop(&mut self) {

@@ -88,9 +88,9 @@ pub enum SyntaxSlip {
 impl fmt::Display for SyntaxSlip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::OpenBracket => "a bracket that nothing closes",
-            Self::StrayBracket => "a bracket that nothing opened",
-            Self::OpenString => "a string that nothing closes",
+            Self::OpenBracket => "an unclosed bracket",
+            Self::StrayBracket => "an unmatched closing bracket",
+            Self::OpenString => "an unclosed string",
         })
     }
 }

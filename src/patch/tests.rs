@@ -352,7 +352,7 @@ fn names_are_read_back_and_others_refused() {
 #[test]
 fn a_file_that_is_not_python_is_an_error_with_its_line() {
     let error = apply("a = 1\nb = (\n", MODEL, None).unwrap_err();
-    let expected = "`train.py` cannot be read as Python: line 2 has a bracket that nothing closes";
+    let expected = "`train.py` cannot be read as Python: line 2 has an unclosed bracket";
     assert_eq!(error.to_string(), expected);
 }
 

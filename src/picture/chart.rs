@@ -42,7 +42,7 @@ impl Chart {
     }
 
     /// The model.
-    pub(super) fn title(&self) -> String {
+    pub(crate) fn title(&self) -> String {
         let Some(Panel { report, vocab, .. }) = self.panels.first() else { return String::new() };
         let config = &report.config;
         words::plan::model(
@@ -55,7 +55,7 @@ impl Chart {
     }
 
     /// How a step is split, and on which device.
-    pub(super) fn subtitle(&self) -> String {
+    pub(crate) fn subtitle(&self) -> String {
         let Some(Panel { report, .. }) = self.panels.first() else { return String::new() };
         let batch = report.effective_batch;
         let split = words::plan::split(
@@ -98,7 +98,7 @@ impl Panel {
     }
 
     /// The engine.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match (self.report.engine, self.report.config.compile()) {
             ("torch", true) => words::plan::torch_compiled(),
             ("torch", false) => words::plan::torch_eager(),
@@ -107,7 +107,7 @@ impl Panel {
     }
 
     /// The verdict and its figures.
-    pub(super) fn verdict(&self) -> String {
+    pub(crate) fn verdict(&self) -> String {
         let mark = match self.report.verdict {
             Verdict::Fits => '✓',
             Verdict::Tight => '!',
@@ -126,7 +126,7 @@ impl Panel {
     }
 
     /// A phase below the axis, with how often a step runs it.
-    pub(super) fn phase(&self, name: &str) -> String {
+    pub(crate) fn phase(&self, name: &str) -> String {
         let times = self.report.config.gradient_accumulation_steps();
         match words::names::phase(name) {
             phase if name == "train" && times > 1 => format!("{phase} × {times}"),
@@ -135,14 +135,14 @@ impl Panel {
     }
 
     /// The overhead next to the tensors.
-    pub(super) fn overhead(&self) -> String {
+    pub(crate) fn overhead(&self) -> String {
         let [low, high] = self.report.overhead.range().map(figure);
-        words::plan::beside(low, high)
+        words::plan::plus_overhead(low, high)
     }
 }
 
 /// For each of `columns` the op that it shows: the highest of those that share it.
-pub(super) fn columns(course: &PhaseTimeline, columns: u64) -> Vec<usize> {
+pub(crate) fn columns(course: &PhaseTimeline, columns: u64) -> Vec<usize> {
     let by_op = &course.profile.by_op;
     let ops = by_op.len() as u64;
     let total = |op: &usize| by_op[*op].iter().copied().sum::<Bytes>();

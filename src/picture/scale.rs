@@ -10,7 +10,7 @@ const GIB: u64 = 1 << 30;
 const TICKS: u64 = 8;
 
 /// A size as a picture writes it: in the largest binary unit that it reaches.
-pub(super) fn figure(bytes: Bytes) -> String {
+pub(crate) fn figure(bytes: Bytes) -> String {
     let bytes = bytes.get();
     let (unit, name, digits) = unit_of(bytes);
     format!("{:.digits$} {name}", bytes as f64 / unit as f64)

@@ -20,7 +20,7 @@ const LEGEND_ROW: u64 = 22;
 const LEGEND_COLUMN: u64 = 200;
 
 /// The colour of a class.
-pub(super) const fn colour(class: TensorClass) -> &'static str {
+pub(crate) const fn colour(class: TensorClass) -> &'static str {
     match class {
         TensorClass::Parameter => "#0072B2",
         TensorClass::Gradient => "#56B4E9",
@@ -54,7 +54,7 @@ pub(crate) fn draw(chart: &Chart) -> String {
     let _ = writeln!(out, "<title>{}</title>", escaped(&title));
     let _ = writeln!(out, "<style>{STYLE}</style>");
     out.push_str(
-        "<defs><pattern id=\"beside\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" \
+        "<defs><pattern id=\"overhead\" width=\"6\" height=\"6\" patternUnits=\"userSpaceOnUse\" \
          patternTransform=\"rotate(45)\"><rect width=\"1.5\" height=\"6\" fill=\"#57606a\"/>\
          </pattern></defs>\n",
     );
@@ -127,7 +127,7 @@ fn draw_panel(out: &mut String, panel: &Panel, place: &Place, scale: &Scale) {
         let low = BOTTOM * 10 - scale.tenths(usable.saturating_sub(overhead));
         let _ = writeln!(
             out,
-            "<rect x=\"{x}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"url(#beside)\" \
+            "<rect x=\"{x}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"url(#overhead)\" \
              fill-opacity=\"0.45\"/>",
             tenths(budget),
             place.width,
@@ -268,7 +268,7 @@ fn legend(out: &mut String, panel: &Panel, place: &Place, classes: &[TensorClass
         text(out, (right, y + 12), &format!("{style}right"), &figure(bytes));
     }
     let y = top + rows * LEGEND_ROW;
-    rect(out, (place.x, y), (14, 14), "url(#beside)");
+    rect(out, (place.x, y), (14, 14), "url(#overhead)");
     text(out, (place.x + 22, y + 12), "", &panel.overhead());
 }
 

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::PrepareError;
+use super::{PrepareError, journal::Journal};
 use crate::{
     data::publish,
     disk::{Disk, DiskWriter, FolderLock, LockError},
@@ -63,15 +63,17 @@ impl fmt::Display for DiskNeed {
 pub(super) struct Folder {
     path: PathBuf,
     staged: PathBuf,
+    abandoned: Vec<PathBuf>,
     is_new: bool,
     is_published: bool,
+    keeps_drafts: bool,
     disk: Disk,
     lock: Option<FolderLock>,
 }
 
 impl Folder {
-    /// Locks the folder, creating it if it is missing, and cleans up after a `prepare` that was
-    /// killed.
+    /// Locks the folder, creating it if it is missing. What a `prepare` that was killed has left
+    /// stays until [`Self::resume`].
     pub(super) fn make(path: &Path) -> Result<Self, PrepareError> {
         let disk = Disk::real();
         let is_new = disk.kind(path)?.is_none();
@@ -80,14 +82,69 @@ impl Folder {
             LockError::InUse { pid } => PrepareError::InUse { folder: path.to_owned(), pid },
             LockError::Disk(error) => error.into(),
         })?;
-        publish::recover(&disk, path)?;
+        publish::complete_pending(&disk, path)?;
+        let abandoned = publish::abandoned(&disk, path)?;
         let staged = publish::stage(&disk, path)?;
-        let (path, lock) = (path.to_owned(), Some(lock));
-        Ok(Self { path, staged, is_new, is_published: false, disk, lock })
+        Ok(Self {
+            path: path.to_owned(),
+            staged,
+            abandoned,
+            is_new,
+            is_published: false,
+            keeps_drafts: false,
+            disk,
+            lock: Some(lock),
+        })
     }
 
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+    /// The journal of a killed `prepare` of the same kind, whose drafts are then continued. All
+    /// others are removed.
+    pub(super) fn resume(&mut self, key: &str) -> Result<Option<Journal>, PrepareError> {
+        let mut found = None;
+        for folder in std::mem::take(&mut self.abandoned) {
+            match Journal::read(&self.disk, &folder).filter(|journal| journal.key == key) {
+                Some(journal) if found.is_none() => {
+                    publish::discard(&self.disk, &self.staged)?;
+                    self.staged = folder;
+                    found = Some(journal);
+                }
+                _ => publish::discard(&self.disk, &folder)?,
+            }
+        }
+        Ok(found)
+    }
+
+    /// Writes down how far the drafts are. They survive this process from now on.
+    pub(super) fn note(&mut self, journal: &Journal) -> Result<(), PrepareError> {
+        journal.write(&self.disk, &self.staged)
+    }
+
+    /// Leaves the drafts and the journal behind for the next `prepare`.
+    pub(super) fn keep_drafts(&mut self) {
+        self.keeps_drafts = true;
+    }
+
+    /// Removes drafts that are not among `names`: a killed process may have begun them later than
+    /// it noted.
+    pub(super) fn retain(&self, names: &[String]) -> Result<(), PrepareError> {
+        for name in self.disk.list(&self.staged)? {
+            let is_ours = name.to_str().is_some_and(|name| {
+                name == publish::JOURNAL || names.iter().any(|wanted| wanted == name)
+            });
+            if !is_ours {
+                self.disk.remove_file(&self.staged.join(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where drafts go.
+    pub(super) fn drafts(&self) -> DraftFolder {
+        DraftFolder {
+            disk: self.disk.clone(),
+            staged: self.staged.clone(),
+            target: self.path.clone(),
+        }
     }
 
     /// Makes the finished files the dataset. There are no others.
@@ -100,6 +157,9 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
+        if self.keeps_drafts && !self.is_published {
+            return;
+        }
         // Errors are ignored: an earlier one is the one to report.
         let _ = publish::discard(&self.disk, &self.staged);
         if self.is_new && !self.is_published {
@@ -107,6 +167,14 @@ impl Drop for Folder {
             let _ = self.disk.remove_files_in(&self.path, &[".lock"]);
         }
     }
+}
+
+/// Where drafts go, and where they are for.
+#[derive(Clone, Debug)]
+pub(super) struct DraftFolder {
+    disk: Disk,
+    staged: PathBuf,
+    target: PathBuf,
 }
 
 /// A file that is being written. Dropping it removes it.
@@ -117,21 +185,42 @@ pub(super) struct Draft {
     path: PathBuf,
     target: PathBuf,
     bytes: u64,
+    is_left: bool,
+}
+
+impl DraftFolder {
+    /// An empty draft of the file `name` of a dataset, or one of which `bytes` are written. It is
+    /// not removed when it is dropped, but with its folder.
+    pub(super) fn draft(&self, name: &str, bytes: u64) -> Result<Draft, PrepareError> {
+        let mut draft = Draft::open(self, name, bytes)?;
+        draft.is_left = true;
+        Ok(draft)
+    }
 }
 
 impl Draft {
     /// An empty draft of the file `name` of a dataset.
     pub(super) fn create(folder: &Folder, name: &str) -> Result<Self, PrepareError> {
-        let target = folder.path.join(name);
+        Self::open(&folder.drafts(), name, 0)
+    }
+
+    fn open(folder: &DraftFolder, name: &str, bytes: u64) -> Result<Self, PrepareError> {
+        let target = folder.target.join(name);
         let path = folder.staged.join(name);
-        let created = folder.disk.create(&path);
-        let file = created.map_err(|error| PrepareError::writing(&target, 0, error.source))?;
+        let opened = if bytes == 0 {
+            folder.disk.remove_file(&path)?;
+            folder.disk.create(&path)
+        } else {
+            folder.disk.change(&path)
+        };
+        let file = opened.map_err(|error| PrepareError::writing(&target, bytes, error.source))?;
         Ok(Self {
-            file: Some(BufWriter::with_capacity(64 << 10, file.into_writer())),
+            file: Some(BufWriter::with_capacity(64 << 10, file.into_writer_at(bytes))),
             disk: folder.disk.clone(),
             path,
             target,
-            bytes: 0,
+            bytes,
+            is_left: false,
         })
     }
 
@@ -148,6 +237,22 @@ impl Draft {
         flushed.map_err(|source| PrepareError::writing(&self.target, self.bytes, source))
     }
 
+    /// Brings everything that was written to the disk.
+    pub(super) fn sync(&mut self) -> Result<(), PrepareError> {
+        self.flush()?;
+        let file = self.file.as_ref().expect("it is not finished");
+        let synced = file.get_ref().file().sync();
+        synced.map_err(|error| PrepareError::writing(&self.target, self.bytes, error.source))
+    }
+
+    /// Writes over its first bytes.
+    pub(super) fn write_first(&mut self, bytes: &[u8]) -> Result<(), PrepareError> {
+        self.flush()?;
+        let file = self.file.as_mut().expect("it is not finished");
+        let written = file.get_mut().file_mut().write_all_at(bytes, 0);
+        written.map_err(|error| PrepareError::writing(&self.target, self.bytes, error.source))
+    }
+
     /// How much was written.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
@@ -160,10 +265,12 @@ impl Draft {
 
     /// Everything is written: brings it to the disk. It stays for [`Folder::publish`].
     pub(super) fn finish(mut self) -> Result<(), PrepareError> {
-        self.flush()?;
+        self.sync()?;
         let file = self.file.as_ref().expect("it is not finished");
-        let synced = file.get_ref().file().sync();
-        synced.map_err(|error| PrepareError::writing(&self.target, self.bytes, error.source))?;
+        // A killed process may have written more than it noted, but the same.
+        if file.get_ref().file().len()? != self.bytes {
+            return Err(PrepareError::Changed);
+        }
         self.file = None;
         Ok(())
     }
@@ -171,7 +278,7 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        if self.file.take().is_some() {
+        if self.file.take().is_some() && !self.is_left {
             let _ = self.disk.remove_file(&self.path); // an earlier error is the one to report
         }
     }
@@ -231,8 +338,16 @@ mod tests {
             let path = Path::new("data");
             disk.create_dirs(path).unwrap();
             let staged = publish::stage(&disk, path).unwrap();
-            let (path, lock) = (path.to_owned(), None);
-            let folder = Folder { path, staged, is_new: false, is_published: false, disk, lock };
+            let folder = Folder {
+                path: path.to_owned(),
+                staged,
+                abandoned: Vec::new(),
+                is_new: false,
+                is_published: false,
+                keeps_drafts: false,
+                disk,
+                lock: None,
+            };
             let mut draft = Draft::create(&folder, "train.bin").unwrap();
             draft.write(&[0; 1000]).unwrap();
             files.set_faults(Faults { fail_at: Some(0), ..Faults::default() });
@@ -265,7 +380,10 @@ mod tests {
         let orphan = dir.path().join(".preparing-0123456789abcdef");
         fs::create_dir(&orphan).unwrap();
         fs::write(orphan.join("train.bin"), "half").unwrap();
+        // It might be worth something until the next one knows what it is to do.
         drop(Folder::make(dir.path()).unwrap());
+        assert!(orphan.exists());
+        assert!(Folder::make(dir.path()).unwrap().resume("key").unwrap().is_none());
         assert_eq!(names(dir.path()), [".lock"]);
     }
 

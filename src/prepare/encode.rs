@@ -15,8 +15,8 @@ use std::{
 use super::{
     PrepareError,
     cut::PIECE_BYTES,
-    draft::Draft,
     error::{file_name, wide_file_name},
+    shards::TokenDraft,
 };
 use crate::{
     data::Split,
@@ -105,8 +105,8 @@ type Jobs = Receiver<(Job, Sender<Answer>)>;
 #[derive(Debug)]
 pub(super) struct Outputs {
     pub(super) width: TokenWidth,
-    pub(super) train: Draft,
-    pub(super) val: Draft,
+    pub(super) train: TokenDraft,
+    pub(super) val: TokenDraft,
 }
 
 impl Outputs {
@@ -175,6 +175,18 @@ impl<'a> Encoder<'a> {
 
     /// Writes what is left.
     pub(super) fn finish(mut self) -> Result<(), PrepareError> {
+        self.drain()
+    }
+
+    /// Brings everything so far to the disk. The bytes of tokens in both splits.
+    pub(super) fn sync(&mut self) -> Result<(u64, u64), PrepareError> {
+        self.drain()?;
+        self.outputs.train.sync()?;
+        self.outputs.val.sync()?;
+        Ok((self.outputs.train.bytes(), self.outputs.val.bytes()))
+    }
+
+    fn drain(&mut self) -> Result<(), PrepareError> {
         self.send()?;
         while let Some(answer) = self.under_way.pop_front() {
             self.write(&answer)?;
@@ -258,7 +270,7 @@ mod tests {
     use std::{fs, thread};
 
     use super::*;
-    use crate::prepare::draft::Folder;
+    use crate::prepare::draft::{Draft, Folder};
     use crate::tokenizer::END_OF_TEXT;
 
     /// The tokens of both files after `feed`.
@@ -269,7 +281,7 @@ mod tests {
     ) -> Result<[Vec<u32>; 2], PrepareError> {
         let dir = tempfile::tempdir().unwrap();
         let folder = Folder::make(dir.path()).unwrap();
-        let create = |name| Draft::create(&folder, name).unwrap();
+        let create = |name| TokenDraft::Plain(Draft::create(&folder, name).unwrap());
         let width = TokenWidth::Bits16;
         let mut outputs = Outputs { width, train: create("train.bin"), val: create("val.bin") };
         thread::scope(|scope| {
@@ -277,7 +289,8 @@ mod tests {
             feed(&mut encoder)?;
             encoder.finish()
         })?;
-        let read = |draft: &mut Draft| {
+        let read = |draft: &mut TokenDraft| {
+            let TokenDraft::Plain(draft) = draft else { panic!("shards were not asked for") };
             draft.flush().unwrap();
             let bytes = fs::read(draft.path()).unwrap();
             bytes.chunks(2).map(|pair| u32::from(u16::from_le_bytes([pair[0], pair[1]]))).collect()

@@ -18,7 +18,7 @@ use crate::{
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
     /// Nothing to read was named.
-    #[error("no text was given: name files, folders, or `-` for standard input")]
+    #[error("no input: name files, folders, or `-` for standard input")]
     NoInput,
     /// Standard input can be read once.
     #[error("standard input is named twice")]
@@ -30,7 +30,7 @@ pub enum PrepareError {
         pattern: PathBuf,
     },
     /// A folder without any file of text.
-    #[error("`{folder}` holds no files that end in `{}`", EXTENSIONS.join("`, `"))]
+    #[error("`{folder}` has no files ending in `{}`", EXTENSIONS.join("`, `"))]
     NoTexts {
         /// Which folder.
         folder: PathBuf,
@@ -174,8 +174,8 @@ pub enum PrepareError {
     },
     /// More characters than token files can number.
     #[error(
-        "the text has {symbols} different characters, but a token has 16 bits and can tell \
-         {limit} apart; leave out `--chars` for GPT-2's tokens, which have no such limit"
+        "the text has {symbols} different characters, but 16-bit tokens can represent \
+         only {limit}; leave out `--chars` for GPT-2's tokens, which have no such limit"
     )]
     TooManySymbols {
         /// How many there are.
@@ -193,15 +193,15 @@ pub enum PrepareError {
         source: TokenizerError,
     },
     /// No text at all.
-    #[error("the input holds no text")]
+    #[error("the input has no text")]
     Empty,
     /// All text went to one split.
     #[error(
         "`{}` would be empty: a share of {val_fraction} of {documents} document{} with \
-         {characters} characters is kept aside{}",
+         {characters} characters is held out{}",
         file_name(*split), if *documents == 1 { "" } else { "s" }, match computed {
             Some(Share { val_fraction, documents }) =>
-                format!("; `--val_fraction={val_fraction}` keeps {documents} documents aside"),
+                format!("; `--val_fraction={val_fraction}` holds out {documents} documents"),
             None => String::new(),
         }
     )]
@@ -220,6 +220,9 @@ pub enum PrepareError {
     /// The caller asked to stop.
     #[error("stopped; nothing was written")]
     Stopped,
+    /// Somebody asked to stop, and what was written can be continued.
+    #[error("stopped; the same command continues")]
+    Paused,
 }
 
 /// The kind of a value that should be text.
@@ -252,7 +255,7 @@ impl fmt::Display for JsonKind {
 /// What a share of documents comes to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Share {
-    /// The share kept aside.
+    /// The share held out.
     pub val_fraction: f64,
     /// How many of the documents read that is.
     pub documents: u64,

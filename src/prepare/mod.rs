@@ -7,15 +7,18 @@
 //! (the characters, the length of a text that is cut in two) takes a first reading; input that can
 //! be read only once is copied to the folder for it.
 //!
-//! The files appear whole, `train.bin` last, or not at all.
+//! The files appear whole, `train.bin` last, or not at all. Every few seconds it is noted how far
+//! a preparation of files is; after a kill, the same command continues from there.
 
 mod cut;
 mod draft;
 mod encode;
 mod error;
+mod journal;
 mod lines;
 mod pieces;
 mod run;
+mod shards;
 mod source;
 mod split;
 mod symbols;
@@ -26,11 +29,14 @@ mod tests;
 
 use std::{
     io,
-    num::NonZeroUsize,
+    num::{NonZeroU32, NonZeroUsize},
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use serde::Serialize;
+
+use crate::data::Split;
 
 pub(crate) use self::error::file_name;
 pub use self::{
@@ -50,6 +56,22 @@ pub enum Input {
     Path(PathBuf),
     /// Standard input.
     Stdin,
+    /// A file about which more is known than its name says.
+    Fetched {
+        /// Where it is.
+        path: PathBuf,
+        /// How it holds text.
+        format: Format,
+        /// The split that all of it is for, if it is for one.
+        split: Option<Split>,
+    },
+    /// Parquet files whose texts in order are one text.
+    Joined {
+        /// Where they are.
+        paths: Vec<PathBuf>,
+        /// The column of their texts.
+        column: String,
+    },
 }
 
 /// How a file holds text.
@@ -90,6 +112,18 @@ pub enum EndOfText {
     None,
 }
 
+/// How a dataset holds its tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputFormat {
+    /// nanoGPT's `train.bin` and `val.bin`.
+    Bin,
+    /// llm.c's shards with headers: `train_000001.bin` and so on, `val_000000.bin`.
+    Shards {
+        /// Tokens of each shard but the last.
+        tokens: NonZeroU32,
+    },
+}
+
 /// What to do with bytes that are not UTF-8.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Invalid {
@@ -120,13 +154,17 @@ pub struct Options {
     /// `None`: after each of several documents; none in a single text, as in nanoGPT's
     /// `shakespeare`.
     pub end_of_text: Option<EndOfText>,
-    /// The share of the text that is kept aside. `None`: a tenth of a single text, and of
+    /// The share of the text that is held out. `None`: a tenth of a single text, and of
     /// documents as [`default_val_fraction`] says.
     pub val_fraction: Option<f64>,
-    /// Which documents are kept aside depends on it.
+    /// Which documents are held out depends on it.
     pub seed: u64,
     /// What to do with bytes that are not UTF-8.
     pub invalid: Invalid,
+    /// How the dataset holds its tokens.
+    pub output: OutputFormat,
+    /// How often it is noted how far the preparation is.
+    pub note_every: Duration,
     /// Whether a dataset that is there is replaced.
     pub overwrite: bool,
     /// How many threads encode; `None`: all.
@@ -145,7 +183,7 @@ impl Options {
                 folder.and_then(Path::file_name).map(PathBuf::from)
             }
             Some(Input::Path(path)) => path.file_name().map(|name| source::stem(name.as_ref())),
-            Some(Input::Stdin) | None => None,
+            Some(_) | None => None,
         };
         Self {
             folder: Path::new("data").join(name.unwrap_or_else(|| "text".into())),
@@ -159,6 +197,8 @@ impl Options {
             val_fraction: None,
             seed: 1337,
             invalid: Invalid::Refuse,
+            output: OutputFormat::Bin,
+            note_every: Duration::from_secs(2),
             overwrite: false,
             threads: None,
             disk_free_bytes: None,
@@ -166,8 +206,8 @@ impl Options {
     }
 }
 
-/// The default share of many documents that is kept aside: nanoGPT's 0.0005, and more if that
-/// would be too little to measure on.
+/// The default share of many documents that is held out: nanoGPT's 0.0005, and more if that
+/// would be too little to measure on. The size is that of the input as it is, compressed or not.
 pub fn default_val_fraction(total_bytes: Option<u64>) -> f64 {
     match total_bytes {
         Some(bytes) if bytes < 10_000_000 => 0.1,
@@ -211,7 +251,7 @@ pub struct Summary {
     pub vocab_size: u32,
     /// How many documents were read.
     pub documents: u64,
-    /// How many of them are kept aside; `None` for a single text, which is cut in two.
+    /// How many of them are held out; `None` for a single text, which is cut in two.
     pub val_documents: Option<u64>,
     /// The share that was used.
     pub val_fraction: f64,
@@ -223,7 +263,7 @@ pub struct Summary {
     pub characters: u64,
     /// How many tokens are learned from.
     pub train_tokens: u64,
-    /// How many tokens are kept aside.
+    /// How many tokens are held out.
     pub val_tokens: u64,
     /// How often a document was cut at a place where its tokens may differ from those of the
     /// whole. With GPT-2's tokens: once for each 256 KiB without white space or two classes of
@@ -231,9 +271,13 @@ pub struct Summary {
     pub forced_cuts: u64,
     /// Files in folders that were not read.
     pub skipped: Vec<SkippedFile>,
+    /// How many tokens were there from a `prepare` that was stopped or killed.
+    pub resumed_tokens: u64,
+    /// How many shards there are for training; `None` if it is one file.
+    pub train_shards: Option<u64>,
     /// How long it took.
     pub seconds: f64,
-    /// `train.bin`, or `train.u32.bin` if a token needs more than 16 bits.
+    /// `train.bin`, or `train.u32.bin` if a token needs more than 16 bits, or the first shard.
     pub train_path: PathBuf,
     /// `val.bin`, or `val.u32.bin`.
     pub val_path: PathBuf,
@@ -249,7 +293,7 @@ impl Summary {
 }
 
 /// Writes a dataset. `progress` and `stop` are called for every piece; after `stop` returns true
-/// nothing is left behind.
+/// nothing is left behind but what the same call continues from ([`PrepareError::Paused`]).
 pub fn prepare(
     options: &Options,
     progress: &mut dyn FnMut(Progress),

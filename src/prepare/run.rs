@@ -1,31 +1,43 @@
 //! One run: find, keep, scan, encode, publish.
 
 use std::{
+    fmt::Write as _,
     fs,
     io::{self, Read},
     num::NonZeroUsize,
-    path::Path,
+    path::{Path, PathBuf},
     thread,
-    time::Instant,
+    time::{Instant, UNIX_EPOCH},
 };
 
 use super::{
-    DiskNeed, EndOfText, Format, Options, Pass, PrepareError, Progress, Summary, Vocabulary,
-    default_val_fraction,
+    DiskNeed, EndOfText, Format, Invalid, Options, OutputFormat, Pass, PrepareError, Progress,
+    Summary, Vocabulary, default_val_fraction,
     draft::{Draft, Folder},
     encode::{Encoder, Outputs, TokenWidth, WORKERS_LIMIT},
     error::{file_name, wide_file_name},
+    journal::{Clock, EncodingEntry, Journal, ScanEntry, Written},
+    pieces::Pieces,
+    shards::{Shards, TokenDraft},
     source::{FoundSources, TextSource, total_bytes},
-    split::Rule,
+    split::{DocumentCount, Rule, hash_of},
     symbols::Symbols,
-    walk::{DocumentPart, LastLine, Tally, Walk},
+    walk::{DocumentPart, LastLine, Position, Tally, Walk},
 };
 use crate::{
-    data::{Meta, Split},
+    data::{Meta, Split, publish::is_shard_name},
+    disk::Disk,
+    formats::compression,
     tokenizer::{END_OF_TEXT, Json, TOKENIZER_FILE, Tokenizer, TokenizerError},
 };
 
 const META: &str = "meta.pkl";
+
+/// From this size on, the default share of validation is the same.
+const LARGE_BYTES: u64 = 1_000_000_000;
+
+/// More files than this leave no split empty by chance, and take time to look at.
+const KNOWN_LIMIT: usize = 10_000;
 
 /// Every file that a dataset may have, the tokens for training first.
 const NAMES: [&str; 6] = [
@@ -49,10 +61,9 @@ pub(super) fn prepare_from(
         FoundSources::find(&options.inputs, options.format)?;
     let n_texts = sources.iter().filter(|source| source.format == Format::Text).count();
     let is_one_text = n_texts == 1 && sources.len() == 1;
-    let val_fraction = options.val_fraction.unwrap_or_else(|| {
-        if is_one_text { 0.1 } else { default_val_fraction(total_bytes(&sources)) }
-    });
-    if !(val_fraction > 0.0 && val_fraction < 1.0) {
+    if let Some(val_fraction) = options.val_fraction
+        && !(val_fraction > 0.0 && val_fraction < 1.0)
+    {
         return Err(PrepareError::ValFraction { val_fraction });
     }
     let mut folder = new_dataset(&options.folder, options.overwrite)?;
@@ -67,15 +78,40 @@ pub(super) fn prepare_from(
         _ => None,
     };
     let mut kept = Vec::new(); // removed at the end
+    let known_bytes: u64 = sources.iter().filter_map(|source| source.bytes).sum();
     for source in sources.iter_mut().filter(|source| source.bytes.is_none()) {
-        // Parquet is not read in order.
-        if is_scanned || source.format == Format::Parquet {
-            let name = format!("input.{}", kept.len());
-            let draft = keep(source, &folder, &name, stdin, progress, stop)?;
+        // Parquet is not read in order, and a pipe with a name is opened once.
+        let is_whole = is_scanned || source.format == Format::Parquet || !source.is_stdin();
+        // The default share depends on the size, which must be known as it is of a file.
+        let limit = if is_whole {
+            u64::MAX
+        } else if options.val_fraction.is_none() {
+            LARGE_BYTES.saturating_sub(known_bytes)
+        } else {
+            continue;
+        };
+        let name = format!("input.{}", kept.len());
+        let (draft, is_all) = keep(source, &folder, &name, limit, stdin, progress, stop)?;
+        if is_all {
             source.read_from(&draft);
-            kept.push(draft);
+        } else {
+            source.begin_with(&draft);
         }
+        kept.push(draft);
     }
+    let val_fraction = options.val_fraction.unwrap_or_else(|| {
+        if is_one_text { 0.1 } else { default_val_fraction(total_bytes(&sources)) }
+    });
+
+    let key = if kept.is_empty() { journal_key(options, &sources, val_fraction)? } else { None };
+    let mut journal = None;
+    if let Some(key) = key {
+        let found = folder.resume(&key)?;
+        journal = Some(found.unwrap_or(Journal { key, scan: None, encoded: None }));
+    } else {
+        folder.resume("")?;
+    }
+    let mut notes = Notes { folder: &mut folder, journal, clock: Clock::new(options.note_every) };
 
     let usual = if is_one_text { EndOfText::None } else { EndOfText::After };
     let end_of_text = options.end_of_text.unwrap_or(usual);
@@ -93,7 +129,7 @@ pub(super) fn prepare_from(
         stdin,
         progress,
     };
-    let scan = if is_scanned { Some(preparation.scan()?) } else { None };
+    let scan = if is_scanned { Some(preparation.scan(&mut notes)?) } else { None };
 
     let (tokenizer, vocab_size, meta) = match (options.vocabulary, &scan, &json) {
         (Vocabulary::Chars, Some(scan), _) => {
@@ -129,16 +165,16 @@ pub(super) fn prepare_from(
         need.check(options.disk_free_bytes.map(|free| free.saturating_sub(kept_bytes)))?;
     }
 
-    let n_documents = (n_texts == sources.len()).then_some(n_texts as u64);
     let mut rule = match &scan {
         Some(scan) if is_one_text => Rule::position(scan.characters, val_fraction),
-        _ => Rule::documents(options.seed, val_fraction, n_documents),
+        _ => {
+            let known = known_documents(&sources, options.invalid)?;
+            Rule::documents(options.seed, val_fraction, known.as_deref())
+        }
     };
-    let mut outputs = Outputs {
-        width,
-        train: Draft::create(&folder, width.file_name(Split::Train))?,
-        val: Draft::create(&folder, width.file_name(Split::Val))?,
-    };
+    let begun = notes.journal.as_ref().and_then(|journal| journal.encoded);
+    let mut outputs = outputs(options.output, width, notes.folder, begun.as_ref())?;
+    let resumed_tokens = outputs.tokens();
     let workers = match options.threads {
         Some(threads) => threads.get(),
         None => thread::available_parallelism().map_or(1, NonZeroUsize::get),
@@ -147,12 +183,17 @@ pub(super) fn prepare_from(
         &Encoding { tokenizer: &tokenizer, end_of_text_id, end_of_text, workers },
         &mut rule,
         &mut outputs,
-    )?;
+        &mut notes,
+    );
+    let written = match written {
+        Ok(written) => written,
+        Err(error) => return Err(notes.ended_by(error)),
+    };
     written.check(&rule, scan.as_ref(), val_fraction)?;
 
     let [train_tokens, val_tokens] =
         [&outputs.train, &outputs.val].map(|draft| draft.bytes() / width.bytes());
-    let path = |name: &str| folder.path().join(name);
+    let path = |name: &str| options.folder.join(name);
     let summary = Summary {
         vocabulary: options.vocabulary,
         vocab_size,
@@ -170,16 +211,23 @@ pub(super) fn prepare_from(
             Vocabulary::Json => written.tally.cuts,
         },
         skipped,
+        resumed_tokens,
+        train_shards: match options.output {
+            OutputFormat::Bin => None,
+            OutputFormat::Shards { tokens } => Some(train_tokens.div_ceil(tokens.get().into())),
+        },
         seconds: 0.0,
-        train_path: path(width.file_name(Split::Train)),
-        val_path: path(width.file_name(Split::Val)),
+        train_path: path(&token_name(options.output, width, Split::Train)),
+        val_path: path(&token_name(options.output, width, Split::Val)),
         meta_path: meta.as_ref().map(|_| path(META)),
     };
     let tables =
         Tables { meta: meta.as_deref(), tokenizer: json.as_ref().map(|file| &*file.bytes) };
     drop(kept); // only the dataset is published
-    publish(&mut folder, outputs, &tables, stop)?;
-    Ok(Summary { seconds: start.elapsed().as_secs_f64(), ..summary })
+    match publish(notes.folder, outputs, &tables, stop) {
+        Ok(()) => Ok(Summary { seconds: start.elapsed().as_secs_f64(), ..summary }),
+        Err(error) => Err(notes.ended_by(error)),
+    }
 }
 
 /// The folder of a dataset, in which there is none or one that may go.
@@ -192,33 +240,44 @@ fn new_dataset(path: &Path, overwrite: bool) -> Result<Folder, PrepareError> {
 }
 
 fn check_free(folder: &Path, overwrite: bool) -> Result<(), PrepareError> {
-    for name in NAMES {
+    if overwrite {
+        return Ok(());
+    }
+    let shards = Disk::real().list(folder)?.into_iter().filter_map(|name| name.into_string().ok());
+    let shards = shards.filter(|name| is_shard_name(name));
+    for name in NAMES.map(str::to_owned).into_iter().chain(shards) {
         let path = folder.join(name);
-        if !overwrite && path.exists() {
+        if path.exists() {
             return Err(PrepareError::Exists { path });
         }
     }
     Ok(())
 }
 
-/// Copies input that can be read only once to a temporary file.
+/// Copies input that can be read only once to a temporary file, `limit` bytes of it or a little
+/// more. Tells whether that is all.
 fn keep(
     source: &TextSource,
     folder: &Folder,
     name: &str,
+    limit: u64,
     stdin: &mut dyn Read,
     progress: &mut dyn FnMut(Progress),
     stop: &dyn Fn() -> bool,
-) -> Result<Draft, PrepareError> {
+) -> Result<(Draft, bool), PrepareError> {
     let mut draft = Draft::create(folder, name)?;
     let mut opened = source.open(stdin)?;
     let mut chunk = vec![0; 256 << 10];
-    loop {
+    let mut is_all = false;
+    while draft.bytes() < limit {
         if stop() {
             return Err(PrepareError::Stopped);
         }
         match opened.read(&mut chunk) {
-            Ok(0) => break,
+            Ok(0) => {
+                is_all = true;
+                break;
+            }
             Ok(read) => draft.write(&chunk[..read])?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(PrepareError::reading(&source.name, error)),
@@ -227,7 +286,30 @@ fn keep(
         progress(Progress { pass: Pass::Keep, bytes, total_bytes, documents: 0, tokens: 0 });
     }
     draft.flush()?;
-    Ok(draft)
+    Ok((draft, is_all))
+}
+
+/// The hashes of all documents, if each is a file of text: few of them must not leave a split
+/// empty. Only the first piece of each is read.
+fn known_documents(
+    sources: &[TextSource],
+    invalid: Invalid,
+) -> Result<Option<Vec<u64>>, PrepareError> {
+    let is_file = |source: &TextSource| {
+        source.format == Format::Text && source.bytes.is_some() && source.named_split().is_none()
+    };
+    if sources.len() > KNOWN_LIMIT || !sources.iter().all(is_file) {
+        return Ok(None);
+    }
+    let mut hashes = Vec::new();
+    for source in sources {
+        let mut nothing = io::empty();
+        let plain = compression::plain(source.open(&mut nothing)?);
+        let mut plain = plain.map_err(|error| PrepareError::reading(&source.name, error))?;
+        let mut pieces = Pieces::new(&mut *plain, &source.name, invalid);
+        hashes.push(hash_of(pieces.next()?.unwrap_or_default().as_bytes()));
+    }
+    Ok(Some(hashes))
 }
 
 /// What a dataset has next to its tokens.
@@ -247,7 +329,7 @@ fn publish(
     outputs.val.finish()?;
     for (name, bytes) in [(META, tables.meta), (TOKENIZER_FILE, tables.tokenizer)] {
         if let Some(bytes) = bytes {
-            let mut draft = Draft::create(folder, name)?;
+            let mut draft = folder.drafts().draft(name, 0)?;
             draft.write(bytes)?;
             draft.finish()?;
         }
@@ -256,6 +338,131 @@ fn publish(
         return Err(PrepareError::Stopped);
     }
     folder.publish()
+}
+
+/// Notes of how far a preparation is, if it can be continued.
+struct Notes<'a> {
+    folder: &'a mut Folder,
+    journal: Option<Journal>,
+    clock: Clock,
+}
+
+impl Notes<'_> {
+    fn is_due(&mut self) -> bool {
+        self.journal.is_some() && self.clock.is_due()
+    }
+
+    fn scanned(&mut self, scan: &Scan) -> Result<(), PrepareError> {
+        if !self.is_due() {
+            return Ok(());
+        }
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        let symbols = scan.symbols.sorted()?.into_iter().collect();
+        journal.scan = Some(ScanEntry { symbols, characters: scan.characters });
+        self.folder.note(journal)
+    }
+
+    fn encoded(&mut self, entry: EncodingEntry) -> Result<(), PrepareError> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        journal.encoded = Some(entry);
+        self.folder.note(journal)
+    }
+
+    /// What an error leaves behind: after a request to stop, or a disk that is full, everything
+    /// up to the last note.
+    fn ended_by(&mut self, error: PrepareError) -> PrepareError {
+        let is_noted = self.journal.as_ref().is_some_and(|journal| journal.encoded.is_some());
+        match error {
+            PrepareError::Stopped if is_noted => {
+                self.folder.keep_drafts();
+                PrepareError::Paused
+            }
+            PrepareError::DiskFull { .. } if is_noted => {
+                self.folder.keep_drafts();
+                error
+            }
+            error => error,
+        }
+    }
+}
+
+/// The drafts of both splits, new or as they were noted.
+fn outputs(
+    output: OutputFormat,
+    width: TokenWidth,
+    folder: &Folder,
+    begun: Option<&EncodingEntry>,
+) -> Result<Outputs, PrepareError> {
+    let bytes = |split| match (begun, split) {
+        (None, _) => 0,
+        (Some(begun), Split::Train) => begun.train_bytes,
+        (Some(begun), Split::Val) => begun.val_bytes,
+    };
+    let mut names = Vec::new();
+    for split in [Split::Train, Split::Val] {
+        match output {
+            OutputFormat::Bin => names.push(width.file_name(split).to_owned()),
+            OutputFormat::Shards { tokens } => {
+                let shard_bytes = u64::from(tokens.get()) * width.bytes();
+                names.extend(Shards::names(split, bytes(split), shard_bytes));
+            }
+        }
+    }
+    if begun.is_some() {
+        folder.retain(&names)?;
+    }
+    let draft = |split| match output {
+        OutputFormat::Bin => {
+            let draft = folder.drafts().draft(width.file_name(split), bytes(split))?;
+            Ok::<_, PrepareError>(TokenDraft::Plain(draft))
+        }
+        OutputFormat::Shards { tokens } => {
+            let (drafts, tokens) = (folder.drafts(), tokens.get().into());
+            Ok(TokenDraft::Shards(Shards::new(drafts, split, width, tokens, bytes(split))?))
+        }
+    };
+    Ok(Outputs { width, train: draft(Split::Train)?, val: draft(Split::Val)? })
+}
+
+/// The file of a split, or its first shard.
+fn token_name(output: OutputFormat, width: TokenWidth, split: Split) -> String {
+    match output {
+        OutputFormat::Bin => width.file_name(split).to_owned(),
+        OutputFormat::Shards { .. } => Shards::names(split, 1, 1).remove(0),
+    }
+}
+
+/// Everything that decides the bytes of a dataset, as a text; `None` if something can be read only
+/// once.
+fn journal_key(
+    options: &Options,
+    sources: &[TextSource],
+    val_fraction: f64,
+) -> Result<Option<String>, PrepareError> {
+    let mut key = format!(
+        "1 {} {:?} {:?} {:?} {:?} {val_fraction} {} {:?} {:?} {:?} {:?}",
+        env!("CARGO_PKG_VERSION"),
+        options.vocabulary,
+        options.end_of_text,
+        options.end_of_text_token,
+        options.field,
+        options.seed,
+        options.invalid,
+        options.output,
+        options.format,
+        options.tokenizer,
+    );
+    let tokenizer = options.tokenizer.iter().map(PathBuf::as_path);
+    for path in tokenizer.chain(sources.iter().flat_map(TextSource::paths)) {
+        let facts = fs::metadata(path).map_err(|source| PrepareError::reading(path, source))?;
+        let modified = facts.modified().ok();
+        let since = modified.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        let _ = write!(key, "\n{} {} {since:?}", path.display(), facts.len());
+    }
+    for source in sources {
+        let _ = write!(key, "\n{:?} {:?}", source.format, source.split);
+    }
+    Ok(sources.iter().all(|source| source.bytes.is_some()).then_some(key))
 }
 
 /// A `tokenizer.json`.
@@ -313,7 +520,14 @@ struct Encoding<'a> {
 }
 
 impl Preparation<'_> {
-    fn scan(&mut self) -> Result<Scan, PrepareError> {
+    fn scan(&mut self, notes: &mut Notes<'_>) -> Result<Scan, PrepareError> {
+        if let Some(ScanEntry { symbols, characters }) =
+            notes.journal.as_ref().and_then(|journal| journal.scan.clone())
+        {
+            let mut scan = Scan { symbols: Symbols::new(), characters };
+            scan.symbols.add(&symbols);
+            return Ok(scan);
+        }
         let mut scan = Scan { symbols: Symbols::new(), characters: 0 };
         let total_bytes = self.total_bytes;
         let progress = &mut *self.progress;
@@ -325,6 +539,7 @@ impl Preparation<'_> {
             }
             Ok(())
         })?;
+        notes.scanned(&scan)?;
         Ok(scan)
     }
 
@@ -333,26 +548,48 @@ impl Preparation<'_> {
         encoding: &Encoding<'_>,
         rule: &mut Rule,
         outputs: &mut Outputs,
+        notes: &mut Notes<'_>,
     ) -> Result<Written, PrepareError> {
-        let mut written = Written::default();
+        let begun = notes.journal.as_ref().and_then(|journal| journal.encoded);
+        let mut written = begun.map_or_else(Written::default, |begun| begun.written);
+        if let (Some(begun), Rule::Documents(documents)) = (begun, &mut *rule) {
+            documents.count = begun.count;
+        }
         let (total_bytes, progress) = (self.total_bytes, &mut *self.progress);
         let workers = encoding.workers.min(WORKERS_LIMIT);
         let mark = |at| encoding.end_of_text_id.filter(|_| encoding.end_of_text == at);
         written.tally = thread::scope(|scope| {
             let mut encoder = Encoder::start(scope, encoding.tokenizer, workers, outputs);
-            let mut split = Split::Train;
-            let tally = self.walk.run(self.stdin, &mut |part, tally| {
+            let is_val = begun.is_some_and(|begun| begun.is_val);
+            let mut split = if is_val { Split::Val } else { Split::Train };
+            let mut is_undecided = begun.is_some_and(|begun| begun.is_undecided);
+            let start = begun.map_or_else(Position::default, |begun| begun.position);
+            let is_marked = mark(EndOfText::Before);
+            let is_counted = matches!(rule, Rule::Documents(_));
+            let begin = |split, written: &mut Written, encoder: &mut Encoder<'_>| {
+                written.val_documents += u64::from(is_counted && split == Split::Val);
+                is_marked.map_or(Ok(()), |id| encoder.ids(&[id], split))
+            };
+            let tally = self.walk.run_from(start, self.stdin, &mut |part, tally, position| {
                 match part {
-                    DocumentPart::Begin => {
-                        if let Rule::Documents(documents) = rule {
-                            split = documents.next();
-                            written.val_documents += u64::from(split == Split::Val);
+                    DocumentPart::Begin { split: named } => {
+                        // Where nobody has named a split, the first piece of text decides.
+                        is_undecided = false;
+                        match (&mut *rule, named) {
+                            (Rule::Position { .. }, _) => {}
+                            (Rule::Documents(_), Some(named)) => split = named,
+                            (Rule::Documents(_), None) => is_undecided = true,
                         }
-                        if let Some(id) = mark(EndOfText::Before) {
-                            encoder.ids(&[id], split)?;
+                        if !is_undecided {
+                            begin(split, &mut written, &mut encoder)?;
                         }
                     }
                     DocumentPart::Text(text) => {
+                        if let (true, Rule::Documents(documents)) = (is_undecided, &mut *rule) {
+                            is_undecided = false;
+                            split = documents.split(hash_of(text.as_bytes()));
+                            begin(split, &mut written, &mut encoder)?;
+                        }
                         let (head, tail) = match rule {
                             Rule::Position { train_characters } if split == Split::Train => {
                                 split_at(text, *train_characters - written.train_characters)
@@ -374,14 +611,20 @@ impl Preparation<'_> {
                         progress(Progress { pass, bytes, total_bytes, documents, tokens });
                     }
                     DocumentPart::End => {
+                        if let (true, Rule::Documents(documents)) = (is_undecided, &mut *rule) {
+                            is_undecided = false;
+                            split = documents.split(hash_of(b""));
+                            begin(split, &mut written, &mut encoder)?;
+                        }
                         if let Some(id) = mark(EndOfText::After) {
                             encoder.ids(&[id], split)?;
                         }
                     }
                     DocumentPart::Tokens { ids, is_first, split: named } => {
                         if let (true, Rule::Documents(documents)) = (is_first, &mut *rule) {
-                            let drawn = documents.next();
-                            split = named.unwrap_or(drawn);
+                            split = named.unwrap_or_else(|| {
+                                documents.split(hash_of(bytemuck::cast_slice(ids)))
+                            });
                             written.val_documents += u64::from(split == Split::Val);
                         }
                         encoder.ids(ids, split)?;
@@ -391,6 +634,22 @@ impl Preparation<'_> {
                         let pass = Pass::Encode;
                         progress(Progress { pass, bytes, total_bytes, documents, tokens });
                     }
+                }
+                if notes.is_due() {
+                    let (train_bytes, val_bytes) = encoder.sync()?;
+                    let count = match rule {
+                        Rule::Documents(documents) => documents.count,
+                        Rule::Position { .. } => DocumentCount::default(),
+                    };
+                    notes.encoded(EncodingEntry {
+                        position,
+                        written,
+                        count,
+                        is_val: split == Split::Val,
+                        is_undecided,
+                        train_bytes,
+                        val_bytes,
+                    })?;
                 }
                 Ok(())
             })?;
@@ -407,18 +666,6 @@ fn split_at(text: &str, characters: u64) -> (&str, &str) {
         Some((at, _)) => text.split_at(at),
         None => (text, ""),
     }
-}
-
-/// What the second reading encoded.
-#[derive(Debug, Default)]
-struct Written {
-    tally: Tally,
-    text_bytes: u64,
-    train_characters: u64,
-    val_characters: u64,
-    val_documents: u64,
-    /// Tokens of shards, in both splits.
-    ids: [u64; 2],
 }
 
 impl Written {

@@ -2,14 +2,14 @@
 
 use std::{
     fs::{self, File},
-    io::Read,
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
 use serde::Serialize;
 
 use super::{Format, Input, PrepareError, draft::Draft};
-use crate::{attempt::Attempt, data::Split};
+use crate::{attempt::Attempt, data::Split, formats::parquet::TextColumn};
 
 /// The extensions of compressed files; the one before says what they hold.
 const COMPRESSED: [&str; 3] = ["gz", "gzip", "zst"];
@@ -25,7 +25,18 @@ pub(super) struct TextSource {
     pub(super) format: Format,
     /// Its length; `None` for what can be read once: standard input, a pipe.
     pub(super) bytes: Option<u64>,
-    path: Option<PathBuf>, // standard input has none
+    /// The split that all of it is for, if that is known.
+    pub(super) split: Option<Split>,
+    path: Option<PathBuf>,  // standard input has none
+    first: Option<PathBuf>, // the bytes of standard input that were read before
+    joined: Option<Joined>,
+}
+
+/// Parquet files whose texts in order are one text.
+#[derive(Clone, Debug)]
+struct Joined {
+    paths: Vec<PathBuf>,
+    column: String,
 }
 
 /// A file in a folder that was not read.
@@ -72,7 +83,7 @@ impl FoundSources {
                     is_stdin_named = true;
                     let format = format.unwrap_or(Format::Text);
                     let name = PathBuf::from("<stdin>");
-                    found.sources.push(TextSource { name, format, bytes: None, path: None });
+                    found.sources.push(TextSource::new(name, format));
                 }
                 Input::Path(path) if path.is_dir() => found.folder(path, format)?,
                 Input::Path(path) if is_pattern(path) => {
@@ -85,6 +96,14 @@ impl FoundSources {
                     }
                 }
                 Input::Path(path) => found.sources.push(TextSource::at(path.clone(), format)?),
+                Input::Fetched { path, format, split } => {
+                    let mut source = TextSource::at(path.clone(), Some(*format))?;
+                    source.split = *split;
+                    found.sources.push(source);
+                }
+                Input::Joined { paths, column } => {
+                    found.sources.push(TextSource::joined(paths, column)?);
+                }
             }
         }
         if found.sources.is_empty() { Err(PrepareError::NoInput) } else { Ok(found) }
@@ -135,6 +154,22 @@ impl FoundSources {
 }
 
 impl TextSource {
+    /// What can be read once, and has no path.
+    fn new(name: PathBuf, format: Format) -> Self {
+        Self { name, format, bytes: None, split: None, path: None, first: None, joined: None }
+    }
+
+    fn joined(paths: &[PathBuf], column: &str) -> Result<Self, PrepareError> {
+        let mut bytes = 0;
+        for path in paths {
+            let facts = fs::metadata(path).map_err(|source| PrepareError::reading(path, source))?;
+            bytes += facts.len();
+        }
+        let name = paths.first().cloned().unwrap_or_default();
+        let joined = Some(Joined { paths: paths.to_vec(), column: column.to_owned() });
+        Ok(Self { bytes: Some(bytes), joined, ..Self::new(name, Format::Text) })
+    }
+
     fn at(path: PathBuf, format: Option<Format>) -> Result<Self, PrepareError> {
         let facts = fs::metadata(&path).map_err(|source| PrepareError::reading(&path, source))?;
         let of_extension = match Format::of_extension(&path) {
@@ -142,10 +177,9 @@ impl TextSource {
             format => format.unwrap_or(Format::Text),
         };
         Ok(Self {
-            name: path.clone(),
-            format: format.unwrap_or(of_extension),
             bytes: facts.is_file().then_some(facts.len()),
-            path: Some(path),
+            path: Some(path.clone()),
+            ..Self::new(path, format.unwrap_or(of_extension))
         })
     }
 
@@ -154,9 +188,17 @@ impl TextSource {
         &self,
         stdin: &'a mut dyn Read,
     ) -> Result<Box<dyn Read + 'a>, PrepareError> {
-        match &self.path {
-            None => Ok(Box::new(stdin)),
-            Some(_) => Ok(Box::new(self.open_file()?)),
+        match (&self.path, &self.joined) {
+            (_, Some(joined)) => Ok(Box::new(JoinedTexts::new(joined.clone()))),
+            (None, None) => match &self.first {
+                Some(first) => {
+                    let first = File::open(first);
+                    let first = first.map_err(|e| PrepareError::reading(&self.name, e))?;
+                    Ok(Box::new(first.chain(stdin)))
+                }
+                None => Ok(Box::new(stdin)),
+            },
+            (Some(_), None) => Ok(Box::new(self.open_file()?)),
         }
     }
 
@@ -176,11 +218,16 @@ impl TextSource {
 
     /// Whether its length bounds that of its text: neither compressed nor Parquet, by its name.
     pub(super) fn is_plain(&self) -> bool {
-        matches!(self.format, Format::Text | Format::Jsonl) && !is_compressed(&self.name)
+        let is_text = matches!(self.format, Format::Text | Format::Jsonl);
+        is_text && !is_compressed(&self.name) && self.joined.is_none()
     }
 
-    /// The split that the name of a shard states: `fineweb_val_000000.bin`.
+    /// The split that all of it is for: as it was given, or as the name of a shard states it:
+    /// `fineweb_val_000000.bin`.
     pub(super) fn named_split(&self) -> Option<Split> {
+        if self.split.is_some() || self.format != Format::Shard {
+            return self.split;
+        }
         let name = self.name.file_name()?.to_str()?;
         let has = |word| name.split(['_', '-', '.']).any(|part| part == word);
         match (has("train"), has("val")) {
@@ -190,10 +237,68 @@ impl TextSource {
         }
     }
 
+    /// The files that it is read from.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &Path> {
+        let joined = self.joined.iter().flat_map(|joined| &joined.paths);
+        joined.chain(&self.path).map(PathBuf::as_path)
+    }
+
+    /// Whether it is standard input.
+    pub(super) fn is_stdin(&self) -> bool {
+        self.path.is_none() && self.joined.is_none()
+    }
+
+    /// Reads its first bytes from a draft, and the rest as before.
+    pub(super) fn begin_with(&mut self, draft: &Draft) {
+        self.first = Some(draft.path().to_owned());
+    }
+
     /// Reads it from now on from a draft that holds its bytes.
     pub(super) fn read_from(&mut self, draft: &Draft) {
         self.path = Some(draft.path().to_owned());
         self.bytes = Some(draft.bytes());
+    }
+}
+
+/// The texts of Parquet files, one after another.
+struct JoinedTexts {
+    joined: Joined,
+    next_path: usize,
+    column: Option<TextColumn>,
+    text: Vec<u8>,
+    given: usize, // how much of it was read
+}
+
+impl JoinedTexts {
+    fn new(joined: Joined) -> Self {
+        Self { joined, next_path: 0, column: None, text: Vec::new(), given: 0 }
+    }
+}
+
+impl Read for JoinedTexts {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        while self.given == self.text.len() {
+            let Some(column) = &mut self.column else {
+                let Some(path) = self.joined.paths.get(self.next_path) else { return Ok(0) };
+                self.next_path += 1;
+                let opened = TextColumn::open(File::open(path)?, &self.joined.column);
+                self.column = Some(opened.map_err(io::Error::other)?);
+                continue;
+            };
+            match column.next_text().map_err(io::Error::other)? {
+                Some(text) => {
+                    self.text.clear();
+                    self.text.extend_from_slice(text);
+                    self.given = 0;
+                }
+                None => self.column = None,
+            }
+        }
+        let rest = &self.text[self.given..];
+        let n = rest.len().min(bytes.len());
+        bytes[..n].copy_from_slice(&rest[..n]);
+        self.given += n;
+        Ok(n)
     }
 }
 
@@ -375,7 +480,7 @@ mod tests {
         let empty = find(&[Input::Path(folder.path().to_owned())]).to_string();
         assert!(
             empty.contains(
-                "holds no files that end in `txt`, `text`, `md`, `jsonl`, `ndjson`, `parquet`"
+                "has no files ending in `txt`, `text`, `md`, `jsonl`, `ndjson`, `parquet`"
             ),
             "{empty}"
         );
@@ -394,11 +499,7 @@ mod tests {
 
     #[test]
     fn the_name_of_a_shard_states_its_split() {
-        let split = |name: &str| {
-            let source =
-                TextSource { name: name.into(), format: Format::Shard, bytes: None, path: None };
-            source.named_split()
-        };
+        let split = |name: &str| TextSource::new(name.into(), Format::Shard).named_split();
         assert_eq!(split("x/fineweb_val_000000.bin"), Some(Split::Val));
         assert_eq!(split("edu_fineweb_train_000012.bin"), Some(Split::Train));
         assert_eq!(split("train.bin"), Some(Split::Train));

@@ -1,5 +1,7 @@
 //! Which text is for training and which for validation.
 
+use serde::{Deserialize, Serialize};
+
 use super::{PrepareError, error::Share};
 use crate::data::{Split, counter::draw};
 
@@ -17,8 +19,8 @@ pub(super) enum Rule {
         /// How many characters are learned from.
         train_characters: u64,
     },
-    /// Documents: a draw for each by its position, so that the same documents give the same splits
-    /// on any machine, and more documents behind them change nothing.
+    /// Documents: a draw for each by its own text, so that neither the order of files nor the
+    /// number of threads nor the way in changes where it goes, and a copy of it goes with it.
     Documents(Documents),
 }
 
@@ -28,7 +30,14 @@ pub(super) struct Documents {
     seed: u64,
     val_fraction: f64,
     moved: Option<(u64, Split)>, // the one that goes elsewhere, so that no split is empty
+    pub(super) count: DocumentCount,
+}
+
+/// What was drawn so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct DocumentCount {
     drawn: u64,
+    has_moved: bool, // of several copies, one is enough
     val_of_other: [u64; OTHER_SHARES.len()],
 }
 
@@ -39,22 +48,19 @@ impl Rule {
         Self::Position { train_characters: (characters as f64 * (1.0 - val_fraction)) as u64 }
     }
 
-    /// By chance. If the number of documents is known and all would go to one split, the one
-    /// nearest to the other split goes there.
-    pub(super) fn documents(seed: u64, val_fraction: f64, n_documents: Option<u64>) -> Self {
-        let mut documents = Documents {
-            seed,
-            val_fraction,
-            moved: None,
-            drawn: 0,
-            val_of_other: [0; OTHER_SHARES.len()],
-        };
-        let by_draw = |&index: &u64| draw([seed, PURPOSE, index]);
-        if let Some(n) = n_documents.filter(|&n| n > 1) {
-            let n_val = (0..n).filter(|&i| documents.split_of(i) == Split::Val).count() as u64;
+    /// By chance. If all documents are known by their hashes and all would go to one split, the
+    /// one nearest to the other split goes there.
+    pub(super) fn documents(seed: u64, val_fraction: f64, known: Option<&[u64]>) -> Self {
+        let mut documents =
+            Documents { seed, val_fraction, moved: None, count: DocumentCount::default() };
+        if let Some(hashes) = known.filter(|hashes| hashes.len() > 1) {
+            let hashes = || hashes.iter().copied();
+            let n_val = hashes().filter(|&hash| documents.drawn(hash) == Split::Val).count();
             documents.moved = match n_val {
-                0 => (0..n).min_by_key(by_draw).map(|index| (index, Split::Val)),
-                _ if n_val == n => (0..n).max_by_key(by_draw).map(|index| (index, Split::Train)),
+                0 => hashes().min_by_key(|&h| draw_of(seed, h)).map(|hash| (hash, Split::Val)),
+                n if n == hashes().count() => {
+                    hashes().max_by_key(|&h| draw_of(seed, h)).map(|hash| (hash, Split::Train))
+                }
                 _ => None,
             };
         }
@@ -62,35 +68,61 @@ impl Rule {
     }
 }
 
+/// A hash of the first piece of a document, which decides its split. A piece is what is encoded at
+/// once, at most 256 KiB: the same for a file, a line, a row and standard input.
+pub(super) fn hash_of(piece: &[u8]) -> u64 {
+    let mut hash = piece.len() as u64;
+    let mut chunks = piece.chunks_exact(8);
+    let mut add = |word: u64| {
+        hash = (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        hash ^= hash >> 32;
+    };
+    for chunk in &mut chunks {
+        let mut word = [0; 8];
+        word.copy_from_slice(chunk);
+        add(u64::from_le_bytes(word));
+    }
+    let mut word = [0; 8];
+    word[..chunks.remainder().len()].copy_from_slice(chunks.remainder());
+    add(u64::from_le_bytes(word));
+    hash
+}
+
+fn draw_of(seed: u64, hash: u64) -> u64 {
+    draw([seed, PURPOSE, hash])
+}
+
 impl Documents {
-    /// The split of the next document.
-    pub(super) fn next(&mut self) -> Split {
-        let index = self.drawn;
-        self.drawn += 1;
+    /// The split of the document with this hash.
+    pub(super) fn split(&mut self, hash: u64) -> Split {
+        self.count.drawn += 1;
         for (i, &share) in OTHER_SHARES.iter().enumerate() {
-            self.val_of_other[i] += u64::from(self.is_below(index, share));
+            self.count.val_of_other[i] += u64::from(self.is_below(hash, share));
         }
         match self.moved {
-            Some((moved, split)) if moved == index => split,
-            _ => self.split_of(index),
+            Some((moved, split)) if moved == hash && !self.count.has_moved => {
+                self.count.has_moved = true;
+                split
+            }
+            _ => self.drawn(hash),
         }
     }
 
-    fn split_of(&self, index: u64) -> Split {
-        if self.is_below(index, self.val_fraction) { Split::Val } else { Split::Train }
+    fn drawn(&self, hash: u64) -> Split {
+        if self.is_below(hash, self.val_fraction) { Split::Val } else { Split::Train }
     }
 
-    fn is_below(&self, index: u64, share: f64) -> bool {
+    fn is_below(&self, hash: u64, share: f64) -> bool {
         let limit = (share * 2.0_f64.powi(64)) as u64; // saturates, and a share is below 1
-        draw([self.seed, PURPOSE, index]) < limit
+        draw_of(self.seed, hash) < limit
     }
 
     /// The error for a `split` without documents.
     pub(super) fn empty(&self, split: Split, characters: u64) -> PrepareError {
         let share = |(&val_fraction, &documents): (&f64, &u64)| Share { val_fraction, documents };
-        let mut shares = OTHER_SHARES.iter().zip(&self.val_of_other).map(share);
-        let computed = shares.find(|share| (1..self.drawn).contains(&share.documents));
-        let (documents, val_fraction) = (self.drawn, self.val_fraction);
+        let mut shares = OTHER_SHARES.iter().zip(&self.count.val_of_other).map(share);
+        let computed = shares.find(|share| (1..self.count.drawn).contains(&share.documents));
+        let (documents, val_fraction) = (self.count.drawn, self.val_fraction);
         PrepareError::EmptySplit { split, documents, characters, val_fraction, computed }
     }
 }
@@ -99,10 +131,16 @@ impl Documents {
 mod tests {
     use super::*;
 
+    /// The hash of document `i` of a list of different ones.
+    fn hash(i: u64) -> u64 {
+        hash_of(format!("document {i}").as_bytes())
+    }
+
     fn splits(val_fraction: f64, known: Option<u64>, n: u64) -> (Vec<Split>, Documents) {
-        match Rule::documents(1337, val_fraction, known) {
+        let known = known.map(|n| (0..n).map(hash).collect::<Vec<_>>());
+        match Rule::documents(1337, val_fraction, known.as_deref()) {
             Rule::Documents(mut documents) => {
-                ((0..n).map(|_| documents.next()).collect(), documents)
+                ((0..n).map(|i| documents.split(hash(i))).collect(), documents)
             }
             other @ Rule::Position { .. } => panic!("{other:?}"),
         }
@@ -130,9 +168,34 @@ mod tests {
     }
 
     #[test]
-    fn more_documents_leave_the_others_where_they_were() {
-        let (few, many) = (splits(0.1, None, 50).0, splits(0.1, None, 500).0);
-        assert_eq!(few, many[..50]);
+    fn a_document_goes_where_its_text_says_in_any_order_and_company() {
+        let Rule::Documents(mut backwards) = Rule::documents(1337, 0.1, None) else {
+            panic!("documents were asked for")
+        };
+        let mut there: Vec<_> = (0..500).rev().map(|i| backwards.split(hash(i))).collect();
+        there.reverse();
+        assert_eq!(splits(0.1, None, 500).0, there);
+        assert_eq!(splits(0.1, None, 50).0, there[..50]);
+        // Copies stay together, and other seeds choose others.
+        assert_eq!(backwards.split(hash(7)), there[7]);
+        let Rule::Documents(mut other) = Rule::documents(1, 0.1, None) else {
+            panic!("documents were asked for")
+        };
+        assert_ne!((0..500).map(|i| other.split(hash(i))).collect::<Vec<_>>(), there);
+    }
+
+    #[test]
+    fn every_byte_and_the_length_change_the_hash() {
+        let text: Vec<u8> = (0..100).collect();
+        for len in 0..text.len() {
+            let whole = hash_of(&text[..len]);
+            for at in 0..len {
+                let mut changed = text[..len].to_vec();
+                changed[at] ^= 128;
+                assert_ne!(hash_of(&changed), whole, "byte {at} of {len}");
+            }
+            assert_ne!(hash_of(&[&text[..len], &[0][..]].concat()), whole);
+        }
     }
 
     #[test]
@@ -159,11 +222,11 @@ mod tests {
             error.to_string(),
             format!(
                 "`val.bin` would be empty: a share of 0.000000001 of 300 documents with 4000 \
-                 characters is kept aside; `--val_fraction={}` keeps {} documents aside",
+                 characters is held out; `--val_fraction={}` holds out {} documents",
                 share.val_fraction, share.documents
             )
         );
         let alone = splits(1e-9, None, 1).1.empty(Split::Val, 10);
-        assert!(alone.to_string().ends_with("of 1 document with 10 characters is kept aside"));
+        assert!(alone.to_string().ends_with("of 1 document with 10 characters is held out"));
     }
 }

@@ -120,6 +120,8 @@ fn a_text_in_characters_is_nanogpts_dataset() {
         val_tokens: (n - cut) as u64,
         forced_cuts: 0,
         skipped: Vec::new(),
+        resumed_tokens: 0,
+        train_shards: None,
         seconds: summary.seconds,
         train_path: place.folder().join("train.bin"),
         val_path: place.folder().join("val.bin"),
@@ -155,15 +157,17 @@ fn end_of_text_is_before_or_after_documents_as_asked_for() {
         let place = Place::new(&[("tales.jsonl", lines.as_bytes())]);
         let options = Options { end_of_text, ..place.options(&["tales.jsonl"]) };
         let summary = run(&options).unwrap();
-        // Which tales were kept aside is read off the rule, and the rest is spelled out.
+        // Which tales were held out is read off the rule, and the rest is spelled out.
         let split::Rule::Documents(mut documents) = split::Rule::documents(1337, 0.1, None) else {
             panic!("documents go by chance");
         };
         let mut expected = [Vec::new(), Vec::new()];
         for i in 0..200 {
-            let tokens = &mut expected[usize::from(documents.next() == Split::Val)];
+            let tale = format!("tale {i}");
+            let split = documents.split(split::hash_of(tale.as_bytes()));
+            let tokens = &mut expected[usize::from(split == Split::Val)];
             tokens.extend(before.then_some(END_OF_TEXT));
-            tokens.extend(gpt2(&format!("tale {i}")));
+            tokens.extend(gpt2(&tale));
             tokens.extend(after.then_some(END_OF_TEXT));
         }
         assert_eq!(place.tokens(), expected, "{end_of_text:?}");
@@ -290,8 +294,8 @@ fn whatever_goes_wrong_leaves_no_file_and_no_folder() {
         (place.options(&["broken.txt"]), "is not UTF-8 text: byte 750000"),
         (place.chars(&["broken.txt", "one.txt"]), "is not UTF-8 text: byte 750000"),
         (place.options(&["long.txt", "broken.txt"]), "is not UTF-8 text: byte 750000"),
-        (place.options(&["empty.txt"]), "the input holds no text"),
-        (place.chars(&["empty.txt", "empty.txt"]), "the input holds no text"),
+        (place.options(&["empty.txt"]), "the input has no text"),
+        (place.chars(&["empty.txt", "empty.txt"]), "the input has no text"),
         (place.options(&["one.txt"]), "`train.bin` would be empty: a share of 0.1 of 1 document"),
         (place.options(&["one.jsonl"]), "`val.bin` would be empty: a share of 0.1 of 1 document"),
         (place.options(&["bad.jsonl"]), "line 2: the field `text` should be text, but is a number"),
@@ -593,4 +597,181 @@ fn a_vocabulary_of_more_than_sixteen_bits_writes_wide_tokens() {
     assert_eq!(all.iter().filter(|&&id| id == 70_000).count(), 50);
     let error = run(&place.options(&["x.jsonl"])).unwrap_err();
     assert!(matches!(&error, PrepareError::Exists { path } if path.ends_with("train.u32.bin")));
+}
+
+/// The documents of both splits, sorted: tales end with the end of text.
+fn tales(place: &Place) -> [Vec<Vec<u32>>; 2] {
+    place.tokens().map(|tokens| {
+        let mut tales: Vec<_> = tokens.split(|&id| id == END_OF_TEXT).map(<[_]>::to_vec).collect();
+        tales.sort();
+        tales
+    })
+}
+
+#[test]
+fn neither_the_order_of_files_nor_the_way_in_changes_a_documents_split() {
+    let [first, second] =
+        [0, 300].map(|start| jsonl(300, |i| format!("{{\"text\": \"tale {}\"}}", start + i)));
+    let files = [("a.jsonl", first.as_bytes()), ("b.jsonl", second.as_bytes())];
+    let place = Place::new(&files);
+    run(&place.options(&["a.jsonl", "b.jsonl"])).unwrap();
+    let expected = tales(&place);
+    let again = |names: &[&str]| Options { overwrite: true, ..place.options(names) };
+    run(&again(&["b.jsonl", "a.jsonl"])).unwrap();
+    assert_eq!(tales(&place), expected);
+    // The default share is that of a file of the same length.
+    let stdin = Options { format: Some(Format::Jsonl), ..again(&["-"]) };
+    run_with(&stdin, [first.as_bytes(), b"\n", second.as_bytes()].concat().as_slice()).unwrap();
+    assert_eq!(tales(&place), expected);
+}
+
+#[test]
+fn files_that_are_for_one_split_go_there_and_parquet_can_be_one_text() {
+    let path = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/formats").join(name);
+    let place = Place::new(&[]);
+    let fetched = |name, split| Input::Fetched { path: path(name), format: Format::Parquet, split };
+    let options = Options {
+        inputs: vec![
+            fetched("plain.parquet", Some(Split::Train)),
+            fetched("zstd.parquet", Some(Split::Val)),
+        ],
+        ..place.options(&["-"])
+    };
+    let summary = run(&options).unwrap();
+    let [train, val] = place.tokens();
+    assert_eq!(train, val);
+    assert_eq!(summary.val_documents, Some(summary.documents / 2));
+    let paths = vec![path("plain.parquet"), path("snappy.parquet")];
+    let joined = Input::Joined { paths, column: "text".to_owned() };
+    let options = Options { inputs: vec![joined], overwrite: true, ..place.chars(&["-"]) };
+    let summary = run(&options).unwrap();
+    assert_eq!((summary.documents, summary.val_documents), (1, None));
+    let [train, val] = place.texts();
+    let whole = train + &val;
+    assert_eq!(whole[..whole.len() / 2], whole[whole.len() / 2..]);
+}
+
+/// The files of a dataset with their content.
+fn content(place: &Place) -> Vec<(String, Vec<u8>)> {
+    let content = |name: String| (name.clone(), fs::read(place.folder().join(name)).unwrap());
+    place.names().into_iter().map(content).collect()
+}
+
+#[test]
+fn a_preparation_that_stops_anywhere_is_continued_to_the_same_bytes() {
+    let lines =
+        jsonl(40, |i| format!("{{\"text\": \"tale {i} {}\"}}", "word ".repeat(i as usize * 30)));
+    let more = jsonl(30, |i| format!("{{\"text\": \"{}\"}}", "more ".repeat(i as usize)));
+    let (poem, small) = (POEM.repeat(20_000), POEM.repeat(50));
+    let files = [
+        ("a.jsonl", lines.as_bytes()),
+        ("b.jsonl", more.as_bytes()),
+        ("poem.txt", poem.as_bytes()),
+        ("small.txt", small.as_bytes()),
+    ];
+    let shards = OutputFormat::Shards { tokens: 700.try_into().unwrap() };
+    let cases: [(&[&str], Vocabulary, OutputFormat); 4] = [
+        (&["a.jsonl", "b.jsonl"], Vocabulary::Gpt2, OutputFormat::Bin),
+        (&["a.jsonl", "b.jsonl"], Vocabulary::Gpt2, shards),
+        (&["poem.txt"], Vocabulary::Chars, OutputFormat::Bin),
+        (&["small.txt", "a.jsonl"], Vocabulary::Gpt2, shards),
+    ];
+    for (names, vocabulary, output) in cases {
+        let whole = Place::new(&files);
+        let with = |place: &Place, note_every| Options {
+            vocabulary,
+            output,
+            note_every,
+            ..place.options(names)
+        };
+        let expected_summary = run(&with(&whole, Duration::from_mins(1))).unwrap();
+        let expected = content(&whole);
+        let mut most_resumed = 0;
+        let place = Place::new(&files);
+        let stops: &[u64] = match vocabulary {
+            Vocabulary::Chars => &[20], // in the first reading, then in the second
+            _ => &[0, 3, 20, 50, 90, 150],
+        };
+        for &stops_after in stops {
+            // It stops again and again, each time a little later, and then not.
+            let mut summary = None;
+            for round in 1.. {
+                let asked = Cell::new(0);
+                let stop = || {
+                    asked.set(asked.get() + 1);
+                    round < 6 && asked.get() > stops_after * round
+                };
+                let options = Options { overwrite: true, ..with(&place, Duration::ZERO) };
+                match prepare_from(&options, &mut io::empty(), &mut |_| {}, &stop) {
+                    Err(PrepareError::Stopped | PrepareError::Paused) => {}
+                    other => {
+                        summary = Some(other.unwrap());
+                        break;
+                    }
+                }
+            }
+            let summary = summary.unwrap();
+            most_resumed = most_resumed.max(summary.resumed_tokens);
+            assert!(content(&place) == expected, "{names:?} {output:?} {stops_after}");
+            let Summary { documents, val_documents, characters, text_bytes, .. } = summary;
+            assert_eq!(documents, expected_summary.documents);
+            assert_eq!(val_documents, expected_summary.val_documents);
+            assert_eq!(
+                (characters, text_bytes),
+                (expected_summary.characters, expected_summary.text_bytes)
+            );
+        }
+        assert!(most_resumed > 0, "{names:?} {output:?}: nothing was continued");
+    }
+}
+
+#[test]
+fn what_was_begun_with_other_options_or_other_files_is_not_continued() {
+    let lines = jsonl(40, |i| format!("{{\"text\": \"tale {i}\"}}"));
+    let place = Place::new(&[("a.jsonl", lines.as_bytes())]);
+    let pause = |seed| {
+        let asked = Cell::new(0);
+        let options = Options { note_every: Duration::ZERO, seed, ..place.options(&["a.jsonl"]) };
+        let stop = || {
+            asked.set(asked.get() + 1);
+            asked.get() > 3
+        };
+        let paused = prepare_from(
+            &options,
+            &mut io::empty(),
+            &mut |_| {
+                asked.set(100);
+            },
+            &stop,
+        );
+        assert!(matches!(paused, Err(PrepareError::Paused)), "{paused:?}");
+    };
+    pause(1);
+    assert_eq!(run(&Options { seed: 2, ..place.options(&["a.jsonl"]) }).unwrap().resumed_tokens, 0);
+}
+
+#[test]
+fn shards_hold_the_tokens_of_the_one_file_and_are_replaced_whole() {
+    let lines = jsonl(60, |i| format!("{{\"text\": \"tale {i} {}\"}}", "word ".repeat(i as usize)));
+    let place = Place::new(&[("a.jsonl", lines.as_bytes())]);
+    run(&place.options(&["a.jsonl"])).unwrap();
+    let expected = place.tokens();
+    let shards = |tokens: u32| Options {
+        output: OutputFormat::Shards { tokens: tokens.try_into().unwrap() },
+        overwrite: true,
+        ..place.options(&["a.jsonl"])
+    };
+    for tokens in [100, 1_000, 1_000_000] {
+        let summary = run(&shards(tokens)).unwrap();
+        let n = expected[0].len().div_ceil(tokens as usize);
+        assert_eq!(summary.train_shards, Some(n as u64));
+        assert_eq!(place.names().iter().filter(|name| name.starts_with("train_")).count(), n);
+        assert_eq!(place.tokens(), expected);
+    }
+    let again = Options { overwrite: false, ..shards(100) };
+    assert!(matches!(run(&again), Err(PrepareError::Exists { .. })));
+    // One file again, and no shard beside it.
+    run(&Options { overwrite: true, ..place.options(&["a.jsonl"]) }).unwrap();
+    assert_eq!(place.names(), ["train.bin", "val.bin"]);
+    assert_eq!(place.tokens(), expected);
 }

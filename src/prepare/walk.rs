@@ -4,8 +4,9 @@ use std::{
     borrow::Cow,
     cell::Cell,
     io::{self, Read},
-    path::Path,
 };
+
+use serde::{Deserialize, Serialize};
 
 use super::{
     Format, Invalid, PrepareError,
@@ -23,7 +24,10 @@ use crate::{
 /// A part of the input. Documents do not nest: `Begin`, pieces of text, `End`; or `Tokens`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DocumentPart<'a> {
-    Begin,
+    Begin {
+        /// The split that its source is for, if it is for one.
+        split: Option<Split>,
+    },
     Text(&'a str),
     End,
     /// Tokens of a shard, its end-of-text tokens included.
@@ -36,8 +40,17 @@ pub(super) enum DocumentPart<'a> {
     },
 }
 
+/// A place in the input: some parts of a source have been given.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Position {
+    pub(super) source: usize,
+    pub(super) parts: u64,
+    /// At the start of the source.
+    tally: Tally,
+}
+
 /// What has been read so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Tally {
     /// Of the files as they are.
     pub(super) bytes: u64,
@@ -71,14 +84,33 @@ pub(super) struct Walk<'a> {
     pub(super) stop: &'a dyn Fn() -> bool,
 }
 
+type EachPlaced<'e> =
+    &'e mut dyn FnMut(DocumentPart<'_>, &Tally, Position) -> Result<(), PrepareError>;
 type Each<'e> = &'e mut dyn FnMut(DocumentPart<'_>, &Tally) -> Result<(), PrepareError>;
 
 impl Walk<'_> {
     /// Gives every part in order.
     pub(super) fn run(&self, stdin: &mut dyn Read, each: Each) -> Result<Tally, PrepareError> {
-        let read_bytes = Cell::new(0);
-        let mut tally = Tally::default();
-        for source in self.sources {
+        self.run_from(Position::default(), stdin, &mut |part, tally, _| each(part, tally))
+    }
+
+    /// Gives every part after `start` in order, with the place behind it. Sources before that are
+    /// not opened; parts before it are read and not given.
+    pub(super) fn run_from(
+        &self,
+        start: Position,
+        stdin: &mut dyn Read,
+        each: EachPlaced<'_>,
+    ) -> Result<Tally, PrepareError> {
+        let mut tally = start.tally;
+        let read_bytes = Cell::new(tally.bytes);
+        for (index, source) in self.sources.iter().enumerate().skip(start.source) {
+            let mut position = Position { source: index, parts: 0, tally };
+            let n_skipped = if index == start.source { start.parts } else { 0 };
+            let each: Each = &mut |part, tally| {
+                position.parts += 1;
+                if position.parts <= n_skipped { Ok(()) } else { each(part, tally, position) }
+            };
             let read = match source.format {
                 Format::Text | Format::Jsonl => {
                     self.stream(source, stdin, &read_bytes, &mut tally, each)
@@ -91,6 +123,10 @@ impl Walk<'_> {
                 Err(_) if (self.stop)() => return Err(PrepareError::Stopped),
                 read => read?,
             }
+            if position.parts < n_skipped {
+                return Err(PrepareError::Changed);
+            }
+            tally.bytes = read_bytes.get();
         }
         tally.bytes = read_bytes.get();
         Ok(tally)
@@ -109,8 +145,8 @@ impl Walk<'_> {
         let plain = compression::plain(reading);
         let mut plain = plain.map_err(|error| PrepareError::reading(&source.name, error))?;
         match source.format {
-            Format::Jsonl => self.jsonl(&mut *plain, bytes, &source.name, tally, each),
-            _ => self.text(&mut *plain, bytes, &source.name, tally, each),
+            Format::Jsonl => self.jsonl(&mut *plain, bytes, source, tally, each),
+            _ => self.text(&mut *plain, bytes, source, tally, each),
         }
     }
 
@@ -119,13 +155,13 @@ impl Walk<'_> {
         &self,
         reading: &mut dyn Read,
         bytes: &Cell<u64>,
-        name: &Path,
+        source: &TextSource,
         tally: &mut Tally,
         each: Each,
     ) -> Result<(), PrepareError> {
-        let mut pieces = Pieces::new(reading, name, self.invalid);
+        let mut pieces = Pieces::new(reading, &source.name, self.invalid);
         let mut last = None;
-        each(DocumentPart::Begin, tally)?;
+        each(DocumentPart::Begin { split: source.named_split() }, tally)?;
         while let Some(piece) = pieces.next()? {
             tally.bytes = bytes.get();
             tally.cuts += u64::from(last.is_some());
@@ -141,14 +177,15 @@ impl Walk<'_> {
         &self,
         reading: &mut dyn Read,
         bytes: &Cell<u64>,
-        name: &Path,
+        source: &TextSource,
         tally: &mut Tally,
         each: Each,
     ) -> Result<(), PrepareError> {
-        let mut lines = Lines::new(reading, name, self.field, self.invalid);
+        let mut lines = Lines::new(reading, &source.name, self.field, self.invalid);
+        let split = source.named_split();
         while let Some(text) = lines.next()? {
             tally.bytes = bytes.get();
-            self.document(&text, tally, each)?;
+            self.document(&text, split, tally, each)?;
         }
         Ok(())
     }
@@ -165,6 +202,7 @@ impl Walk<'_> {
         let failed = |source| PrepareError::Parquet { path: path(), source };
         let start = bytes.get();
         let mut column = TextColumn::open(source.open_file()?, self.field).map_err(failed)?;
+        let split = source.named_split();
         let mut row = 0;
         while let Some(text) = column.next_text().map_err(failed)? {
             if (self.stop)() {
@@ -178,7 +216,7 @@ impl Walk<'_> {
                     return Err(PrepareError::RowNotUtf8 { path: path(), row });
                 }
             };
-            self.document(&text, tally, each)?;
+            self.document(&text, split, tally, each)?;
             bytes.set(start + column.read_bytes());
             tally.bytes = bytes.get();
         }
@@ -225,8 +263,14 @@ impl Walk<'_> {
     }
 
     /// A document that is in memory.
-    fn document(&self, text: &str, tally: &mut Tally, each: Each) -> Result<(), PrepareError> {
-        each(DocumentPart::Begin, tally)?;
+    fn document(
+        &self,
+        text: &str,
+        split: Option<Split>,
+        tally: &mut Tally,
+        each: Each,
+    ) -> Result<(), PrepareError> {
+        each(DocumentPart::Begin { split }, tally)?;
         let mut rest = text;
         while !rest.is_empty() {
             let cut = cut(rest, PIECE_BYTES);
@@ -292,7 +336,7 @@ mod tests {
         let mut walked = String::new();
         let each: Each = &mut |part, _| {
             match part {
-                DocumentPart::Begin => walked.push('['),
+                DocumentPart::Begin { .. } => walked.push('['),
                 DocumentPart::Text(text) => walked.push_str(text),
                 DocumentPart::End => walked.push(']'),
                 DocumentPart::Tokens { ids, is_first, .. } => {

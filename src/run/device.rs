@@ -9,8 +9,11 @@ mod gpus;
 #[path = "device/no_gpus.rs"]
 mod gpus;
 
+use std::ops::ControlFlow;
+
 use fitgpt_exec::{
     Backend, BackendError, Watch,
+    conformance::{DTYPES, Factors, JudgedCase, Selection, WATCHED, judge_each},
     cpu::{Cpu, CpuTarget, isa::Isa},
 };
 use fitgpt_plan::{
@@ -34,7 +37,7 @@ pub enum Unavailable {
         device: DeviceChoice,
     },
     /// Nothing here is what was asked for.
-    #[error("`device = '{device}'` is not here; found: {}", list(found))]
+    #[error("`device = '{device}'` is not available; found: {}", list(found))]
     NoSuchDevice {
         /// As written.
         device: DeviceChoice,
@@ -77,7 +80,7 @@ pub(crate) fn list(found: &[String]) -> String {
 
 /// A GPU that a driver offers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Here {
+pub struct AvailableGpu {
     /// As its driver calls it.
     pub name: String,
     /// Through which it is reached.
@@ -106,16 +109,16 @@ pub struct Here {
 
 /// What a build with GPUs sees.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct AvailableGpus {
     /// Every GPU that a driver offers.
-    pub gpus: Vec<Here>,
+    pub gpus: Vec<AvailableGpu>,
     /// The version of Vulkan, or why there is none.
     pub vulkan: Result<String, String>,
 }
 
 /// What this build could run on; `None` if it was built without GPUs.
-pub fn here() -> Option<Seen> {
-    gpus::here()
+pub fn available_gpus() -> Option<AvailableGpus> {
+    gpus::available_gpus()
 }
 
 /// A card that a run on the host leaves unused.
@@ -146,6 +149,9 @@ pub fn unused_card(config: &Config, runner: &Runner) -> Option<Unused> {
     let is_built_in = cfg!(feature = "gpu");
     Some(if is_built_in { Unused::NotReached { card } } else { Unused::NotInThisBuild { card } })
 }
+
+/// What is done with each case of the conformance suite, and whether the next one is run.
+pub type ReportCase<'r> = dyn FnMut(JudgedCase) -> ControlFlow<()> + 'r;
 
 /// A device that was chosen for a run.
 #[derive(Clone, Debug)]
@@ -188,6 +194,14 @@ impl Runner {
     /// Whether it is the host.
     pub const fn is_host(&self) -> bool {
         matches!(self, Self::Cpu(_))
+    }
+
+    /// Whether it is a GPU whose kernels do not run on the CPU.
+    pub fn is_card(&self) -> bool {
+        match self {
+            Self::Cpu(_) => false,
+            Self::Gpu(gpu) => !gpu.is_software(),
+        }
     }
 
     /// Whether it stores activations as bfloat16.
@@ -256,11 +270,46 @@ impl Runner {
         }
     }
 
+    /// The name and version of a GPU's driver.
+    pub fn driver(&self) -> Option<&str> {
+        match self {
+            Self::Cpu(_) => None,
+            Self::Gpu(gpu) => Some(gpu.driver()),
+        }
+    }
+
     /// Allocates the arena.
     pub fn backend(&self, plan: VerifiedPlan) -> Result<Box<dyn Backend>, BackendError> {
         match self {
-            Self::Cpu(target) => Ok(Box::new(Cpu::new(plan, *target, Watch::Off)?)),
+            Self::Cpu(target) => {
+                Ok(Box::new(Cpu::touched(plan, *target, Watch::Off, &mut is_still_free)?))
+            }
             Self::Gpu(gpu) => gpu.backend(plan),
         }
     }
+
+    /// Runs the conformance suite's ops on it, in every type that it stores.
+    pub fn judge(&self, report: &mut ReportCase<'_>) -> Result<(), BackendError> {
+        match self {
+            Self::Cpu(target) => {
+                let target = CpuTarget { limits: WATCHED, ..*target };
+                let mut make = |plan| -> Result<Box<dyn Backend>, BackendError> {
+                    Ok(Box::new(Cpu::new(plan, target, Watch::Poison)?))
+                };
+                let factors = Factors::Exact;
+                let all = Selection { dtypes: &DTYPES, factors, ops: &[] };
+                judge_each(&all, &target, &mut make, report)
+            }
+            Self::Gpu(gpu) => gpu.judge(report),
+        }
+    }
+}
+
+/// Fails with what is free if that is not enough for the overhead and for `rest`, the part of an arena
+/// that is not touched yet. Two runs that start at the same time both see all of the memory;
+/// without this question the system would kill one of them while it touches its arena.
+fn is_still_free(rest: Bytes) -> Result<(), Bytes> {
+    let left = os::host_memory().untouched();
+    let [overhead, _] = HOST_OVERHEAD.range();
+    if left < rest + overhead { Err(left) } else { Ok(()) }
 }

@@ -84,12 +84,18 @@ pub fn estimate(program: &Program, tokens: u64, precision: Precision, rates: &Ra
     Estimated { name: program.name(), tokens, ms: ops.iter().map(|bound| bound.ms).sum(), ops }
 }
 
-/// The peak rate for the products of an op. Attention runs on the float32 units whatever the
-/// storage type; other products run on tensor cores if the activations are half precision.
+/// The peak rate for the products of an op: tensor cores if the activations are half precision,
+/// except for attention with a cache and for heads that are too wide for them.
 fn rate_of(op: &Op, precision: Precision, rates: &Rates) -> f64 {
+    /// As in `crates/gpu/src/kernels/tensor_attention.rs`.
+    const WIDEST_HEAD: u32 = 128;
     match (op, precision) {
-        (Op::Attention { .. } | Op::AttentionBackward { .. } | Op::CachedAttention { .. }, _)
-        | (_, Precision::Float32) => rates.float32_flops_per_s,
+        (Op::CachedAttention { .. }, _) | (_, Precision::Float32) => rates.float32_flops_per_s,
+        (Op::Attention { heads, .. } | Op::AttentionBackward { heads, .. }, _)
+            if heads.channels > WIDEST_HEAD =>
+        {
+            rates.float32_flops_per_s
+        }
         (_, Precision::Float16 | Precision::Bfloat16) => rates.half_flops_per_s,
     }
 }
@@ -157,13 +163,13 @@ mod tests {
     }
 
     #[test]
-    fn half_types_double_the_rate_of_products_and_not_of_attention() {
+    fn half_types_double_the_rate_of_products_and_of_attention() {
         let [half, whole] = [Precision::Float16, Precision::Float32]
             .map(|precision| estimate(&program(TRAIN, precision), 64, precision, &ROUND));
         let ms = |estimated, op| of(estimated, op).flops_ms;
         let linear = "linear_backward_weight";
         assert!(near(2.0 * ms(&half, linear), ms(&whole, linear)));
-        assert!(near(ms(&half, "attention"), ms(&whole, "attention")));
+        assert!(near(2.0 * ms(&half, "attention"), ms(&whole, "attention")));
         // 64 tokens of 64 channels, two products over half of 32 keys each.
         assert_eq!(of(&half, "attention").flops, 64 * 64 * 32 * 2);
     }

@@ -11,6 +11,7 @@ use std::{
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::tensorboard::TensorBoard;
 use crate::{
     attempt::Attempt,
     disk::{self, Disk, DiskError, DiskFile, DiskWriter, FileKind},
@@ -131,6 +132,7 @@ pub struct EventLog {
     path: PathBuf,
     file: DiskFile,
     line: Vec<u8>, // kept, so that a step allocates nothing
+    board: Option<TensorBoard>,
 }
 
 impl EventLog {
@@ -152,7 +154,7 @@ impl EventLog {
         disk.remove_file(path)?;
         let file = disk.create(path)?;
         disk.sync_dir(disk::parent_of(path))?;
-        Ok(Self { path: path.to_owned(), file, line: Vec::new() })
+        Ok(Self { path: path.to_owned(), file, line: Vec::new(), board: None })
     }
 
     /// [`Self::resume`] on `disk`.
@@ -163,7 +165,13 @@ impl EventLog {
     ) -> Result<(Self, LogCut), EventError> {
         let cut = cut_back(disk, path, next_step)?;
         let file = disk.append(path)?;
-        Ok((Self { path: path.to_owned(), file, line: Vec::new() }, cut))
+        Ok((Self { path: path.to_owned(), file, line: Vec::new(), board: None }, cut))
+    }
+
+    /// Writes a file for TensorBoard too, in `out_dir`.
+    pub fn with_tensorboard(self, out_dir: &Path) -> Result<Self, EventError> {
+        let board = Some(TensorBoard::create(out_dir, &self.path)?);
+        Ok(Self { board, ..self })
     }
 
     /// Appends one line.
@@ -172,7 +180,8 @@ impl EventLog {
         serde_json::to_writer(&mut self.line, event)
             .map_err(|source| EventError::Json { path: self.path.clone(), source })?;
         self.line.push(b'\n');
-        Ok(self.file.append_all(&self.line)?)
+        self.file.append_all(&self.line)?;
+        self.board.as_mut().map_or(Ok(()), |board| board.write(event))
     }
 
     /// Waits until the lines are on the disk.
@@ -236,7 +245,7 @@ fn cut_back(disk: &Disk, path: &Path, next_step: u64) -> Result<LogCut, EventErr
     cut.map_err(|error| {
         // Report the first error; a draft that stays is removed by the next cut.
         let _ = disk.remove_file(&draft);
-        EventError::Io { action: Attempt::CutBack, path: path.to_owned(), source: error.source }
+        EventError::Io { action: Attempt::Truncate, path: path.to_owned(), source: error.source }
     })
 }
 

@@ -1,7 +1,8 @@
-//! Weights to begin from: a folder of `transformers`, by its path or by its name on the hub.
+//! Weights to begin from: a folder of `transformers`, by its path or by its name on the hub, or
+//! nanoGPT's `ckpt.pt`.
 //!
-//! Nothing is downloaded. A name is looked up in the cache of Hugging Face's tools: weights on
-//! this machine are found, others are named with the command that downloads them. To
+//! Nothing is downloaded here. A name is looked up in the cache of Hugging Face's tools: weights on
+//! this machine are found, others are named with the flag that downloads them. To
 //! plan, `config.json` is enough, and for a published model its row in the table.
 
 use std::{
@@ -15,7 +16,10 @@ use fitgpt_plan::{
     published,
 };
 
-use crate::checkpoint::{self, CONFIG_FILE, CheckpointError, INDEX_FILE};
+use crate::{
+    checkpoint::{self, CONFIG_FILE, CheckpointError, INDEX_FILE, SAVED_FILE, SAVED_INDEX_FILE},
+    hub::hub_cache,
+};
 
 /// There are no such weights on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,13 +55,16 @@ pub fn describe(init_from: &str) -> Result<(Description, String), Unknown> {
     Ok((described, row.id.to_owned()))
 }
 
-/// The folder of the weights that `init_from` names.
+/// The folder of the weights that `init_from` names, or nanoGPT's file.
 pub fn find(init_from: &str) -> Result<PathBuf, NotHere> {
     find_with(init_from, is_whole)
 }
 
 fn find_with(init_from: &str, is_wanted: fn(&Path) -> bool) -> Result<PathBuf, NotHere> {
     let folder = PathBuf::from(init_from);
+    if !InitFrom::is_nanogpt(init_from) && folder.is_file() {
+        return Ok(folder);
+    }
     let is_folder = !InitFrom::is_nanogpt(init_from) && folder.is_dir();
     if is_folder && is_wanted(&folder) {
         return Ok(folder);
@@ -65,7 +72,7 @@ fn find_with(init_from: &str, is_wanted: fn(&Path) -> bool) -> Result<PathBuf, N
     if is_folder || !is_name(init_from) {
         return Err(NotHere { looked_at: vec![folder], repository: None });
     }
-    let cache = caches(&|name| env::var_os(name).map(PathBuf::from));
+    let cache = hub_cache(&|name| env::var_os(name).map(PathBuf::from));
     find_published(init_from, &cache, is_wanted).map_err(|mut not_here| {
         if !InitFrom::is_nanogpt(init_from) {
             not_here.looked_at.insert(0, folder);
@@ -75,7 +82,7 @@ fn find_with(init_from: &str, is_wanted: fn(&Path) -> bool) -> Result<PathBuf, N
 }
 
 /// Whether a text could be a name on the hub: `name` or `owner/name`.
-fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let mut parts = text.split('/');
     let all = |part: &str| !part.is_empty() && !part.starts_with('.') && part.chars().all(is_plain);
@@ -84,16 +91,6 @@ fn is_name(text: &str) -> bool {
 
 /// Whose GPT-2 is at Hugging Face.
 const OWNER: &str = "openai-community";
-
-/// Where Hugging Face's tools keep what they fetched: the first that is set decides.
-fn caches(variable: &dyn Fn(&str) -> Option<PathBuf>) -> PathBuf {
-    let set = |name| variable(name).filter(|path| !path.as_os_str().is_empty());
-    let home = || set("HOME").or_else(|| set("USERPROFILE")).unwrap_or_default();
-    let cache = || set("XDG_CACHE_HOME").unwrap_or_else(|| home().join(".cache"));
-    set("HF_HUB_CACHE").unwrap_or_else(|| {
-        set("HF_HOME").unwrap_or_else(|| cache().join("huggingface")).join("hub")
-    })
-}
 
 /// The newest whole snapshot of `name` in a cache, or the one that its `main` is at.
 fn find_published(
@@ -129,12 +126,15 @@ fn find_published(
 /// Whether a folder holds a model: its description and its weights, in one file or several. A
 /// snapshot may hold a tokenizer alone.
 fn is_whole(folder: &Path) -> bool {
-    let has_weights = checkpoint::exists(folder) || folder.join(INDEX_FILE).is_file();
-    has_config(folder) && has_weights
+    let others = [INDEX_FILE, SAVED_FILE, SAVED_INDEX_FILE];
+    let has_weights =
+        checkpoint::exists(folder) || others.iter().any(|name| folder.join(name).is_file());
+    has_config(folder) && has_weights || checkpoint::nanogpt_file(folder).is_some()
 }
 
 fn has_config(folder: &Path) -> bool {
     checkpoint::locate(folder, CONFIG_FILE).is_ok_and(|path| path.is_file())
+        || checkpoint::nanogpt_file(folder).is_some()
 }
 
 #[cfg(test)]
@@ -151,7 +151,7 @@ mod tests {
     #[test]
     fn a_cache_is_where_the_variables_of_hugging_face_say() {
         let caches = |set: &'static [(&str, &str)]| {
-            caches(&|name| set.iter().find(|(n, _)| *n == name).map(|(_, v)| PathBuf::from(v)))
+            hub_cache(&|name| set.iter().find(|(n, _)| *n == name).map(|(_, v)| PathBuf::from(v)))
         };
         assert_eq!(caches(&[("HOME", "/h")]), Path::new("/h/.cache/huggingface/hub"));
         assert_eq!(

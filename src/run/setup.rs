@@ -9,15 +9,18 @@ use fitgpt_plan::{
     memory::{PlanError, VerifiedPlan},
     model::Model,
     report::{DeviceMemory, Overhead, PhaseReport, PhaseTimeline, PlanReport, Verdict},
+    shard::Share,
     units::Bytes,
 };
 
 use serde_json::Map;
 
 use crate::{
+    budget,
     checkpoint::Architecture,
     run::{
         device::{Runner, Unavailable},
+        lanes,
         sample::{Sampler, Window},
     },
 };
@@ -64,11 +67,27 @@ impl Setup {
         device: DeviceMemory,
         overhead: Overhead,
     ) -> Result<Self, SetupError> {
+        Self::of_share(config, vocab, precision, runner, device, overhead, Share::WHOLE)
+    }
+
+    /// The same for one of several ranks.
+    pub fn of_share(
+        config: &Config,
+        vocab: u32,
+        precision: Precision,
+        runner: &Runner,
+        device: DeviceMemory,
+        overhead: Overhead,
+        share: Share,
+    ) -> Result<Self, SetupError> {
         let target = runner.target();
-        let [_, most] = overhead.range();
+        let staging = budget::staging(&device);
+        let least_staging = job::least_staging_bytes(config);
+        let [_, most] = overhead.with_staging(staging, least_staging).range();
         let left = device.usable_bytes.saturating_sub(most);
-        let job = Job::new(config, vocab, precision, &target, left);
-        let overhead = with_staging(overhead, &job, runner);
+        let job = Job::of_share(config, vocab, precision, &target, left, share);
+        let overhead = overhead.with_staging(staging, job.staging_bytes());
+        let overhead = with_messages(overhead, &job, runner);
         let programs = job.training_programs();
         runner.check(&programs, precision)?;
         let mut phases: Vec<_> = programs
@@ -96,16 +115,20 @@ impl Setup {
     }
 }
 
-/// `overhead` with the tokens and targets of a batch, which are read on the host before they are
-/// copied to the arena: two times 4 bytes a token.
-fn with_staging(overhead: Overhead, job: &Job, runner: &Runner) -> Overhead {
+/// What MPI's libraries and their messages may take in a process. Open MPI 4.1 takes about 20 MiB
+/// on one machine; networks register more.
+const MPI_BYTES: Bytes = Bytes::new(32 << 20);
+
+/// `overhead` with what the host holds for lanes and ranks: messages, and MPI itself.
+fn with_messages(overhead: Overhead, job: &Job, runner: &Runner) -> Overhead {
     if !runner.is_host() {
         return overhead;
     }
     let training = &job.training;
-    let most = (training.batch * training.seq).max(training.eval_batch * training.eval_seq);
-    let staging = Bytes::new(most.saturating_mul(8));
-    Overhead { workspace_bytes: overhead.workspace_bytes.map(|bytes| bytes + staging), ..overhead }
+    let messages = lanes::buffer_bytes(training, &job.model.parameters());
+    let mpi = if training.share.ranks > 1 { MPI_BYTES } else { Bytes::ZERO };
+    let [low, high] = overhead.workspace_bytes;
+    Overhead { workspace_bytes: [low + messages, high + messages + mpi], ..overhead }
 }
 
 /// Sampling with its plan on this machine.

@@ -76,11 +76,13 @@ impl RunTime {
             }
             _ => estimate(program, 0, precision, rates).ms / 1e3,
         };
-        let micro_batches = f64::from(config.gradient_accumulation_steps());
+        // Ranks divide the micro-batches and the evaluated batches among themselves.
+        let ranks = f64::from(job.training.share.ranks);
+        let micro_batches = f64::from(config.gradient_accumulation_steps()) / ranks;
         let step_s = micro_batches * bound_s(&programs[TRAIN]) + bound_s(&programs[UPDATE]);
         // An evaluation covers both splits.
         let batches = 2 * job.eval_sequences / job.training.eval_batch.max(1);
-        let evaluate_s = batches as f64 * bound_s(&programs[EVALUATE]);
+        let evaluate_s = batches as f64 / ranks * bound_s(&programs[EVALUATE]);
         // Iterations run from 0 to `max_iters`.
         let steps = config.max_iters() + 1;
         let evaluations = config.max_iters() / config.eval_interval().max(1) + 1;

@@ -7,21 +7,26 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use fitgpt_plan::config::{Config, ConfigValue};
+use fitgpt_plan::{
+    config::{Config, ConfigValue, Key},
+    family::Description,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{
+    card::{self, Card},
     error::RunError,
     events::{self, Event, EventError, EventLog},
     progress::Progress,
+    scaler::Scaler,
     schedule,
     stop::Stop,
     trainer::{Estimate, Evaluated, Position, Trainer},
 };
 use crate::{
-    checkpoint::{self, Architecture, CheckpointError, Contents, Keep, Label},
-    data::Fingerprint,
-    words::train as words,
+    checkpoint::{self, Architecture, CheckpointError, Contents, Keep, Label, NanoGptRun},
+    data::{Fingerprint, Split},
+    words::{errors::Spoken as _, train as words},
 };
 
 /// What a checkpoint holds in addition to its tensors.
@@ -42,7 +47,41 @@ impl Document {
         let pairs = config.pairs().into_iter().map(|(key, value)| (key.to_owned(), value));
         Self { position: position.clone(), config: pairs.collect(), data }
     }
+
+    /// What our own checkpoint of a nanoGPT run would say. Its sizes win over its config, as in
+    /// nanoGPT. On a CPU nanoGPT ignores `dtype`, so that of a run on a CPU is not continued.
+    pub fn of_nanogpt(run: &NanoGptRun, description: &Description) -> Self {
+        let is_cpu = run.config.iter().any(|(key, value)| {
+            key == "device" && matches!(value, ConfigValue::Str(device) if device == "cpu")
+        });
+        let is_continued = |key: &str| {
+            Key::find(key).is_some() && !NOT_CONTINUED.contains(&key) && !(is_cpu && key == "dtype")
+        };
+        let there = run.config.iter().filter(|(key, _)| is_continued(key)).cloned();
+        let sizes = description.pairs().chain([("block_size", description.positions.into())]);
+        let position = Position {
+            step: run.step,
+            updates: run.updates,
+            best_val_loss: run.best_val_loss,
+            best_step: None,
+            scaler: Scaler::NONE, // nanoGPT does not save its own
+        };
+        let config = there.chain(sizes.map(|(key, value)| (key.to_owned(), value))).collect();
+        Self { position, config, data: None }
+    }
 }
+
+/// Keys of nanoGPT's config that are about its machine and its loggers, or that a run decides.
+const NOT_CONTINUED: [&str; 8] = [
+    "backend",
+    "compile",
+    "device",
+    "init_from",
+    "out_dir",
+    "wandb_log",
+    "wandb_project",
+    "wandb_run_name",
+];
 
 /// A new id for a run: 16 hexadecimal digits that no other run has.
 pub fn new_run_id() -> String {
@@ -109,6 +148,8 @@ pub struct Run<'a> {
     pub saved: Option<u64>,
     /// Names the run in its log and its checkpoints.
     pub run_id: String,
+    /// The last evaluation and its step, also of an earlier part of the run.
+    pub evaluated: Option<(u64, Evaluated)>,
 }
 
 impl Run<'_> {
@@ -215,6 +256,7 @@ impl Run<'_> {
             train_loss_se: train.standard_error,
             val_loss_se: val.standard_error,
         })?;
+        self.evaluated = Some((step, evaluated));
         let is_best = self.trainer.position.best_val_loss.is_none_or(|best| val.mean < best);
         if is_best && val.mean.is_finite() && !config.eval_only() {
             self.trainer.position.best_val_loss = Some(val.mean);
@@ -222,7 +264,8 @@ impl Run<'_> {
             if !config.always_save_checkpoint() && step > 0 {
                 let folder = checkpoint::best_dir(&self.folder);
                 let tensors = &self.trainer.tensors().clone();
-                let label = Label { run_id: &self.run_id, step, keep: Keep::ONE };
+                let fingerprint = self.trainer.fingerprint_of_steps();
+                let label = Label { run_id: &self.run_id, step, keep: Keep::ONE, fingerprint };
                 let contents = Contents { architecture: &self.architecture, tensors, label };
                 checkpoint::save_weights(&folder, contents, &mut self.trainer)
                     .map_err(|error| self.of_save(error))?;
@@ -257,13 +300,31 @@ impl Run<'_> {
         let (last, best_step) = (config.keep_checkpoints(), self.trainer.position.best_step);
         let keep = Keep { last: last.into(), best_step };
         let tensors = &self.trainer.tensors().clone();
-        let label = Label { run_id: &self.run_id, step, keep };
+        let fingerprint = self.trainer.fingerprint_of_steps();
+        let label = Label { run_id: &self.run_id, step, keep, fingerprint };
         let contents = Contents { architecture: &self.architecture, tensors, label };
         let id = checkpoint::save(&self.folder, contents, &document, &mut self.trainer)
             .map_err(|error| self.of_save(error))?;
         self.saved = Some(step);
         let (save_id, path) = (id.to_string(), self.folder.display().to_string());
         self.events.write(&Event::Checkpoint { step, save_id, path })?;
+        if let Err(error) = self.write_card() {
+            // The checkpoint is what matters.
+            self.progress.note(&error.spoken());
+        }
         Ok(())
+    }
+
+    fn write_card(&self) -> Result<(), CheckpointError> {
+        let trainer = &self.trainer;
+        let card = Card {
+            config: trainer.config(),
+            model: &trainer.job().model,
+            position: &trainer.position,
+            evaluated: self.evaluated,
+            tokens: [Split::Train, Split::Val].map(|split| trainer.tokens_of(split)),
+            command: &card::command_line(),
+        };
+        card::write(&self.folder, &card)
     }
 }

@@ -1,4 +1,9 @@
 //! A run in memory: the backend with its arena, the data, and how far the run is.
+//!
+//! With several ranks there is a [`Trainer`] on each. The root's is driven by the training loop,
+//! the others' by the root's commands ([`Trainer::follow`]).
+
+use std::{ops::Range, rc::Rc};
 
 use fitgpt_exec::{Arguments, Backend};
 use fitgpt_plan::{
@@ -10,10 +15,19 @@ use fitgpt_plan::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::{error::RunError, init, scaler::Scaler, schedule, stop::Stop};
+use super::{
+    error::RunError,
+    follow::{Command, Encoded, Owners, StateBytes},
+    init,
+    lanes::{self, LaneSum, Round},
+    scaler::Scaler,
+    schedule,
+    stop::Stop,
+};
 use crate::{
     checkpoint::{self, StoreError, TensorPiece, Tensors},
     data::{Batches, Dataset, Fingerprint, Purpose, Split},
+    ranks::{ROOT, Ranks, hash},
 };
 
 /// How far a run is: what a checkpoint holds in addition to the tensors.
@@ -65,6 +79,7 @@ pub struct Evaluated {
 
 /// A run in memory.
 pub struct Trainer {
+    ranks: Rc<Ranks>,
     backend: Box<dyn Backend>,
     config: Config,
     job: Job,
@@ -75,15 +90,41 @@ pub struct Trainer {
     tensors: Tensors,
     tokens: Vec<u32>,
     targets: Vec<u32>,
-    losses: Vec<f32>,
-    /// How far the run is.
+    losses: EvaluatedRound,
+    /// With more than one lane.
+    lanes: Option<LaneSum>,
+    owners: Owners,
+    /// Whether the other ranks may be waiting for this one.
+    is_midway: bool,
+    last_step: Option<Stepped>,
+    /// How far the run is; only the root knows.
     pub position: Position,
 }
 
+/// The losses that the ranks have found, one batch each.
+struct EvaluatedRound {
+    /// A word that says whether to stop, and a loss for each sequence.
+    own: Vec<f32>,
+    /// The same of all ranks.
+    all: Vec<f32>,
+}
+
 impl Trainer {
-    /// A run at step 0 whose weights are still to be set. `backend` holds the plan of
-    /// [`Job::training_programs`].
+    /// A run of a single process at step 0 whose weights are still to be set. `backend` holds the
+    /// plan of [`Job::training_programs`].
     pub fn new(
+        backend: Box<dyn Backend>,
+        config: Config,
+        job: Job,
+        data: Dataset,
+        scaler: Scaler,
+    ) -> Result<Self, RunError> {
+        Self::of_rank(Rc::new(Ranks::single()), backend, config, job, data, scaler)
+    }
+
+    /// The part of a run that one of `ranks` has.
+    pub fn of_rank(
+        ranks: Rc<Ranks>,
         mut backend: Box<dyn Backend>,
         config: Config,
         job: Job,
@@ -91,6 +132,7 @@ impl Trainer {
         scaler: Scaler,
     ) -> Result<Self, RunError> {
         let training = &job.training;
+        assert_eq!(training.share, ranks.share(), "the plan is of this rank");
         for (split, seq) in [
             (Split::Train, training.seq),
             (Split::Train, training.eval_seq),
@@ -101,7 +143,9 @@ impl Trainer {
         let most = (training.batch * training.seq).max(training.eval_batch * training.eval_seq);
         let parameters = job.model.parameters();
         let tensors = Tensors::of(&job.model, &job.training.optimizer);
-        let state = TrainingState::new(&job.model, &job.training.optimizer);
+        let state = TrainingState::new(&job.model, training);
+        let lanes = LaneSum::new(Rc::clone(&ranks), training, &parameters);
+        let owners = Owners::new(training.share.ranks, &parameters, training.optimizer);
         init::rotary(&mut *backend, TRAIN, state.rotary, &job.model)?;
         let fingerprint = data.fingerprint()?;
         let position =
@@ -109,7 +153,15 @@ impl Trainer {
         Ok(Self {
             tokens: vec![0; most as usize],
             targets: vec![0; most as usize],
-            losses: vec![0.0; training.eval_batch as usize],
+            losses: EvaluatedRound {
+                own: vec![0.0; 1 + training.eval_batch as usize],
+                all: vec![0.0; ranks.count() * (1 + training.eval_batch as usize)],
+            },
+            lanes,
+            owners,
+            is_midway: false,
+            last_step: None,
+            ranks,
             backend,
             config,
             job,
@@ -127,6 +179,78 @@ impl Trainer {
         Ok(init::weights(&mut *self.backend, TRAIN, &self.parameters, self.config.seed())?)
     }
 
+    /// Gives the weights that the root has drawn or read to all ranks. They travel, because drawing
+    /// them elsewhere may round differently.
+    pub fn share_weights(&mut self) -> Result<(), RunError> {
+        self.command(Command::Weights);
+        self.take_weights()
+    }
+
+    fn take_weights(&mut self) -> Result<(), RunError> {
+        match &mut self.lanes {
+            Some(lanes) if self.ranks.count() > 1 => {
+                Ok(lanes.broadcast_weights(&mut *self.backend, &self.state)?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a step or an evaluation failed halfway: the other ranks do not wait for commands.
+    pub fn is_midway(&self) -> bool {
+        self.is_midway
+    }
+
+    /// Lets the other ranks end.
+    pub fn end(&self) {
+        self.command(Command::End);
+    }
+
+    /// Sends a command to all other ranks.
+    fn command(&self, command: Command) {
+        let encoded = command.encode();
+        let bytes = bytemuck::bytes_of(&encoded);
+        let sends: Vec<_> = self.ranks.others().map(|rank| (rank, bytes)).collect();
+        self.ranks.exchange(&sends, Vec::new());
+    }
+
+    /// Does what the root says until the run ends.
+    pub fn follow(&mut self, stop: &Stop) -> Result<(), RunError> {
+        loop {
+            let mut encoded = Encoded::default();
+            self.ranks.receive(ROOT, bytemuck::bytes_of_mut(&mut encoded));
+            match Command::decode(encoded) {
+                Command::Weights => self.take_weights()?,
+                Command::Step { step, updates, lr, loss_scale } => {
+                    let arguments = Arguments { step, updates, lr, loss_scale, ..self.arguments() };
+                    self.step_together(arguments, stop)?;
+                }
+                Command::Evaluate(split) => _ = self.estimate_together(split, stop)?,
+                Command::Send(bytes) => {
+                    let (tensor, start, length) = self.own_state(bytes);
+                    let lanes = self.lanes.as_mut().expect("several ranks have several lanes");
+                    let staging = &mut lanes.staging()[..length];
+                    self.backend.read(TRAIN, tensor, start, staging)?;
+                    self.ranks.send(ROOT, staging);
+                }
+                Command::Receive(bytes) => {
+                    let (tensor, start, length) = self.own_state(bytes);
+                    let lanes = self.lanes.as_mut().expect("several ranks have several lanes");
+                    let staging = &mut lanes.staging()[..length];
+                    self.ranks.receive(ROOT, staging);
+                    self.backend.write(TRAIN, tensor, start, staging)?;
+                }
+                Command::End => return Ok(()),
+            }
+        }
+    }
+
+    /// Bytes of an optimizer state that this rank owns.
+    fn own_state(&self, bytes: StateBytes) -> (TensorId, Bytes, usize) {
+        let StateBytes { parameter, state, start, length } = bytes;
+        let (_, tensor) = self.state.parameters[parameter as usize].states[state as usize];
+        (tensor, Bytes::new(start), length as usize)
+    }
+
     /// What is trained.
     pub fn job(&self) -> &Job {
         &self.job
@@ -142,6 +266,19 @@ impl Trainer {
         self.fingerprint.clone()
     }
 
+    /// A number that depends on the whole training so far, and on nothing else: a hash of the last
+    /// step's loss and norm.
+    pub fn fingerprint_of_steps(&self) -> u64 {
+        let Some(Stepped { loss, grad_norm, .. }) = self.last_step else { return 0 };
+        let words = [self.position.step, loss.to_bits(), grad_norm.to_bits()];
+        hash(bytemuck::cast_slice(&words))
+    }
+
+    /// How many tokens a split has.
+    pub fn tokens_of(&self, split: Split) -> u64 {
+        self.data.tokens(split).len()
+    }
+
     /// What a checkpoint of this run holds.
     pub fn tensors(&self) -> &Tensors {
         &self.tensors
@@ -150,24 +287,113 @@ impl Trainer {
     /// One optimizer step; `None` if it was stopped before its update, so that nothing but the
     /// gradients has changed.
     pub fn step(&mut self, stop: &Stop) -> Result<Option<Stepped>, RunError> {
-        let training = self.job.training;
         let step = self.position.step;
-        let loss = self.state.loss;
-        self.backend.write(TRAIN, loss, Bytes::ZERO, &0f32.to_ne_bytes())?;
-        let mut arguments = Arguments {
-            seed: self.config.seed(),
-            step,
-            loss_scale: self.position.scaler.scale,
-            lr: schedule::lr(&self.config, step) as f32,
-            updates: self.position.updates + 1,
-            ..Arguments::default()
-        };
-        for micro in 0..training.accumulation {
-            if stop.is_asked_for() {
+        let lr = schedule::lr(&self.config, step);
+        let (updates, loss_scale) = (self.position.updates + 1, self.position.scaler.scale);
+        let arguments = Arguments { step, updates, lr: lr as f32, loss_scale, ..self.arguments() };
+        self.command(Command::Step { step, updates, lr: arguments.lr, loss_scale });
+        self.is_midway = true;
+        let stepped = self.step_together(arguments, stop)?;
+        self.is_midway = false;
+        let Some([loss, grad_norm]) = stepped else { return Ok(None) };
+
+        let is_finite = grad_norm.is_finite();
+        if is_finite {
+            self.position.updates += 1;
+        }
+        self.position.scaler.learn(is_finite);
+        self.position.step += 1;
+        let is_skipped = !is_finite && self.position.scaler.is_dynamic;
+        let stepped = Stepped { loss, lr, grad_norm, is_skipped };
+        self.last_step = Some(stepped);
+        Ok(Some(stepped))
+    }
+
+    /// The arguments that no step changes.
+    fn arguments(&self) -> Arguments {
+        Arguments { seed: self.config.seed(), ..Arguments::default() }
+    }
+
+    /// This rank's part of a step. The loss and the norm are the same on all ranks.
+    fn step_together(
+        &mut self,
+        arguments: Arguments,
+        stop: &Stop,
+    ) -> Result<Option<[f64; 2]>, RunError> {
+        let training = self.job.training;
+        let norm = self.backend.plan().program(UPDATE).find("norm").expect("update has a norm");
+        let (first, last) = (0, training.accumulation);
+        if self.lanes.is_none() {
+            if !self.accumulate(first..last, arguments, stop)? {
                 return Ok(None);
             }
+            self.backend.run(UPDATE, &arguments)?;
+            let mut read = [0.0; 2];
+            let scalars = [(TRAIN, self.state.loss), (UPDATE, norm)];
+            self.backend.read_scalars(&scalars, &mut read)?;
+            return Ok(Some(read.map(f64::from)));
+        }
+
+        let Some(loss) = self.run_lanes(arguments, stop)? else { return Ok(None) };
+        let lanes = self.lanes.as_mut().expect("checked above");
+        let grad_norm = lanes.norm(arguments.loss_scale);
+        if self.state.parameters.iter().any(|parameter| !parameter.owned.is_empty()) {
+            let bytes = grad_norm.to_ne_bytes();
+            self.backend.write(UPDATE, norm, Bytes::ZERO, &bytes)?;
+            self.backend.run(UPDATE, &arguments)?;
+        }
+        // An update with a norm that is not finite changes no weight.
+        if grad_norm.is_finite() {
+            lanes.gather_weights(&mut *self.backend, &self.state)?;
+        }
+        Ok(Some([loss, grad_norm].map(f64::from)))
+    }
+
+    /// Runs this rank's lanes, one in each round, and adds all lanes up. Returns the loss, or `None`
+    /// if any rank was stopped.
+    fn run_lanes(&mut self, arguments: Arguments, stop: &Stop) -> Result<Option<f32>, RunError> {
+        let training = self.job.training;
+        let (rank, ranks) = (self.ranks.rank() as u64, self.ranks.count() as u64);
+        let rounds = training.lanes / ranks;
+        let each = training.accumulation / training.lanes;
+        let mut all = vec![[0_f32; 2]; ranks as usize];
+        let mut total: Option<f32> = None;
+        for round in 0..rounds {
+            let lane = round * ranks + rank;
+            let is_whole = self.accumulate(lane * each..(lane + 1) * each, arguments, stop)?;
+            let mut loss = [0.0];
+            self.backend.read_scalars(&[(TRAIN, self.state.loss)], &mut loss)?;
+            let own = [if is_whole { 0.0 } else { 1.0 }, loss[0]];
+            self.ranks.gather(bytemuck::cast_slice(&own), bytemuck::cast_slice_mut(&mut all));
+            if all.iter().any(|[is_stopped, _]| *is_stopped > 0.0) {
+                return Ok(None);
+            }
+            for [_, loss] in &all {
+                total = Some(total.map_or(*loss, |total| total + loss));
+            }
+            let round = Round { is_first: round == 0, is_last: round + 1 == rounds };
+            let lanes = self.lanes.as_mut().expect("there are several lanes");
+            lanes.add(&mut *self.backend, &self.state, round)?;
+        }
+        Ok(total)
+    }
+
+    /// Sums the loss and the gradients of some micro-batches of a step, from zero. Returns whether
+    /// it ran all of them: not if it was stopped.
+    fn accumulate(
+        &mut self,
+        micro_batches: Range<u64>,
+        mut arguments: Arguments,
+        stop: &Stop,
+    ) -> Result<bool, RunError> {
+        let training = self.job.training;
+        self.backend.write(TRAIN, self.state.loss, Bytes::ZERO, &0f32.to_ne_bytes())?;
+        for micro in micro_batches {
+            if stop.is_asked_for() {
+                return Ok(false);
+            }
             arguments.first_sequence = micro * training.batch;
-            let (split, purpose) = (Split::Train, Purpose::Training { step });
+            let (split, purpose) = (Split::Train, Purpose::Training { step: arguments.step });
             self.load(
                 TRAIN,
                 training.batch,
@@ -178,21 +404,7 @@ impl Trainer {
             )?;
             self.backend.run(TRAIN, &arguments)?;
         }
-        self.backend.run(UPDATE, &arguments)?;
-
-        let norm = self.backend.plan().program(UPDATE).find("norm").expect("update has a norm");
-        let mut read = [0.0; 2];
-        self.backend.read_scalars(&[(TRAIN, loss), (UPDATE, norm)], &mut read)?;
-        let [loss, grad_norm] = read.map(f64::from);
-        let is_finite = grad_norm.is_finite();
-        if is_finite {
-            self.position.updates += 1;
-        }
-        self.position.scaler.learn(is_finite);
-        self.position.step += 1;
-        let lr = schedule::lr(&self.config, step);
-        let is_skipped = !is_finite && self.position.scaler.is_dynamic;
-        Ok(Some(Stepped { loss, lr, grad_norm, is_skipped }))
+        Ok(true)
     }
 
     /// The losses of both splits; `None` if it was stopped.
@@ -203,21 +415,44 @@ impl Trainer {
     }
 
     fn estimate(&mut self, split: Split, stop: &Stop) -> Result<Option<Estimate>, RunError> {
+        self.command(Command::Evaluate(split));
+        self.is_midway = true;
+        let estimate = self.estimate_together(split, stop)?;
+        self.is_midway = false;
+        Ok(estimate)
+    }
+
+    /// This rank's part of an evaluation: one batch in each round. The losses of all sequences are
+    /// added up in their order on every rank.
+    fn estimate_together(
+        &mut self,
+        split: Split,
+        stop: &Stop,
+    ) -> Result<Option<Estimate>, RunError> {
         let training = self.job.training;
+        let (batch, seq) = (training.eval_batch, training.eval_seq);
         let output = self.backend.plan().program(EVALUATE).find("losses");
         let output = output.expect("evaluate has losses");
         let count = self.job.eval_sequences;
+        let (rank, ranks) = (self.ranks.rank() as u64, self.ranks.count() as u64);
         let (mut sum, mut squares) = (0.0, 0.0);
-        for first in (0..count).step_by(training.eval_batch as usize) {
-            if stop.is_asked_for() {
+        for round_first in (0..count).step_by((batch * ranks) as usize) {
+            let first = round_first + rank * batch;
+            self.losses.own[0] = if stop.is_asked_for() { 1.0 } else { 0.0 };
+            if first < count && !stop.is_asked_for() {
+                self.load(EVALUATE, batch, seq, split, Purpose::Evaluation { split }, first)?;
+                self.backend.run(EVALUATE, &Arguments::default())?;
+                let bytes = bytemuck::cast_slice_mut(&mut self.losses.own[1..]);
+                self.backend.read(EVALUATE, output, Bytes::ZERO, bytes)?;
+            }
+            let EvaluatedRound { own, all } = &mut self.losses;
+            self.ranks.gather(bytemuck::cast_slice(own), bytemuck::cast_slice_mut(all));
+            let batches = all.chunks(own.len());
+            if batches.clone().any(|batch| batch[0] > 0.0) {
                 return Ok(None);
             }
-            let purpose = Purpose::Evaluation { split };
-            self.load(EVALUATE, training.eval_batch, training.eval_seq, split, purpose, first)?;
-            self.backend.run(EVALUATE, &Arguments::default())?;
-            let bytes = bytemuck::cast_slice_mut(&mut self.losses);
-            self.backend.read(EVALUATE, output, Bytes::ZERO, bytes)?;
-            for loss in &self.losses {
+            let left = (count - round_first).div_ceil(batch).min(ranks) as usize;
+            for loss in batches.take(left).flat_map(|batch| &batch[1..]) {
                 sum += f64::from(*loss);
                 squares += f64::from(*loss) * f64::from(*loss);
             }
@@ -250,12 +485,46 @@ impl Trainer {
         Ok(())
     }
 
-    /// The tensor that a piece of a checkpoint belongs to.
-    fn tensor_of(&self, piece: &TensorPiece<'_>) -> TensorId {
-        let entry = piece.entry;
-        let index = self.parameters.iter().position(|p| p.name == entry.parameter);
-        let state = &self.state.parameters[index.expect("entries are made from the parameters")];
-        entry.state.map_or(state.weight, |name| state.optimizer(name))
+    /// The tensors of the parameter that a piece of a checkpoint belongs to.
+    fn parameter_of(&self, piece: &TensorPiece<'_>) -> usize {
+        let index = self.parameters.iter().position(|p| p.name == piece.entry.parameter);
+        index.expect("entries are made from the parameters")
+    }
+
+    /// The parts of an optimizer state's piece, each with its owner, its place there and in the
+    /// piece.
+    fn parts_of(
+        &self,
+        piece: &TensorPiece<'_>,
+        state: &str,
+        length: usize,
+    ) -> Vec<(usize, StateBytes, Range<usize>)> {
+        let index = self.parameter_of(piece);
+        let parameter = &self.parameters[index];
+        let states = self.job.training.optimizer.states(parameter);
+        let which = states.iter().position(|s| s.name == state);
+        let which = which.expect("entries are made from the optimizer's states");
+        let bytes = piece.start as u64..(piece.start + length) as u64;
+        let parts = self.owners.parts((index, parameter), which, bytes);
+        // No longer than a message.
+        let most = lanes::message_bytes(self.ranks.count());
+        let mut list = Vec::new();
+        for (owner, start, inside) in parts {
+            for first in inside.clone().step_by(most) {
+                let inside_part = first..inside.end.min(first + most);
+                list.push((
+                    owner,
+                    StateBytes {
+                        parameter: index as u64,
+                        state: which as u64,
+                        start: start + (first - inside.start) as u64,
+                        length: inside_part.len() as u64,
+                    },
+                    inside_part,
+                ));
+            }
+        }
+        list
     }
 }
 
@@ -263,18 +532,44 @@ fn batches(config: &Config, job: &Job, seq: u64) -> Batches {
     Batches::new(config.seed(), seq as usize, job.model.vocab)
 }
 
+/// On the root.
 impl checkpoint::TensorSource for Trainer {
     fn read(&mut self, piece: TensorPiece<'_>, out: &mut [u8]) -> Result<(), StoreError> {
-        let start = Bytes::new(piece.start as u64);
-        let tensor = self.tensor_of(&piece);
-        Ok(self.backend.read(TRAIN, tensor, start, out)?)
+        let Some(state) = piece.entry.state else {
+            let tensor = self.state.parameters[self.parameter_of(&piece)].weight;
+            let start = Bytes::new(piece.start as u64);
+            return Ok(self.backend.read(TRAIN, tensor, start, out)?);
+        };
+        for (owner, bytes, inside) in self.parts_of(&piece, state, out.len()) {
+            if owner == ROOT {
+                let (tensor, start, _) = self.own_state(bytes);
+                self.backend.read(TRAIN, tensor, start, &mut out[inside])?;
+            } else {
+                self.ranks.send(owner, bytemuck::bytes_of(&Command::Send(bytes).encode()));
+                self.ranks.receive(owner, &mut out[inside]);
+            }
+        }
+        Ok(())
     }
 }
 
+/// On the root. Weights reach the others by [`Trainer::share_weights`].
 impl checkpoint::TensorSink for Trainer {
     fn write(&mut self, piece: TensorPiece<'_>, bytes: &[u8]) -> Result<(), StoreError> {
-        let start = Bytes::new(piece.start as u64);
-        let tensor = self.tensor_of(&piece);
-        Ok(self.backend.write(TRAIN, tensor, start, bytes)?)
+        let Some(state) = piece.entry.state else {
+            let tensor = self.state.parameters[self.parameter_of(&piece)].weight;
+            let start = Bytes::new(piece.start as u64);
+            return Ok(self.backend.write(TRAIN, tensor, start, bytes)?);
+        };
+        for (owner, part, inside) in self.parts_of(&piece, state, bytes.len()) {
+            if owner == ROOT {
+                let (tensor, start, _) = self.own_state(part);
+                self.backend.write(TRAIN, tensor, start, &bytes[inside])?;
+            } else {
+                self.ranks.send(owner, bytemuck::bytes_of(&Command::Receive(part).encode()));
+                self.ranks.send(owner, &bytes[inside]);
+            }
+        }
+        Ok(())
     }
 }

@@ -56,7 +56,7 @@ pub enum TokenizerError {
         position: usize,
     },
     /// A word that is no id.
-    #[error("the vocabulary is unknown, so text is given as token ids, and `{word}` is none")]
+    #[error("the vocabulary is unknown, so text must be token ids, and `{word}` is not one")]
     NotAnId {
         /// The word.
         word: String,

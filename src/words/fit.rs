@@ -18,6 +18,10 @@ messages! {
     nothing_fits() {
         en: "\nno option makes it fit\n", zh: "\n没有办法让它放得下\n", ja: "\n収める方法はありません\n", de: "\nes lässt sich nicht passend machen\n",
     }
+    /// In brackets, after the next command.
+    other_card() {
+        en: "another card, or a smaller model", zh: "换一张显卡，或更小的模型", ja: "別の GPU、またはより小さいモデル", de: "eine andere Karte oder ein kleineres Modell",
+    }
     recommended() { en: "recommended", zh: "推荐", ja: "推奨", de: "empfohlen" }
     safest() { en: "safest", zh: "最稳妥", ja: "最も安全", de: "am sichersten" }
 

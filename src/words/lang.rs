@@ -1,6 +1,7 @@
-//! The language of the process.
+//! The language of the process, and of a request of the page.
 
 use std::{
+    cell::Cell,
     env,
     sync::atomic::{AtomicU8, Ordering},
 };
@@ -30,6 +31,16 @@ impl Lang {
         }
     }
 
+    /// What it calls itself.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::English => "English",
+            Self::Chinese => "中文",
+            Self::Japanese => "日本語",
+            Self::German => "Deutsch",
+        }
+    }
+
     /// The language of `en`, `zh_CN.UTF-8`, `de-AT` and the like.
     pub(crate) fn of(name: &str) -> Option<Self> {
         let language = name.split(['_', '-', '.', '@']).next()?.to_ascii_lowercase();
@@ -51,9 +62,23 @@ pub(crate) fn set_lang(lang: Lang) {
     CURRENT.store(lang as u8, Ordering::Relaxed);
 }
 
+thread_local! {
+    /// Of the request that this thread answers.
+    static OF_REQUEST: Cell<Option<Lang>> = const { Cell::new(None) };
+}
+
 /// The current language.
 pub(crate) fn lang() -> Lang {
-    Lang::ALL[usize::from(CURRENT.load(Ordering::Relaxed))]
+    let of_process = || Lang::ALL[usize::from(CURRENT.load(Ordering::Relaxed))];
+    OF_REQUEST.get().unwrap_or_else(of_process)
+}
+
+/// What `speak` returns in `lang`, on this thread alone.
+pub(crate) fn with_lang<T>(lang: Lang, speak: impl FnOnce() -> T) -> T {
+    let before = OF_REQUEST.replace(Some(lang));
+    let said = speak();
+    OF_REQUEST.set(before);
+    said
 }
 
 #[cfg(test)]
@@ -68,6 +93,13 @@ mod tests {
         assert_eq!(Lang::of("EN_us"), Some(Lang::English));
         assert_eq!(Lang::of("C.UTF-8"), None);
         assert_eq!(Lang::of(""), None);
+    }
+
+    #[test]
+    fn a_request_has_its_own_language() {
+        let before = lang();
+        assert_eq!(with_lang(Lang::Japanese, lang), Lang::Japanese);
+        assert_eq!(lang(), before);
     }
 
     #[test]

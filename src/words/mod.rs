@@ -4,7 +4,7 @@
 //! error. [`messages!`] makes a function of each. English is required, the others are not: a
 //! language without a text prints the English one. A translation that lacks a placeholder does not
 //! compile. `--help` and usage errors come from `clap` and are English, as are events, nanoGPT's
-//! log lines and everything printed with `--json`.
+//! log lines, model cards and everything printed with `--json`.
 
 /// Defines messages: functions of displayable arguments to a `String`.
 ///
@@ -90,15 +90,19 @@ pub(crate) mod errors;
 pub(crate) mod export;
 pub(crate) mod fit;
 pub(crate) mod hints;
+pub(crate) mod hub;
 pub(crate) mod names;
 pub(crate) mod patch;
 pub(crate) mod plan;
 pub(crate) mod prepare;
+pub(crate) mod ranks;
 pub(crate) mod sample;
+pub(crate) mod selftest;
+pub(crate) mod serve;
 pub(crate) mod train;
 
 pub(crate) use self::{
-    lang::{Lang, lang, set_lang},
+    lang::{Lang, lang, set_lang, with_lang},
     number::{grouped, localized},
     width::{columns, left, right},
 };
@@ -127,14 +131,19 @@ mod tests {
             export::ALL,
             fit::ALL,
             hints::ALL,
+            hub::ALL,
             names::ALL,
             patch::ALL,
             plan::ALL,
             prepare::ALL,
+            ranks::ALL,
             sample::ALL,
+            selftest::ALL,
+            serve::ALL,
             train::ALL,
         ];
-        let files = files.into_iter().chain(doctor::FILES).chain(errors::FILES);
+        let files =
+            files.into_iter().chain(doctor::FILES).chain(errors::FILES).chain([serve::PAGE]);
         for (name, (english, translations)) in files.flatten() {
             assert!(!english.trim().is_empty(), "`{name}`");
             for (_, text) in *translations {

@@ -215,7 +215,7 @@ messages! {
         de: "an der Spitze",
     }
     /// The hatched strip below the budget line.
-    beside(low, high) {
+    plus_overhead(low, high) {
         en: "overhead: {low} to {high}",
         zh: "张量之外：{low} 至 {high}",
         ja: "テンソル以外: {low} 〜 {high}",

@@ -33,6 +33,19 @@ messages! {
         ja: "トークン数: train.bin {train_tokens}、val.bin {val_tokens}\n",
         de: "Tokens: {train_tokens} in train.bin, {val_tokens} in val.bin\n",
     }
+    shards(n) {
+        en: "shards: {n} for training, train_000001.bin and on\n",
+        zh: "分片：训练 {n} 个，从 train_000001.bin 开始\n",
+        ja: "シャード: 学習用 {n} 個、train_000001.bin から\n",
+        de: "Shards: {n} zum Trainieren, ab train_000001.bin\n",
+    }
+    /// It continued what was stopped or killed.
+    resumed(tokens) {
+        en: "continued after {tokens} tokens of a prepare that had stopped\n",
+        zh: "从上次中断处继续：此前已有 {tokens} 个 token\n",
+        ja: "中断した prepare の {tokens} トークンの続きから再開しました\n",
+        de: "fortgesetzt nach {tokens} Tokens eines angehaltenen prepare\n",
+    }
     rate(bytes_per_token, seconds) {
         en: "{bytes_per_token} bytes per token, {seconds} s\n",
         zh: "每个 token {bytes_per_token} 字节，用时 {seconds} 秒\n",

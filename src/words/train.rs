@@ -5,10 +5,24 @@ use crate::{budget::HostLimit, run::device::Unused};
 messages! {
     /// A key of nanoGPT's that has no effect here.
     ignored(key) {
-        en: "`{key}` means nothing here and is ignored",
+        en: "`{key}` has no effect here and is ignored",
         zh: "`{key}` 在这里没有意义，已忽略",
         ja: "`{key}` はここでは意味がないため無視します",
         de: "`{key}` bedeutet hier nichts und wird übergangen",
+    }
+    /// `wandb_log=True`.
+    wandb() {
+        en: "`wandb_log`: nothing is sent to W&B; `--tensorboard` writes event files, and `events.jsonl` has every number",
+        zh: "`wandb_log`：不会向 W&B 发送任何内容；`--tensorboard` 写出事件文件，`events.jsonl` 含有所有数值",
+        ja: "`wandb_log`: W&B には何も送りません。`--tensorboard` でイベントファイルを書き出せます。すべての数値は `events.jsonl` にあります",
+        de: "`wandb_log`: an W&B wird nichts gesendet; `--tensorboard` schreibt Event-Dateien, und `events.jsonl` enthält alle Zahlen",
+    }
+    /// A label that only Python can tell; `value` is used instead.
+    not_known(place, key, reason, value) {
+        en: "{place}: `{key}` is not known without running the file ({reason}); it is `{value}`, and `--{key}=…` sets it",
+        zh: "{place}：不运行该文件就无法得知 `{key}`（{reason}）；现为 `{value}`，可用 `--{key}=…` 设置",
+        ja: "{place}: ファイルを実行しないと `{key}` は分かりません（{reason}）。`{value}` とします。`--{key}=…` で設定できます",
+        de: "{place}: `{key}` ist ohne Ausführen der Datei nicht bekannt ({reason}); es ist `{value}`, und `--{key}=…` setzt es",
     }
     /// A GPU, and the interface through which it is reached.
     running_on(device, interface) {
@@ -19,21 +33,21 @@ messages! {
     }
     /// A card that this build cannot use.
     card_not_built_in(card) {
-        en: "{card} is here, and this build runs on the CPU only; `cargo build --release --features gpu` builds one that uses it",
+        en: "{card} is present, but this build runs on the CPU only; `cargo build --release --features gpu` builds one that uses it",
         zh: "本机有 {card}，但此版本只能在 CPU 上运行；用 `cargo build --release --features gpu` 编译的版本可以使用它",
         ja: "{card} がありますが、このビルドは CPU でしか動きません。`cargo build --release --features gpu` でビルドすると使えます",
         de: "{card} ist da, dieser Build läuft aber nur auf der CPU; `cargo build --release --features gpu` baut einen, der sie nutzt",
     }
     /// A card that no driver offers to this build.
     card_not_reached(card) {
-        en: "{card} is here, and no Vulkan driver offers it; the run is on the CPU, and `fitgpt devices` says what was found",
+        en: "{card} is present, but no Vulkan driver offers it; the run uses the CPU, and `fitgpt devices` lists what was found",
         zh: "本机有 {card}，但没有 Vulkan 驱动提供它；本次在 CPU 上运行，`fitgpt devices` 会列出找到的设备",
         ja: "{card} がありますが、それを提供する Vulkan ドライバがありません。CPU で実行します。見つかったものは `fitgpt devices` で確認できます",
         de: "{card} ist da, aber kein Vulkan-Treiber bietet sie an; der Lauf ist auf der CPU, und `fitgpt devices` zeigt, was gefunden wurde",
     }
     /// A card that only the bus shows.
     a_card() {
-        en: "a card of NVIDIA's", zh: "NVIDIA 显卡", ja: "NVIDIA の GPU", de: "eine Karte von NVIDIA",
+        en: "an NVIDIA card", zh: "NVIDIA 显卡", ja: "NVIDIA の GPU", de: "eine Karte von NVIDIA",
     }
     /// There is less free memory now than the budget.
     not_free_now(needed, free, limit) {
@@ -42,12 +56,12 @@ messages! {
         ja: "計画には {needed} が必要ですが、このマシンの空きは現在 {free} です（{limit}）",
         de: "der Plan braucht {needed}, diese Maschine hat jetzt {free} ({limit})",
     }
-    /// Another process took memory while the arena was allocated.
-    taken_meanwhile(needed, left, limit) {
-        en: "the plan needs {needed} and {left} are left after allocating it ({limit}): another process took memory at the same time",
-        zh: "计划需要 {needed}，分配之后只剩 {left}（{limit}）：另一个进程同时占用了内存",
-        ja: "計画には {needed} が必要ですが、確保後の残りは {left} です（{limit}）: 別のプロセスが同時にメモリを使いました",
-        de: "der Plan braucht {needed}, und nach dem Anlegen sind {left} übrig ({limit}): ein anderer Prozess hat gleichzeitig Speicher belegt",
+    /// A GPU's run needs the host's memory, too.
+    host_too_small(needed, free, limit) {
+        en: "in addition to the GPU's memory the run needs {needed} of this machine's, which has {free} now ({limit})",
+        zh: "除显存外，运行还需要本机内存 {needed}，而现在只有 {free}（{limit}）",
+        ja: "VRAM に加えてこのマシンのメモリが {needed} 必要ですが、空きは現在 {free} です（{limit}）",
+        de: "zusätzlich zum Grafikspeicher braucht der Lauf {needed} Arbeitsspeicher dieser Maschine, die jetzt {free} hat ({limit})",
     }
     /// A signal in a run that saves nothing.
     stopped_unsaved() {
@@ -108,29 +122,36 @@ messages! {
     }
     /// A resume that only changes of rounding would make fit.
     resume_keeps_rounding() {
-        en: "--fit changes nothing in a resumed run that touches rounding; write the keys yourself to allow it",
+        en: "--fit changes nothing that affects rounding in a resumed run; set the keys yourself to allow it",
         zh: "恢复训练时 --fit 不会改动影响舍入的设置；如果允许，请自己写出这些键",
         ja: "再開した学習では、--fit は丸めに影響する変更をしません。許す場合はキーを自分で指定してください",
         de: "--fit ändert an einem fortgesetzten Lauf nichts, was die Rundung berührt; wer das erlaubt, schreibt die Schlüssel selbst",
     }
 
     /// Where the first weights come from.
+    /// The run of a `ckpt.pt`.
+    continues_nanogpt(step, updates) {
+        en: "continues nanoGPT's run at step {step}, with the moments of {updates} updates",
+        zh: "从第 {step} 步继续 nanoGPT 的训练，带有 {updates} 次更新的动量",
+        ja: "nanoGPT の学習をステップ {step} から、{updates} 回の更新のモーメントとともに続けます",
+        de: "setzt den Lauf von nanoGPT bei Schritt {step} fort, mit den Momenten von {updates} Updates",
+    }
     begins_from(folder, layers, heads, channels, vocab) {
-        en: "begins from the weights in {folder}: {layers} layers, {heads} heads, {channels} channels, {vocab} tokens",
+        en: "starts from the weights in {folder}: {layers} layers, {heads} heads, {channels} channels, {vocab} tokens",
         zh: "从 {folder} 中的权重开始：{layers} 层、{heads} 头、{channels} 通道、{vocab} 个 token",
         ja: "{folder} の重みから始めます: {layers} 層、{heads} ヘッド、{channels} チャネル、{vocab} トークン",
         de: "beginnt mit den Gewichten in {folder}: {layers} Schichten, {heads} Köpfe, {channels} Kanäle, {vocab} Tokens",
     }
     /// Fewer positions than the weights have.
     cropped(block, had) {
-        en: "`block_size` {block}: the first {block} of {had} positions are taken",
+        en: "`block_size` {block}: the first {block} of {had} positions are used",
         zh: "`block_size` {block}：只取 {had} 个位置中的前 {block} 个",
         ja: "`block_size` {block}: {had} 個の位置のうち最初の {block} 個を使います",
         de: "`block_size` {block}: die ersten {block} von {had} Positionen werden genommen",
     }
     /// More positions than the weights have.
     block_too_long(block, folder, had) {
-        en: "`block_size = {block}` is more than the positions of the weights in `{folder}`: {had}",
+        en: "`block_size = {block}` exceeds the positions of the weights in `{folder}`: {had}",
         zh: "`block_size = {block}` 超过了 `{folder}` 中权重的位置数：{had}",
         ja: "`block_size = {block}` は `{folder}` の重みが持つ位置の数を超えています: {had}",
         de: "`block_size = {block}` ist mehr, als die Gewichte in `{folder}` Positionen haben: {had}",
@@ -151,10 +172,10 @@ messages! {
     }
     /// How to get published weights.
     get_weights(repository) {
-        en: "`huggingface-cli download {repository}` puts them there; or give a folder: `--init_from=PATH/TO/FOLDER`",
-        zh: "`huggingface-cli download {repository}` 会把它们下载到那里；也可以指定文件夹：`--init_from=PATH/TO/FOLDER`",
-        ja: "`huggingface-cli download {repository}` でそこに取得できます。フォルダの指定も可能です: `--init_from=PATH/TO/FOLDER`",
-        de: "`huggingface-cli download {repository}` legt sie dort ab; oder einen Ordner nennen: `--init_from=PATH/TO/FOLDER`",
+        en: "`--download` fetches {repository} from the Hugging Face hub; or give a folder: `--init_from=PATH/TO/FOLDER`",
+        zh: "`--download` 会从 Hugging Face 下载 {repository}；也可以指定文件夹：`--init_from=PATH/TO/FOLDER`",
+        ja: "`--download` で {repository} を Hugging Face から取得できます。フォルダの指定も可能です: `--init_from=PATH/TO/FOLDER`",
+        de: "`--download` holt {repository} vom Hugging Face Hub; oder einen Ordner nennen: `--init_from=PATH/TO/FOLDER`",
     }
 
     /// The config's vocabulary is less than the data's.
@@ -172,7 +193,7 @@ messages! {
         de: "der Checkpoint in `{folder}` hat `{key} = {there}`, die Konfiguration sagt `{here}`",
     }
     leave_the_key_out() {
-        en: "a resume takes the model's shape and the optimizer from its checkpoint: leave the key out",
+        en: "a resumed run takes the model's shape and the optimizer from its checkpoint: leave the key out",
         zh: "恢复训练时模型形状和优化器取自检查点：请去掉这个键",
         ja: "再開時のモデルの形とオプティマイザはチェックポイントから取られます。このキーは省いてください",
         de: "beim Fortsetzen kommen Form des Modells und Optimierer aus dem Checkpoint: den Schlüssel weglassen",
@@ -205,7 +226,7 @@ messages! {
     }
     /// The dataset is not the one of the checkpoint.
     data_changed() {
-        en: "the dataset is not the one that the checkpoint was trained on: its size or content has changed",
+        en: "the dataset has changed since the checkpoint was saved: its size or content differs",
         zh: "数据集与检查点训练时所用的不同：大小或内容已改变",
         ja: "データセットがチェックポイントの学習時と異なります: 大きさか内容が変わっています",
         de: "der Datensatz ist nicht der, mit dem der Checkpoint trainiert wurde: Größe oder Inhalt hat sich geändert",
@@ -218,7 +239,7 @@ messages! {
         de: "Checkpoints in `{folder}` brauchen {needed}, auf der Platte sind {free} frei",
     }
     free_some_space() {
-        en: "free some space, or write `--out_dir` to another disk",
+        en: "free some space, or set `--out_dir` to a folder on another disk",
         zh: "请腾出空间，或把 `--out_dir` 指到另一块磁盘",
         ja: "空きを作るか、`--out_dir` を別のディスクにしてください",
         de: "Platz schaffen oder `--out_dir` auf eine andere Platte legen",
@@ -226,7 +247,7 @@ messages! {
 
     /// Before the first step, from the work alone.
     long_before(time, flops, threads, rate) {
-        en: "this run is {flops} floating-point operations: about {time} on {threads} threads of this machine, at {rate} GFLOP/s each; it is measured after two steps, and `--max_iters`, a smaller model or a GPU make it shorter",
+        en: "this run takes {flops} floating-point operations: about {time} on {threads} threads of this machine, at {rate} GFLOP/s each; two steps will be measured, and `--max_iters`, a smaller model or a GPU make it shorter",
         zh: "这次训练需要 {flops} 次浮点运算：在本机 {threads} 个线程上、每个 {rate} GFLOP/s 时约需 {time}；两步之后会给出实测值，减小 `--max_iters`、缩小模型或使用 GPU 可以缩短",
         ja: "この学習の浮動小数点演算は {flops} 回です。このマシンの {threads} スレッド、各 {rate} GFLOP/s で約 {time} かかります。2 ステップ後に実測し、`--max_iters` を減らす、モデルを小さくする、GPU を使うと短くなります",
         de: "dieser Lauf ist {flops} Gleitkommaoperationen: etwa {time} auf {threads} Threads dieser Maschine, bei {rate} GFLOP/s je Thread; nach zwei Schritten wird gemessen, und `--max_iters`, ein kleineres Modell oder eine GPU machen ihn kürzer",
@@ -254,7 +275,7 @@ messages! {
     }
     /// float16's scale was too large.
     overflowed(step, scale) {
-        en: "step {step}: a gradient overflowed, the update is left out, the loss scale is {scale} from here on",
+        en: "step {step}: a gradient overflowed; the update is skipped, and the loss scale is now {scale}",
         zh: "第 {step} 步：梯度溢出，跳过本次更新，此后损失缩放为 {scale}",
         ja: "ステップ {step}: 勾配がオーバーフローしたため更新を飛ばし、以後の損失スケールは {scale} です",
         de: "Schritt {step}: ein Gradient ist übergelaufen, das Update entfällt, die Skalierung des Verlusts ist ab hier {scale}",
@@ -268,7 +289,7 @@ messages! {
         de: "Verlust von {steps} Schritten",
     }
     stopped(folder) {
-        en: "stopped; `fitgpt train --init_from=resume --out_dir={folder}` goes on",
+        en: "stopped; `fitgpt train --init_from=resume --out_dir={folder}` continues",
         zh: "已停止；`fitgpt train --init_from=resume --out_dir={folder}` 可继续",
         ja: "停止しました。`fitgpt train --init_from=resume --out_dir={folder}` で続けられます",
         de: "angehalten; `fitgpt train --init_from=resume --out_dir={folder}` macht weiter",

@@ -1,6 +1,6 @@
-"""Compiles CUDA C++ for sm_89 with NVIDIA's compilers, and refuses kernels that spill.
+"""Compiles CUDA C++ with NVIDIA's compilers, and refuses kernels that spill.
 
-    python tests/cuda/compile.py FOLDER
+    python tests/cuda/compile.py FOLDER [sm_89 …]
 
 FOLDER has one kernel in each file, as written by `crates/gpu/src/gate.rs`. NVRTC compiles it to PTX
 and ptxas to machine code, as on a card; both come from PyPI (`requirements.txt`), and no driver is
@@ -17,8 +17,6 @@ import subprocess
 import sys
 import tempfile
 
-ARCHITECTURE = "sm_89"
-
 
 def toolkit():
     """The folder in which pip installed NVIDIA's files."""
@@ -32,13 +30,13 @@ def toolkit():
 class Nvrtc:
     """The few calls of libnvrtc that turn a text into PTX."""
 
-    def __init__(self, root):
+    def __init__(self, root, architecture):
         found = sorted((root / "lib").glob("libnvrtc.so.*"))
         if not found:
             sys.exit(f"no `libnvrtc.so` under `{root}`")
         self.library = ctypes.CDLL(str(found[-1]))
         self.options = [
-            f"--gpu-architecture={ARCHITECTURE}",
+            f"--gpu-architecture={architecture}",
             f"--include-path={root / 'include'}",
             "-lineinfo",
         ]
@@ -63,7 +61,7 @@ class Nvrtc:
         return ptx, log
 
 
-def judge(path, nvrtc, root):
+def judge(path, nvrtc, root, architecture):
     """The error of a kernel, or an empty string, and its resources."""
     source = path.read_text()
     ptx, log = nvrtc.ptx(source)
@@ -73,7 +71,7 @@ def judge(path, nvrtc, root):
         text = pathlib.Path(folder, "kernel.ptx")
         text.write_bytes(ptx.rstrip(b"\0"))
         cubin = pathlib.Path(folder, "kernel.cubin")
-        command = [root / "bin/ptxas", f"-arch={ARCHITECTURE}", "-v", text, "-o", cubin]
+        command = [root / "bin/ptxas", f"-arch={architecture}", "-v", text, "-o", cubin]
         ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode != 0:
         return f"ptxas refuses it:\n{ran.stderr}", ""
@@ -90,23 +88,29 @@ def judge(path, nvrtc, root):
     return "", f"{registers[1]} registers{tensor}"
 
 
+def refused(files, root, architecture):
+    """How many kernels are refused for an architecture."""
+    nvrtc = Nvrtc(root, architecture)
+    wrong = 0
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        verdicts = pool.map(lambda path: judge(path, nvrtc, root, architecture), files)
+        for path, (fault, facts) in zip(files, verdicts):
+            if fault:
+                wrong += 1
+                print(f"{architecture} {path.stem}: {fault}", file=sys.stderr)
+            else:
+                print(f"{architecture} {path.stem}: {facts}")
+    print(f"{len(files)} kernels for {architecture}, {wrong} refused")
+    return wrong
+
+
 def main():
     folder = pathlib.Path(sys.argv[1])
     files = sorted(folder.glob("*.cu"))
     if not files:
         sys.exit(f"no kernel in `{folder}`")
     root = toolkit()
-    nvrtc = Nvrtc(root)
-    wrong = 0
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        verdicts = pool.map(lambda path: judge(path, nvrtc, root), files)
-        for path, (fault, facts) in zip(files, verdicts):
-            if fault:
-                wrong += 1
-                print(f"{path.stem}: {fault}", file=sys.stderr)
-            else:
-                print(f"{path.stem}: {facts}")
-    print(f"{len(files)} kernels for {ARCHITECTURE}, {wrong} refused")
+    wrong = sum(refused(files, root, name) for name in sys.argv[2:] or ["sm_89"])
     sys.exit(1 if wrong else 0)
 
 

@@ -66,6 +66,17 @@ fn assert_close(one: &[f64], other: &[f64]) {
 }
 
 #[test]
+fn a_self_test_passes_and_says_what_it_ran_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = fitgpt(folder.path(), &["devices", "--selftest", "--device=vulkan", "--lang=en"]);
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    for part in ["Vulkan", "driver", "attention_backward", "float16", "none wrong", "timed"] {
+        assert!(text.contains(part), "`{part}` is not in\n{text}");
+    }
+}
+
+#[test]
 fn ten_steps_an_evaluation_and_a_sample_are_those_of_the_cpu() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -138,7 +149,7 @@ fn a_missing_device_is_reported_with_a_line_that_works() {
         let output = fitgpt(folder.path(), &["train", &format!("--device={device}")]);
         assert_eq!(output.status.code(), Some(2));
         let stderr = String::from_utf8_lossy(&output.stderr);
-        assert!(stderr.contains(&format!("`device = '{device}'` is not here")), "{stderr}");
+        assert!(stderr.contains(&format!("`device = '{device}'` is not available")), "{stderr}");
         assert!(stderr.contains("--device=cpu") && stderr.contains("--device=vulkan"), "{stderr}");
     }
 }

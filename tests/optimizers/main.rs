@@ -138,6 +138,7 @@ fn codes_and_scales_of_three_steps_are_numpys() {
         exp_avg_scale,
         exp_avg_sq,
         exp_avg_sq_scale,
+        first: 0,
         decays: true,
         adam: Adam {
             beta1: facts.betas[0],

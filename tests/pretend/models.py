@@ -1,5 +1,6 @@
 """Small training runs of many kinds. Each takes a device and trains for a few steps."""
 
+import copy
 from contextlib import nullcontext
 
 import torch
@@ -186,8 +187,89 @@ def pure_bfloat16(device):
     steps(model, optimizer, (x,), lambda out: out.float().square().mean())
 
 
+class SkipNet(nn.Module):
+    """A small U-Net: skip connections, transposed convolutions, interpolation."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8)
+        self.down, self.group = nn.Conv2d(8, 16, 3, 2, 1), nn.GroupNorm(4, 16)
+        self.up, self.head = nn.ConvTranspose2d(16, 8, 2, 2), nn.Conv2d(16, 2, 1)
+
+    def forward(self, x):
+        fine = F.relu(self.norm(self.first(x)))
+        coarse = F.silu(self.group(self.down(fine)))
+        up = F.interpolate(self.up(coarse), size=fine.shape[-2:])
+        return self.head(torch.cat([fine, up], 1))
+
+
+def skip_connections(device):
+    model = SkipNet().to(device)
+    x, y = torch.randn(3, 3, 21, 21, device=device), torch.randint(0, 2, (3, 21, 21), device=device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    steps(model, optimizer, (x,), lambda out: F.cross_entropy(out, y))
+
+
+def bidirectional_lstm(device):
+    embed, head = nn.Embedding(70, 20).to(device), nn.Linear(60, 70).to(device)
+    lstm = nn.LSTM(20, 30, 2, batch_first=True, dropout=0.2, bidirectional=True).to(device)
+    parameters = [*embed.parameters(), *lstm.parameters(), *head.parameters()]
+    optimizer = torch.optim.Adagrad(parameters)
+    tokens = torch.randint(0, 70, (3, 14), device=device)
+    for _ in range(2):
+        out = head(lstm(embed(tokens))[0])
+        F.cross_entropy(out.flatten(0, 1), tokens.flatten()).backward()
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def translation_with_dropout(device):
+    model = nn.Transformer(24, 3, 2, 2, 50, 0.1, batch_first=True).to(device)
+    embed, head = nn.Embedding(60, 24).to(device), nn.Linear(24, 60).to(device)
+    parameters = [*model.parameters(), *embed.parameters(), *head.parameters()]
+    optimizer = torch.optim.Adam(parameters)
+    source, target = (torch.randint(0, 60, (3, n), device=device) for n in (13, 11))
+    mask = nn.Transformer.generate_square_subsequent_mask(11).to(device)
+    for _ in range(2):
+        out = head(model(embed(source), embed(target), tgt_mask=mask))
+        F.cross_entropy(out.flatten(0, 1), target.flatten()).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+def scaled_accumulation(device):
+    model = nn.Sequential(nn.Linear(50, 70), nn.GELU(), nn.Dropout(0.3), nn.Linear(70, 9)).to(device)
+    optimizer, scaler = torch.optim.AdamW(model.parameters()), torch.amp.GradScaler(device)
+    x, y = torch.randn(11, 50, device=device), torch.randint(0, 9, (11,), device=device)
+    for micro in range(4):
+        scaler.scale(F.cross_entropy(model(x), y) / 2).backward()
+        if micro % 2:
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+
+
+def averaged_weights(device):
+    model = nn.Sequential(nn.Linear(40, 60), nn.LayerNorm(60), nn.ReLU(), nn.Linear(60, 40)).to(device)
+    average = copy.deepcopy(model).requires_grad_(False)
+    optimizer = torch.optim.AdamW(model.parameters(), foreach=True)
+    x = torch.randn(50, 40, device=device)
+    for _ in range(2):
+        F.mse_loss(model(x), x).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        weights = [p.detach() for p in model.parameters()]
+        torch._foreach_lerp_(list(average.parameters()), weights, 0.1)
+    with torch.inference_mode():
+        average(x).softmax(-1).topk(3)
+
+
 ALL = [
-    conv_net, unrolled_rnn, encoder_with_mask, adafactor, every_optimizer, checkpointed,
+    skip_connections, bidirectional_lstm, translation_with_dropout, scaled_accumulation,
+    averaged_weights, conv_net, unrolled_rnn, encoder_with_mask, adafactor, every_optimizer, checkpointed,
     checkpointed_reentrant, views_and_in_place, retained_graph, attention_kinds,
     embeddings_and_indices, frozen_and_shared, half_autocast, pure_bfloat16,
 ]  # fmt: skip

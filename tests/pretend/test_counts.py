@@ -60,6 +60,9 @@ OPS = {
     "grouped queries": lambda: F.scaled_dot_product_attention(
         leaf(2, 8, 20, 16), leaf(2, 2, 20, 16), leaf(2, 2, 20, 16), enable_gqa=True
     ).sum(),
+    "attention with dropout": lambda: F.scaled_dot_product_attention(
+        leaf(2, 3, 20, 8), leaf(2, 3, 20, 8), leaf(2, 3, 20, 8), dropout_p=0.1, is_causal=True
+    ).sum(),
     "a mask of known values": lambda: leaf(40, 50)[torch.arange(40) % 3 == 0].sum(),
     "dropout": lambda: F.dropout(leaf(40, 50), 0.5).sum(),
     "silu": lambda: F.silu(leaf(40, 50)).sum(),

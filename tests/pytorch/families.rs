@@ -20,6 +20,7 @@ use fitgpt_plan::{
         Adam, TrainingState,
         decoder::{Recompute, Training},
     },
+    shard::Share,
     units::{Bytes, DType},
 };
 use serde::Deserialize;
@@ -87,12 +88,14 @@ impl FamilyRun {
             activations: DType::F32,
             recompute,
             loss_chunk_rows: 16,
+            lanes: 1,
+            share: Share::WHOLE,
         };
         let job = Job { model, training, eval_sequences: facts.batch, samples: 1 };
         let target = CpuTarget::new(2, isa);
         let plan = job::plan(job.training_programs(), &target).unwrap();
         let mut backend = Cpu::new(plan, target, Watch::Off).unwrap();
-        let state = TrainingState::new(&model, &optimizer);
+        let state = TrainingState::new(&model, &training);
         init::rotary(&mut backend, TRAIN, state.rotary, &model).unwrap();
         let expected = golden::GoldenTensors::read(&file);
         let mut run = Self { model, facts, expected, state, backend };

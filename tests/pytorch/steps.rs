@@ -15,6 +15,7 @@ use fitgpt_plan::{
         Adam,
         decoder::{Recompute, Training},
     },
+    shard::Share,
     units::{Bytes, DType, TensorId},
 };
 
@@ -52,6 +53,8 @@ impl GoldenRun {
             activations: DType::F32,
             recompute: Recompute::default(),
             loss_chunk_rows: 16, // does not divide the rows of most cases
+            lanes: 1,
+            share: Share::WHOLE,
         };
         let model = facts.case.model();
         let job = Job { model, training, eval_sequences: batch, samples: 1 };

@@ -29,7 +29,7 @@ fn train(place: &Place, more: &[&str]) -> Ran {
     place.run(&[&["train", "--max_iters=3", "--out_dir=out"], TINY, more].concat())
 }
 
-/// Values of a key that no config takes, as overrides; empty where any text is one.
+/// Values of a key that no config takes, as overrides; empty if any text is one.
 fn nonsense(key: &Key) -> Vec<&'static str> {
     let mut values = match key.kind {
         ValueKind::Int => vec!["many", "1.5", "-1", "99999999999999999999"],

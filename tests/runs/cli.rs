@@ -77,7 +77,7 @@ fn a_preset_without_its_data_says_how_to_make_it_and_how_to_try_without() {
     let place = Place::new();
     let ran = place.run(&["train", "config/train_gpt2.py", "--device=cpu"]);
     assert_eq!(ran.code, Some(2));
-    let prepare = "`fitgpt prepare openwebtext.jsonl --out data/openwebtext`";
+    let prepare = "`fitgpt prepare openwebtext`";
     assert!(ran.stderr.contains(prepare), "{}", ran.stderr);
     assert!(ran.stderr.contains("hint: ") && ran.stderr.contains("`--dataset=stories`"));
 }
@@ -288,7 +288,7 @@ fn a_plan_ends_with_its_verdict_and_what_to_run_if_it_fits() {
         let ran = place.run(&[&["plan", "--gpu=RTX 4070"], args].concat());
         ran.stdout.lines().last().unwrap_or_default().to_owned()
     };
-    assert_eq!(last(&["--batch_size=4"]), "next: fitgpt train CONFIG.py --batch_size=4");
+    assert_eq!(last(&["--batch_size=4"]), "next: fitgpt train config/nanogpt.py --batch_size=4");
     assert_eq!(last(&["--engine=torch", "--batch_size=4"]), "next: python train.py --batch_size=4");
     let ran = place.run(&["plan", "--gpu=RTX 4070", "--batch_size=4"]);
     assert!(ran.stdout.contains("\nfits GeForce RTX 4070, with at least "), "{}", ran.stdout);

@@ -55,6 +55,25 @@ fn devices_name_the_limits_and_the_budget_is_below_the_least() {
     assert!(ran.stdout.contains("CPU only"), "{}", ran.stdout);
 }
 
+#[test]
+fn a_self_test_compares_every_op_in_three_types_and_times_training() {
+    let place = Place::new();
+    let ran = place.run(&["devices", "--selftest", "--device=cpu", "--json"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    let report = ran.json();
+    assert_eq!(report["passed"], true);
+    let ops = report["selftest"]["ops"].as_array().unwrap();
+    assert!(ops.len() > 25, "{} ops", ops.len());
+    for name in ["attention_backward", "cross_entropy_backward", "linear_gelu", "adamw"] {
+        let op = ops.iter().find(|op| op["op"] == name).unwrap();
+        assert!(op["tensors"].as_u64().unwrap() > 0 && op["failures"] == serde_json::json!([]));
+        assert!(op["worst"].as_f64().unwrap() < 1.0, "{op}");
+        assert!(op["time"]["ms"].as_f64().unwrap() > 0.0, "{op}");
+    }
+    let attention = ops.iter().find(|op| op["op"] == "attention").unwrap();
+    assert_eq!(attention["types"].as_array().unwrap().len(), 3);
+}
+
 /// A watch of which the first two lines have come.
 fn begun(place: &Place, args: &[&str]) -> (Child, Vec<String>, Lines<BufReader<ChildStdout>>) {
     let mut watch = place.command(args).stdout(Stdio::piped()).spawn().unwrap();
@@ -210,7 +229,7 @@ fn a_card_is_asked_through_its_driver() {
         let mut command = place.command(&[&train[..], &[device]].concat());
         let output = command.env("LD_LIBRARY_PATH", &folder).output().unwrap();
         let stderr = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(stderr.contains("NVIDIA GeForce RTX 4070 is here"), is_reported, "{stderr}");
+        assert_eq!(stderr.contains("NVIDIA GeForce RTX 4070 is present"), is_reported, "{stderr}");
         assert_eq!(
             stderr.contains("`cargo build --release --features gpu`"),
             is_reported,

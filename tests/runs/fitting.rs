@@ -1,4 +1,4 @@
-//! `--fit`: a smaller budget, the same training; and the ways out that a refusal names.
+//! `--fit`: a smaller budget, the same training; and the options that a refusal names.
 
 use std::{fs, process::Stdio};
 
@@ -10,8 +10,8 @@ use crate::program::{Place, Ran, TINY, events, steps_logged, wait_until};
 const LARGE: &[&str] =
     &["--batch_size=32", "--dropout=0.1", "--max_iters=20", "--eval_interval=10"];
 
-/// What a plan must have beside its arena to fit.
-fn beside() -> u64 {
+/// The overhead that a plan must have in addition to its arena to fit.
+fn overhead() -> u64 {
     fitgpt::budget::HOST_OVERHEAD.range()[1].get()
 }
 
@@ -24,7 +24,7 @@ fn arena(place: &Place, more: &[&str]) -> u64 {
 /// A budget that `share` of the plan as written would fit.
 fn budget(place: &Place, share: f64) -> String {
     let whole = arena(place, &[]) as f64;
-    format!("--budget={}", (whole * share) as u64 + beside())
+    format!("--budget={}", (whole * share) as u64 + overhead())
 }
 
 fn train(place: &Place, more: &[&str]) -> Ran {
@@ -52,11 +52,11 @@ fn a_budget_that_forces_fit_gives_the_same_losses_and_says_what_it_changed() {
             assert!((whole - fitted).abs() < 1e-4, "{field} {step}: {whole} and {fitted}");
         }
     }
-    let said = &ran.stdout;
-    assert!(said.contains("--fit: as written it needs "), "{said}");
-    assert!(said.contains("  batch_size: 32 → "), "{said}");
-    assert!(said.contains("  gradient_accumulation_steps: 1 → "), "{said}");
-    assert!(said.contains("still learns from 32 sequences"), "{said}");
+    let output = &ran.stdout;
+    assert!(output.contains("--fit: as written it needs "), "{output}");
+    assert!(output.contains("  batch_size: 32 → "), "{output}");
+    assert!(output.contains("  gradient_accumulation_steps: 1 → "), "{output}");
+    assert!(output.contains("still learns from 32 sequences"), "{output}");
 
     // What was planned in the end is what the log says, and it is within the budget.
     let plan = &events(&place.path("fitted"), "plan")[0]["plan"];
@@ -64,7 +64,7 @@ fn a_budget_that_forces_fit_gives_the_same_losses_and_says_what_it_changed() {
     assert_eq!(batch("batch_size") * batch("gradient_accumulation_steps"), 32);
     assert_eq!(plan["fit"]["changes"]["batch_size"], batch("batch_size"));
     let limit: u64 = budget.strip_prefix("--budget=").unwrap().parse().unwrap();
-    assert!(plan["arena_bytes"].as_u64().unwrap() + beside() <= limit);
+    assert!(plan["arena_bytes"].as_u64().unwrap() + overhead() <= limit);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn where_nothing_keeps_the_training_nothing_is_changed_and_the_answer_is_no() {
     assert!(ran.stderr.contains("hint: no option that keeps the training fits"), "{}", ran.stderr);
     assert!(!place.path("out").exists());
     // Here a smaller model would fit: it is named and not taken.
-    let small = format!("--budget={}", beside() + 300_000);
+    let small = format!("--budget={}", overhead() + 300_000);
     let ran = place.run(&[&["train", "--fit", &small, "--out_dir=out"], TINY].concat());
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(ran.stderr.contains("but changes the training run"), "{}", ran.stderr);
@@ -139,7 +139,7 @@ fn a_resume_on_a_smaller_budget_recomputes_and_changes_no_bit() {
     train(&place, &["--out_dir=parts", "--max_iters=8"]);
     let recomputed = arena(&place, &["--grad_checkpoint=True"]);
     assert!(recomputed < arena(&place, &[]));
-    let budget = format!("--budget={}", recomputed + beside());
+    let budget = format!("--budget={}", recomputed + overhead());
     let resume = ["train", "--init_from=resume", "--out_dir=parts", "--max_iters=20"];
     let ran = place.run(&[&resume[..], &["--fit", &budget]].concat());
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -149,10 +149,10 @@ fn a_resume_on_a_smaller_budget_recomputes_and_changes_no_bit() {
 
     // Less than that would touch rounding: refused, and the checkpoint is as it was.
     let before = fs::read(place.path("parts/state.safetensors")).unwrap();
-    let less = format!("--budget={}", recomputed / 2 + beside());
+    let less = format!("--budget={}", recomputed / 2 + overhead());
     let ran = place.run(&[&resume[..], &["--fit", "--max_iters=30", &less]].concat());
     assert_eq!(ran.code, Some(1), "{}", ran.stdout);
-    assert!(ran.stderr.contains("touches rounding"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("affects rounding"), "{}", ran.stderr);
     assert_eq!(fs::read(place.path("parts/state.safetensors")).unwrap(), before);
 }
 
@@ -192,4 +192,27 @@ fn a_run_of_days_says_so_before_its_first_step() {
     // A short one says nothing of the kind.
     let ran = place.train(&["--max_iters=3", "--out_dir=short"]);
     assert!(!ran.stderr.contains("floating-point"), "{}", ran.stderr);
+}
+
+#[test]
+fn without_a_file_the_commands_of_fit_run_what_was_planned() {
+    let place = Place::new();
+    let keys = ["--budget=1500MB", "--n_layer=1", "--device=cpu", "--vocab_size=50304"];
+    let found = place.run(&[&["fit", "--json"], &keys[..]].concat());
+    assert_eq!(found.code, Some(0), "{}", found.stderr);
+    let found = found.json();
+    let options = found["options"].as_array().unwrap();
+    assert!(options.len() > 1, "{found}");
+    for option in options {
+        let command = option["command"].as_str().unwrap();
+        let args = command.strip_prefix("fitgpt train ").unwrap();
+        // `train` without a file would read the built-in stories; `plan` shows what it reads.
+        assert!(args.starts_with("config/nanogpt.py "), "{command}");
+        let args: Vec<_> = ["plan", "--json"].into_iter().chain(args.split(' ')).collect();
+        assert_eq!(place.run(&args).json()["arena_bytes"], option["arena_bytes"], "{command}");
+    }
+    let printed = place.run(&[&["fit"], &keys[..]].concat()).stdout;
+    let recommended = &options[found["recommended"].as_u64().unwrap() as usize]["command"];
+    let last = printed.lines().last().unwrap();
+    assert_eq!(last, format!("next: {}", recommended.as_str().unwrap()));
 }

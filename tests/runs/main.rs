@@ -10,11 +10,17 @@ mod fitting;
 mod languages;
 #[cfg(target_os = "linux")]
 mod memory;
+mod nanogpt;
 mod nothing_lost;
 mod optimizers;
+mod outputs;
 mod patch;
 mod pictures;
 mod presets;
 mod program;
+mod ranks;
+mod serve;
+#[cfg(target_os = "linux")]
+mod terminals;
 mod training;
 mod weights;

@@ -189,7 +189,7 @@ fn a_changed_config_or_dataset_is_noticed() {
     fs::write(&train, tokens).unwrap();
     let ran = place.run(&resume);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    assert!(ran.stderr.contains("the dataset is not the one"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("the dataset has changed"), "{}", ran.stderr);
 }
 
 /// A long run in `out`, once it has made steps.
@@ -262,6 +262,34 @@ fn a_second_ctrl_c_never_claims_a_save_that_did_not_happen() {
             code => assert_eq!(code, Some(2)),
         }
     }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_stopped_command_that_saves_nothing_exits_with_2() {
+    let place = Place::new();
+    place.train(&["--max_iters=1", "--out_dir=out"]);
+    fs::write(place.path("long.txt"), "The cat sat on the mat. ".repeat(4_000_000)).unwrap();
+    let commands: [&[&str]; 2] = [
+        &["sample", "--out_dir=out", "--num_samples=1", "--max_new_tokens=100000000"],
+        &["prepare", "long.txt", "--out=data/long"],
+    ];
+    for args in commands {
+        let printed = place.path("printed.txt");
+        let file = fs::File::create(&printed).unwrap();
+        let child = place.command(args).stdout(file).stderr(Stdio::piped()).spawn().unwrap();
+        if args[0] == "sample" {
+            wait_until("it generates", || fs::metadata(&printed).unwrap().len() > 0);
+        } else {
+            wait_until("it writes", || place.path("data/long").exists());
+        }
+        send(&child, rustix::process::Signal::INT);
+        let ended = child.wait_with_output().unwrap();
+        let error = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{args:?}: {error}");
+        assert!(error.contains("error: stopped"), "{args:?}: {error}");
+    }
+    assert!(!place.path("data/long/train.bin").exists());
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn the_picture_of_the_readme_is_what_its_command_draws() {
     let readme = fs::read_to_string(root.join("README.md")).unwrap();
     let line = readme.lines().find(|line| line.contains("--svg docs/plan.svg")).unwrap();
     let line = line.strip_prefix("fitgpt ").unwrap();
-    // As a shell parts them: every second piece stood between quotes.
+    // As a shell splits them: every second piece was quoted.
     let mut args: Vec<&str> = Vec::new();
     for (index, piece) in line.split('"').enumerate() {
         if index % 2 == 1 { args.push(piece) } else { args.extend(piece.split_whitespace()) }

@@ -10,7 +10,7 @@ fn every_preset_plans_on_the_device_that_its_head_names() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("config");
     let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|e| e.unwrap().path()).collect();
     names.sort();
-    assert_eq!(names.len(), 9);
+    assert_eq!(names.len(), 10);
     for path in names {
         let name = path.file_name().unwrap().to_str().unwrap();
         let text = fs::read_to_string(&path).unwrap();

@@ -180,7 +180,7 @@ fn the_best_weights_are_kept_where_the_config_asks_and_sampled_first() {
     assert!(place.path("out/best/model.safetensors").exists());
     assert!(place.path("out/best/config.json").exists());
     assert!(!place.path("out/best/state.safetensors").exists());
-    // Where the last weights are gone the best ones still speak.
+    // If the last weights are gone, the best ones are still there to sample from.
     fs::remove_file(place.path("out/model.safetensors")).unwrap();
     let ran =
         place.run(&["sample", "--out_dir=out", "--num_samples=2", "--max_new_tokens=5", "--json"]);

@@ -50,9 +50,9 @@ fn a_run_begins_from_the_weights_of_a_folder_and_takes_their_sizes() {
         &["--init_from=models/theirs", "--block_size=24", "--out_dir=second", "--max_iters=3"],
     );
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
-    let said =
-        "begins from the weights in models/theirs: 2 layers, 2 heads, 32 channels, 61 tokens";
-    assert!(ran.stdout.contains(said), "{}", ran.stdout);
+    let expected =
+        "starts from the weights in models/theirs: 2 layers, 2 heads, 32 channels, 61 tokens";
+    assert!(ran.stdout.contains(expected), "{}", ran.stdout);
     let (before, after) = (first_val_loss(&place, "copy"), first_val_loss(&place, "second"));
     assert!((before - after).abs() < 1e-12, "{before} and {after}");
     let config = fs::read_to_string(place.path("second/config.json")).unwrap();
@@ -106,8 +106,7 @@ fn weights_that_are_not_here_are_told_with_the_folder_and_how_to_get_them() {
     };
     let (code, stderr) = named("gpt2-medium");
     assert_eq!(code, Some(2));
-    for part in ["hf/hub/models--gpt2-medium/snapshots", "huggingface-cli download", "--init_from="]
-    {
+    for part in ["hf/hub/models--gpt2-medium/snapshots", "`--download`", "--init_from="] {
         assert!(stderr.contains(part), "no `{part}` in {stderr}");
     }
     // Found in the cache, and not what its name says.

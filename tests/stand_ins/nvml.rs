@@ -1,7 +1,7 @@
 //! A stand-in for the library of NVIDIA's driver: one card of 12 GiB, for machines without one.
 //!
 //! Compiled by the tests with `rustc`; `fitgpt` loads it as it would the real one. The process of
-//! `STAND_IN_PID`, where it is set, holds 2 GiB; another, 4711, holds 1 GiB and also draws.
+//! `STAND_IN_PID`, if it is set, holds 2 GiB; another, 4711, holds 1 GiB and also draws.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -38,8 +38,8 @@ unsafe fn copy(text: &str, to: *mut c_char, length: c_uint) -> c_int {
 }
 
 unsafe fn list(processes: &[(u32, u64)], count: *mut c_uint, to: *mut Process) -> c_int {
-    let room = unsafe { count.replace(processes.len() as c_uint) };
-    if (room as usize) < processes.len() {
+    let capacity = unsafe { count.replace(processes.len() as c_uint) };
+    if (capacity as usize) < processes.len() {
         return INSUFFICIENT_SIZE;
     }
     for (index, (pid, used)) in processes.iter().enumerate() {

@@ -57,6 +57,10 @@ pub enum OtherFailure {
     DeviceAssert,
     /// An illegal memory access in a kernel.
     IllegalAccess,
+    /// The watchdog of a display stopped the GPU.
+    Watchdog,
+    /// A data loader worker crashed.
+    WorkerCrashed,
 }
 
 /// How a server or a framework reserves memory in advance.
@@ -176,8 +180,8 @@ causes! {
     "request-larger-than-card" RequestLargerThanCard {
         /// Size of the failed request.
         requested_bytes: u64,
-        /// Capacity of the card.
-        total_bytes: u64,
+        /// Capacity of the card; `None` if it is unknown and no card is as large as the request.
+        total_bytes: Option<u64>,
     }
     /// The request has the allocator's minimum size.
     "no-shape-in-request" NoShapeInRequest {

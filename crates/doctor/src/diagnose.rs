@@ -7,6 +7,7 @@ use fitgpt_plan::{
     device::Gpu,
     fit::{self, Engine},
     report::DeviceMemory,
+    shard::Share,
     torch,
     units::Bytes,
 };
@@ -91,7 +92,12 @@ pub fn diagnose(log: &Log, context: &Context) -> Diagnosis {
     let advice = playbook::advice(&analysis, kind, &findings);
     let do_next = playbook::do_next(&analysis, kind, &findings, &advice, &fixes);
     let freed_bytes = if is_theirs { foreign_bytes } else { 0 };
+    let config = analysis.run.as_ref().map(|run| {
+        let vocab = [("vocab_size", i64::from(run.model.vocab).into())];
+        run.config.with("the log", vocab).unwrap_or_else(|_| run.config.clone())
+    });
     Diagnosis {
+        config,
         kind,
         domain,
         facts: analysis.facts,
@@ -156,6 +162,7 @@ fn fixes(run: &TrainingRun, log: &Log, context: &Context, device: &DeviceMemory)
         device,
         overhead: torch::overhead(&run.config),
         has_bf16: context.gpu.is_none_or(Gpu::has_bf16),
+        share: Share::WHOLE,
     });
     let options = found.options.into_iter().filter(|option| !option.changes.is_empty());
     let fix = |option: fit::FitOption| Fix {

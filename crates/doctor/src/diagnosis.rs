@@ -1,7 +1,7 @@
 //! The diagnosis as data. The sentences are in the root crate's `src/words`.
 
 use fitgpt_plan::{
-    config::{ConfigError, EffectiveBatch},
+    config::{Config, ConfigError, EffectiveBatch},
     fit::{Change, Patch},
     report::Verdict,
 };
@@ -330,4 +330,7 @@ pub struct Diagnosis {
     /// Why the config cannot run. JSON has it as evidence of a finding.
     #[serde(skip)]
     pub refused: Option<ConfigError>,
+    /// The config of the run, as given or as the log shows it, with its vocabulary.
+    #[serde(skip)]
+    pub config: Option<Config>,
 }

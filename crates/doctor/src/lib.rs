@@ -34,5 +34,5 @@ pub use self::{
     playbook::{Question, Remedy},
     reason::Decoder,
     size::size,
-    snapshot::{Snapshot, SnapshotError},
+    snapshot::{Segment, SegmentPart, Snapshot, SnapshotError},
 };

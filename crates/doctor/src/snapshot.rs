@@ -4,9 +4,10 @@
 //! `torch.cuda.memory._dump_snapshot` writes a pickle of plain data. It is read as a stream and
 //! nothing in it is executed. Traces are most of a large file; only their failures are kept.
 
-use std::{collections::HashMap, io::Read};
+use std::{cmp::Reverse, collections::HashMap, io::Read};
 
 use fitgpt_pickle::{Handle, Pickle, PickleError, PickleValue};
+use serde::Serialize;
 
 use crate::{
     diagnosis::AccountShare,
@@ -26,7 +27,32 @@ pub struct Snapshot {
     pub owners: Vec<AccountShare>,
     /// The last request that failed.
     pub failure: Option<FailedRequest>,
+    /// The largest segments, in the order of their size.
+    pub segments: Vec<Segment>,
 }
+
+/// Memory that PyTorch got from the driver in one piece.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Segment {
+    /// Its size.
+    pub bytes: u64,
+    /// What it holds, in the order of addresses. Neighbours of one owner are one part.
+    pub parts: Vec<SegmentPart>,
+}
+
+/// A part of a segment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SegmentPart {
+    /// Its size.
+    pub bytes: u64,
+    /// The line of code that allocated it; `None` if it is free.
+    pub owner: Option<String>,
+}
+
+/// Number of segments to keep.
+const SEGMENTS: usize = 64;
+/// Number of parts to keep of a segment; the rest is left out.
+const PARTS: usize = 400;
 
 /// A request that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +92,12 @@ impl Snapshot {
 
     /// Reads a snapshot.
     pub fn read(reader: impl Read) -> Result<Self, SnapshotError> {
-        let pickle = Pickle::read_some(reader, is_wanted)?;
+        Self::read_within(reader, usize::MAX)
+    }
+
+    /// Reads a snapshot of at most so many lists and dicts.
+    pub fn read_within(reader: impl Read, containers: usize) -> Result<Self, SnapshotError> {
+        let pickle = Pickle::read_within(reader, containers, is_wanted)?;
         let PickleValue::Dict(root) = pickle.root() else {
             return Err(SnapshotError::NotASnapshot);
         };
@@ -97,6 +128,8 @@ impl Snapshot {
             owners.push(AccountShare { name: "other".to_owned(), bytes: rest });
         }
         snapshot.owners = owners;
+        snapshot.segments.sort_by_key(|segment| Reverse(segment.bytes));
+        snapshot.segments.truncate(SEGMENTS);
         Ok(snapshot)
     }
 
@@ -104,17 +137,27 @@ impl Snapshot {
         let size = bytes(pickle, segment, "total_size").unwrap_or(0);
         self.reserved_bytes = self.reserved_bytes.saturating_add(size);
         let Some(PickleValue::List(blocks)) = pickle.get(segment, "blocks") else { return };
+        let mut parts: Vec<SegmentPart> = Vec::new();
         for block in blocks.iter().filter_map(|block| dict(pickle, *block)) {
             let size = bytes(pickle, block, "size").unwrap_or(0);
             let is_free = matches!(pickle.get(block, "state"), Some(PickleValue::Text("inactive")));
             if is_free {
                 self.largest_piece_bytes = self.largest_piece_bytes.max(size);
+                add_part(&mut parts, size, None);
                 continue;
             }
             self.allocated_bytes = self.allocated_bytes.saturating_add(size);
-            let owner = owners.entry(owner(pickle, block)).or_default();
+            let name = owner(pickle, block);
+            add_part(&mut parts, size, Some(&name));
+            let owner = owners.entry(name).or_default();
             *owner = owner.saturating_add(size);
         }
+        // Snapshots of large runs have thousands of segments: only the largest are drawn.
+        if self.segments.len() >= 2 * SEGMENTS {
+            self.segments.sort_by_key(|segment| Reverse(segment.bytes));
+            self.segments.truncate(SEGMENTS);
+        }
+        self.segments.push(Segment { bytes: size, parts });
     }
 
     /// The log that PyTorch would have printed.
@@ -133,6 +176,18 @@ impl Snapshot {
             frames.clone_from(&failure.frames);
         }
         Log::of_snapshot(message, frames, self)
+    }
+}
+
+/// Adds a block to the parts of its segment.
+fn add_part(parts: &mut Vec<SegmentPart>, bytes: u64, owner: Option<&str>) {
+    let has_room = parts.len() < PARTS;
+    match parts.last_mut() {
+        Some(last) if last.owner.as_deref() == owner => {
+            last.bytes = last.bytes.saturating_add(bytes);
+        }
+        _ if has_room => parts.push(SegmentPart { bytes, owner: owner.map(str::to_owned) }),
+        _ => {}
     }
 }
 
@@ -332,6 +387,16 @@ mod tests {
     }
 
     #[test]
+    fn a_segment_lists_its_parts_in_the_order_of_addresses() {
+        let snapshot = Snapshot::read(example().as_slice()).unwrap();
+        let [segment] = &snapshot.segments[..] else { panic!("{:?}", snapshot.segments) };
+        let parts: Vec<_> =
+            segment.parts.iter().map(|part| (part.owner.as_deref(), part.bytes >> 30)).collect();
+        let [first, second] = ["train.py:12 forward", "train.py:30 forward"].map(Some);
+        assert_eq!(parts, [(first, 4), (None, 1), (second, 1), (None, 2)]);
+    }
+
+    #[test]
     fn fragmentation_is_measured() {
         let log = Snapshot::read(example().as_slice()).unwrap().into_log();
         let diagnosis = diagnose(&log, &Context::new());
@@ -417,6 +482,28 @@ mod tests {
         assert_eq!(snapshot.failure.as_ref().unwrap().requested_bytes, 3 << 30);
         assert_eq!((snapshot.allocated_bytes, snapshot.reserved_bytes), (3 << 30, 16 << 30));
         assert_eq!(snapshot.largest_piece_bytes, 512 << 20);
+    }
+
+    #[test]
+    fn a_snapshot_is_not_asked_for_again() {
+        // One allocation of 7 GiB and a request of a script that says nothing.
+        let failure = Py::Dict(vec![
+            ("action", Py::Text("oom")),
+            ("size", Py::Int(9 << 30)),
+            ("frames", Py::List(vec![frame("/home/me/x.py", 4, "run")])),
+        ]);
+        let segments = vec![segment(0, vec![block(7168, "active_allocated", 1)])];
+        let bytes = pickled(&Py::Dict(vec![
+            ("segments", Py::List(segments)),
+            ("device_traces", Py::List(vec![Py::List(vec![failure])])),
+        ]));
+        let log = Snapshot::read(bytes.as_slice()).unwrap().into_log();
+        let diagnosis = diagnose(&log, &Context::new());
+        let is_sure = |f: &crate::Finding| f.is_cause && f.certainty > Certainty::Unknown;
+        assert!(!diagnosis.findings.iter().any(is_sure), "{diagnosis:#?}");
+        assert!(diagnosis.advice.iter().all(|advice| advice.id != crate::Remedy::RecordSnapshot));
+        assert_ne!(diagnosis.do_next.question, Some(crate::Question::Snapshot));
+        assert!(diagnosis.do_next.question.is_some() || diagnosis.do_next.command.is_some());
     }
 
     #[test]

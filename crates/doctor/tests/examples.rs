@@ -36,6 +36,16 @@ type Expectation = (
 );
 
 #[test]
+fn the_split_of_a_step_is_read_from_the_logits_and_the_tokens() {
+    let (log, _) = read("estimate-loss-batch-64");
+    let diagnosis = diagnose(&log, &Context::new());
+    assert_eq!(causes(&diagnosis)[0], "stale-logits");
+    let config = diagnosis.config.unwrap();
+    assert_eq!((config.batch_size(), config.gradient_accumulation_steps()), (64, 8));
+    assert!(diagnosis.fixes.iter().any(|fix| fix.keeps_training && fix.fits));
+}
+
+#[test]
 fn every_example_is_diagnosed() {
     use Certainty::{Certain, Likely, Unknown};
     use MemoryKind::{GpuMemory, HostMemory, SharedMemory};

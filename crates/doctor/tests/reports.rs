@@ -176,7 +176,7 @@ const ROWS: &[Expectation] = &[
         R::FusedAttention,
     ),
     (
-        "JAX beside another process",
+        "JAX next to another process",
         "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 6291456 bytes.\n\
          BufferAssignment stats:\n   parameter allocation:    6.00MiB\n   total allocation:   12.00MiB",
         Unknown,
@@ -321,6 +321,90 @@ const ROWS: &[Expectation] = &[
         "weights-too-large",
         P::Load,
         R::FreeTheCard,
+    ),
+    (
+        "an engine that takes its memory back between training steps",
+        "(trainer pid=81)   File \"/src/verl/workers/rollout.py\", line 70, in __enter__\n(trainer pid=81)     \
+         self.engine.wake_up()\n(trainer pid=81)   File \"/lib/vllm/entrypoints/llm.py\", line 1200, in wake_up\n(trainer pid=81)     \
+         self.llm_engine.wake_up()\n(trainer pid=81) RuntimeError: CUDA Error: out of memory at /src/csrc/cumem_allocator.cpp:60",
+        DecoderTraining,
+        "server-reservation",
+        P::Serve,
+        R::GpuMemoryUtilization,
+    ),
+    (
+        "CUDA graphs of a server",
+        "(Worker rank=1 pid=77) ERROR 03-02 10:11:12 [executor.py:400]   File \"/lib/vllm/compilation/cuda_graph.py\", line 266, in __call__\n\
+         (Worker rank=1 pid=77) ERROR 03-02 10:11:12 [executor.py:400]     with torch.cuda.graph(graph, pool=self.pool):\n\
+         (Worker rank=1 pid=77) ERROR 03-02 10:11:12 [executor.py:400]   File \"/lib/torch/cuda/graphs.py\", line 180, in __exit__\n\
+         (Worker rank=1 pid=77) ERROR 03-02 10:11:12 [executor.py:400]     self.cuda_graph.capture_end()\n\
+         (Worker rank=1 pid=77) ERROR 03-02 10:11:12 [executor.py:400] RuntimeError: CUDA error: out of memory",
+        Serving,
+        "server-reservation",
+        P::Start,
+        R::GpuMemoryUtilization,
+    ),
+    (
+        "a trainer that moves a 13B model to the card",
+        "fine-tuning llama-2-13b with zero3\nTraceback (most recent call last):\n  File \"rm.py\", line 38, in run\n    \
+         trainer = PairTrainer(\n  File \"/lib/transformers/trainer.py\", line 480, in __init__\n    \
+         self._move_model_to_device(model, args.device)\n\
+         torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 136.00 MiB. GPU 0 has a total capacity of 23.64 GiB of which \
+         80.00 MiB is free. Process 501 has 400.00 MiB memory in use. Process 502 has 400.00 MiB memory in use. Process 500 has 22.70 GiB \
+         memory in use. Of the allocated memory 22.20 GiB is allocated by PyTorch, and 2.00 MiB is reserved by PyTorch but unallocated.",
+        DecoderTraining,
+        "weights-too-large",
+        P::Load,
+        R::QuantizeWeights,
+    ),
+    (
+        "page-locked memory of TensorFlow",
+        "2021-01-02 10:00:00.1: E tensorflow/stream_executor/cuda/cuda_driver.cc:890] failed to alloc 374391296 bytes on host: \
+         CUDA_ERROR_OUT_OF_MEMORY: out of memory\n2021-01-02 10:00:00.2: W ./tensorflow/core/common_runtime/gpu/gpu_host_allocator.h:44] \
+         could not allocate pinned host memory of size: 374391296",
+        Unknown,
+        "host-memory",
+        P::Unknown,
+        R::MoreRam,
+    ),
+    (
+        "weights of a workflow that are cast on the card",
+        "  File \"C:\\ComfyUI\\comfy\\model_patcher.py\", line 390, in load\n    self.patch_weight_to_device(key, device_to=device)\n  \
+         File \"C:\\ComfyUI\\comfy\\model_management.py\", line 850, in cast_to_device\n    return tensor.to(device, copy=copy)\n\
+         torch.OutOfMemoryError: Allocation on device\nGot an OOM, unloading all loaded models.",
+        Serving,
+        "weights-too-large",
+        P::Load,
+        R::LowVram,
+    ),
+    (
+        "the settings of a run and one word",
+        "model_name_or_path: /models/Qwen2.5-1.5B-Instruct\nfinetuning_type: full\ncutoff_len: 8192\n\
+         per_device_train_batch_size: 4\n运行之后报oom，怎么办",
+        DecoderTraining,
+        "batch-too-large",
+        P::Unknown,
+        R::SmallerMicroBatch,
+    ),
+    (
+        "a worker that ended without a reason",
+        "Exception in thread Thread-2 (results_loop):\nTraceback (most recent call last):\n  File \"/lib/batchgenerators/augmenter.py\", \
+         line 103, in results_loop\n    raise RuntimeError(\nRuntimeError: One or more background workers are no longer alive. Exiting.",
+        Unknown,
+        "host-memory",
+        P::Unknown,
+        R::FewerWorkers,
+    ),
+    (
+        "a web interface that draws no images",
+        "uv run webui.py --model_dir checkpoints\n\
+         torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 714.00 MiB. GPU 0 has a total capacity of 11.60 GiB of which \
+         605.75 MiB is free. Including non-PyTorch memory, this process has 10.98 GiB memory in use. Of the allocated memory 10.50 GiB is \
+         allocated by PyTorch, and 264.44 MiB is reserved by PyTorch but unallocated. Speech inference with our tts model.",
+        Inference,
+        "batch-too-large",
+        P::Unknown,
+        R::SmallerInput,
     ),
 ];
 

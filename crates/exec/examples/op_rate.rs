@@ -396,6 +396,7 @@ impl List {
             gradient: g,
             exp_avg: m,
             exp_avg_sq: v,
+            first: 0,
             decays: true,
             adam: ADAM,
         });

@@ -21,13 +21,31 @@ use fitgpt_plan::{
     units::{Bytes, DType, OpIndex, TensorId},
 };
 
-/// The system did not provide the memory of an arena.
+/// There is no memory for an arena.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the system refused the arena of {asked}")]
-pub struct ArenaRefused {
-    /// The requested bytes.
-    pub asked: Bytes,
+pub enum ArenaRefused {
+    /// The system did not provide it.
+    #[error("the system refused the arena of {asked}")]
+    BySystem {
+        /// The requested bytes.
+        asked: Bytes,
+    },
+    /// Somebody else took it while it was touched.
+    #[error(
+        "the arena of {asked} was given up: {left} is left, because another process took memory \
+         at the same time"
+    )]
+    Taken {
+        /// The requested bytes.
+        asked: Bytes,
+        /// The free bytes when it was given up.
+        left: Bytes,
+    },
 }
+
+/// Called before each piece of an arena is touched, with the bytes that are not touched yet. Stops
+/// with the free bytes if they are too few.
+pub type BeforeTouch<'a> = dyn FnMut(Bytes) -> Result<(), Bytes> + 'a;
 
 /// Element types of tensors.
 pub trait Stored: Pod {
@@ -61,6 +79,10 @@ const CHUNK_ALIGNMENT: usize = 2 << 20;
 /// The smallest page of any system we run on.
 const PAGE: usize = 4096;
 
+/// The bytes that are touched between two questions about free memory. Two runs that start at the
+/// same time overshoot by at most this much each.
+const PIECE: usize = 8 << 20;
+
 /// The allocations of one plan, with the plan.
 #[derive(Debug)]
 pub struct Arena {
@@ -72,10 +94,32 @@ impl Arena {
     /// Allocates what `plan` needs, fills it with `fill` and touches every page, so that
     /// overcommitted memory fails here and not in a step.
     pub fn new(plan: VerifiedPlan, fill: u8) -> Result<Self, ArenaRefused> {
+        Self::touched(plan, fill, &mut |_| Ok(()))
+    }
+
+    /// As [`Arena::new`], and gives the memory back if `before` stops it.
+    pub fn touched(
+        plan: VerifiedPlan,
+        fill: u8,
+        before: &mut BeforeTouch<'_>,
+    ) -> Result<Self, ArenaRefused> {
         let asked = plan.plan().arena_bytes();
-        let sizes = plan.plan().chunks.iter();
-        let chunks = sizes.map(|size| Chunk::allocate(*size, fill).ok_or(ArenaRefused { asked }));
-        Ok(Self { chunks: chunks.collect::<Result<_, _>>()?, plan })
+        let sizes = plan.plan().chunks.clone();
+        let mut rest: u64 = sizes.iter().map(|size| size.get()).sum();
+        let mut chunks = Vec::with_capacity(sizes.len());
+        for size in sizes {
+            let mut chunk = Chunk::allocate(size).ok_or(ArenaRefused::BySystem { asked })?;
+            let mut start = 0;
+            while start < chunk.layout.size() {
+                before(Bytes::new(rest)).map_err(|left| ArenaRefused::Taken { asked, left })?;
+                let end = chunk.layout.size().min(start + PIECE);
+                chunk.touch(start, end, fill);
+                rest = rest.saturating_sub((end - start) as u64);
+                start = end;
+            }
+            chunks.push(chunk);
+        }
+        Ok(Self { plan, chunks })
     }
 
     /// The plan that it was allocated for.
@@ -136,7 +180,7 @@ fn range(chunks: &[Chunk], slot: Slot) -> NonNull<[u8]> {
     chunks[slot.chunk as usize].range(slot.start, slot.bytes())
 }
 
-/// One allocation, fully initialised.
+/// One allocation; in an arena, fully initialised.
 #[derive(Debug)]
 struct Chunk {
     start: NonNull<u8>,
@@ -148,22 +192,27 @@ struct Chunk {
 unsafe impl Send for Chunk {}
 
 impl Chunk {
-    fn allocate(size: Bytes, fill: u8) -> Option<Self> {
+    fn allocate(size: Bytes) -> Option<Self> {
         // At least one byte: `alloc` does not accept an empty layout.
         let size = usize::try_from(size.get().max(1)).ok()?;
         let layout = Layout::from_size_align(size, CHUNK_ALIGNMENT).ok()?;
         // SAFETY: the layout is not empty.
         let start = NonNull::new(unsafe { alloc(layout) })?;
         ask_for_huge_pages(start, size);
-        // SAFETY: the chunk was just allocated with this size, and nothing else refers to it.
-        unsafe { start.write_bytes(fill, size) };
+        Some(Self { start, layout })
+    }
+
+    /// Fills the bytes from `start` to `end`, and touches their pages.
+    fn touch(&mut self, start: usize, end: usize, fill: u8) {
+        assert!(start <= end && end <= self.layout.size());
+        // SAFETY: the range is inside the allocation, and `&mut self` keeps everybody else away.
+        unsafe { self.start.add(start).write_bytes(fill, end - start) };
         // The compiler may turn a fill with zeros into `calloc`, which returns pages that are not
         // backed by memory. A volatile write always happens.
-        for page in (0..size).step_by(PAGE) {
-            // SAFETY: as above; `page` is less than the size.
-            unsafe { start.add(page).write_volatile(fill) };
+        for page in (start..end).step_by(PAGE) {
+            // SAFETY: as above; `page` is less than `end`.
+            unsafe { self.start.add(page).write_volatile(fill) };
         }
-        Some(Self { start, layout })
     }
 
     /// `len` bytes from `start` on, inside this chunk.
@@ -336,6 +385,22 @@ mod tests {
     fn a_tensor_that_no_op_touches_has_no_bytes() {
         let mut arena = arena();
         assert!(arena.tensor(0, UNUSED).is_empty() && arena.tensor_mut(0, UNUSED).is_empty());
+    }
+
+    #[test]
+    fn an_arena_is_given_up_before_the_piece_that_is_not_free() {
+        let plan = place(vec![program()], &HOST).unwrap();
+        let plan = verify(Plan { chunks: vec![Bytes::new(3 * PIECE as u64)], ..plan }, &HOST);
+        let plan = plan.unwrap();
+        let asked = plan.plan().arena_bytes();
+        let mut questions = Vec::new();
+        let left = Bytes::new(7);
+        let refused = Arena::touched(plan, 0, &mut |rest| {
+            questions.push(rest.index() / PIECE);
+            if questions.len() < 2 { Ok(()) } else { Err(left) }
+        });
+        assert_eq!(refused.unwrap_err(), ArenaRefused::Taken { asked, left });
+        assert_eq!(questions, [3, 2]);
     }
 
     #[test]

@@ -8,13 +8,13 @@ use fitgpt_plan::{
 
 use crate::{
     Arguments,
-    arena::{Arena, Operands},
+    arena::{Arena, BeforeTouch, Operands},
 };
 
 /// Why a backend could not do its work.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BackendError {
-    /// The system did not provide the arena.
+    /// There is no memory for the arena.
     #[error(transparent)]
     Refused(#[from] crate::arena::ArenaRefused),
     /// The system did not start the threads.
@@ -35,7 +35,7 @@ pub enum BackendError {
 
 /// A device has less memory than its plan needs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the device `{device}` refused the arena of {asked}{}", free.map_or(String::new(), |free| format!("; {free} are free")))]
+#[error("the device `{device}` refused the arena of {asked}{}", free.map_or(String::new(), |free| format!("; {free} is free")))]
 pub struct MemoryRefused {
     /// As its driver calls it.
     pub device: String,
@@ -135,9 +135,11 @@ impl WatchedArena {
         plan: VerifiedPlan,
         limits: Limits,
         watch: Watch,
+        before: &mut BeforeTouch<'_>,
     ) -> Result<Self, BackendError> {
         let fill = if watch == Watch::Poison { POISON } else { 0 };
-        let mut host = Self { arena: Arena::new(plan, fill)?, watch, guard: limits.guard };
+        let arena = Arena::touched(plan, fill, before)?;
+        let mut host = Self { arena, watch, guard: limits.guard };
         host.fill_constants();
         Ok(host)
     }

@@ -23,7 +23,7 @@ pub mod cpu;
 pub mod conformance;
 
 pub use self::{
-    arena::ArenaRefused,
+    arena::{ArenaRefused, BeforeTouch},
     arguments::Arguments,
     backend::{Backend, BackendError, DeviceFault, GUARD, MemoryRefused, POISON, Watch},
 };

@@ -22,6 +22,7 @@ use fitgpt_plan::{
         Adam, Life,
         decoder::{Recompute, Training, decode, evaluate, prefill, train, update},
     },
+    shard::Share,
     units::{Bytes, DType, TensorId},
 };
 
@@ -75,6 +76,8 @@ fn training(dropout: f32, activations: DType) -> Training {
         activations,
         recompute: Recompute { blocks: 1, cheap: 1 },
         loss_chunk_rows: 64,
+        lanes: 1,
+        share: Share::WHOLE,
     }
 }
 

@@ -60,13 +60,20 @@ impl Arena {
             }),
             other => other,
         };
-        Self::try_new(device, plan, fill, settles).map_err(refused)
+        let arena = Self::allocate(device, plan, settles).map_err(refused)?;
+        let filled = arena.fill_all(device, fill);
+        // Drivers of other interfaces promise memory that they do not have.
+        if device.has_pools() {
+            filled.map_err(refused)?;
+        } else {
+            filled?;
+        }
+        Ok(arena)
     }
 
-    fn try_new(
+    fn allocate(
         device: &GpuDevice,
         plan: &VerifiedPlan,
-        fill: u8,
         settles: bool,
     ) -> Result<Self, BackendError> {
         let client = &device.client;
@@ -84,19 +91,21 @@ impl Arena {
             })?;
             chunks.push(Chunk { handle, size });
         }
-        let arena = Self { chunks };
-        // Write every byte, so that memory which the driver overcommitted fails here.
-        for (chunk, of) in (0..).zip(&arena.chunks) {
+        Ok(Self { chunks })
+    }
+
+    /// Writes every byte, so that memory which the driver overcommitted fails here.
+    fn fill_all(&self, device: &GpuDevice, fill: u8) -> Result<(), BackendError> {
+        for (chunk, of) in (0..).zip(&self.chunks) {
             let mut start = 0;
             while start < of.size {
                 let end = (start + PIECE).min(of.size);
                 let bytes = vec![fill; (end - start) as usize];
-                arena.put(device, chunk, start..end, bytes)?;
+                self.put(device, chunk, start..end, bytes)?;
                 start = end;
             }
         }
-        device.health.guard(|| sync(client))?;
-        Ok(arena)
+        device.health.guard(|| sync(&device.client))
     }
 
     /// Binds `bytes` of a slot, which hold `elements` elements, for a kernel.

@@ -6,7 +6,8 @@
 //! fails the test, so none can be forgotten.
 //!
 //! `scripts/test` sets the folder `FITGPT_CUDA_SOURCES` and compiles the result further with
-//! NVIDIA's compilers, down to machine code.
+//! NVIDIA's compilers, down to machine code; `scripts/cuda-architectures` does so for attention of
+//! every width (`FITGPT_CUDA_WIDTHS`) and for every generation of cards.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
@@ -88,9 +89,9 @@ pub(crate) fn target() -> Arc<TargetProperties> {
 }
 
 /// A model and its training. Together the cases launch every kernel.
-#[derive(Clone, Copy)]
+#[derive(Clone, Debug)]
 struct GateCase {
-    keys: &'static [(&'static str, &'static str)],
+    keys: Vec<(&'static str, String)>,
     recompute: Recompute,
     max_binding: Bytes,
 }
@@ -104,54 +105,60 @@ const SIZES: [(&str, &str); 6] = [
     ("eval_batch_size", "2"),
 ];
 
-const CASES: [GateCase; 6] = [
-    GateCase {
-        keys: &[("optimizer", "muon"), ("vocab_size", "96")],
-        recompute: Recompute { blocks: 0, cheap: 0 },
-        max_binding: Bytes::new(1 << 30),
-    },
-    GateCase {
-        keys: &[("optimizer", "adamw8bit"), ("vocab_size", "96")],
-        recompute: Recompute { blocks: 0, cheap: 0 },
-        max_binding: Bytes::new(1 << 30),
-    },
-    GateCase {
-        keys: &[("bias", "False"), ("gelu", "exact"), ("dropout", "0.0"), ("vocab_size", "96")],
-        recompute: Recompute { blocks: 0, cheap: 0 },
-        max_binding: Bytes::new(1 << 30),
-    },
-    // The vocabulary's table exceeds the binding limit.
-    GateCase {
-        keys: &[("bias", "True"), ("gelu", "tanh"), ("dropout", "0.1"), ("vocab_size", "2048")],
-        recompute: Recompute { blocks: 1, cheap: 1 },
-        max_binding: Bytes::new(1 << 19),
-    },
-    // Two query heads share a key head. Heads are as wide as Qwen 3's, and normalised.
-    GateCase {
-        keys: &[
-            ("family", "qwen3"),
-            ("n_kv_head", "1"),
-            ("head_dim", "128"),
-            ("tie_embeddings", "False"),
-            ("dropout", "0.0"),
-            ("vocab_size", "96"),
-        ],
-        recompute: Recompute { blocks: 0, cheap: 0 },
-        max_binding: Bytes::new(1 << 30),
-    },
-    GateCase {
-        keys: &[
-            ("family", "llama"),
-            ("n_kv_head", "1"),
-            ("attention_bias", "all"),
-            ("mlp_bias", "True"),
-            ("dropout", "0.1"),
-            ("vocab_size", "2048"),
-        ],
-        recompute: Recompute { blocks: 1, cheap: 1 },
-        max_binding: Bytes::new(1 << 19),
-    },
+/// Keys and their values; whether the vocabulary's table exceeds the binding limit, with some
+/// layers recomputed.
+const CASES: [(&str, bool); 8] = [
+    ("optimizer=muon vocab_size=96", false),
+    ("optimizer=adamw8bit vocab_size=96", false),
+    ("bias=False gelu=exact dropout=0.0 vocab_size=96", false),
+    ("bias=True gelu=tanh dropout=0.1 vocab_size=2048", true),
+    ("bias=False gelu=tanh dropout=0.1 vocab_size=2048", true),
+    // Two query heads share a key head, and are normalised.
+    ("family=qwen3 n_kv_head=1 head_dim=128 tie_embeddings=False dropout=0.0 vocab_size=96", false),
+    ("family=llama n_kv_head=1 attention_bias=all mlp_bias=True dropout=0.1 vocab_size=2048", true),
+    (
+        "family=llama n_kv_head=1 attention_bias=none mlp_bias=False dropout=0.1 vocab_size=96",
+        false,
+    ),
 ];
+
+/// The widths that heads are padded to and the cases above do not have.
+const WIDTHS: [usize; 4] = [32, 96, 128, 192];
+
+/// Cases for every kernel: those above, and on demand attention of every width.
+fn cases() -> Vec<GateCase> {
+    let case = |keys: &'static str, is_cut: bool| GateCase {
+        keys: keys
+            .split(' ')
+            .map(|key| key.split_once('=').unwrap())
+            .map(|(key, value)| (key, value.to_owned()))
+            .collect(),
+        recompute: if is_cut { Recompute { blocks: 1, cheap: 1 } } else { NONE },
+        max_binding: Bytes::new(if is_cut { 1 << 19 } else { 1 << 30 }),
+    };
+    let mut cases: Vec<_> = CASES.iter().map(|(keys, is_cut)| case(keys, *is_cut)).collect();
+    let has_widths = std::env::var_os("FITGPT_CUDA_WIDTHS").is_some();
+    for width in WIDTHS.into_iter().filter(|_| has_widths) {
+        let joined = [("n_layer", "1".into()), ("n_embd", (2 * width).to_string())];
+        let split = [
+            ("n_layer", "1".into()),
+            ("family", "llama".into()),
+            ("n_kv_head", "1".into()),
+            ("head_dim", width.to_string()),
+        ];
+        for layout in [&joined[..], &split] {
+            for dropout in ["0.0", "0.1"] {
+                let plain = case("vocab_size=96", false);
+                let keys = layout.iter().cloned().chain([("dropout", dropout.into())]);
+                cases
+                    .push(GateCase { keys: plain.keys.into_iter().chain(keys).collect(), ..plain });
+            }
+        }
+    }
+    cases
+}
+
+const NONE: Recompute = Recompute { blocks: 0, cheap: 0 };
 
 fn software() -> GpuDevice {
     let adapter = adapters().into_iter().find(|adapter| adapter.kind == AdapterKind::Software);
@@ -161,7 +168,10 @@ fn software() -> GpuDevice {
 
 fn run_all(case: &GateCase, precision: Precision) {
     let mut written = Written::new();
-    for (key, value) in SIZES.iter().chain(case.keys) {
+    for (key, value) in SIZES {
+        written.set(key, value).unwrap();
+    }
+    for (key, value) in &case.keys {
         written.set(key, value).unwrap();
     }
     let config = written.resolve().unwrap();
@@ -233,10 +243,12 @@ fn kernels() -> BTreeSet<String> {
     names
 }
 
+const PRECISIONS: [Precision; 3] = [Precision::Float32, Precision::Float16, Precision::Bfloat16];
+
 #[test]
 fn every_kernel_becomes_cuda() {
-    for precision in [Precision::Float32, Precision::Float16, Precision::Bfloat16] {
-        for case in &CASES {
+    for precision in PRECISIONS {
+        for case in &cases() {
             run_all(case, precision);
         }
     }
@@ -244,7 +256,10 @@ fn every_kernel_becomes_cuda() {
     let sources = &RECORDING.lock().unwrap().sources;
     let compiled: BTreeSet<String> = sources.keys().map(|name| (*name).to_owned()).collect();
     assert_eq!(compiled, kernels(), "the cases do not launch every kernel of `src/kernels`");
-    for (name, forms) in sources.iter().filter(|(name, _)| name.starts_with("linear::")) {
+    let multiplies = |name: &str| {
+        ["linear::", "tensor_attention::"].iter().any(|module| name.starts_with(module))
+    };
+    for (name, forms) in sources.iter().filter(|(name, _)| multiplies(name)) {
         for half in ["__half", "__nv_bfloat16"] {
             let takes = |form: &String| form.contains("wmma::mma_sync") && form.contains(half);
             assert!(forms.iter().any(takes), "`{name}` does not multiply {half} on tensor cores");

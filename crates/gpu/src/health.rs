@@ -47,7 +47,7 @@ type DeviceJob = Box<dyn FnOnce() + Send>;
 pub(crate) struct Health {
     device: Arc<str>,
     fault: Arc<OnceLock<String>>,
-    ordeal: Arc<OnceLock<PendingFault>>,
+    pending_fault: Arc<OnceLock<PendingFault>>,
     patience: Duration,
     jobs: mpsc::Sender<DeviceJob>,
 }
@@ -64,7 +64,7 @@ impl Health {
         Ok(Self {
             device: device.into(),
             fault: Arc::default(),
-            ordeal: Arc::default(),
+            pending_fault: Arc::default(),
             patience: if is_software { Duration::MAX } else { PATIENCE },
             jobs,
         })
@@ -141,17 +141,17 @@ impl Health {
 
     /// Makes the device fail after `calls` more calls.
     pub(crate) fn inject_fault(&self, trial: InjectedFault, calls: u32) {
-        let _ = self.ordeal.set(PendingFault { trial, calls_before: AtomicU32::new(calls) });
+        let _ = self.pending_fault.set(PendingFault { trial, calls_before: AtomicU32::new(calls) });
     }
 
     fn apply_injected_fault(&self) {
-        let Some(ordeal) = self.ordeal.get() else { return };
+        let Some(pending_fault) = self.pending_fault.get() else { return };
         let one_less = |left: u32| left.checked_sub(1);
         let order = Ordering::Relaxed;
-        if ordeal.calls_before.fetch_update(order, order, one_less).is_ok() {
+        if pending_fault.calls_before.fetch_update(order, order, one_less).is_ok() {
             return;
         }
-        match ordeal.trial {
+        match pending_fault.trial {
             InjectedFault::Panics => panic!("a test injected a panic"),
             InjectedFault::IsLost => self.report("a test injected a lost device".to_owned()),
             InjectedFault::Hangs => loop {
@@ -161,8 +161,8 @@ impl Health {
     }
 
     fn patience(&self) -> Duration {
-        match self.ordeal.get() {
-            Some(PendingFault { trial: InjectedFault::Hangs, .. }) => Duration::from_secs(2),
+        match self.pending_fault.get() {
+            Some(PendingFault { trial: InjectedFault::Hangs, .. }) => Duration::from_secs(5),
             _ => self.patience,
         }
     }
@@ -228,7 +228,7 @@ mod tests {
     fn a_device_that_hangs_ends_the_wait() {
         let health = well();
         health.inject_fault(InjectedFault::Hangs, 0);
-        let message = fault("it has not answered for 2 s");
+        let message = fault("it has not answered for 5 s");
         assert_eq!(asked_twice(&health), [Err(message.clone()), Err(message)]);
     }
 

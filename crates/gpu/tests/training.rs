@@ -15,6 +15,7 @@ use fitgpt_plan::{
         Adam, TensorClass,
         decoder::{Recompute, Training, train, update},
     },
+    shard::Share,
     units::{Bytes, DType, Real, TensorId},
 };
 
@@ -70,6 +71,8 @@ fn training(batch: u64) -> Training {
         activations: DType::F32,
         recompute: Recompute { blocks: 0, cheap: 0 },
         loss_chunk_rows: 8,
+        lanes: 1,
+        share: Share::WHOLE,
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! A pickle is a program for a stack machine that may call any Python function. This reader
 //! supports numbers, strings and containers; the first opcode that would look up or call something
-//! is an error. Containers are kept in tables and refer to each other by index, so a pickle that is
+//! is an error. [`Pickle::read_objects`] describes such calls instead, for a list of functions that
+//! its caller knows, and never makes them. Containers are kept in tables and refer to each other by index, so a pickle that is
 //! nested a million deep, contains itself or doubles itself forty times costs no more than its own
 //! bytes. The input is read as a stream and a value takes four bytes, so a parsed file is about as
 //! large as the file. (`serde-pickle` overflows the stack on deep nesting and replaces objects by
@@ -13,7 +14,7 @@ mod input;
 mod machine;
 mod values;
 
-pub use self::values::{Handle, Pickle, PickleValue};
+pub use self::values::{Handle, Pickle, PickleObject, PickleValue};
 
 /// Why the input is not a plain pickle. Offsets are in bytes from the start.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +25,14 @@ pub enum PickleError {
         /// Python's name of the opcode.
         opcode: &'static str,
         /// Its offset.
+        offset: usize,
+    },
+    /// A class or function that is not on the caller's list.
+    #[error("it refers to `{global}`, which is not allowed (at byte {offset})")]
+    Global {
+        /// Its module and name.
+        global: String,
+        /// Offset of the opcode.
         offset: usize,
     },
     /// Not a pickle, or of a protocol after 5.
@@ -100,6 +109,16 @@ mod tests {
             bytes.push(b'.');
             drop(Pickle::read(bytes.as_slice()).unwrap());
         }
+    }
+
+    #[test]
+    fn a_pickle_of_more_containers_than_allowed_is_refused() {
+        let mut bytes = b"\x80\x02](".to_vec();
+        bytes.extend(std::iter::repeat_n(b'}', 10));
+        bytes.extend(b"e.");
+        let read = |most| Pickle::read_within(bytes.as_slice(), most, |_, _| true);
+        assert!(read(11).is_ok());
+        assert!(matches!(read(10), Err(PickleError::TooLarge { .. })));
     }
 
     #[test]
@@ -185,19 +204,81 @@ mod tests {
         assert!(matches!(pickle.get(kept, "b"), Some(PickleValue::Int(2))));
     }
 
+    /// The globals of these tests.
+    fn allows(module: &str, name: &str) -> bool {
+        matches!((module, name), ("collections", "OrderedDict") | ("torch", "rebuild"))
+    }
+
+    #[test]
+    fn objects_are_described_and_never_made() {
+        // torch.rebuild(('storage', 7)) with a persistent id, and attributes that are dropped
+        let bytes = b"ctorch\nrebuild\n(X\x07\0\0\0storageK\x07tQ\x85R}b.";
+        let pickle = Pickle::read_objects(bytes.as_slice(), allows).unwrap();
+        let PickleValue::Object(PickleObject::Call { function, arguments }) = pickle.root() else {
+            panic!("{pickle:?}");
+        };
+        let PickleValue::Object(PickleObject::Global { module, name }) = pickle.value(function)
+        else {
+            panic!("{pickle:?}");
+        };
+        assert!(matches!(pickle.value(module), PickleValue::Text("torch")));
+        assert!(matches!(pickle.value(name), PickleValue::Text("rebuild")));
+        let PickleValue::List([id]) = pickle.value(arguments) else { panic!("{pickle:?}") };
+        let PickleValue::Object(PickleObject::Persistent(id)) = pickle.value(*id) else {
+            panic!("{pickle:?}");
+        };
+        let PickleValue::List([kind, key]) = pickle.value(id) else { panic!("{pickle:?}") };
+        assert!(matches!(pickle.value(*kind), PickleValue::Text("storage")));
+        assert!(matches!(pickle.value(*key), PickleValue::Int(7)));
+    }
+
+    #[test]
+    fn an_ordered_dict_is_a_dict() {
+        let bytes =
+            b"ccollections\nOrderedDict\n)R(X\x01\0\0\0aG\x3f\xe0\0\0\0\0\0\0X\x01\0\0\0b\x88u.";
+        let pickle = Pickle::read_objects(bytes.as_slice(), allows).unwrap();
+        let PickleValue::Dict(pairs) = pickle.root() else { panic!("{pickle:?}") };
+        assert!(matches!(pickle.get(pairs, "a"), Some(PickleValue::Float(0.5))));
+        assert!(matches!(pickle.get(pairs, "b"), Some(PickleValue::Bool(true))));
+    }
+
+    #[test]
+    fn another_global_is_refused_by_name() {
+        for bytes in
+            [b"cos\nsystem\n(X\x02\0\0\0lstR.".as_slice(), b"X\x02\0\0\0osX\x06\0\0\0system\x93."]
+        {
+            let error = Pickle::read_objects(bytes, allows).unwrap_err();
+            assert!(error.to_string().contains("`os.system`"), "{error}");
+            let error = Pickle::read(bytes).unwrap_err();
+            assert!(error.to_string().contains("GLOBAL"), "{error}");
+        }
+        // Objects made in other ways are refused even if their class is allowed.
+        for bytes in [
+            b"ctorch\nrebuild\n)\x81.".as_slice(),
+            b"(itorch\nrebuild\n.",
+            b"(ctorch\nrebuild\no.",
+            b"K\x01)R.",
+            b"Pid\n.",
+        ] {
+            assert!(Pickle::read_objects(bytes, allows).is_err(), "{bytes:?}");
+        }
+    }
+
     proptest! {
         /// Only checks that reading returns: a panic or abort fails the test.
         #[test]
         fn any_bytes_are_values_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             let _ = Pickle::read(bytes.as_slice());
+            let _ = Pickle::read_objects(bytes.as_slice(), |_, _| true);
         }
 
         /// Opcodes only; random bytes rarely form any.
         #[test]
         fn any_opcodes_are_values_or_an_error(
-            codes in proptest::collection::vec(proptest::sample::select(b"(]})0123eaudsthqKM\x94\x85\x86\x87\x8a\x8cN.".to_vec()), 0..200),
+            codes in proptest::collection::vec(proptest::sample::select(b"(]})0123eaudsthqKMRbQc\x93\n\x94\x85\x86\x87\x8a\x8cN.".to_vec()), 0..200),
         ) {
             let _ = Pickle::read(codes.as_slice());
+            let _ = Pickle::read_objects(codes.as_slice(), |_, _| true);
         }
     }
 }

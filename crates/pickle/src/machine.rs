@@ -5,12 +5,14 @@ use std::{collections::BTreeMap, io::Read};
 use crate::{
     PickleError,
     input::Input,
-    values::{Handle, Pickle, Tag},
+    values::{Handle, Pickle, PickleObject, PickleValue, Tag},
 };
 
 pub(crate) struct Machine<R, K> {
     input: Input<R>,
     keep: K,
+    /// Which globals may be described; `None`: no objects at all.
+    allows: Option<fn(&str, &str) -> bool>,
     opcode_at: usize,
     stack: Vec<Handle>,
     marks: Vec<usize>,           // heights of the stack
@@ -21,16 +23,22 @@ pub(crate) struct Machine<R, K> {
 }
 
 impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
-    pub(crate) fn new(reader: R, keep: K) -> Self {
+    pub(crate) fn new(
+        reader: R,
+        containers: usize,
+        keep: K,
+        allows: Option<fn(&str, &str) -> bool>,
+    ) -> Self {
         Self {
             input: Input::new(reader),
             keep,
+            allows,
             opcode_at: 0,
             stack: Vec::new(),
             marks: Vec::new(),
             memo: Vec::new(),
             rest: BTreeMap::new(),
-            pickle: Pickle::default(),
+            pickle: Pickle::new(containers),
             bytes: Vec::new(),
         }
     }
@@ -84,7 +92,7 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
             b'j' => self.recall_sized(4)?,
 
             b'N' => self.stack.push(Pickle::other("None")),
-            0x88 | 0x89 => self.stack.push(Pickle::other("bool")),
+            0x88 | 0x89 => self.stack.push(Pickle::bool(opcode == 0x88)),
             b'I' | b'L' => self.text_int()?,
             b'J' => {
                 let value = self.input.unsigned(4)? as u32 as i32;
@@ -101,12 +109,12 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
             0x8a => self.long(1)?,
             0x8b => self.long(4)?,
             b'F' => {
-                self.parsed_line::<f64>()?;
-                self.stack.push(Pickle::other("float"));
+                let value = self.parsed_line::<f64>()?;
+                self.float(value)?;
             }
             b'G' => {
-                self.input.skip(8)?;
-                self.stack.push(Pickle::other("float"));
+                let bits = self.input.unsigned(8)?.swap_bytes(); // the one big-endian number
+                self.float(f64::from_bits(bits))?;
             }
 
             b'V' => self.escaped_text()?,
@@ -159,8 +167,75 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
                 let items = self.pop_mark()?;
                 self.extend_dict(&items)
             }
+            byte if self.allows.is_some() => self.object(byte),
             byte => Err(self.refused(byte)),
         }
+    }
+
+    /// Opcodes that would look something up or call it.
+    fn object(&mut self, opcode: u8) -> Result<(), PickleError> {
+        match opcode {
+            b'c' => {
+                let (module, name) = (self.line()?.to_owned(), self.line()?.to_owned());
+                self.push_text(&module)?;
+                self.push_text(&name)?;
+                self.global()
+            }
+            0x93 => self.global(),
+            b'R' => {
+                let (arguments, function) = (self.pop()?, self.pop()?);
+                let PickleValue::Object(PickleObject::Global { module, name }) =
+                    self.pickle.value(function)
+                else {
+                    return Err(self.no_operand());
+                };
+                if !arguments.is(Tag::List) {
+                    return Err(self.no_operand());
+                }
+                let text = |handle| self.pickle.value(handle);
+                let is_dict = matches!(
+                    (text(module), text(name)),
+                    (PickleValue::Text("collections"), PickleValue::Text("OrderedDict"))
+                );
+                if is_dict {
+                    // Its entries follow, as those of any dict do.
+                    return self.push_dict(&[]);
+                }
+                self.push_object(PickleObject::Call { function, arguments })
+            }
+            b'b' => {
+                self.pop()?; // the state; the object stays
+                self.top().map(drop)
+            }
+            b'Q' => {
+                let id = self.pop()?;
+                self.push_object(PickleObject::Persistent(id))
+            }
+            byte => Err(self.refused(byte)),
+        }
+    }
+
+    /// A global, whose module and name are on the stack.
+    fn global(&mut self) -> Result<(), PickleError> {
+        let (name, module) = (self.pop()?, self.pop()?);
+        let (PickleValue::Text(module_text), PickleValue::Text(name_text)) =
+            (self.pickle.value(module), self.pickle.value(name))
+        else {
+            return Err(self.bad_value());
+        };
+        if !self.allows.is_some_and(|allows| allows(module_text, name_text)) {
+            let global = format!("{module_text}.{name_text}");
+            // Only the beginning: a text may be as long as the file.
+            let global = global.chars().take(200).collect();
+            return Err(PickleError::Global { global, offset: self.opcode_at });
+        }
+        self.push_object(PickleObject::Global { module, name })
+    }
+
+    fn push_object(&mut self, object: PickleObject) -> Result<(), PickleError> {
+        let handle = self.pickle.add_object(object).ok_or(self.too_large())?;
+        self.stack.push(handle);
+        Ok(())
     }
 
     fn refused(&self, byte: u8) -> PickleError {
@@ -211,6 +286,12 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
         Ok(())
     }
 
+    fn float(&mut self, value: f64) -> Result<(), PickleError> {
+        let handle = self.pickle.add_float(value).ok_or(self.too_large())?;
+        self.stack.push(handle);
+        Ok(())
+    }
+
     fn long(&mut self, width: usize) -> Result<(), PickleError> {
         self.sized(width)?;
         let bytes = &self.bytes;
@@ -227,14 +308,18 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
     fn text_int(&mut self) -> Result<(), PickleError> {
         let bad = self.bad_value();
         let line = self.line()?;
-        let is_bool = matches!(line, "00" | "01");
+        let as_bool = match line {
+            "00" => Some(false),
+            "01" => Some(true),
+            _ => None,
+        };
         let digits = line.strip_suffix('L').unwrap_or(line);
         let (parsed, is_integer) = (digits.parse(), is_integer(digits));
         match parsed {
-            _ if is_bool => self.stack.push(Pickle::other("bool")),
+            Err(_) if !is_integer => return Err(bad),
+            _ if as_bool.is_some() => self.stack.push(Pickle::bool(as_bool == Some(true))),
             Ok(value) => self.int(value)?,
-            Err(_) if is_integer => self.stack.push(Pickle::big_int()),
-            Err(_) => return Err(bad),
+            Err(_) => self.stack.push(Pickle::big_int()),
         }
         Ok(())
     }

@@ -15,6 +15,10 @@ pub enum PickleValue<'a> {
     Int(i64),
     /// An integer beyond 64 bits.
     BigInt,
+    /// A number with a fraction.
+    Float(f64),
+    /// A truth value.
+    Bool(bool),
     /// A string.
     Text(&'a str),
     /// Keys and values, in the order they were set.
@@ -23,6 +27,29 @@ pub enum PickleValue<'a> {
     List(&'a [Handle]),
     /// A value of another type, by its Python name.
     Other(&'static str),
+    /// Something that Python would look up or call; only from [`Pickle::read_objects`].
+    Object(PickleObject),
+}
+
+/// What Python would look up or call. It is described, never done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PickleObject {
+    /// A class or function.
+    Global {
+        /// Its module, a text.
+        module: Handle,
+        /// Its name, a text.
+        name: Handle,
+    },
+    /// The result of calling `function` with `arguments`.
+    Call {
+        /// A global.
+        function: Handle,
+        /// A tuple.
+        arguments: Handle,
+    },
+    /// A reference to something outside of the pickle, by its id.
+    Persistent(Handle),
 }
 
 /// The upper three bits of a handle.
@@ -34,6 +61,8 @@ pub(crate) enum Tag {
     Dict = 3,
     List = 4,
     Other = 5,
+    Float = 6,
+    Object = 7,
 }
 
 const INDEX_BITS: u32 = 29;
@@ -41,7 +70,11 @@ const INDEX_BITS: u32 = 29;
 const SMALL: i64 = 1 << INDEX_BITS;
 
 /// Types whose values are not kept.
-const OTHERS: [&str; 7] = ["None", "bool", "float", "bytes", "set", "frozenset", "int"];
+const OTHERS: [&str; 4] = ["None", "bytes", "set", "frozenset"];
+/// Indices after [`OTHERS`]: an integer beyond 64 bits, `False` and `True`.
+const BIG_INT: usize = OTHERS.len();
+const FALSE: usize = BIG_INT + 1;
+const TRUE: usize = BIG_INT + 2;
 
 impl Handle {
     fn new(tag: Tag, index: usize) -> Option<Self> {
@@ -62,11 +95,15 @@ impl Handle {
 #[derive(Debug, Default)]
 pub struct Pickle {
     pub(crate) root: Option<Handle>,
+    /// Lists and dicts that may be added. A byte can make one, and it takes dozens.
+    containers_left: usize,
     ints: Vec<i64>,
     texts: String,
     ends: Vec<usize>, // of each text
     dicts: Vec<Vec<[Handle; 2]>>,
     lists: Vec<Vec<Handle>>,
+    floats: Vec<f64>,
+    objects: Vec<PickleObject>,
 }
 
 impl Pickle {
@@ -82,7 +119,31 @@ impl Pickle {
         reader: impl Read,
         keep: impl FnMut(&Self, &[[Handle; 2]]) -> bool,
     ) -> Result<Self, PickleError> {
-        Machine::new(reader, keep).run()
+        Self::read_within(reader, usize::MAX, keep)
+    }
+
+    /// Like [`Pickle::read_some`], but fails if there are more lists and dicts than `containers`,
+    /// so that a hostile file cannot take many times its own size.
+    pub fn read_within(
+        reader: impl Read,
+        containers: usize,
+        keep: impl FnMut(&Self, &[[Handle; 2]]) -> bool,
+    ) -> Result<Self, PickleError> {
+        Machine::new(reader, containers, keep, None).run()
+    }
+
+    /// Like [`Pickle::read`], but describes objects instead of refusing them, if `allows` accepts
+    /// every global by module and name. Nothing is looked up or called. An `OrderedDict` becomes a
+    /// dict; attributes that are set on an object are dropped.
+    pub fn read_objects(
+        reader: impl Read,
+        allows: fn(module: &str, name: &str) -> bool,
+    ) -> Result<Self, PickleError> {
+        Machine::new(reader, usize::MAX, |_, _| true, Some(allows)).run()
+    }
+
+    pub(crate) fn new(containers: usize) -> Self {
+        Self { containers_left: containers, ..Self::default() }
     }
 
     /// The top-level value.
@@ -102,15 +163,23 @@ impl Pickle {
             }
             3 => PickleValue::Dict(&self.dicts[index]),
             4 => PickleValue::List(&self.lists[index]),
-            _ if index == OTHERS.len() => PickleValue::BigInt,
+            6 => PickleValue::Float(self.floats[index]),
+            7 => PickleValue::Object(self.objects[index]),
+            _ if index == BIG_INT => PickleValue::BigInt,
+            _ if index == FALSE || index == TRUE => PickleValue::Bool(index == TRUE),
             _ => PickleValue::Other(OTHERS.get(index).copied().unwrap_or(OTHERS[0])),
         }
     }
 
     /// The last value of a dict under a string key.
     pub fn get(&self, dict: &[[Handle; 2]], key: &str) -> Option<PickleValue<'_>> {
+        self.get_handle(dict, key).map(|value| self.value(value))
+    }
+
+    /// A reference to the last value of a dict under a string key.
+    pub fn get_handle(&self, dict: &[[Handle; 2]], key: &str) -> Option<Handle> {
         let is_wanted = |pair: &&[Handle; 2]| matches!(self.value(pair[0]), PickleValue::Text(text) if text == key);
-        dict.iter().rfind(is_wanted).map(|[_, value]| self.value(*value))
+        dict.iter().rfind(is_wanted).map(|[_, value]| *value)
     }
 
     pub(crate) fn add_int(&mut self, value: i64) -> Option<Handle> {
@@ -128,17 +197,34 @@ impl Pickle {
     }
 
     pub(crate) fn add_list(&mut self, items: Vec<Handle>) -> Option<Handle> {
+        self.containers_left = self.containers_left.checked_sub(1)?;
         self.lists.push(items);
         Handle::new(Tag::List, self.lists.len() - 1)
     }
 
     pub(crate) fn add_dict(&mut self) -> Option<Handle> {
+        self.containers_left = self.containers_left.checked_sub(1)?;
         self.dicts.push(Vec::new());
         Handle::new(Tag::Dict, self.dicts.len() - 1)
     }
 
+    pub(crate) fn add_float(&mut self, value: f64) -> Option<Handle> {
+        self.floats.push(value);
+        Handle::new(Tag::Float, self.floats.len() - 1)
+    }
+
+    pub(crate) fn add_object(&mut self, object: PickleObject) -> Option<Handle> {
+        self.objects.push(object);
+        Handle::new(Tag::Object, self.objects.len() - 1)
+    }
+
     pub(crate) fn big_int() -> Handle {
-        Handle((Tag::Other as u32) << INDEX_BITS | OTHERS.len() as u32)
+        Handle((Tag::Other as u32) << INDEX_BITS | BIG_INT as u32)
+    }
+
+    pub(crate) fn bool(value: bool) -> Handle {
+        let index = if value { TRUE } else { FALSE };
+        Handle((Tag::Other as u32) << INDEX_BITS | index as u32)
     }
 
     pub(crate) fn other(name: &'static str) -> Handle {

@@ -11,7 +11,8 @@ use fitgpt_plan::{
     fit::{Engine, FitRequest, command_line, fit},
     memory::{Limits, Target},
     program::{Op, Program},
-    report::{DeviceMemory, Overhead},
+    report::{DeviceMemory, Overhead, TokenStaging},
+    shard::Share,
     torch,
     units::Bytes,
 };
@@ -32,7 +33,8 @@ const GIB: f64 = (1_u64 << 30) as f64;
 
 fn main() {
     let torch = Engine::torch(Precision::Bfloat16);
-    let here = |precision| Engine::Fitgpt { target: &Host, precision };
+    let here =
+        |precision| Engine::Fitgpt { target: &Host, precision, staging: TokenStaging::Elsewhere };
     let cases: [(&str, Engine<'_>, f64); 11] = [
         ("batch_size=16 compile=False", torch, 11.69),
         ("batch_size=64 compile=True", torch, 11.69),
@@ -66,6 +68,7 @@ fn main() {
             device: &device,
             overhead,
             has_bf16: true,
+            share: Share::WHOLE,
         };
         let start = Instant::now();
         let found = fit(&case);

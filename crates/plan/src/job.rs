@@ -12,6 +12,7 @@ use crate::{
         Program, Tensor,
         decoder::{self, Recompute, Training},
     },
+    shard::Share,
     units::{Bytes, DType},
 };
 
@@ -60,7 +61,19 @@ impl Job {
         target: &impl Target,
         limit: Bytes,
     ) -> Self {
-        let mut job = Self::unadapted(config, vocab, precision);
+        Self::of_share(config, vocab, precision, target, limit, Share::WHOLE)
+    }
+
+    /// The job of one of several ranks. Only its memory depends on the number of ranks.
+    pub fn of_share(
+        config: &Config,
+        vocab: u32,
+        precision: Precision,
+        target: &impl Target,
+        limit: Bytes,
+        share: Share,
+    ) -> Self {
+        let mut job = Self::unadapted(config, vocab, precision, share);
         let Self { model, training, .. } = &mut job;
         match config.grad_checkpoint() {
             GradCheckpoint::Off => {}
@@ -75,7 +88,12 @@ impl Job {
 
     /// The job before any choice: nothing is recomputed, and an evaluation runs its whole batch at
     /// a time.
-    pub(crate) fn unadapted(config: &Config, vocab: u32, precision: Precision) -> Self {
+    pub(crate) fn unadapted(
+        config: &Config,
+        vocab: u32,
+        precision: Precision,
+        share: Share,
+    ) -> Self {
         let model = Model::new(config, vocab);
         let batch = u64::from(config.batch_size());
         let seq = u64::from(config.block_size());
@@ -95,6 +113,11 @@ impl Job {
             activations: precision.into(),
             recompute: Recompute::default(),
             loss_chunk_rows: chunk_rows,
+            lanes: match config.lanes() {
+                0 => share.ranks.into(),
+                lanes => lanes.into(),
+            },
+            share,
         };
         Self {
             model,
@@ -122,12 +145,26 @@ impl Job {
         ]
     }
 
+    /// The host memory that holds the tokens and the targets of a batch before they are copied to
+    /// the arena: twice 4 bytes per token of the largest batch.
+    pub fn staging_bytes(&self) -> Bytes {
+        let Training { batch, seq, eval_batch, eval_seq, .. } = self.training;
+        let tokens = batch.saturating_mul(seq).max(eval_batch.saturating_mul(eval_seq));
+        Bytes::new(tokens.saturating_mul(8))
+    }
+
     /// The floating-point work of recomputation, as a share of a step without it.
     pub fn extra_compute(&self) -> f64 {
         let keeping = Training { recompute: Recompute::default(), ..self.training };
         let flops = |training| decoder::unnamed_train(&self.model, training).flops() as f64;
         flops(&self.training) / flops(&keeping) - 1.0
     }
+}
+
+/// The least that [`Job::staging_bytes`] can be: a batch of training. The batch of an evaluation is
+/// chosen later.
+pub fn least_staging_bytes(config: &Config) -> Bytes {
+    Bytes::new(8 * u64::from(config.batch_size()) * u64::from(config.block_size()))
 }
 
 /// Places and verifies. A plan that fails verification is a bug in the placer, and panics.
@@ -179,8 +216,9 @@ pub(crate) fn least(most: u32, holds: impl Fn(u32) -> bool) -> u32 {
 
 /// The most sequences that an evaluation can run at a time without enlarging the plan, with no
 /// tensor above the device's largest allocation. A divisor of the configured batch, so that the
-/// same sequences are evaluated.
+/// same sequences are evaluated. Not a function of the ranks: all numbers of ranks evaluate alike.
 fn largest_free_eval_batch(model: &Model, training: &Training, target: &impl Target) -> u64 {
+    let training = &Training { lanes: 1, share: Share::WHOLE, ..*training };
     let update = decoder::update(model, training);
     let free = peak_bytes(&decoder::unnamed_train(model, training), target)
         .max(peak_bytes(&update, target));
@@ -222,7 +260,8 @@ mod tests {
                 written.set(key, value).unwrap();
             }
             let config = written.resolve().unwrap();
-            let Job { model, training, .. } = Job::unadapted(&config, 300, Precision::Bfloat16);
+            let Job { model, training, .. } =
+                Job::unadapted(&config, 300, Precision::Bfloat16, Share::WHOLE);
             let program = decoder::evaluate(&model, &training);
             let state: Bytes = program.state().iter().map(Tensor::bytes).sum();
             let peak = peak_bytes(&program, &target).saturating_sub(state);

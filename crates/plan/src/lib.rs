@@ -11,6 +11,7 @@ pub mod model;
 pub mod optimizer;
 pub mod program;
 pub mod published;
+pub mod shard;
 pub mod torch;
 
 pub mod memory;

@@ -3,6 +3,8 @@
 //! An optimizer has a rule for each parameter; parameters of one model may have different rules. Each
 //! state of a rule has a name and a type, which checkpoints store.
 
+use std::ops::Range;
+
 use crate::{
     config::{Config, MuonDtype, OptimizerChoice},
     model::{Parameter, Role},
@@ -102,9 +104,19 @@ impl Optimizer {
 
     /// The states of a parameter.
     pub fn states(&self, parameter: &Parameter) -> Vec<OptimizerState> {
-        let like = |name, dtype| OptimizerState { name, shape: parameter.shape.clone(), dtype };
+        self.states_of(parameter, &(0..parameter.count()))
+    }
+
+    /// The states of some elements of a parameter; none for no element.
+    pub fn states_of(&self, parameter: &Parameter, range: &Range<u64>) -> Vec<OptimizerState> {
+        if range.is_empty() {
+            return Vec::new();
+        }
+        let count = range.end - range.start;
+        let shape = if count == parameter.count() { parameter.shape.clone() } else { vec![count] };
+        let like = |name, dtype| OptimizerState { name, shape: shape.clone(), dtype };
         let scales = |name| {
-            let shape = vec![parameter.count().div_ceil(QUANTISED_BLOCK)];
+            let shape = vec![count.div_ceil(QUANTISED_BLOCK)];
             OptimizerState { name, shape, dtype: DType::F32 }
         };
         match self.rule(parameter) {
@@ -121,7 +133,8 @@ impl Optimizer {
         }
     }
 
-    /// The op that updates a parameter; `norm` is the norm of the whole gradient.
+    /// The op that updates the elements that `state` owns; `norm` is the norm of the whole
+    /// gradient.
     pub(crate) fn update(
         &self,
         parameter: &Parameter,
@@ -129,7 +142,7 @@ impl Optimizer {
         norm: TensorId,
     ) -> Op {
         let (weight, gradient) = (state.weight, state.gradient);
-        let decays = parameter.decays();
+        let (decays, first) = (parameter.decays(), state.owned.start);
         match self.rule(parameter) {
             UpdateRule::AdamW(adam) => Op::AdamW {
                 norm,
@@ -137,6 +150,7 @@ impl Optimizer {
                 gradient,
                 exp_avg: state.optimizer("exp_avg"),
                 exp_avg_sq: state.optimizer("exp_avg_sq"),
+                first,
                 decays,
                 adam,
             },
@@ -148,6 +162,7 @@ impl Optimizer {
                 exp_avg_scale: state.optimizer("exp_avg_scale"),
                 exp_avg_sq: state.optimizer("exp_avg_sq"),
                 exp_avg_sq_scale: state.optimizer("exp_avg_sq_scale"),
+                first,
                 decays,
                 adam,
             },

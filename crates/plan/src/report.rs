@@ -36,6 +36,27 @@ impl Overhead {
     pub fn range(&self) -> [Bytes; 2] {
         [0, 1].map(|i| self.context_bytes[i] + self.workspace_bytes[i] + self.compile_bytes[i])
     }
+
+    /// With `bytes` of tokens, if they are in the planned memory.
+    #[must_use]
+    pub fn with_staging(self, staging: TokenStaging, bytes: Bytes) -> Self {
+        match staging {
+            TokenStaging::Planned => {
+                let workspace_bytes = self.workspace_bytes.map(|workspace| workspace + bytes);
+                Self { workspace_bytes, ..self }
+            }
+            TokenStaging::Elsewhere => self,
+        }
+    }
+}
+
+/// Where the tokens of a batch are before they are copied to the arena.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenStaging {
+    /// In the planned memory, because the device is the host.
+    Planned,
+    /// In the host's memory, which is not the planned one.
+    Elsewhere,
 }
 
 /// Memory held by a device's runtime, by name. Part of [`Overhead::workspace_bytes`].

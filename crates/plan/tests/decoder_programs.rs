@@ -10,6 +10,7 @@ use fitgpt_plan::{
         Adam, Op, Program, SamplingState, TensorClass,
         decoder::{self, Recompute, Training},
     },
+    shard::Share,
     units::{Bytes, DType},
 };
 
@@ -60,6 +61,8 @@ fn four_sequences() -> Training {
         activations: DType::F32,
         recompute: Recompute::default(),
         loss_chunk_rows: decoder::default_loss_chunk_rows(50304, 4096),
+        lanes: 1,
+        share: Share::WHOLE,
     }
 }
 

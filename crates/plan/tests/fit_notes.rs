@@ -10,7 +10,8 @@ use fitgpt_plan::{
     fit::{Effect, Engine, Fit, FitNote, FitOption, FitRequest, fit},
     memory::{Limits, Target},
     program::{Op, Program},
-    report::{DeviceMemory, Overhead, PlanReport, Verdict},
+    report::{DeviceMemory, Overhead, PlanReport, TokenStaging, Verdict},
+    shard::Share,
     torch,
     units::Bytes,
 };
@@ -52,7 +53,15 @@ fn options(config: &Config, engine: Engine<'_>) -> Fit {
         Engine::Torch { .. } => torch::overhead(config),
         Engine::Fitgpt { .. } => Overhead::default(),
     };
-    fit(&FitRequest { config, vocab: VOCAB, engine, device: &card(), overhead, has_bf16: true })
+    fit(&FitRequest {
+        config,
+        vocab: VOCAB,
+        engine,
+        device: &card(),
+        overhead,
+        has_bf16: true,
+        share: Share::WHOLE,
+    })
 }
 
 fn torch_plan(config: &Config) -> PlanReport {
@@ -65,7 +74,11 @@ fn gib(bytes: Bytes) -> f64 {
     bytes.get() as f64 / f64::from(1 << 30)
 }
 
-const HERE: Engine<'_> = Engine::Fitgpt { target: &Host, precision: Precision::Bfloat16 };
+const HERE: Engine<'_> = Engine::Fitgpt {
+    target: &Host,
+    precision: Precision::Bfloat16,
+    staging: TokenStaging::Elsewhere,
+};
 
 /// What the notes start from: 124M, and the same cut down to 77M.
 const OF_124M: &str = "batch_size=16 gradient_accumulation_steps=32";

@@ -1,5 +1,5 @@
-//! Compares what real cards printed in public with the plan: the table of `docs/real-cards.md`,
-//! including misses.
+//! Compares what real cards printed in public with the plan: the table of `docs/real-cards.md` and the
+//! short one of the README, including misses.
 //!
 //! `real_cards.jsonl` holds the source, the config and the figures of each. This test computes the table of
 //! the document and prints it if they differ.
@@ -306,4 +306,28 @@ fn the_published_table_is_the_computed_one() {
     let page = include_str!("../../../docs/real-cards.md");
     let published = page.split("<!-- computed -->").nth(1).unwrap_or_default().trim();
     assert!(published == computed.trim(), "docs/real-cards.md should hold:\n\n{computed}");
+}
+
+/// The README's table: without the config, and of the plan only the verdict and what it holds.
+fn short(table: &str) -> String {
+    let mut short =
+        "| report | card | the card | the plan | error |\n|---|---|---|---|--:|\n".to_owned();
+    for line in table.lines().skip_while(|line| !line.starts_with("|---")).skip(1) {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let [source, card, _, printed, plan, error] = cells[..] else { panic!("{line}") };
+        let is_told = |part: &&str| !part.starts_with('`');
+        let plan: Vec<&str> = plan.split("; ").filter(is_told).collect();
+        let _ =
+            writeln!(short, "| {source} | {card} | {printed} | {} | {error} |", plan.join("; "));
+    }
+    short
+}
+
+#[test]
+fn the_readmes_table_is_the_computed_one() {
+    let rows: Vec<_> = include_str!("real_cards.jsonl").lines().map(Row::read).collect();
+    let computed = short(&table(&rows).0);
+    let page = include_str!("../../../README.md");
+    let published = page.split("<!-- real cards -->").nth(1).unwrap_or_default().trim();
+    assert!(published == computed.trim(), "README.md should hold:\n\n{computed}");
 }

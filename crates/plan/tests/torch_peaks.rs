@@ -1,7 +1,7 @@
 //! Compares plans with peaks that were counted while PyTorch ran.
 //!
 //! `tools/count_torch_memory.py` wrote `torch_peaks/eager.jsonl` (CUDA), `eager_cpu.jsonl` (CPU) and
-//! `counted.jsonl` (random configurations of both), `tools/count_inductor_memory.py` wrote
+//! `counted.jsonl` (random configurations of both) and `cpu_dropout.jsonl` (dropout on a CPU), `tools/count_inductor_memory.py` wrote
 //! `compiled.jsonl` from the allocations of inductor's generated code; all with PyTorch 2.15, one
 //! configuration a line.
 
@@ -113,6 +113,12 @@ fn eager_peaks_on_cuda_match_nanogpt_to_the_byte() {
 #[test]
 fn eager_peaks_on_a_cpu_match_nanogpt_to_the_byte() {
     let file = include_str!("torch_peaks/eager_cpu.jsonl");
+    hold(&differences(file, "torch_eager_bytes"), 0.0);
+}
+
+#[test]
+fn eager_peaks_with_dropout_on_a_cpu_match_to_the_byte() {
+    let file = include_str!("torch_peaks/cpu_dropout.jsonl");
     hold(&differences(file, "torch_eager_bytes"), 0.0);
 }
 

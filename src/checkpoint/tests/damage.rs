@@ -71,7 +71,7 @@ fn what_a_backend_says_is_passed_on_and_the_old_checkpoint_stays() {
     let tensors = &tensors_of(&architecture);
     let contents = contents(&architecture, tensors, 1);
     let error = save(dir.path(), contents, &2, &mut Lost).unwrap_err();
-    assert_eq!(error.to_string(), "cannot move `wte.weight`: the device was lost");
+    assert_eq!(error.to_string(), "cannot transfer `wte.weight`: the device was lost");
     assert_eq!(read_version(dir.path(), &architecture).unwrap(), 1);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), FILES.len());
 }

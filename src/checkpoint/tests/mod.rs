@@ -141,7 +141,13 @@ fn contents<'a>(
     tensors: &'a Tensors,
     version: u32,
 ) -> Contents<'a> {
-    let label = Label { run_id: "0123456789abcdef", step: version.into(), keep: Keep::ONE };
+    let (run_id, step) = ("0123456789abcdef", version.into());
+    let label = Label {
+        run_id,
+        step,
+        keep: Keep::ONE,
+        fingerprint: crate::ranks::hash(&version.to_ne_bytes()),
+    };
     Contents { architecture, tensors, label }
 }
 

@@ -87,7 +87,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         let (verdict, is_skipped) = match (step.run)(&sandbox) {
             Ok(StepResult::Passed(verdict)) => (words::passed(verdict), false),
             Ok(StepResult::Skipped(reason)) => (words::skipped(reason), true),
-            Err(StepError::Stopped) => return Ok(Answer::Stopped),
+            Err(StepError::Stopped) => return Err(Failure::stopped()),
             Err(StepError::Failed(reason)) => {
                 return Err(Failure::new("demo", words::failed(index + 1, title, reason)));
             }

@@ -24,7 +24,7 @@ use crate::attempt::Attempt;
 /// How many stories there are.
 const STORIES: u64 = 7_000;
 
-/// One story in ten is kept aside.
+/// One story in ten is held out.
 const VAL_EVERY: u64 = 10;
 
 /// How many characters the stories are written with.

@@ -70,7 +70,7 @@ pub enum ParquetError {
         columns: Vec<String>,
     },
     /// A column of numbers, or of lists.
-    #[error("its column `{column}` does not hold one text a row")]
+    #[error("its column `{column}` does not have one text per row")]
     NotText {
         /// Which column.
         column: String,

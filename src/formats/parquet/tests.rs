@@ -52,7 +52,7 @@ fn a_column_that_holds_no_texts_is_refused_by_name() {
         "it has no column `body`; its columns are `id`, `text`, `meta.text`, `tags.list.element`"
     );
     for column in ["id", "tags.list.element"] {
-        let expected = format!("its column `{column}` does not hold one text a row");
+        let expected = format!("its column `{column}` does not have one text per row");
         assert_eq!(open(column).unwrap_err().to_string(), expected);
     }
 }

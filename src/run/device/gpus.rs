@@ -7,8 +7,9 @@ use fitgpt_gpu::{
 use fitgpt_plan::{device::GRAPHICS_CONTEXT_BYTES, units::DType};
 
 use super::{
-    Backend, BackendError, Bytes, DeviceChoice, Here, Overhead, Precision, Program, RuntimePool,
-    Seen, Target, Unavailable, VerifiedPlan, Watch, os, report,
+    AvailableGpu, AvailableGpus, Backend, BackendError, Bytes, DTYPES, DeviceChoice, Factors,
+    Overhead, Precision, Program, ReportCase, RuntimePool, Selection, Target, Unavailable,
+    VerifiedPlan, Watch, judge_each, os, report,
 };
 use crate::budget::less_a_margin;
 
@@ -93,12 +94,12 @@ fn chosen(choice: DeviceChoice, here: &[Traits]) -> Option<usize> {
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a build without GPUs has no list")]
-pub(super) fn here() -> Option<Seen> {
+pub(super) fn available_gpus() -> Option<AvailableGpus> {
     let list = adapters().into_iter().map(|adapter| {
         let memory = memory_of(&adapter);
         let of = adapter.properties;
         let types = [DType::F32, DType::F16, DType::Bf16];
-        Here {
+        AvailableGpu {
             interface: adapter.api.name(),
             is_software: adapter.kind == AdapterKind::Software,
             total_bytes: memory.map(|(total, _)| total),
@@ -114,7 +115,7 @@ pub(super) fn here() -> Option<Seen> {
         }
     });
     let vulkan = vulkan().map_err(|error: NoVulkan| error.to_string());
-    Some(Seen { gpus: list.collect(), vulkan })
+    Some(AvailableGpus { gpus: list.collect(), vulkan })
 }
 
 fn described(adapter: &Adapter) -> String {
@@ -218,6 +219,29 @@ impl Opened {
             Err(BackendError::Memory(_)) => Err(refused()),
             Err(other) => Err(other),
         }
+    }
+
+    /// Guards after each slot find writes that leave their tensor.
+    pub(super) fn judge(&self, report: &mut ReportCase<'_>) -> Result<(), BackendError> {
+        const GUARD: Bytes = Bytes::new(256);
+        let properties = self.device.properties();
+        let target = GpuTarget { guard: GUARD, ..self.target };
+        let types: Vec<_> = DTYPES.into_iter().filter(|dtype| properties.stores(*dtype)).collect();
+        let has_rounded = properties.has_tensor_cores();
+        let factors = if has_rounded { Factors::Rounded } else { Factors::Exact };
+        let mut make = |plan| -> Result<Box<dyn Backend>, BackendError> {
+            Ok(Box::new(Gpu::new(self.device.clone(), plan, Watch::Poison, GUARD)?))
+        };
+        let all = Selection { dtypes: &types, factors, ops: &[] };
+        judge_each(&all, &target, &mut make, report)
+    }
+
+    pub(super) fn driver(&self) -> &str {
+        &self.adapter.driver
+    }
+
+    pub(super) fn is_software(&self) -> bool {
+        self.adapter.kind == AdapterKind::Software
     }
 }
 

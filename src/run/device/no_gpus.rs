@@ -1,8 +1,8 @@
 //! A build without GPUs knows no device: the same names, and nothing behind them.
 
 use super::{
-    Backend, BackendError, Bytes, DeviceChoice, Overhead, Precision, Program, RuntimePool, Seen,
-    Target, Unavailable, VerifiedPlan, report,
+    AvailableGpus, Backend, BackendError, Bytes, DeviceChoice, Overhead, Precision, Program,
+    ReportCase, RuntimePool, Target, Unavailable, VerifiedPlan, report,
 };
 
 /// No GPU is ever opened.
@@ -14,7 +14,7 @@ pub(super) fn best() -> Result<Option<Opened>, Unavailable> {
     Ok(None)
 }
 
-pub(super) fn here() -> Option<Seen> {
+pub(super) fn available_gpus() -> Option<AvailableGpus> {
     None
 }
 
@@ -52,6 +52,18 @@ impl Opened {
     }
 
     pub(super) fn backend(&self, _: VerifiedPlan) -> Result<Box<dyn Backend>, BackendError> {
+        match *self {}
+    }
+
+    pub(super) fn judge(&self, _: &mut ReportCase<'_>) -> Result<(), BackendError> {
+        match *self {}
+    }
+
+    pub(super) fn driver(&self) -> &str {
+        match *self {}
+    }
+
+    pub(super) fn is_software(&self) -> bool {
         match *self {}
     }
 }

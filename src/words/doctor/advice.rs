@@ -303,6 +303,12 @@ messages! {
         ja: "カーネルを同期で 1 回実行する。トレースバックが失敗した演算を指します",
         de: "einmal mit synchronen Kernels laufen lassen: der Traceback zeigt dann auf die Operation, die fehlschlug",
     }
+    load_in_main_process() {
+        en: "load the data in the main process once: the traceback then shows the real error",
+        zh: "让主进程加载一次数据：回溯就会显示真正的错误",
+        ja: "一度メインプロセスでデータを読み込む。トレースバックに本当のエラーが出ます",
+        de: "die Daten einmal im Hauptprozess laden: der Traceback zeigt dann den eigentlichen Fehler",
+    }
     check_ids() {
         en: "check that every token id is below the vocabulary size and every label is in range",
         zh: "检查每个 token id 都小于词表大小，每个标签都在范围内",
@@ -443,6 +449,7 @@ pub(crate) fn advice(remedy: Remedy) -> String {
         Remedy::ShmSize => shm_size(),
         Remedy::PagingFile => paging_file(),
         Remedy::LaunchBlocking => launch_blocking(),
+        Remedy::LoadInMainProcess => load_in_main_process(),
         Remedy::CheckIds => check_ids(),
         Remedy::SmallerTiles => smaller_tiles(),
         Remedy::FixConfig => fix_config(),

@@ -90,6 +90,12 @@ messages! {
         ja: "1 回の要求 {requested} が GPU 全体（{total}）を超えています",
         de: "eine einzige Anforderung von {requested} ist größer als die ganze Karte ({total})",
     }
+    larger_than_any_card(requested) {
+        en: "a single request of {requested} is larger than any card: a shape has wrong numbers",
+        zh: "单次申请 {requested} 超过了任何显卡：某个形状的数值有误",
+        ja: "1 回の要求 {requested} はどの GPU よりも大きく、形状の数値に誤りがあります",
+        de: "eine einzige Anforderung von {requested} ist größer als jede Karte: eine Form hat falsche Zahlen",
+    }
     static_state(parameters, state, copies, total) {
         en: "{parameters} parameters need {state} for weights, gradients and moments, plus {copies} for half-precision copies; the card has {total}: no batch is small enough",
         zh: "{parameters} 个参数的权重、梯度和 Adam 矩需要 {state}，半精度副本还需要 {copies}；显卡只有 {total}：再小的批也放不下",
@@ -230,6 +236,18 @@ messages! {
         zh: "这不是内存问题：GPU 内核访问了非法地址",
         ja: "メモリ不足ではありません。GPU カーネルが不正なアドレスにアクセスしました",
         de: "das ist kein Speichermangel: ein GPU-Kernel griff auf eine unzulässige Adresse zu",
+    }
+    not_memory_watchdog() {
+        en: "this is not a memory error: the system stopped the GPU because it computed for too long without a pause for the display",
+        zh: "这不是内存问题：GPU 连续计算太久、没有为显示留出时间，被系统终止",
+        ja: "メモリ不足ではありません。GPU が画面表示のための間を置かずに長く計算したため、システムが停止しました",
+        de: "das ist kein Speicherfehler: das System hat die GPU angehalten, weil sie zu lange ohne Pause für die Anzeige rechnete",
+    }
+    not_memory_worker() {
+        en: "this is not a memory error: a data loader worker crashed",
+        zh: "这不是内存问题：一个数据加载进程崩溃了",
+        ja: "メモリ不足ではありません。データローダーのワーカーがクラッシュしました",
+        de: "das ist kein Speicherfehler: ein Worker des Data-Loaders ist abgestürzt",
     }
     device_side_shown() {
         en: "the library error is a consequence: an assertion in an earlier GPU kernel failed, usually because of a token id or label out of range",
@@ -464,9 +482,10 @@ fn sentence(finding: &Finding, refused: Option<&ConfigError>) -> String {
         Cause::FreeExceedsRequest { free_bytes, requested_bytes, .. } => {
             free_exceeds(size(*free_bytes), size(*requested_bytes))
         }
-        Cause::RequestLargerThanCard { requested_bytes, total_bytes } => {
-            larger_than_card(size(*requested_bytes), size(*total_bytes))
-        }
+        Cause::RequestLargerThanCard { requested_bytes, total_bytes } => match total_bytes {
+            Some(total) => larger_than_card(size(*requested_bytes), size(*total)),
+            None => larger_than_any_card(size(*requested_bytes)),
+        },
         Cause::StaticStateTooLarge {
             model,
             parameter_count,
@@ -562,7 +581,9 @@ fn of_any_stack(cause: &Cause) -> String {
         Cause::PagingFile {} => paging_file_too_small(),
         Cause::DevShm {} => dev_shm(),
         Cause::NotMemory { failure: OtherFailure::DeviceAssert } => not_memory_assert(),
-        Cause::NotMemory { .. } => not_memory_access(),
+        Cause::NotMemory { failure: OtherFailure::IllegalAccess } => not_memory_access(),
+        Cause::NotMemory { failure: OtherFailure::Watchdog } => not_memory_watchdog(),
+        Cause::NotMemory { failure: OtherFailure::WorkerCrashed } => not_memory_worker(),
         Cause::DeviceSideError { is_shown: true } => device_side_shown(),
         Cause::DeviceSideError { .. } => device_side(),
         Cause::KvCache { needed_bytes, available_bytes, tokens } => {
@@ -680,14 +701,14 @@ fn shape(axes: Option<&[u64]>) -> String {
     format!("({})", axes.join(", "))
 }
 
-/// `474.45 MiB weights + 6.14 GiB logits of the last batch`.
+/// `0.46 GiB weights + 6.14 GiB logits of the last batch`.
 pub(super) fn sum(parts: &[AccountShare]) -> String {
     let part = |part: &AccountShare| format!("{} {}", size(part.bytes), share(&part.name));
     parts.iter().map(part).collect::<Vec<_>>().join(" + ")
 }
 
 /// The translated name of a class of tensors; tensor names are not translated.
-fn share(name: &str) -> String {
+pub(crate) fn share(name: &str) -> String {
     match name {
         "weights" => weights(),
         "gradients" => gradients(),

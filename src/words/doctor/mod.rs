@@ -4,13 +4,15 @@ mod advice;
 mod findings;
 mod notes;
 
+use std::cell::Cell;
+
 use fitgpt_doctor::{
     Account, CandidateTensor, Certainty, FailurePhase, MemoryKind, NextFailure, PhaseName,
 };
 
 pub(crate) use self::{
     advice::{advice, question},
-    findings::finding,
+    findings::{finding, share},
     notes::note,
 };
 use super::{Lang, lang};
@@ -170,14 +172,44 @@ messages! {
 #[cfg(test)]
 pub(super) const FILES: [&[super::Texts]; 4] = [ALL, advice::ALL, findings::ALL, notes::ALL];
 
+thread_local! {
+    /// Whether sizes from a MiB up are written in GiB.
+    static IN_GIB: Cell<bool> = const { Cell::new(false) };
+}
+
+/// A text whose sizes all have one unit: GiB if the largest is that large, otherwise MiB. The
+/// largest size is known only after the text is written once.
+pub(crate) fn in_one_unit(write: impl Fn() -> String) -> String {
+    let text = write();
+    if !text.contains(" GiB") {
+        return text;
+    }
+    IN_GIB.set(true);
+    let text = write();
+    IN_GIB.set(false);
+    text
+}
+
 /// A size in PyTorch's format, with the language's decimal separator and word for bytes.
 pub(crate) fn size(bytes: u64) -> String {
-    let text = fitgpt_doctor::size(bytes);
+    let text = if IN_GIB.get() { in_gib(bytes) } else { fitgpt_doctor::size(bytes) };
     match lang() {
         Lang::English => text,
         Lang::Chinese => text.replace("bytes", "字节"),
         Lang::Japanese => text.replace("bytes", "バイト"),
         Lang::German => text.replace('.', ",").replace("bytes", "Byte"),
+    }
+}
+
+/// In GiB, with a third decimal if two would leave one digit. Below a MiB that would be zero,
+/// and PyTorch's unit stays.
+fn in_gib(bytes: u64) -> String {
+    const MIB: u64 = 1 << 20;
+    let gib = bytes as f64 / (MIB * 1024) as f64;
+    match bytes {
+        0..MIB => fitgpt_doctor::size(bytes),
+        _ if gib < 0.1 => format!("{gib:.3} GiB"),
+        _ => format!("{gib:.2} GiB"),
     }
 }
 
@@ -246,6 +278,20 @@ mod tests {
     use fitgpt_doctor::{Question, Remedy, parse::NOTES};
 
     use super::*;
+
+    #[test]
+    fn the_sizes_of_a_text_have_one_unit() {
+        const MIB: u64 = 1 << 20;
+        let of = |sizes: &'static [u64]| {
+            in_one_unit(move || sizes.iter().map(|bytes| size(*bytes) + "; ").collect())
+        };
+        assert_eq!(of(&[20 * MIB, 1000 * MIB]), "20.00 MiB; 1000.00 MiB; ");
+        assert_eq!(
+            of(&[20 * MIB, 474 * MIB, 6287 * MIB, 1024]),
+            "0.020 GiB; 0.46 GiB; 6.14 GiB; 1024 bytes; "
+        );
+        assert_eq!(of(&[20 * MIB]), "20.00 MiB; ");
+    }
 
     #[test]
     fn every_note_has_a_sentence() {

@@ -18,6 +18,9 @@ messages! {
     missing(path) {
         en: "no checkpoint: there is no `{path}`", zh: "没有检查点：`{path}` 不存在", ja: "チェックポイントがありません: `{path}` が存在しません", de: "kein Checkpoint: es gibt kein `{path}`",
     }
+    saved(path, source) {
+        en: "cannot read `{path}`: {source}", zh: "无法读取 `{path}`：{source}", ja: "`{path}` を読めません: {source}", de: "`{path}` ist nicht lesbar: {source}",
+    }
     header(path, source) {
         en: "`{path}` is not a safetensors file: {source}",
         zh: "`{path}` 不是 safetensors 文件：{source}",
@@ -82,10 +85,10 @@ messages! {
         de: "`{tensor}` in `{path}` sollte die Form {expected} haben, gefunden: {found}",
     }
     dtype(tensor, path, found) {
-        en: "`{tensor}` in `{path}` should be F32, F16 or BF16, found {found}",
-        zh: "`{path}` 中的 `{tensor}` 应为 F32、F16 或 BF16，实际为 {found}",
-        ja: "`{path}` の `{tensor}` は F32、F16、BF16 のいずれかのはずですが、{found} です",
-        de: "`{tensor}` in `{path}` sollte F32, F16 oder BF16 sein, gefunden: {found}",
+        en: "`{tensor}` in `{path}` should be F64, F32, F16 or BF16, found {found}",
+        zh: "`{path}` 中的 `{tensor}` 应为 F64、F32、F16 或 BF16，实际为 {found}",
+        ja: "`{path}` の `{tensor}` は F64、F32、F16、BF16 のいずれかのはずですが、{found} です",
+        de: "`{tensor}` in `{path}` sollte F64, F32, F16 oder BF16 sein, gefunden: {found}",
     }
     bias_not_zero(tensor, path, found) {
         en: "`{tensor}` in `{path}` should be all zero in a model without biases, found {found}",
@@ -94,14 +97,14 @@ messages! {
         de: "`{tensor}` in `{path}` sollte in einem Modell ohne Bias ganz null sein, gefunden: {found}",
     }
     mixed(first, second, first_id, second_id) {
-        en: "`{first}` and `{second}` are of different saves: {first_id} and {second_id}",
+        en: "`{first}` and `{second}` come from different saves: {first_id} and {second_id}",
         zh: "`{first}` 与 `{second}` 来自不同的保存：{first_id} 和 {second_id}",
         ja: "`{first}` と `{second}` は別々の保存のものです: {first_id} と {second_id}",
         de: "`{first}` und `{second}` stammen aus verschiedenen Speichervorgängen: {first_id} und {second_id}",
     }
     no_save_id() { en: "no save id", zh: "没有保存编号", ja: "保存 id なし", de: "keine Speicher-ID" }
     json(path, source) {
-        en: "cannot understand `{path}`: {source}", zh: "无法解析 `{path}`：{source}", ja: "`{path}` を解釈できません: {source}", de: "`{path}` ist nicht zu verstehen: {source}",
+        en: "cannot parse `{path}`: {source}", zh: "无法解析 `{path}`：{source}", ja: "`{path}` を解釈できません: {source}", de: "`{path}` ist nicht zu verstehen: {source}",
     }
     family(path, source) {
         en: "`{path}` describes a model that is not supported: {source}",
@@ -116,7 +119,7 @@ messages! {
         de: "`{tensor}` in `{path}` sollte {expected} sein, gefunden: {found}",
     }
     shard_name(path, name) {
-        en: "`{path}` should name files of its own folder, found `{name}`",
+        en: "`{path}` may name only files in its own folder, found `{name}`",
         zh: "`{path}` 只能列出同一文件夹中的文件，却有 `{name}`",
         ja: "`{path}` には同じフォルダのファイルだけを書けますが、`{name}` があります",
         de: "`{path}` sollte Dateien des eigenen Ordners nennen, gefunden: `{name}`",
@@ -143,13 +146,13 @@ messages! {
         en: "the training state cannot be stored: {source}", zh: "无法保存训练状态：{source}", ja: "学習の状態を保存できません: {source}", de: "der Trainingszustand lässt sich nicht speichern: {source}",
     }
     document_changed(place, written, back) {
-        en: "the training state does not survive storing: `{place}` is {written}, comes back as {back}",
+        en: "the training state changes when it is stored: `{place}` is {written}, comes back as {back}",
         zh: "训练状态保存后会改变：`{place}` 是 {written}，读回来是 {back}",
         ja: "学習の状態が保存で変わってしまいます: `{place}` は {written} ですが、読み戻すと {back} になります",
         de: "der Trainingszustand übersteht das Speichern nicht: `{place}` ist {written} und kommt als {back} zurück",
     }
     store(tensor, source) {
-        en: "cannot move `{tensor}`: {source}", zh: "无法传输 `{tensor}`：{source}", ja: "`{tensor}` を転送できません: {source}", de: "`{tensor}` lässt sich nicht übertragen: {source}",
+        en: "cannot transfer `{tensor}`: {source}", zh: "无法传输 `{tensor}`：{source}", ja: "`{tensor}` を転送できません: {source}", de: "`{tensor}` lässt sich nicht übertragen: {source}",
     }
 }
 
@@ -160,6 +163,7 @@ impl Spoken for CheckpointError {
             Self::InUse { dir, pid: Some(pid) } => in_use_by(dir.display(), pid),
             Self::InUse { dir, pid: None } => in_use(dir.display()),
             Self::Missing { path } => missing(path.display()),
+            Self::Saved { path, source } => saved(path.display(), source.spoken()),
             Self::Header { path, source } => header(path.display(), source),
             Self::HeaderLength { path, found_bytes, most_bytes } => {
                 header_length(path.display(), found_bytes, most_bytes)

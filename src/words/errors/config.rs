@@ -57,13 +57,13 @@ messages! {
         de: "`n_embd` {n_embd} ist kein Vielfaches von `n_head` {n_head}: möglich wäre `n_head` {heads} oder `n_embd` {widths}",
     }
     not_of_family(key, family) {
-        en: "`{key}` means nothing to family `{family}`",
+        en: "`{key}` has no effect on family `{family}`",
         zh: "`{key}` 对模型族 `{family}` 没有意义",
         ja: "`{key}` はモデルファミリー `{family}` では意味を持ちません",
         de: "`{key}` hat für die Familie `{family}` keine Bedeutung",
     }
     not_of_optimizer(key, optimizer) {
-        en: "`{key}` means nothing to optimizer `{optimizer}`",
+        en: "`{key}` has no effect on optimizer `{optimizer}`",
         zh: "`{key}` 对优化器 `{optimizer}` 没有意义",
         ja: "`{key}` はオプティマイザ `{optimizer}` では意味を持ちません",
         de: "`{key}` hat für den Optimierer `{optimizer}` keine Bedeutung",
@@ -85,6 +85,12 @@ messages! {
         zh: "`eval_block_size` {eval_block_size} 超过了 `block_size` {block_size}",
         ja: "`eval_block_size` {eval_block_size} が `block_size` {block_size} を超えています",
         de: "`eval_block_size` {eval_block_size} ist größer als `block_size` {block_size}",
+    }
+    lanes(accumulation, lanes, works) {
+        en: "`gradient_accumulation_steps` {accumulation} is not a multiple of `lanes` {lanes}; `{works}` works",
+        zh: "`gradient_accumulation_steps` {accumulation} 不是 `lanes` {lanes} 的倍数；`{works}` 可行",
+        ja: "`gradient_accumulation_steps` {accumulation} は `lanes` {lanes} の倍数ではありません。`{works}` なら動きます",
+        de: "`gradient_accumulation_steps` {accumulation} ist kein Vielfaches von `lanes` {lanes}; mit `{works}` geht es",
     }
     too_large(product) {
         en: "{product} overflows 64 bits",
@@ -171,6 +177,9 @@ impl Spoken for ConfigError {
             },
             Self::EvalBlockTooLong { eval_block_size, block_size, .. } => {
                 eval_block(eval_block_size, block_size)
+            }
+            Self::LanesDoNotDivide { lanes: n, accumulation, works, .. } => {
+                lanes(accumulation, n, works.arguments())
             }
             Self::TooLarge { product, .. } => {
                 let factors: Vec<_> = product.iter().map(|factor| format!("`{factor}`")).collect();

@@ -59,10 +59,10 @@ messages! {
         de: "`{path}` endet innerhalb des Headers von 1024 Bytes, nach {bytes}",
     }
     shard_version(path, magic, version) {
-        en: "`{path}` is a shard with magic {magic} of version {version}; only 20240520 of version 1, with 16-bit tokens, can be read",
-        zh: "`{path}` 是魔数为 {magic}、版本为 {version} 的分片；只能读取魔数 20240520、版本 1 的 16 位 token 分片",
-        ja: "`{path}` はマジックナンバー {magic}、バージョン {version} のシャードです。読めるのは 16 ビットトークンの 20240520、バージョン 1 だけです",
-        de: "`{path}` ist ein Shard mit Magic {magic} in Version {version}; lesbar ist nur 20240520 in Version 1 mit 16-Bit-Tokens",
+        en: "`{path}` is a shard with magic {magic} of version {version}; only 20240520 of version 1 (16-bit tokens) and 20240801 of version 7 (32-bit) can be read",
+        zh: "`{path}` 是魔数为 {magic}、版本为 {version} 的分片；只能读取魔数 20240520、版本 1（16 位 token）和魔数 20240801、版本 7（32 位）",
+        ja: "`{path}` はマジックナンバー {magic}、バージョン {version} のシャードです。読めるのは 20240520 のバージョン 1（16 ビットトークン）と 20240801 のバージョン 7（32 ビット）だけです",
+        de: "`{path}` ist ein Shard mit Magic {magic} in Version {version}; lesbar sind nur 20240520 in Version 1 (16-Bit-Tokens) und 20240801 in Version 7 (32 Bit)",
     }
     too_short(path, tokens, block_size, need) {
         en: "`{path}` holds {tokens} tokens, a sequence of `block_size` {block_size} needs {need}",
@@ -103,6 +103,12 @@ messages! {
         zh: "它要求执行代码，这里不会执行（第 {offset} 字节的操作码 `{opcode}`）",
         ja: "コードの実行を要求していますが、実行しません（バイト {offset} のオペコード `{opcode}`）",
         de: "sie will Code ausführen, was hier nicht geschieht (Opcode `{opcode}` bei Byte {offset})",
+    }
+    global(global, offset) {
+        en: "it refers to `{global}`, which is not allowed (at byte {offset})",
+        zh: "它引用了 `{global}`，这里不允许（第 {offset} 字节处）",
+        ja: "`{global}` を参照していますが、許可されていません（バイト {offset}）",
+        de: "sie verweist auf `{global}`, was nicht erlaubt ist (bei Byte {offset})",
     }
     unknown_opcode(byte, offset) {
         en: "it is not a supported pickle (byte {byte} at {offset} is not an opcode)",
@@ -185,7 +191,7 @@ messages! {
         de: "das Vokabular hat kein `{character}` (Zeichen {position} des Textes)",
     }
     not_an_id(word) {
-        en: "the vocabulary is unknown, so text is given as token ids, and `{word}` is none",
+        en: "the vocabulary is unknown, so text must be token ids, and `{word}` is not one",
         zh: "词表未知，因此文本要写成 token id，而 `{word}` 不是 id",
         ja: "語彙が不明なため、テキストはトークン id で指定しますが、`{word}` は id ではありません",
         de: "das Vokabular ist unbekannt, Text wird daher als Token-IDs angegeben, und `{word}` ist keine",
@@ -254,6 +260,7 @@ impl Spoken for PickleError {
     fn spoken(&self) -> String {
         match self {
             Self::Code { opcode, offset } => code(opcode, offset),
+            Self::Global { global: name, offset } => global(name, offset),
             Self::UnknownOpcode { byte, offset } => unknown_opcode(format!("{byte:#04x}"), offset),
             Self::CutOff { length } => cut_off(length),
             Self::NoOperand { offset } => no_operand(offset),

@@ -10,6 +10,12 @@ messages! {
         ja: "`{path}` は既に存在します。`--overwrite` で上書きできます",
         de: "`{path}` gibt es schon; `--overwrite` ersetzt es",
     }
+    holds_run(path) {
+        en: "`{path}` holds a run; export to another folder",
+        zh: "`{path}` 中有训练；请导出到另一个文件夹",
+        ja: "`{path}` には学習があります。別のフォルダに書き出してください",
+        de: "`{path}` enthält einen Lauf; in einen anderen Ordner exportieren",
+    }
     no_tokenizer(folder, kind) {
         en: "GGUF cannot express the tokenizer of `{folder}`: {kind}",
         zh: "GGUF 无法表示 `{folder}` 的分词器：{kind}",
@@ -20,10 +26,19 @@ messages! {
         en: "its characters are not all ASCII", zh: "其字符并非全是 ASCII", ja: "文字がすべて ASCII ではありません", de: "seine Zeichen sind nicht alle ASCII",
     }
     json() {
-        en: "a `tokenizer.json` of a model is not converted", zh: "不转换模型的 `tokenizer.json`", ja: "モデルの `tokenizer.json` は変換されません", de: "die `tokenizer.json` eines Modells wird nicht umgewandelt",
+        en: "converting a model's `tokenizer.json` is not supported", zh: "不转换模型的 `tokenizer.json`", ja: "モデルの `tokenizer.json` は変換されません", de: "die `tokenizer.json` eines Modells wird nicht umgewandelt",
+    }
+    family(family) {
+        en: "nanoGPT has no model of the family `{family}`", zh: "nanoGPT 没有 `{family}` 系列的模型", ja: "nanoGPT に `{family}` 系のモデルはありません", de: "nanoGPT hat kein Modell der Familie `{family}`",
+    }
+    optimizer(name) {
+        en: "nanoGPT cannot hold the state of the optimizer `{name}`",
+        zh: "nanoGPT 无法保存优化器 `{name}` 的状态",
+        ja: "nanoGPT はオプティマイザ `{name}` の状態を保持できません",
+        de: "nanoGPT kann den Zustand des Optimierers `{name}` nicht halten",
     }
     rope_scaling() {
-        en: "GGUF export has no `rope_scaling` of the kind `llama3`",
+        en: "GGUF export does not support `rope_scaling` of type `llama3`",
         zh: "GGUF 导出不支持 `llama3` 类型的 `rope_scaling`",
         ja: "GGUF への書き出しは `llama3` の `rope_scaling` に対応していません",
         de: "der GGUF-Export kennt kein `rope_scaling` der Art `llama3`",
@@ -35,6 +50,7 @@ impl Spoken for ExportError {
         match self {
             Self::Checkpoint { source } => source.spoken(),
             Self::Exists { path } => exists(path.display()),
+            Self::HoldsRun { path } => holds_run(path.display()),
             Self::Io { action, path, source } => io::failed(*action, path, source),
             Self::NoTokenizer { folder, kind } => {
                 let kind = match kind {
@@ -43,6 +59,9 @@ impl Spoken for ExportError {
                 };
                 no_tokenizer(folder.display(), kind)
             }
+            Self::Family { family: name } => family(name),
+            Self::Optimizer { name } => optimizer(name),
+            Self::Config(source) => source.spoken(),
             Self::RopeScaling => rope_scaling(),
         }
     }

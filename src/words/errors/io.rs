@@ -33,7 +33,7 @@ messages! {
         en: "cannot lock `{path}`: {source}", zh: "无法锁定 `{path}`：{source}", ja: "`{path}` をロックできません: {source}", de: "`{path}` lässt sich nicht sperren: {source}",
     }
     cut_back(path, source) {
-        en: "cannot cut back `{path}`: {source}", zh: "无法截短 `{path}`：{source}", ja: "`{path}` を切り詰められません: {source}", de: "`{path}` lässt sich nicht kürzen: {source}",
+        en: "cannot truncate `{path}`: {source}", zh: "无法截短 `{path}`：{source}", ja: "`{path}` を切り詰められません: {source}", de: "`{path}` lässt sich nicht kürzen: {source}",
     }
     back_up(path, source) {
         en: "cannot back up `{path}`: {source}", zh: "无法备份 `{path}`：{source}", ja: "`{path}` をバックアップできません: {source}", de: "`{path}` lässt sich nicht sichern: {source}",
@@ -44,7 +44,7 @@ messages! {
     not_utf8() { en: "it is not UTF-8", zh: "不是 UTF-8 文本", ja: "UTF-8 ではありません", de: "es ist kein UTF-8" }
     /// Ctrl-C could not be listened to.
     no_signals(source) {
-        en: "cannot listen to signals: {source}", zh: "无法监听信号：{source}", ja: "シグナルを監視できません: {source}", de: "Signale lassen sich nicht abfangen: {source}",
+        en: "cannot handle signals: {source}", zh: "无法监听信号：{source}", ja: "シグナルを監視できません: {source}", de: "Signale lassen sich nicht abfangen: {source}",
     }
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn failed(attempt: Attempt, path: &Path, source: impl Display) -> Str
         Attempt::Rename => rename(path, source),
         Attempt::Sync => sync(path, source),
         Attempt::Lock => lock(path, source),
-        Attempt::CutBack => cut_back(path, source),
+        Attempt::Truncate => cut_back(path, source),
         Attempt::BackUp => back_up(path, source),
     }
 }

@@ -8,10 +8,12 @@ pub(crate) mod config;
 pub(crate) mod data;
 pub(crate) mod export;
 pub(crate) mod family;
+pub(crate) mod hub;
 pub(crate) mod io;
 pub(crate) mod patch;
 pub(crate) mod prepare;
 pub(crate) mod python;
+pub(crate) mod pytorch;
 pub(crate) mod run;
 #[cfg(test)]
 mod tests;
@@ -24,15 +26,17 @@ pub(crate) trait Spoken {
 
 /// Every message about an error.
 #[cfg(test)]
-pub(super) const FILES: [&[super::Texts]; 10] = [
+pub(super) const FILES: [&[super::Texts]; 12] = [
     checkpoint::ALL,
     config::ALL,
     data::ALL,
     export::ALL,
     family::ALL,
+    hub::ALL,
     io::ALL,
     patch::ALL,
     prepare::ALL,
     python::ALL,
+    pytorch::ALL,
     run::ALL,
 ];

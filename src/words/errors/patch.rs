@@ -11,19 +11,19 @@ messages! {
         de: "`{file}` ist nicht als Python lesbar: Zeile {line} hat {what}",
     }
     open_bracket() {
-        en: "a bracket that nothing closes", zh: "未闭合的括号", ja: "閉じられていない括弧", de: "eine Klammer, die nichts schließt",
+        en: "an unclosed bracket", zh: "未闭合的括号", ja: "閉じられていない括弧", de: "eine Klammer, die nichts schließt",
     }
     stray_bracket() {
-        en: "a bracket that nothing opened", zh: "多余的右括号", ja: "対応する開き括弧のない括弧", de: "eine Klammer, die nichts geöffnet hat",
+        en: "an unmatched closing bracket", zh: "多余的右括号", ja: "対応する開き括弧のない括弧", de: "eine Klammer, die nichts geöffnet hat",
     }
     open_string() {
-        en: "a string that nothing closes", zh: "未闭合的字符串", ja: "閉じられていない文字列", de: "eine Zeichenkette, die nichts schließt",
+        en: "an unclosed string", zh: "未闭合的字符串", ja: "閉じられていない文字列", de: "eine Zeichenkette, die nichts schließt",
     }
     no_such_patch(name) {
         en: "there is no patch `{name}`", zh: "没有名为 `{name}` 的补丁", ja: "`{name}` というパッチはありません", de: "es gibt keinen Patch `{name}`",
     }
     /// Before the names of all.
-    there_are(names) { en: "there are {names}", zh: "可用的有 {names}", ja: "使えるのは {names} です", de: "es gibt {names}" }
+    there_are(names) { en: "available: {names}", zh: "可用的有 {names}", ja: "使えるのは {names} です", de: "es gibt {names}" }
 }
 
 impl Spoken for PatchError {

@@ -8,7 +8,7 @@ use crate::{
 
 messages! {
     no_input() {
-        en: "no text was given: name files, folders, or `-` for standard input",
+        en: "no input: name files, folders, or `-` for standard input",
         zh: "没有指定文本：请给出文件、文件夹，或用 `-` 表示标准输入",
         ja: "テキストが指定されていません。ファイル、フォルダ、または標準入力を表す `-` を指定してください",
         de: "kein Text angegeben: Dateien, Ordner oder `-` für die Standardeingabe nennen",
@@ -20,7 +20,7 @@ messages! {
         en: "no file matches `{pattern}`", zh: "没有文件匹配 `{pattern}`", ja: "`{pattern}` に一致するファイルがありません", de: "keine Datei passt zu `{pattern}`",
     }
     no_texts(folder, endings) {
-        en: "`{folder}` holds no files that end in {endings}",
+        en: "`{folder}` has no files ending in {endings}",
         zh: "`{folder}` 中没有以 {endings} 结尾的文件",
         ja: "`{folder}` に {endings} で終わるファイルがありません",
         de: "`{folder}` enthält keine Dateien mit der Endung {endings}",
@@ -91,7 +91,7 @@ messages! {
         de: "sie hat keine Spalte `{column}`; ihre Spalten sind {columns}",
     }
     column_not_text(column) {
-        en: "its column `{column}` does not hold one text a row",
+        en: "its column `{column}` does not have one text per row",
         zh: "列 `{column}` 并非每行一段文本",
         ja: "列 `{column}` は 1 行に 1 つのテキストではありません",
         de: "ihre Spalte `{column}` enthält nicht einen Text je Zeile",
@@ -150,7 +150,7 @@ messages! {
         de: "`{path}`, Zeile {line} ist länger als {limit_bytes} Bytes",
     }
     too_many_symbols(symbols, limit) {
-        en: "the text has {symbols} different characters, but a token has 16 bits and can tell {limit} apart; leave out `--chars` for GPT-2's tokens, which have no such limit",
+        en: "the text has {symbols} different characters, but 16-bit tokens can represent only {limit}; leave out `--chars` for GPT-2's tokens, which have no such limit",
         zh: "文本有 {symbols} 种不同字符，而 16 位 token 只能区分 {limit} 种；去掉 `--chars` 即用 GPT-2 的 token，没有这个限制",
         ja: "テキストには {symbols} 種類の文字がありますが、16 ビットのトークンで区別できるのは {limit} 種類です。`--chars` を外すと、この制限のない GPT-2 のトークンになります",
         de: "der Text hat {symbols} verschiedene Zeichen, ein Token mit 16 Bit kann aber nur {limit} unterscheiden; ohne `--chars` gelten GPT-2s Tokens, die diese Grenze nicht kennen",
@@ -158,24 +158,27 @@ messages! {
     changed() {
         en: "the input changed while it was read", zh: "输入在读取过程中发生了变化", ja: "読み取り中に入力が変わりました", de: "die Eingabe hat sich beim Lesen geändert",
     }
-    empty() { en: "the input holds no text", zh: "输入中没有文本", ja: "入力にテキストがありません", de: "die Eingabe enthält keinen Text" }
+    empty() { en: "the input has no text", zh: "输入中没有文本", ja: "入力にテキストがありません", de: "die Eingabe enthält keinen Text" }
     empty_split(file, val_fraction, documents, characters) {
-        en: "`{file}` would be empty: a share of {val_fraction} of {documents} documents with {characters} characters is kept aside",
+        en: "`{file}` would be empty: a share of {val_fraction} of {documents} documents with {characters} characters is held out",
         zh: "`{file}` 会是空的：{documents} 篇文档（{characters} 个字符）中按 {val_fraction} 的比例留作验证",
         ja: "`{file}` が空になります: {documents} 件の文書（{characters} 文字）のうち {val_fraction} の割合を検証用に取り分けています",
         de: "`{file}` wäre leer: von {documents} Dokumenten mit {characters} Zeichen wird ein Anteil von {val_fraction} beiseitegelegt",
     }
     empty_split_of_one(file, val_fraction, characters) {
-        en: "`{file}` would be empty: a share of {val_fraction} of 1 document with {characters} characters is kept aside",
+        en: "`{file}` would be empty: a share of {val_fraction} of 1 document with {characters} characters is held out",
         zh: "`{file}` 会是空的：1 篇文档（{characters} 个字符）中按 {val_fraction} 的比例留作验证",
         ja: "`{file}` が空になります: 1 件の文書（{characters} 文字）のうち {val_fraction} の割合を検証用に取り分けています",
         de: "`{file}` wäre leer: von 1 Dokument mit {characters} Zeichen wird ein Anteil von {val_fraction} beiseitegelegt",
     }
     better_share(val_fraction, documents) {
-        en: "; `--val_fraction={val_fraction}` keeps {documents} documents aside",
+        en: "; `--val_fraction={val_fraction}` holds out {documents} documents",
         zh: "；`--val_fraction={val_fraction}` 可留出 {documents} 篇文档",
         ja: "。`--val_fraction={val_fraction}` なら {documents} 件の文書を取り分けられます",
         de: "; `--val_fraction={val_fraction}` legt {documents} Dokumente beiseite",
+    }
+    paused() {
+        en: "stopped; the same command continues", zh: "已停止；再次运行同一命令即可继续", ja: "停止しました。同じコマンドで続きから再開します", de: "angehalten; derselbe Befehl setzt fort",
     }
     stopped() {
         en: "stopped; nothing was written", zh: "已停止；没有写入任何内容", ja: "停止しました。何も書き込まれていません", de: "angehalten; nichts wurde geschrieben",
@@ -239,6 +242,7 @@ impl Spoken for PrepareError {
                 message + &better
             }
             Self::Stopped => stopped(),
+            Self::Paused => paused(),
         }
     }
 }

@@ -12,7 +12,7 @@ messages! {
         de: "erwartet: {wanted}, gefunden: `{found}`",
     }
     unsupported(what) {
-        en: "{what} is not supported: a config holds assignments of simple expressions",
+        en: "{what} is not supported: a config may contain only assignments of simple expressions",
         zh: "这里不支持{what}：配置文件只能包含简单表达式的赋值",
         ja: "{what}は読み取れません。設定ファイルに書けるのは単純な式の代入だけです",
         de: "{what} wird hier nicht gelesen: eine Konfiguration enthält Zuweisungen einfacher Ausdrücke",
@@ -24,10 +24,10 @@ messages! {
         en: "not a number: `{literal}`", zh: "不是数字：`{literal}`", ja: "数値ではありません: `{literal}`", de: "keine Zahl: `{literal}`",
     }
     open_string() {
-        en: "the string does not end", zh: "字符串没有结束", ja: "文字列が閉じられていません", de: "die Zeichenkette endet nicht",
+        en: "unterminated string", zh: "字符串没有结束", ja: "文字列が閉じられていません", de: "die Zeichenkette endet nicht",
     }
     bad_escape() {
-        en: "the escape does not name a character",
+        en: "invalid escape sequence",
         zh: "转义序列不表示任何字符",
         ja: "エスケープシーケンスが文字を表していません",
         de: "die Escape-Sequenz bezeichnet kein Zeichen",
@@ -72,7 +72,7 @@ messages! {
     one_expression() { en: "one expression", zh: "单个表达式", ja: "1 つの式", de: "ein einziger Ausdruck" }
     end_of_line_wanted() { en: "the end of the line", zh: "行尾", ja: "行末", de: "das Ende der Zeile" }
     end_after_backslash() {
-        en: "a line's end after `\\`", zh: " `\\` 之后的行尾", ja: " `\\` の後の改行", de: "das Zeilenende nach `\\`",
+        en: "a line break after `\\`", zh: " `\\` 之后的行尾", ja: " `\\` の後の改行", de: "das Zeilenende nach `\\`",
     }
     line_after_backslash() {
         en: "a line after `\\`", zh: " `\\` 之后的一行", ja: " `\\` の後の行", de: "eine Zeile nach `\\`",
@@ -93,14 +93,14 @@ messages! {
     end_of_file() { en: "end of file", zh: "文件末尾", ja: "ファイル末尾", de: "Dateiende" }
 
     statement(word) {
-        en: "a statement with `{word}`", zh: "含 `{word}` 的语句", ja: "`{word}` を使う文", de: "eine Anweisung mit `{word}`",
+        en: "a `{word}` statement", zh: "含 `{word}` 的语句", ja: "`{word}` を使う文", de: "eine Anweisung mit `{word}`",
     }
     annotation() { en: "an annotation", zh: "类型注解", ja: "型注釈", de: "eine Annotation" }
     tuple_assignment() {
         en: "an assignment to a tuple", zh: "对元组的赋值", ja: "タプルへの代入", de: "eine Zuweisung an ein Tupel",
     }
     unassigned() {
-        en: "an expression that is not assigned", zh: "没有赋值的表达式", ja: "代入されない式", de: "ein Ausdruck ohne Zuweisung",
+        en: "an expression without an assignment", zh: "没有赋值的表达式", ja: "代入されない式", de: "ein Ausdruck ohne Zuweisung",
     }
     tuple() { en: "a tuple", zh: "元组", ja: "タプル", de: "ein Tupel" }
     attribute() { en: "an attribute", zh: "属性", ja: "属性", de: "ein Attribut" }
@@ -121,7 +121,7 @@ messages! {
     dict_or_set() { en: "a dict or a set", zh: "字典或集合", ja: "辞書や集合", de: "ein Dict oder ein Set" }
     sign(sign) { en: "`{sign}`", zh: " `{sign}`", ja: "`{sign}` ", de: "`{sign}`" }
     argument_by_name() {
-        en: "an argument by name", zh: "关键字参数", ja: "キーワード引数", de: "ein benanntes Argument",
+        en: "a keyword argument", zh: "关键字参数", ja: "キーワード引数", de: "ein benanntes Argument",
     }
     bytes() { en: "a bytes literal", zh: "字节串字面量", ja: "バイト列リテラル", de: "ein Bytes-Literal" }
     string_prefix() {
@@ -131,10 +131,10 @@ messages! {
         en: "an f-string with placeholders", zh: "带占位符的 f-string", ja: "埋め込みのある f 文字列", de: "ein f-String mit Platzhaltern",
     }
     character_by_name() {
-        en: "a character by name", zh: "按名称书写的字符", ja: "名前による文字の指定", de: "ein Zeichen mit Namen",
+        en: "a named character", zh: "按名称书写的字符", ja: "名前による文字の指定", de: "ein Zeichen mit Namen",
     }
     machine() {
-        en: "a question about the machine outside a config file",
+        en: "a query about the machine outside a config file",
         zh: "在配置文件之外查询本机",
         ja: "ファイルの外でのマシン情報の問い合わせ",
         de: "eine Frage an die Maschine außerhalb einer Datei",
@@ -150,14 +150,14 @@ messages! {
         en: "these {count} values", zh: "这 {count} 个值", ja: "これら {count} 個の値", de: "diese {count} Werte",
     }
     negative_base() {
-        en: "a negative base and a fraction",
+        en: "a negative base with a fractional exponent",
         zh: "负的底数与小数指数",
         ja: "負の底と小数の指数",
         de: "eine negative Basis mit gebrochenem Exponenten",
     }
 }
 
-pub(super) fn reason(reason: &Reason) -> String {
+pub(crate) fn reason(reason: &Reason) -> String {
     match reason {
         Reason::Expected { expected: wanted, found } => {
             let found = match found {

@@ -1,6 +1,6 @@
 //! Why a run cannot be planned, set up or continued.
 
-use fitgpt_exec::{BackendError, MemoryRefused};
+use fitgpt_exec::{ArenaRefused, BackendError, MemoryRefused};
 use fitgpt_plan::{device::DeviceError, memory::PlanError};
 
 use super::{Spoken, io};
@@ -44,7 +44,7 @@ messages! {
         de: "`cargo build --release --features gpu` baut eines, das auf GPUs läuft; mit `--device=cpu` läuft es hier",
     }
     not_here(device, found) {
-        en: "`device = '{device}'` is not here; found: {found}",
+        en: "`device = '{device}'` is not available; found: {found}",
         zh: "这里没有 `device = '{device}'`；找到的有：{found}",
         ja: "`device = '{device}'` はここにありません。見つかったもの: {found}",
         de: "`device = '{device}'` gibt es hier nicht; gefunden: {found}",
@@ -74,31 +74,31 @@ messages! {
         de: "der Treiber von `{device}` sagt nicht, wie viel Grafikspeicher es gibt",
     }
     name_a_budget() {
-        en: "say what it may take, as in `--memory_budget=8GiB`",
+        en: "set a limit, such as `--memory_budget=8GiB`",
         zh: "请写明可用多少，例如 `--memory_budget=8GiB`",
         ja: "使ってよい量を `--memory_budget=8GiB` のように指定してください",
         de: "angeben, was es nehmen darf, etwa `--memory_budget=8GiB`",
     }
-    device_failed(device, said) {
-        en: "the device `{device}` failed: {said}",
-        zh: "设备 `{device}` 出错：{said}",
-        ja: "デバイス `{device}` でエラーが発生しました: {said}",
-        de: "das Gerät `{device}` ist ausgefallen: {said}",
+    device_failed(device, message) {
+        en: "the device `{device}` failed: {message}",
+        zh: "设备 `{device}` 出错：{message}",
+        ja: "デバイス `{device}` でエラーが発生しました: {message}",
+        de: "das Gerät `{device}` ist ausgefallen: {message}",
     }
     memory_refused(device, asked, free) {
-        en: "the device `{device}` refused the arena of {asked}; {free} are free",
+        en: "the device `{device}` refused the arena of {asked}; {free} is free",
         zh: "设备 `{device}` 拒绝分配 {asked} 的显存；空闲 {free}",
         ja: "デバイス `{device}` が {asked} のアリーナの確保を拒否しました。空きは {free} です",
         de: "das Gerät `{device}` hat die Arena von {asked} verweigert; frei sind {free}",
     }
-    memory_refused_untold(device, asked) {
+    memory_refused_unsized(device, asked) {
         en: "the device `{device}` refused the arena of {asked}",
         zh: "设备 `{device}` 拒绝分配 {asked} 的显存",
         ja: "デバイス `{device}` が {asked} のアリーナの確保を拒否しました",
         de: "das Gerät `{device}` hat die Arena von {asked} verweigert",
     }
     resume_elsewhere() {
-        en: "`--init_from=resume` goes on from the last checkpoint; with `--device=cpu` it needs no GPU",
+        en: "`--init_from=resume` continues from the last checkpoint; with `--device=cpu` it needs no GPU",
         zh: "`--init_from=resume` 从最后的检查点继续；加上 `--device=cpu` 则不需要 GPU",
         ja: "`--init_from=resume` で最後のチェックポイントから再開できます。`--device=cpu` を付ければ GPU は不要です",
         de: "`--init_from=resume` setzt beim letzten Checkpoint fort; mit `--device=cpu` ohne GPU",
@@ -119,7 +119,7 @@ messages! {
         de: "die Raten von `{name}` sind nicht bekannt; bekannt sind die von {known}",
     }
     unknown_device(name, nearest) {
-        en: "no device is called `{name}`; nearest are {nearest}",
+        en: "unknown device `{name}`; the nearest names are {nearest}",
         zh: "没有名为 `{name}` 的设备；最接近的有 {nearest}",
         ja: "`{name}` というデバイスはありません。近いのは {nearest} です",
         de: "kein Gerät heißt `{name}`; am nächsten kommen {nearest}",
@@ -129,6 +129,19 @@ messages! {
         zh: "系统拒绝分配 {asked} 的内存",
         ja: "システムが {asked} のアリーナの確保を拒否しました",
         de: "das System hat die Arena von {asked} verweigert",
+    }
+    arena_taken(asked, left) {
+        en: "the arena of {asked} was given up: {left} is left, because another process took memory at the same time",
+        zh: "已放弃 {asked} 的内存：另一个进程同时占用了内存，只剩 {left}",
+        ja: "{asked} のアリーナの確保を中止しました: 別のプロセスが同時にメモリを使い、残りは {left} です",
+        de: "die Arena von {asked} wurde aufgegeben: {left} sind übrig, weil ein anderer Prozess gleichzeitig Speicher belegt hat",
+    }
+    /// A command that saves nothing was interrupted.
+    stopped_early() {
+        en: "stopped before the end",
+        zh: "在完成之前停止了",
+        ja: "完了前に停止しました",
+        de: "vor dem Ende angehalten",
     }
     threads_refused(asked, kind) {
         en: "the system refused {asked} threads: {kind}",
@@ -161,7 +174,7 @@ messages! {
         de: "`{tensor}` ist nicht endlich und wird nicht gespeichert; es gibt noch keinen Checkpoint",
     }
     keep_finite() {
-        en: "a lower `--learning_rate`, a longer `--warmup_iters` or `--dtype=float32` keep a loss finite; `--init_from=resume` goes on from the last checkpoint",
+        en: "a lower `--learning_rate`, a longer `--warmup_iters` or `--dtype=float32` keep a loss finite; `--init_from=resume` continues from the last checkpoint",
         zh: "降低 `--learning_rate`、加大 `--warmup_iters` 或使用 `--dtype=float32` 可以让损失保持有限；`--init_from=resume` 从最后的检查点继续",
         ja: "`--learning_rate` を下げる、`--warmup_iters` を長くする、または `--dtype=float32` にすると損失の発散を防げます。`--init_from=resume` で最後のチェックポイントから再開できます",
         de: "eine kleinere `--learning_rate`, längere `--warmup_iters` oder `--dtype=float32` halten den Loss endlich; `--init_from=resume` setzt beim letzten Checkpoint fort",
@@ -222,13 +235,14 @@ impl Spoken for DeviceError {
 impl Spoken for BackendError {
     fn spoken(&self) -> String {
         match self {
-            Self::Refused(refused) => arena_refused(refused.asked),
+            Self::Refused(ArenaRefused::BySystem { asked }) => arena_refused(asked),
+            Self::Refused(ArenaRefused::Taken { asked, left }) => arena_taken(asked, left),
             Self::Threads { asked, kind } => threads_refused(asked, kind),
             Self::Memory(MemoryRefused { device, asked, free: Some(free) }) => {
                 memory_refused(device, asked, free)
             }
             Self::Memory(MemoryRefused { device, asked, free: None }) => {
-                memory_refused_untold(device, asked)
+                memory_refused_unsized(device, asked)
             }
             Self::Device(fault) => device_failed(&fault.device, &fault.message),
         }

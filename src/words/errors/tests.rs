@@ -7,7 +7,7 @@ use fitgpt_pickle::PickleError;
 use fitgpt_plan::{
     config::{
         ConfigError, Construct, DeviceChoice, ExpectedToken, FamilyRule, FoundToken,
-        GivenArguments, Location, MachineFacts, Precision, Reason, ValueKind, ValueNoun,
+        GivenArguments, LaneSplit, Location, MachineFacts, Precision, Reason, ValueKind, ValueNoun,
         ValueRange, Written,
     },
     device,
@@ -23,8 +23,10 @@ use crate::{
     data::{DataError, MetaError, Split},
     export::{ExportError, TokenizerGap},
     formats::parquet::ParquetError,
+    hub::HubError,
     patch::{File, PatchError, SyntaxSlip},
     prepare::{DiskNeed, JsonKind, PrepareError, Share},
+    pytorch::{OptimizerFault, SavedError, TensorFault, ZipFault},
     run::{device::Unavailable, error::RunError, events::EventError, setup::SetupError},
     tokenizer::TokenizerError,
 };
@@ -86,6 +88,12 @@ fn configs() {
         },
         ConfigError::BreaksFamilyRule { rule: FamilyRule::OddHead { head_dim: 7 }, place: place() },
         ConfigError::EvalBlockTooLong { eval_block_size: 2, block_size: 1, place: place() },
+        ConfigError::LanesDoNotDivide {
+            lanes: 4,
+            accumulation: 6,
+            works: LaneSplit::Batch { batch_size: 3, accumulation: 8 },
+            place: place(),
+        },
         ConfigError::TooLarge { product: vec!["a", "b"], place: place() },
     ];
     let wanted = [
@@ -164,8 +172,8 @@ fn configs() {
         assert_eq!(config::place(error.place()), "command line");
     }
     let error =
-        Written::new().read_python("c.py", "x = [1]", &MachineFacts::default()).unwrap_err();
-    assert_eq!(config::place(error.place()), "c.py:1:5");
+        Written::new().read_python("c.py", "n_layer = [1]", &MachineFacts::default()).unwrap_err();
+    assert_eq!(config::place(error.place()), "c.py:1:11");
 }
 
 #[test]
@@ -192,6 +200,7 @@ fn datasets_and_tokenizers() {
     same(&DataError::MetaTooLarge { path: path.clone(), bytes: 9, limit: 7 });
     for source in [
         PickleError::Code { opcode: "GLOBAL", offset: 3 },
+        PickleError::Global { global: "os.system".into(), offset: 3 },
         PickleError::UnknownOpcode { byte: 7, offset: 3 },
         PickleError::CutOff { length: 3 },
         PickleError::NoOperand { offset: 3 },
@@ -225,6 +234,30 @@ fn checkpoints() {
     same(&CheckpointError::InUse { dir: path.clone(), pid: None });
     same(&CheckpointError::InUse { dir: path.clone(), pid: Some(3) });
     same(&CheckpointError::Missing { path: path.clone() });
+    for source in [
+        SavedError::Io(refused()),
+        SavedError::NotAnArchive,
+        SavedError::OldFormat,
+        SavedError::Zip { fault: ZipFault::Signature, offset: 3 },
+        SavedError::Zip { fault: ZipFault::Bounds, offset: 3 },
+        SavedError::Zip { fault: ZipFault::Compressed, offset: 3 },
+        SavedError::Zip { fault: ZipFault::Name, offset: 3 },
+        SavedError::Zip { fault: ZipFault::TooMany, offset: 3 },
+        SavedError::NoEntry { entry: "ckpt/data/0".into() },
+        SavedError::BigEndian,
+        SavedError::Pickle(PickleError::CutOff { length: 3 }),
+        SavedError::Tensor { tensor: tensor.clone(), fault: TensorFault::Form },
+        SavedError::Tensor { tensor: tensor.clone(), fault: TensorFault::Type("x".into()) },
+        SavedError::Tensor { tensor: tensor.clone(), fault: TensorFault::Bounds },
+        SavedError::Tensor { tensor: tensor.clone(), fault: TensorFault::Strides },
+        SavedError::NoKey { key: "model".into() },
+        SavedError::WrongType { key: "model".into(), expected: "a dict" },
+        SavedError::Optimizer(OptimizerFault::Groups { expected: [1, 2], found: vec![3] }),
+        SavedError::Optimizer(OptimizerFault::State { name: "x".into() }),
+        SavedError::Optimizer(OptimizerFault::Steps),
+    ] {
+        same(&CheckpointError::Saved { path: path.clone(), source });
+    }
     same(&CheckpointError::Header { path: path.clone(), source: json() });
     same(&CheckpointError::HeaderLength { path: path.clone(), found_bytes: 1, most_bytes: 2 });
     same(&CheckpointError::Length { path: path.clone(), expected_bytes: 1, found_bytes: 2 });
@@ -290,14 +323,14 @@ fn checkpoints() {
     same(&CheckpointError::Document { source: json() });
     let (place, written, back) = ("/a".into(), "1".into(), "2".into());
     same(&CheckpointError::DocumentChanged { place, written, back });
-    let source = BackendError::Refused(ArenaRefused { asked: Bytes::new(1 << 20) });
+    let source = BackendError::Refused(ArenaRefused::BySystem { asked: Bytes::new(1 << 20) });
     same(&CheckpointError::Store { tensor, source: Box::new(source) });
 }
 
 #[test]
 fn runs_and_devices() {
     let path = path();
-    same(&EventError::Io { action: Attempt::CutBack, path: path.clone(), source: refused() });
+    same(&EventError::Io { action: Attempt::Truncate, path: path.clone(), source: refused() });
     same(&EventError::Json { path: path.clone(), source: json() });
     let choice = DeviceChoice::Gpu(Some(1));
     same(&SetupError::Device(Unavailable::NotInThisBuild { device: choice }));
@@ -322,7 +355,8 @@ fn runs_and_devices() {
     same(&device::find("Tesla P100").unwrap().rates().unwrap_err());
     same(&device::DeviceError::Ambiguous { name: "x".into(), candidates: vec!["a", "b"] });
     same(&BackendError::Threads { asked: 3, kind: io::ErrorKind::WouldBlock });
-    same(&RunError::Backend(BackendError::Refused(ArenaRefused { asked: need })));
+    same(&RunError::Backend(BackendError::Refused(ArenaRefused::BySystem { asked: need })));
+    same(&BackendError::Refused(ArenaRefused::Taken { asked: need, left: need }));
     same(&RunError::Diverged { step: 3, loss: f64::NAN, grad_norm: f64::NAN, saved: Some(2) });
     same(&RunError::Diverged { step: 3, loss: f64::INFINITY, grad_norm: 1e30, saved: None });
     same(&RunError::Folder { path, source: refused() });
@@ -340,7 +374,7 @@ fn every_attempt() {
         Attempt::Rename,
         Attempt::Sync,
         Attempt::Lock,
-        Attempt::CutBack,
+        Attempt::Truncate,
         Attempt::BackUp,
     ] {
         same(&DataError::Io { action, path: path(), source: refused() });
@@ -355,6 +389,9 @@ fn preparing() {
         same(&ExportError::NoTokenizer { folder: folder.clone(), kind });
     }
     same(&ExportError::RopeScaling);
+    same(&ExportError::HoldsRun { path: folder.clone() });
+    same(&ExportError::Family { family: fitgpt_plan::family::Family::Llama });
+    same(&ExportError::Optimizer { name: "muon" });
     same(&ExportError::Exists { path: folder });
     same(&PrepareError::NoInput);
     same(&PrepareError::StdinTwice);
@@ -419,4 +456,30 @@ fn patching() {
     }
     same(&PatchError::NoSuchPatch { name: "x".into() });
     same(&PatchError::File { doing: Attempt::BackUp, path: path(), source: refused() });
+}
+
+#[test]
+fn downloads() {
+    let text = || "x".to_owned();
+    let errors = [
+        HubError::NotBuilt,
+        HubError::NotInCache { repo: text(), path: None },
+        HubError::NotInCache { repo: text(), path: Some(text()) },
+        HubError::Unreachable { url: text(), reason: text() },
+        HubError::Unauthorized { repo: text(), has_token: true },
+        HubError::Unauthorized { repo: text(), has_token: false },
+        HubError::Forbidden { repo: text(), reason: text() },
+        HubError::NotFound { repo: text(), what: text() },
+        HubError::TooManyRequests { attempts: 5 },
+        HubError::Status { url: text(), status: 500 },
+        HubError::BadAnswer { url: text(), reason: text() },
+        HubError::BrokenOff { path: text(), bytes: 1, total_bytes: 2, attempts: 3 },
+        HubError::WrongHash { path: text(), found: text(), expected: text() },
+        HubError::NoFiles { repo: text(), pattern: text(), revision: text() },
+        HubError::NoSample { dataset: "x", sample: text(), samples: vec!["a", "b"] },
+        HubError::TooLittleDisk { need_bytes: 2, free_bytes: 1, folder: path() },
+        HubError::Io { action: Attempt::Read, path: path(), source: refused() },
+        HubError::Stopped,
+    ];
+    errors.iter().for_each(same);
 }

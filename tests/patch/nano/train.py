@@ -1,4 +1,4 @@
-"""Trains the small GPT beside it, on one process.
+"""Trains the small GPT of this folder, in one process.
 
     python train.py --device=cpu --compile=False --max_iters=10
 
@@ -23,7 +23,7 @@ eval_interval = 10
 log_interval = 1
 eval_iters = 3
 eval_only = False # stop after the first evaluation
-always_save_checkpoint = True # else only where the validation loss fell
+always_save_checkpoint = True # else only if the validation loss fell
 init_from = 'scratch' # or 'resume'
 # data
 dataset = 'tiny'

@@ -19,12 +19,17 @@ const PLAIN: &[(&str, Wording, Memory)] = &[
     ("resourceexhaustederrortraceback(mostrecent", Wording::NoNumbers, Memory::Gpu),
     ("显存不足", Wording::Word, Memory::Gpu),
     ("显存溢出", Wording::Word, Memory::Gpu),
+    ("显存不够", Wording::Word, Memory::Gpu),
+    ("爆显存", Wording::Word, Memory::Gpu),
+    ("显存爆", Wording::Word, Memory::Gpu),
     ("defaultcpuallocator:", Wording::CpuAllocator, Memory::Host),
     ("std::bad_alloc", Wording::HostOther, Memory::Host),
     ("_arraymemoryerror", Wording::HostOther, Memory::Host),
     ("cannotallocatememory", Wording::HostOther, Memory::Host),
     ("unabletomapmemory", Wording::HostOther, Memory::Host),
-    ("cudahostalloc", Wording::HostOther, Memory::Host),
+    ("cudahostalloc", Wording::PageLocked, Memory::Host),
+    ("couldnotallocatepinnedhostmemory", Wording::PageLocked, Memory::Host),
+    ("bytesonhost:cuda_error_out_of_memory", Wording::PageLocked, Memory::Host),
     ("oom-kill", Wording::HostOther, Memory::Host),
     ("oom_kill", Wording::HostOther, Memory::Host),
     ("oomkilled", Wording::HostOther, Memory::Host),
@@ -36,6 +41,8 @@ const PLAIN: &[(&str, Wording, Memory)] = &[
     ("unabletowritetofile</torch_", Wording::DevShm, Memory::Host),
     ("killedbysignal:buserror", Wording::DevShm, Memory::Host),
     ("unabletoopensharedmemoryobject", Wording::DevShm, Memory::Host),
+    // Batch generators report a dead worker without the reason.
+    ("backgroundworkersarenolongeralive", Wording::WorkerDied, Memory::Host),
     // Windows, in several languages.
     ("pagingfileistoosmall", Wording::PagingFile, Memory::Host),
     ("winerror1455", Wording::PagingFile, Memory::Host),
@@ -59,7 +66,12 @@ pub(super) fn messages(passage: Passage<'_>, mut found: impl FnMut(Message)) {
     }
     for (words, wording, memory) in PLAIN {
         for place in passage.find(words) {
-            found(Message::new(place.at, *wording, *memory));
+            // The driver reports a failed page-locked allocation with the same code.
+            let is_hosts =
+                *words == "cuda_error_out_of_memory" && place.before.ends_with("onhost:");
+            if !is_hosts {
+                found(Message::new(place.at, *wording, *memory));
+            }
         }
     }
 }
@@ -90,6 +102,7 @@ fn out_of_memory(place: &Occurrence<'_>) -> Option<Message> {
         || after.starts_with("(mpsallocated")
         || after.starts_with("error:outofresource")
         || before.ends_with("cudamallocfailed:")
+        || before.ends_with("cuda_error_out_of_memory:")
         || before.ends_with("wouldexceedallowedmemory.(")
         || before.ends_with("resource_exhausted:")
         || before.ends_with("resourceexhausted:")
@@ -130,7 +143,7 @@ fn out_of_memory(place: &Occurrence<'_>) -> Option<Message> {
 /// Words that count only as a whole line or as a separate word.
 pub(super) fn of_line(line: &str, at: Offset) -> Option<Message> {
     let lower = line.to_ascii_lowercase();
-    let signs = ["kill", "137", "-9", "signal", "memoryerror", "oom"];
+    let signs = ["kill", "137", "-9", "signal", "memoryerror", "oom", "ram", "unexpectedly"];
     if signs.iter().all(|sign| !lower.contains(sign)) {
         return None;
     }
@@ -156,6 +169,7 @@ pub(super) fn of_line(line: &str, at: Offset) -> Option<Message> {
     let codes = [
         "exitcode137",
         "exitcode:137",
+        "exitcode(137)",
         "exitcode=137",
         "exitedwithcode137",
         "exitstatus137",
@@ -181,9 +195,48 @@ pub(super) fn of_line(line: &str, at: Offset) -> Option<Message> {
     if is_pythons && (words.len() == 1 || words[0].ends_with(':')) {
         return of(Wording::HostOther, Memory::Host);
     }
-    let bare = |w: &str| w.trim_matches(|c: char| !c.is_ascii_alphanumeric()).to_owned();
-    let index = words.iter().position(|word| bare(word) == "oom")?;
-    let before = index.checked_sub(1).map(|i| bare(words[i])).unwrap_or_default();
-    let is_gpu = ["cuda", "gpu", "vram", "hip", "rocm"].contains(&before.as_str());
-    of(Wording::Word, if is_gpu { Memory::Gpu } else { Memory::Unknown })
+    if squeezed.contains("dataloaderworker") && squeezed.contains("exitedunexpectedly") {
+        return of(Wording::WorkerDied, Memory::Host);
+    }
+    if exhausts_ram(&lower) {
+        return of(Wording::Word, Memory::Host);
+    }
+    // Chinese and Japanese are written without spaces, so `OOM` may be part of a longer word.
+    let mut latin = lower
+        .split(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != '-')
+        .filter(|word| !word.is_empty());
+    let mut before = "";
+    let is_oom = latin.by_ref().any(|word| {
+        word == "oom" || {
+            before = word;
+            false
+        }
+    });
+    let is_gpu = ["cuda", "gpu", "vram", "hip", "rocm"].contains(&before);
+    is_oom.then(|| {
+        Message::new(at, Wording::Word, if is_gpu { Memory::Gpu } else { Memory::Unknown })
+    })
+}
+
+/// A user's description: the machine's memory (`RAM`, never `VRAM`) is full or the session crashed.
+fn exhausts_ram(lower: &str) -> bool {
+    let phrases = [
+        "out of ram",
+        "ram crash",
+        "crashed my ram",
+        "all the ram",
+        "all my ram",
+        "not enough ram",
+        "ram is full",
+        "insufficient ram",
+        "ram usage keeps",
+        "runs out of system memory",
+        "ran out of system memory",
+        "out of cpu memory",
+    ];
+    phrases.iter().any(|phrase| {
+        lower
+            .match_indices(phrase)
+            .any(|(at, _)| !lower[..at].ends_with(|c: char| c.is_ascii_alphanumeric()))
+    })
 }

@@ -75,7 +75,7 @@ clues! {
     /// Speech and audio.
     Audio: ["whisper", "wav2vec", "hubert", "torchaudio", "tts", "bark", "musicgen", "rvc", "so-vits"],
     /// Computer vision: detection, segmentation, classification.
-    Vision: ["yolo", "resnet", "torchvision", "detectron", "mmdet", "mmseg", "mmcv", "mmengine", "segmentation", "detr", "vit_", "efficientnet", "vgg", "mask_rcnn", "maskrcnn", "rcnn", "conv2d", "conv3d", "_conv_forward", "imagenet", "coco.data", "unet", "stylegan", "pix2pix", "cyclegan", "esrgan", "nerf", "gaussian-splatting", "gaussian_splatting", "gaussian_model", "pointnet", "nnunet", "medical", "darknet", "imgsz", "img_size"],
+    Vision: ["yolo", "resnet", "torchvision", "detectron", "mmdet", "mmseg", "mmcv", "mmengine", "segmentation", "detr", "vit_", "efficientnet", "vgg", "mask_rcnn", "maskrcnn", "rcnn", "conv2d", "conv3d", "_conv_forward", "batchnorm", "batch_norm", "maxpool", "imagenet", "coco.data", "unet", "stylegan", "pix2pix", "cyclegan", "esrgan", "nerf", "gaussian-splatting", "gaussian_splatting", "gaussian_model", "pointnet", "nnunet", "medical", "darknet", "imgsz", "img_size"],
     /// YOLO.
     Yolo: ["yolo", "ultralytics"],
     /// Graph networks, proteins and other scientific models.
@@ -104,7 +104,7 @@ clues! {
     /// ComfyUI.
     ComfyUi: ["comfyui", "comfy\\", "comfy/"],
     /// Web interfaces of Stable Diffusion.
-    SdWebui: ["webui", "automatic1111", "sd.webui", "fooocus", "invokeai", "forge"],
+    SdWebui: ["stable-diffusion-webui", "sd-webui", "sd.webui", "webui-user", "webui-forge", "automatic1111", "fooocus", "invokeai", "modules/sd_", "modules\\sd_", "modules/processing.py", "modules\\processing.py"],
     // Frameworks.
     /// JAX.
     Jax: ["jaxlib", "jax/_src", "xlaruntimeerror", "xla_extension", "xla_python_client", "importjax"],
@@ -120,7 +120,7 @@ clues! {
     /// Loading weights, as described by a user.
     Loading: ["failedtoload", "loadingcheckpointshards", "errorloadingmodel", "tryingtoload", "whenloadingthemodel", "loadthemodel", "loadingthemodel"],
     /// Writing a checkpoint, as described by a user.
-    Saving: ["savingthecheckpoint", "savingthefinalcheckpoint", "savingacheckpoint", "whensaving", "savingthemodel", "checkpointsaving", "保存"],
+    Saving: ["failedtoclone()tensor", "savingthecheckpoint", "savingthemodelcheckpoint", "checkpointsave", "modelissaved",  "savingthefinalcheckpoint", "savingacheckpoint", "whensaving", "savingthemodel", "checkpointsaving", "保存"],
     /// Evaluating, as described by a user.
     Validating: ["duringvalidation", "duringevaluation", "inevaluation", "evaluationloop", "whileevaluating", "validationstep"],
     // Other failures.
@@ -135,7 +135,13 @@ clues! {
     /// An NCCL error.
     Nccl: ["ncclunhandledcudaerror", "ncclsystemerror", "ncclinternalerror", "failedtocudacalloc", "cudacallocasync", "ncclcommsplit", "ncclcomminit"],
     /// Capturing CUDA graphs.
-    CapturesGraphs: ["capturingcudagraph", "cudagraphcapture", "capture_model", "cuda_graph_runner"],
+    CapturesGraphs: ["capturingcudagraph", "cudagraphcapture", "capture_model", "cuda_graph_runner", "capture_end("],
+    /// An inference engine inside a training run takes its memory back.
+    WakesUp: ["wake_up(", "cumem_allocator", "resume_memory_occupation"],
+    /// A data loader worker crashed.
+    WorkerCrashed: ["killedbysignal:segmentationfault", "killedbysignal:aborted", "killedbysignal:illegalinstruction"],
+    /// The watchdog of a display stopped the GPU.
+    Watchdog: ["kiogpucommandbuffercallbackerrorimpactinginteractivity", "kiogpucommandbuffercallbackerrortimeout", "thelaunchtimedoutandwasterminated"],
 }
 
 /// A set of clues.

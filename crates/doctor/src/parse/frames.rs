@@ -42,6 +42,8 @@ pub(super) struct Frames {
     list: VecDeque<Frame>,
     /// Offsets at which tracebacks begin.
     starts: VecDeque<(Offset, Option<u32>)>,
+    /// Offsets of the last lines of tracebacks that are not about memory.
+    others: VecDeque<Offset>,
     open: Option<(String, u8)>, // a `File "…` that continues on the next line, and lines since
     wants_code: bool,
 }
@@ -66,6 +68,12 @@ impl Frames {
             self.starts.push_back((at, rank));
             if self.starts.len() > MOST {
                 self.starts.pop_front();
+            }
+            self.wants_code = false;
+        } else if is_other_error(line) {
+            self.others.push_back(at);
+            if self.others.len() > MOST {
+                self.others.pop_front();
             }
             self.wants_code = false;
         } else if let Some(parts) = python(line) {
@@ -126,7 +134,10 @@ impl Frames {
         let later = self.starts.iter().filter(|(start, r)| *start > first.at && *r == first.rank);
         let ends = later.map(|(start, _)| *start).chain([Offset::MAX]);
         let end = ends.take(CUT).find(|end| own(*end).nth(CUT - 1).is_some());
-        own(end.unwrap_or(Offset::MAX)).cloned().collect()
+        let end = end.unwrap_or(Offset::MAX);
+        // The traceback of a later failure, such as a file that was never written, says nothing.
+        let is_other = self.others.iter().any(|other| (first.at..end).contains(other));
+        if is_other { Vec::new() } else { own(end).cloned().collect() }
     }
 }
 
@@ -135,6 +146,14 @@ impl Frames {
 fn is_start(line: &str) -> bool {
     line.contains("Traceback (most recent call last)") && !line.starts_with("Original")
         || line.starts_with("Traceback (most")
+}
+
+/// The last line of a traceback that is not about memory: `FileNotFoundError: …`.
+fn is_other_error(line: &str) -> bool {
+    let Some((name, text)) = line.split_once(": ") else { return false };
+    let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
+    let is_memory = ["memory", "Memory", "alloc", "OOM"].iter().any(|w| line.contains(w));
+    is_name && name.ends_with("Error") && name != "RuntimeError" && !text.is_empty() && !is_memory
 }
 
 type FrameParts = (String, u32, String);
@@ -273,6 +292,17 @@ mod tests {
         list.push("File \"d.py\", line 2, in d", 24, Some(2));
         assert_eq!(list.around(3, None).len(), 5);
         assert!(list.around(25, None).is_empty());
+    }
+
+    #[test]
+    fn the_traceback_of_a_later_failure_is_not_the_messages() {
+        let mut list = Frames::default();
+        for (at, line) in (5..).zip(["Traceback (most", "File \"a.py\", line 1, in load"]) {
+            list.push(line, at, None);
+        }
+        assert_eq!(list.around(3, None).len(), 1);
+        list.push("FileNotFoundError: [Errno 2] No such file: 'best.pt'", 8, None);
+        assert!(list.around(3, None).is_empty());
     }
 
     #[test]

@@ -110,8 +110,16 @@ pub(super) fn plain(line: &str) -> PlainLine<'_> {
     }
 }
 
-/// `[rank0]:`, `[default3]:`, `[1,0]<stderr>:`.
+/// `[rank0]:`, `[default3]:`, `[1,0]<stderr>:`, and `3:   File …` of Slurm.
 fn worker(text: &str) -> Option<(Option<u32>, &str)> {
+    if let Some((number, rest)) = text.split_once(':')
+        && (1..=4).contains(&number.len())
+        && number.bytes().all(|c| c.is_ascii_digit())
+        // Any text may begin with a number: only lines of a traceback count.
+        && (rest.starts_with("   ") || rest.contains("Traceback") || rest.contains("Error: "))
+    {
+        return Some((Some(number.parse().ok()?), rest));
+    }
     let (name, rest) = text.strip_prefix('[')?.split_once(']')?;
     let number = name.strip_prefix("rank").or_else(|| name.strip_prefix("default"));
     if let Some(number) = number {
@@ -180,6 +188,8 @@ mod tests {
             ("> > quoted", "quoted", None),
             ("│ boxed text   │", "boxed text", None),
             ("> [rank1]: both", "both", Some(1)),
+            ("7:   File \"train.py\"", "File \"train.py\"", Some(7)),
+            ("0: 384x640 2 persons", "0: 384x640 2 persons", None),
             ("[1,2]<stderr>:mpi", "mpi", Some(2)),
             ("2024-05-01T12:00:00.1234567Z checked", "checked", None),
             ("(Worker pid=7) ERROR 06-09 14:01:52 [core.py:9] x = 1", "x = 1", None),

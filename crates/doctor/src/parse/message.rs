@@ -47,6 +47,10 @@ pub enum Wording {
     PagingFile,
     /// `/dev/shm`, through which data loader workers pass batches.
     DevShm,
+    /// Page-locked host memory could not be allocated.
+    PageLocked,
+    /// A data loader worker ended without saying why.
+    WorkerDied,
     /// Any other failed host allocation.
     HostOther,
     /// A Triton kernel needs more shared memory than a multiprocessor has.
@@ -175,9 +179,11 @@ impl Message {
             | Wording::Metal
             | Wording::CpuAllocator
             | Wording::HostOther
+            | Wording::PageLocked
             | Wording::PagingFile
             | Wording::DevShm => 4,
             Wording::Killed | Wording::Triton => 3,
+            Wording::WorkerDied => 2,
             Wording::Word => 1,
         }
     }
@@ -196,7 +202,7 @@ pub(super) fn messages(passage: Passage<'_>, mut found: impl FnMut(Message)) {
     // Every message contains one of these words; most text contains none.
     let words = [
         "alloc", "memory", "oom", "resource", "paging", "ram", "kvcache", "存", "文件", "shm",
-        "buserror",
+        "buserror", "worker",
     ];
     if words.iter().all(|word| !passage.holds(word)) {
         return;
@@ -317,6 +323,9 @@ fn tried(place: &Occurrence<'_>) -> Option<Message> {
     let own = own_part(place.after);
     let mut message = Message::new(place.at, Wording::TorchBare, Memory::Gpu);
     message.requested = PrintedSize::at_start(own).map(|(size, _)| size);
+    if own.starts_with("morethan1ebmemory") {
+        message.requested = Some(PrintedSize::exact(1 << 60));
+    }
     // Only the CPU allocator says "you tried to".
     let is_host =
         place.before.ends_with("you") || last_of(place.before, 400).contains("defaultcpuallocator");

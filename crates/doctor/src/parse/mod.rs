@@ -255,8 +255,10 @@ impl Matches {
 
 /// The message of the failure, with the exact numbers of the line before it.
 fn failure(messages: &VecDeque<Message>) -> Option<Message> {
-    let telling =
-        |m: &&Message| (m.weight(), m.requested.is_some(), m.wording != Wording::TorchExact, m.at);
+    let telling = |m: &&Message| {
+        let is_known = m.memory != Memory::Unknown;
+        (m.weight(), m.requested.is_some(), m.wording != Wording::TorchExact, is_known, m.at)
+    };
     let best = messages.iter().max_by_key(telling)?;
     let mut message = best.clone();
     // The same failure is often repeated in short form after its traceback.

@@ -358,9 +358,9 @@ fn a_shape_in_generated_code_counts_only_if_its_size_agrees() {
 #[test]
 fn a_message_repeated_in_short_form_keeps_its_numbers() {
     let log = format!("{TORCH_2_6}\nStack:\nCUDA out of memory. Tried to allocate 6.14 GiB.\n");
-    let told = message(&log);
-    assert_eq!(gib(told.total).unwrap(), "11.69");
-    assert!(told.at > message(TORCH_2_6).at);
+    let read = message(&log);
+    assert_eq!(gib(read.total).unwrap(), "11.69");
+    assert!(read.at > message(TORCH_2_6).at);
 }
 
 #[test]

@@ -116,6 +116,9 @@ pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<S
         (R::TensorParallel, _) => one("vllm serve MODEL --tensor-parallel-size 2"),
         (R::GpuMemoryUtilization, S::Sglang) => one("python -m sglang.launch_server --model-path MODEL --mem-fraction-static 0.8"),
         (R::GpuMemoryUtilization, S::Tgi) => one("text-generation-launcher --model-id MODEL --cuda-memory-fraction 0.8"),
+        (R::GpuMemoryUtilization, S::HfTrainer) if analysis.log.clues.has(Clue::Trl) => {
+            vec![format!("gpu_memory_utilization={}  # of the rollout engine", share(analysis))]
+        }
         (R::GpuMemoryUtilization, _) => vec![format!("vllm serve {} --gpu-memory-utilization {}", served(analysis), share(analysis))],
         (R::MaxModelLen, S::Sglang) => one("python -m sglang.launch_server --model-path MODEL --context-length 8192"),
         (R::MaxModelLen, S::Tgi) => one("text-generation-launcher --model-id MODEL --max-total-tokens 4096"),
@@ -152,6 +155,7 @@ pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<S
         (R::ShmSize, _) => one("docker run --shm-size=8g ..."),
         (R::PagingFile, _) => one("SystemPropertiesPerformance.exe"),
         (R::FindTheShape | R::LaunchBlocking, _) => one("CUDA_LAUNCH_BLOCKING=1 python train.py"),
+        (R::LoadInMainProcess, _) => one("DataLoader(dataset, num_workers=0)"),
         (R::CheckIds, _) => one("assert 0 <= ids.min() and ids.max() < model.config.vocab_size"),
         (R::RecordSnapshot, _) => vec![
             "torch.cuda.memory._record_memory_history()  # first line of the script".to_owned(),

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use self::stack::Stack;
 use crate::{
-    cause::{Cause, HostSign},
+    cause::{Cause, HostSign, OtherFailure},
     diagnosis::{Advice, Certainty, DoNext, Domain, Finding, Fix, MemoryKind, PhaseName},
     parse::Clue,
     reason::Analysis,
@@ -143,6 +143,8 @@ names! {
         LaunchBlocking = "launch-blocking",
         /// Check that token ids and labels are in range.
         CheckIds = "check-ids",
+        /// Load data in the main process, whose errors are visible.
+        LoadInMainProcess = "load-in-main-process",
         /// Smaller kernel tiles.
         SmallerTiles = "smaller-tiles",
         /// Fix the config.
@@ -198,11 +200,12 @@ pub(crate) fn advice(
     }
     let is_sure = |f: &Finding| f.is_cause && f.certainty > Certainty::Unknown;
     let is_torch = !matches!(stack, Stack::Jax | Stack::Keras | Stack::LlamaCpp | Stack::Ollama);
-    if kind == MemoryKind::GpuMemory && is_torch && !findings.iter().any(is_sure) {
+    let is_open = match kind {
+        MemoryKind::GpuMemory => is_torch && !findings.iter().any(is_sure),
+        kind => kind == MemoryKind::Unknown,
+    };
+    if is_open && analysis.log.snapshot.is_none() {
         list.truncate(MOST - 1);
-        list.push(Remedy::RecordSnapshot);
-    }
-    if kind == MemoryKind::Unknown {
         list.push(Remedy::RecordSnapshot);
     }
     // Skip what the run already does, unless nothing else is left.
@@ -288,7 +291,7 @@ fn question(analysis: &Analysis<'_>, kind: MemoryKind, findings: &[Finding]) -> 
         return Some(Question::WhichCard);
     }
     let is_likely = cause.is_some_and(|finding| finding.certainty > Certainty::Unknown);
-    (!is_likely).then_some(Question::Snapshot)
+    (!is_likely && analysis.log.snapshot.is_none()).then_some(Question::Snapshot)
 }
 
 /// The remedies for a cause on a stack, in order.
@@ -298,7 +301,7 @@ fn remedies(analysis: &Analysis<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy>
     let is_llm = analysis.domain == Domain::DecoderTraining;
     match cause {
         Cause::HostMemory { sign, .. } => match sign {
-            HostSign::WorkerKilled => vec![R::FewerWorkers, R::MoreRam],
+            HostSign::WorkerKilled => vec![R::FewerWorkers, R::MoreRam, R::LoadInMainProcess],
             HostSign::PageLocked => vec![R::MoreRam, R::ZeroOffload],
             HostSign::HostAllocator if clues.has(Clue::Windows) => vec![R::PagingFile, R::MoreRam],
             _ if analysis.phase.name == PhaseName::Save => vec![R::ShardedStateDict, R::MoreRam],
@@ -308,6 +311,10 @@ fn remedies(analysis: &Analysis<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy>
         Cause::PagingFile {} => vec![R::PagingFile, R::FewerWorkers],
         Cause::DevShm {} => vec![R::ShmSize, R::FewerWorkers],
         Cause::SharedMemory { .. } => vec![R::SmallerTiles],
+        Cause::NotMemory { failure: OtherFailure::Watchdog } => {
+            vec![R::SmallerMicroBatch, R::ShorterSequences]
+        }
+        Cause::NotMemory { failure: OtherFailure::WorkerCrashed } => vec![R::LoadInMainProcess],
         Cause::NotMemory { .. } | Cause::DeviceSideError { is_shown: true } => {
             vec![R::LaunchBlocking, R::CheckIds]
         }

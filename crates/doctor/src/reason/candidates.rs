@@ -1,6 +1,7 @@
 //! Every tensor of the run that matches the requested size.
 
 use fitgpt_plan::{
+    family::gpt2,
     program::{Access, Program, Tensor, TensorClass},
     torch::{self, LossForm, TorchOptions, TorchPrecision},
 };
@@ -10,7 +11,7 @@ use super::{
     run::TrainingRun,
 };
 use crate::{
-    diagnosis::{self, FailurePhase, PhaseName, Role},
+    diagnosis::{self, Domain, FailurePhase, PhaseName, Role},
     parse::{Log, PrintedShape, PrintedSize, allocator_request},
 };
 
@@ -34,12 +35,16 @@ pub(crate) struct Candidate {
 }
 
 impl Candidate {
-    /// A shape that the log prints, if its run is unknown.
-    pub(super) fn printed(shape: &PrintedShape) -> Self {
-        // GPT-2's vocabulary, as published and as nanoGPT pads it.
+    /// A shape that the log prints, if its run is unknown. Square images have the form of attention
+    /// scores, so a shape of another kind of model is not named.
+    pub(super) fn printed(shape: &PrintedShape, domain: Domain) -> Self {
+        let is_text = domain != Domain::OtherTraining && domain != Domain::Serving;
+        let is_vocab = |axis: u64| [gpt2::VOCAB, gpt2::PADDED_VOCAB].map(u64::from).contains(&axis);
         let (name, role) = match shape.axes.as_slice() {
-            [.., 50257 | 50304] => ("logits", Role::Logits),
-            [_, _, rows, columns] if rows == columns => ("attention scores", Role::AttentionScores),
+            [.., last] if is_vocab(*last) => ("logits", Role::Logits),
+            [_, _, rows, columns] if is_text && rows == columns => {
+                ("attention scores", Role::AttentionScores)
+            }
             _ => ("unnamed", Role::Other),
         };
         Self::unexplained(name, role, shape)
@@ -329,9 +334,9 @@ impl Search<'_> {
             ("sqrt", "square root"),
             ("softmax", "softmax"),
         ];
-        let said = words.iter().find(|(word, _)| self.code.contains(word));
+        let found = words.iter().find(|(word, _)| self.code.contains(word));
         let is_root = tensor.starts_with("square root");
-        said.is_some_and(|(word, name)| tensor.contains(name) && is_root == (*word == "sqrt"))
+        found.is_some_and(|(word, name)| tensor.contains(name) && is_root == (*word == "sqrt"))
     }
 
     /// A shape that the log prints but that no program contains.

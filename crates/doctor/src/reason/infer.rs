@@ -1,6 +1,6 @@
 //! Without a config: common runs with a tensor of the requested size.
 
-use fitgpt_plan::{published, units::DType};
+use fitgpt_plan::{family::gpt2, published, units::DType};
 
 use crate::{
     diagnosis::{AssumedRun, CandidateTensor, PhaseName, Role},
@@ -19,7 +19,8 @@ pub(super) fn gpt2_sizes() -> impl Iterator<Item = &'static published::Published
     published::all().iter().filter(|model| model.id.starts_with("gpt2"))
 }
 
-const VOCABS: [u64; 2] = [50304, 50257];
+/// As nanoGPT pads it, and as published.
+const VOCABS: [u64; 2] = [gpt2::PADDED_VOCAB as u64, gpt2::VOCAB as u64];
 const SEQS: [u64; 4] = [1024, 512, 2048, 256];
 const MOST: usize = 12;
 

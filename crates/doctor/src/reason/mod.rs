@@ -99,7 +99,7 @@ impl<'a> Analysis<'a> {
         if run.is_none()
             && let Some(shape) = &log.shape
         {
-            candidates.push(Candidate::printed(shape));
+            candidates.push(Candidate::printed(shape, domain));
         }
         candidates::rank(&mut candidates, phase);
         if let Some(supposing) = run.as_ref().and_then(TrainingRun::supposition) {

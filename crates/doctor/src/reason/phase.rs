@@ -3,7 +3,7 @@
 use super::{candidates::Candidate, run::TrainingRun};
 use crate::{
     diagnosis::{Certainty, Domain, FailurePhase, PhaseName},
-    parse::{Clue, Frame, Log, Wording},
+    parse::{Clue, Frame, Log, Memory, Wording},
 };
 
 /// What the script's last line indicates.
@@ -66,8 +66,12 @@ pub(super) fn by_frames(log: &Log) -> Option<FailurePhase> {
 }
 
 /// Calls that put a model on the card in other scripts than nanoGPT.
-const LOADS: [&str; 5] = [
+const LOADS: [&str; 9] = [
     "from_pretrained(",
+    "_move_model_to_device",
+    "patch_weight_to_device",
+    "load_models_gpu",
+    "dispatch_model",
     "load_model(",
     "set_module_tensor_to_device",
     "load_checkpoint_and_dispatch(",
@@ -287,8 +291,8 @@ pub(super) fn by_lines(log: &Log, run: Option<&TrainingRun>) -> Option<PhaseHint
 pub(super) fn by_words(log: &Log, domain: Domain) -> Option<FailurePhase> {
     let likely = |name| Some(FailurePhase { name, certainty: Certainty::Likely });
     let clues = log.clues;
-    let wording = log.message.as_ref()?.wording;
-    match wording {
+    let message = log.message.as_ref()?;
+    match message.wording {
         Wording::Server => return likely(PhaseName::Start),
         Wording::Ggml => return likely(PhaseName::Load),
         Wording::PagingFile if log.frames.is_empty() => return Some(FailurePhase::UNKNOWN),
@@ -296,6 +300,9 @@ pub(super) fn by_words(log: &Log, domain: Domain) -> Option<FailurePhase> {
     }
     if clues.has(Clue::Saving) {
         return likely(PhaseName::Save);
+    }
+    if clues.has(Clue::WakesUp) {
+        return likely(PhaseName::Serve);
     }
     if clues.has(Clue::InitializesOptimizer) && log.frames.is_empty() {
         return likely(PhaseName::Start);
@@ -307,9 +314,12 @@ pub(super) fn by_words(log: &Log, domain: Domain) -> Option<FailurePhase> {
         if clues.has(Clue::Loading) {
             return likely(PhaseName::Load);
         }
-        return clues
-            .any(&[Clue::ComfyUi, Clue::SdWebui, Clue::Diffusion])
-            .then_some(FailurePhase { name: PhaseName::Serve, certainty: Certainty::Likely });
+        let draws = clues.any(&[Clue::ComfyUi, Clue::SdWebui, Clue::Diffusion]);
+        return if draws && message.memory == Memory::Gpu {
+            likely(PhaseName::Serve)
+        } else {
+            None
+        };
     }
     if clues.has(Clue::Loading) && domain == Domain::Inference {
         return likely(PhaseName::Load);

@@ -3,7 +3,7 @@
 use fitgpt_plan::{
     config::{Config, ConfigError, ConfigValue, Precision, Written},
     device::Gpu,
-    family::Family,
+    family::{Family, gpt2},
     model::Model,
     torch::TorchOptions,
 };
@@ -37,8 +37,8 @@ pub(crate) struct TrainingRun {
     pub(crate) may_be_unfused: bool,
 }
 
-/// nanoGPT's default vocabulary size.
-const VOCAB: u32 = 50304;
+/// nanoGPT's default tokens per sequence.
+const BLOCK: u64 = 1024;
 
 impl TrainingRun {
     /// The run of the log, with the caller's config if given. `None` if neither shows a run.
@@ -73,6 +73,11 @@ impl TrainingRun {
                 }
             }
         }
+        if given.is_none() {
+            for (key, value) in split_of_logits(log, &written) {
+                let _ = written.set(key, &value.to_string());
+            }
+        }
         let published =
             pretrained.and_then(|name| super::infer::gpt2_sizes().find(|size| size.id == name));
         if let Some(size) = published {
@@ -85,8 +90,8 @@ impl TrainingRun {
         let config = written.resolve()?;
         let vocab = match (config.vocab_size(), progress.vocab) {
             (0, Some(found)) => found,
-            (0, None) if published.is_some() => 50257,
-            (0, None) => VOCAB,
+            (0, None) if published.is_some() => gpt2::VOCAB,
+            (0, None) => gpt2::PADDED_VOCAB,
             (written, _) => written,
         };
         // The PyTorch programs are GPT-2 only, so no run of another family is assumed.
@@ -124,6 +129,30 @@ impl TrainingRun {
     pub(crate) fn static_bytes(&self) -> u64 {
         16 * self.model.parameter_count()
     }
+}
+
+/// The split of a step, if the log names the logits: their rows are the tokens of a micro-batch, and
+/// nanoGPT prints the tokens of a step. Keys that are written stay.
+fn split_of_logits(log: &Log, written: &Written) -> Vec<(&'static str, u64)> {
+    let vocab = u64::from(log.progress.vocab.unwrap_or(gpt2::PADDED_VOCAB));
+    let Some([rows, columns]) = log.shape.as_ref().map(|shape| shape.axes.as_slice()) else {
+        return Vec::new();
+    };
+    let block = match written.get("block_size") {
+        Some(ConfigValue::Int(block)) => u64::try_from(*block).unwrap_or(0),
+        _ => BLOCK,
+    };
+    let is_known =
+        written.get("batch_size").is_some() || log.progress.tokens_per_iteration.is_none();
+    if *columns != vocab || block == 0 || is_known || *rows == 0 || !rows.is_multiple_of(block) {
+        return Vec::new();
+    }
+    let mut split = vec![("batch_size", rows / block)];
+    let tokens = log.progress.tokens_per_iteration.filter(|tokens| tokens.is_multiple_of(*rows));
+    if let Some(tokens) = tokens.filter(|_| written.get("gradient_accumulation_steps").is_none()) {
+        split.push(("gradient_accumulation_steps", tokens / rows));
+    }
+    split
 }
 
 /// Whether the log shows the config. It also does if it has no overrides but prints the tokens per

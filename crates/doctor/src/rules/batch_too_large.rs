@@ -16,16 +16,19 @@ use super::Answer;
 use crate::{
     cause::Cause,
     diagnosis::{Certainty, Domain, PhaseName},
-    parse::Wording,
+    parse::{Memory, Wording},
     reason::Analysis,
 };
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
-    let message = analysis.log.message.as_ref().filter(|_| analysis.is_gpu())?;
-    if message.wording == Wording::Word {
-        return None; // only prose
-    }
+    let message = analysis.log.message.as_ref()?;
     let (facts, setup) = (&analysis.facts, &analysis.log.setup);
+    // A bare "OOM" counts only next to the settings of a training run.
+    let is_prose = message.wording == Wording::Word && message.memory != Memory::Host;
+    let is_described = is_prose && analysis.trains() && setup.batch.is_some();
+    if is_prose && !is_described || !is_prose && !analysis.is_gpu() {
+        return None;
+    }
     let bytes = |size: Option<crate::parse::PrintedSize>| size.map(|size| size.bytes);
     let cause = Cause::BatchTooLarge {
         allocated_bytes: bytes(facts.allocated),
@@ -53,7 +56,8 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     );
     let is_known = analysis.domain != Domain::Unknown;
     let is_shown = analysis.log.shape.is_some() || message.wording == Wording::TensorFlow;
-    let is_likely = (is_full && (is_pass || is_known)) || is_shown || (is_pass && is_known);
+    let is_likely =
+        !is_prose && ((is_full && (is_pass || is_known)) || is_shown || (is_pass && is_known));
     let certainty = if is_likely { Certainty::Likely } else { Certainty::Unknown };
     Some(Answer { certainty, is_cause: true, cause })
 }

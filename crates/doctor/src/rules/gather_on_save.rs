@@ -14,13 +14,14 @@
 use super::Answer;
 use crate::{
     cause::Cause,
-    diagnosis::PhaseName,
-    parse::Clue,
+    diagnosis::{Certainty, PhaseName},
+    parse::{Clue, Memory},
     reason::{Analysis, trace},
 };
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
-    if !analysis.is_gpu() || analysis.phase.name != PhaseName::Save {
+    let message = analysis.log.message.as_ref().filter(|m| m.memory != Memory::Host)?;
+    if analysis.phase.name != PhaseName::Save {
         return None;
     }
     let is_sharded =
@@ -31,5 +32,8 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     }
     let requested_bytes = analysis.facts.requested.map(|size| size.bytes);
     let cause = Cause::GatherOnSave { requested_bytes };
-    Some(Answer { certainty: analysis.phase.certainty, is_cause: true, cause })
+    // A user's "OOM" may also mean host memory.
+    let is_shown = message.memory == Memory::Gpu;
+    let certainty = if is_shown { analysis.phase.certainty } else { Certainty::Unknown };
+    Some(Answer { certainty, is_cause: true, cause })
 }

@@ -3,7 +3,8 @@
 //! ## What it detects
 //! Host memory ran out, not GPU memory: the kernel or a launcher killed the process (`Killed`, exit
 //! code 137 or -9, an `oom-kill` line), PyTorch's CPU allocator failed (`DefaultCPUAllocator`), or
-//! page-locked memory could not be allocated.
+//! page-locked memory could not be allocated. A data loader worker that ended without a reason is a
+//! possible sign only.
 //!
 //! ## Why it happens
 //! Data preparation that reads everything at once, several workers that each hold a copy, a
@@ -27,6 +28,10 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     let in_loader = trace::holds(analysis.log, &["dataloader.py", "_error_if_any_worker_fails"]);
     let (sign, certainty) = match message.wording {
         Wording::PagingFile | Wording::DevShm => return None,
+        Wording::PageLocked => (HostSign::PageLocked, Certainty::Certain),
+        // It may have crashed for any reason.
+        Wording::WorkerDied => (HostSign::WorkerKilled, Certainty::Unknown),
+        Wording::Word => (HostSign::Other, Certainty::Likely),
         Wording::Killed if in_loader => (HostSign::WorkerKilled, Certainty::Likely),
         Wording::Killed => (HostSign::Killed, Certainty::Likely),
         Wording::CpuAllocator => (HostSign::HostAllocator, Certainty::Certain),

@@ -1,16 +1,18 @@
 //! # `not-memory`
 //!
 //! ## What it detects
-//! The log shows a failed assertion in a kernel or an illegal memory access, and no failed
-//! allocation.
+//! The log shows a failed assertion in a kernel, an illegal memory access, a GPU stopped by the
+//! display's watchdog or a crashed data loader worker, and no failed allocation.
 //!
 //! ## Why it happens
 //! A token id or a label is out of range, shapes do not match, or a kernel has a bug. The error is
-//! asynchronous: a later, unrelated call reports it.
+//! asynchronous: a later, unrelated call reports it. A watchdog stops a GPU that draws a display and
+//! computes for too long without a pause. A worker crashes in a library that decodes the data.
 //!
 //! ## What helps
 //! `CUDA_LAUNCH_BLOCKING=1` shows the op; the same batch on a CPU gives a clear message. Changing
-//! batch sizes does not help.
+//! batch sizes does not help, except against a watchdog, which wants shorter kernels. `num_workers=0`
+//! shows where a worker crashes.
 
 use super::Answer;
 use crate::{
@@ -26,6 +28,10 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
         OtherFailure::DeviceAssert
     } else if clues.has(Clue::IllegalAccess) {
         OtherFailure::IllegalAccess
+    } else if clues.has(Clue::Watchdog) {
+        OtherFailure::Watchdog
+    } else if clues.has(Clue::WorkerCrashed) {
+        OtherFailure::WorkerCrashed
     } else {
         return None;
     };

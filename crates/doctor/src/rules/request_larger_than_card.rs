@@ -14,10 +14,20 @@
 use super::Answer;
 use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};
 
+/// More than any card has; such a request comes from wrong numbers in a shape.
+const NO_CARD_HAS: u64 = 1 << 40;
+
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
-    let (total, requested) = (analysis.facts.total?, analysis.facts.requested?);
-    let cause =
-        Cause::RequestLargerThanCard { requested_bytes: requested.bytes, total_bytes: total.bytes };
-    let is_larger = requested.low > total.high && analysis.is_gpu();
-    is_larger.then_some(Answer { certainty: Certainty::Certain, is_cause: true, cause })
+    let requested = analysis.facts.requested.filter(|_| analysis.is_gpu())?;
+    let total = analysis.facts.total;
+    let limit = total.map_or(NO_CARD_HAS, |total| total.high);
+    let cause = Cause::RequestLargerThanCard {
+        requested_bytes: requested.bytes,
+        total_bytes: total.map(|total| total.bytes),
+    };
+    (requested.low > limit).then_some(Answer {
+        certainty: Certainty::Certain,
+        is_cause: true,
+        cause,
+    })
 }

@@ -43,6 +43,10 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     if !log.clues.any(&[Clue::Vllm, Clue::Sglang]) || message.wording == Wording::Server {
         return None;
     }
+    // A training step left less than the engine gave up when it went to sleep.
+    if log.clues.has(Clue::WakesUp) {
+        return of(Reservation::NothingLeft, Certainty::Likely);
+    }
     let is_high = log.setup.utilization_thousandths.is_some_and(|share| share >= TOO_HIGH);
     if is_high || log.clues.has(Clue::CapturesGraphs) {
         return of(Reservation::NothingLeft, Certainty::Likely);

@@ -234,7 +234,7 @@ fn every_rule_applies_only_where_it_should() {
             diagnosis(log, config).findings.iter().any(|finding| finding.rule() == *rule)
         };
         assert!(fires(log, config), "{rule} does not see its log: {:#?}", diagnosis(log, config));
-        assert!(!fires(other, other_config), "{rule} fires beside its case");
+        assert!(!fires(other, other_config), "{rule} fires on another case");
     }
     for rule in &RULES {
         assert!(table.iter().any(|(name, ..)| *name == rule.name), "{} has no log", rule.name);
@@ -342,14 +342,68 @@ fn assumed_defaults_are_marked_as_such() {
     assert_eq!(silent.do_next.question, Some(crate::Question::Config));
 
     let lines = "tokens per iteration will be: 491,520\nnumber of parameters: 123.59M\n";
-    let told = diagnosis(&format!("{lines}{forward}"), "");
-    assert_eq!(told.supposing, None);
-    assert!(told.tensors.iter().all(|tensor| tensor.supposing.is_none()));
+    let with_lines = diagnosis(&format!("{lines}{forward}"), "");
+    assert_eq!(with_lines.supposing, None);
+    assert!(with_lines.tensors.iter().all(|tensor| tensor.supposing.is_none()));
 
     // The output of the script contradicts the defaults.
     let other = diagnosis(&format!("number of parameters: 10.65M\n{forward}"), "");
     assert_eq!(other.supposing, None);
     assert!(other.tensors.iter().all(|tensor| tensor.supposing.is_some()));
+}
+
+#[test]
+fn what_looks_like_a_memory_error_and_is_none_is_named() {
+    use crate::OtherFailure;
+    let failure = |log: &str| {
+        let found = diagnosis(log, "");
+        assert_eq!(found.kind, crate::MemoryKind::None, "{log}");
+        assert!(!found.advice.is_empty(), "{log}");
+        match &found.findings[0].cause {
+            Cause::NotMemory { failure } => *failure,
+            other => panic!("{log}: {other:?}"),
+        }
+    };
+    let metal =
+        "Impacting Interactivity (0000000e:kIOGPUCommandBufferCallbackErrorImpactingInteractivity)";
+    assert_eq!(failure(metal), OtherFailure::Watchdog);
+    let worker = "DataLoader worker (pid 7) is killed by signal: Segmentation fault.";
+    assert_eq!(failure(worker), OtherFailure::WorkerCrashed);
+}
+
+#[test]
+fn a_request_that_no_card_can_hold_needs_no_card() {
+    let causes = |asked: &str| -> Vec<_> {
+        let log = format!("trainer.fit(model)\nIt tried to allocate {asked} on the GPU");
+        let found = diagnosis(&log, "").findings.into_iter();
+        found.filter(|f| f.is_cause).map(|f| f.rule()).collect()
+    };
+    assert_eq!(causes("90210.55 GiB")[0], "request-larger-than-card");
+    assert!(!causes("90.55 GiB").contains(&"request-larger-than-card"));
+}
+
+#[test]
+fn host_memory_is_recognized_in_prose() {
+    use crate::MemoryKind::{HostMemory, None};
+    let kind = |log: &str| diagnosis(log, "").kind;
+    assert_eq!(kind("the notebook ran out of RAM while reading the file"), HostMemory);
+    assert_eq!(kind("RAM crashed again, OOM"), HostMemory);
+    assert_ne!(kind("my program is full of parameters"), HostMemory);
+    assert_eq!(kind("I have 64 GB of RAM and it works"), None);
+    // VRAM is the card's.
+    assert_ne!(kind("it runs out of VRAM: OOM"), HostMemory);
+}
+
+#[test]
+fn a_square_image_is_not_attention() {
+    let log = |words: &str| {
+        format!(
+            "{words} epoch 1\nOOM when allocating tensor with shape[250,64,128,128] and type float on device:GPU:0"
+        )
+    };
+    let first = |words: &str| diagnosis(&log(words), "").findings[0].rule();
+    assert_eq!(first("[[node batch_normalization/FusedBatchNorm]] model.fit("), "batch-too-large");
+    assert_eq!(first("gpt-2 model.fit("), "attention-scores");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use fitgpt_plan::{
 };
 
 use super::{
-    compare::{Failure, WorstElement, elements, first_difference, furthest},
+    compare::{Failure, WorstElement, elements, first_difference, furthest, largest_share},
     tolerance::Tolerance,
 };
 use crate::{
@@ -58,7 +58,8 @@ impl OpCase {
 
     /// Prepares the case for a backend that rounds the factors of its products to the type of the
     /// activations: the weights become values that this leaves as they are. The gradient of the
-    /// logits is a factor too, which the op computes: its rounding is allowed for.
+    /// logits, the probabilities of attention and the gradients of its scores are factors too,
+    /// which an op computes: their rounding is allowed for.
     pub(super) fn round_factors(&mut self) {
         let is_half = |tensor: &&Tensor| matches!(tensor.dtype, DType::F16 | DType::Bf16);
         let Some(half) = self.program.tensors().iter().find(is_half).map(|tensor| tensor.dtype)
@@ -70,11 +71,15 @@ impl OpCase {
             let rounded = narrow(half, &widen(DType::F32, values));
             *values = narrow(DType::F32, &widen(half, &rounded));
         }
-        if let Op::CrossEntropyBackward { d_x, d_weight, .. } = self.program.ops()[0] {
-            for tensor in [d_x, d_weight] {
-                if let Expected::Within(tolerance) = &mut self.expected[tensor.index()] {
-                    *tolerance = tolerance.with_rounded_factor(half);
-                }
+        let products = match self.program.ops()[0] {
+            Op::CrossEntropyBackward { d_x, d_weight, .. } => vec![d_x, d_weight],
+            Op::Attention { out, .. } => vec![out],
+            Op::AttentionBackward { d_qkv, .. } => d_qkv.tensors().collect(),
+            _ => Vec::new(),
+        };
+        for tensor in products {
+            if let Expected::Within(tolerance) = &mut self.expected[tensor.index()] {
+                *tolerance = tolerance.with_rounded_factor(half);
             }
         }
     }
@@ -97,6 +102,20 @@ impl OpCase {
         let in_use = |element: &usize| self.is_in_use(tensor, *element);
         let worst = furthest(&expected, &found, in_use, tolerance)?;
         Some(self.failure(tensor, worst, tolerance.why))
+    }
+
+    /// The largest error of a tensor, as a part of the error that is allowed.
+    pub(super) fn share_of_allowed(&self, tensor: TensorId, expected: &[u8], found: &[u8]) -> f64 {
+        let Expected::Within(tolerance) = self.expected[tensor.index()] else { return 0.0 };
+        let dtype = self.program.get(tensor).dtype;
+        let (expected, found) = (elements(dtype, expected), elements(dtype, found));
+        largest_share(&expected, &found, |element| self.is_in_use(tensor, *element), tolerance)
+    }
+
+    /// The storage type of its activations.
+    pub(super) fn dtype(&self) -> DType {
+        let mut types = self.program.tensors().iter().map(|tensor| tensor.dtype);
+        types.find(|dtype| matches!(dtype, DType::F16 | DType::Bf16)).unwrap_or(DType::F32)
     }
 
     /// The first element whose bits differ.

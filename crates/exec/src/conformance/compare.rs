@@ -107,6 +107,25 @@ pub(super) fn furthest(
     worst
 }
 
+/// The largest error, as a part of the error that is allowed; infinite if a number is not finite.
+pub(super) fn largest_share(
+    expected: &[f64],
+    found: &[f64],
+    in_use: impl Fn(&usize) -> bool,
+    tolerance: Tolerance,
+) -> f64 {
+    let used: Vec<_> = (0..expected.len()).filter(in_use).collect();
+    let finite = used.iter().map(|i| expected[*i].abs()).filter(|e| e.is_finite());
+    let scale = finite.fold(0.0, f64::max);
+    let share = |i: usize| match (found[i] - expected[i]).abs() {
+        0.0 => 0.0,
+        error if error.is_finite() => error / tolerance.allowed(expected[i], scale),
+        _ if expected[i].total_cmp(&found[i]).is_eq() => 0.0,
+        _ => f64::INFINITY,
+    };
+    used.into_iter().map(share).fold(0.0, f64::max)
+}
+
 /// The first element whose bits differ, if any.
 pub(super) fn first_difference(
     dtype: DType,

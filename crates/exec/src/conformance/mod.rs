@@ -15,6 +15,8 @@ mod compare;
 mod model;
 mod tolerance;
 
+use std::ops::ControlFlow;
+
 use fitgpt_plan::{
     memory::{Limits, Target, VerifiedPlan, place, verify},
     program::Program,
@@ -65,29 +67,83 @@ pub fn judge_stored(
     make: MakeBackend<'_>,
 ) -> Result<Verdict, BackendError> {
     let mut verdict = Verdict::default();
-    for mut case in cases::all().filter(|case| case.is_stored_in(dtypes)) {
-        if factors == Factors::Rounded {
+    judge_each(&Selection { dtypes, factors, ops: &[] }, target, make, &mut |judged| {
+        verdict.compared += judged.compared;
+        verdict.failures.extend(judged.failures);
+        ControlFlow::Continue(())
+    })?;
+    Ok(verdict)
+}
+
+/// The cases to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Selection<'s> {
+    /// The types that the backend stores activations in.
+    pub dtypes: &'s [DType],
+    /// How it multiplies.
+    pub factors: Factors,
+    /// Names of ops; empty for all.
+    pub ops: &'s [&'s str],
+}
+
+impl Selection<'_> {
+    fn has(&self, case: &OpCase) -> bool {
+        let op = case.program.ops()[0].name();
+        case.is_stored_in(self.dtypes) && (self.ops.is_empty() || self.ops.contains(&op))
+    }
+}
+
+/// The result of one case.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JudgedCase {
+    /// The op's name.
+    pub op: &'static str,
+    /// The storage type of its activations.
+    pub dtype: DType,
+    /// Tensors compared.
+    pub compared: usize,
+    /// The largest error, as a part of the error that is allowed.
+    pub worst: f64,
+    /// The wrong tensors.
+    pub failures: Vec<Failure>,
+}
+
+/// Like [`judge_stored`], and reports each case as soon as it has run; the last one is the one that
+/// `report` breaks at.
+pub fn judge_each(
+    selection: &Selection<'_>,
+    target: &impl Target,
+    make: MakeBackend<'_>,
+    report: &mut dyn FnMut(JudgedCase) -> ControlFlow<()>,
+) -> Result<(), BackendError> {
+    for mut case in cases::all().filter(|case| selection.has(case)) {
+        if selection.factors == Factors::Rounded {
             case.round_factors();
         }
         let expected = results(&case, &ReferenceTarget(WATCHED), &mut reference)?;
         let found = results(&case, target, make)?;
+        let (op, dtype) = (case.program.ops()[0].name(), case.dtype());
+        let mut judged = JudgedCase { op, dtype, compared: 0, worst: 0.0, failures: Vec::new() };
         for (tensor, how) in case.expected() {
             let (expected, found) = (&expected[tensor.index()], &found[tensor.index()]);
+            judged.compared += usize::from(how != Expected::Anything);
             match how {
                 Expected::Anything => {}
                 Expected::Untouched => {
-                    verdict.add(case.differing_bits(
-                        tensor,
-                        expected,
-                        found,
-                        "an op must not change its inputs",
-                    ));
+                    let why = "an op must not change its inputs";
+                    judged.failures.extend(case.differing_bits(tensor, expected, found, why));
                 }
-                Expected::Within(_) => verdict.add(case.outside(tensor, expected, found)),
+                Expected::Within(_) => {
+                    judged.worst = judged.worst.max(case.share_of_allowed(tensor, expected, found));
+                    judged.failures.extend(case.outside(tensor, expected, found));
+                }
             }
         }
+        if report(judged).is_break() {
+            break;
+        }
     }
-    Ok(verdict)
+    Ok(())
 }
 
 /// Compares every op on two backends, which must agree bit for bit. Each uses the plan for its

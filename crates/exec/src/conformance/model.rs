@@ -15,6 +15,7 @@ use fitgpt_plan::{
         Adam, Program, TensorClass,
         decoder::{Recompute, Training, decode, prefill, train},
     },
+    shard::Share,
     units::{Bytes, DType, Real, TensorId},
 };
 
@@ -135,6 +136,8 @@ impl Setting {
             activations: self.dtype,
             recompute,
             loss_chunk_rows: 5,
+            lanes: 1,
+            share: Share::WHOLE,
         }
     }
 }

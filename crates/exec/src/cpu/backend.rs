@@ -10,7 +10,7 @@ use super::{
     dispatch::{self, Call},
     pool::Pool,
 };
-use crate::{Arguments, Backend, BackendError, Watch, backend::WatchedArena};
+use crate::{Arguments, Backend, BackendError, Watch, arena::BeforeTouch, backend::WatchedArena};
 
 /// Runs programs on this machine's cores.
 #[derive(Debug)]
@@ -22,10 +22,21 @@ pub struct Cpu {
 impl Cpu {
     /// A backend for the programs of `plan`, which was placed for this `target`.
     pub fn new(plan: VerifiedPlan, target: CpuTarget, watch: Watch) -> Result<Self, BackendError> {
+        Self::touched(plan, target, watch, &mut |_| Ok(()))
+    }
+
+    /// As [`Cpu::new`], and gives the arena up if `before` stops it.
+    pub fn touched(
+        plan: VerifiedPlan,
+        target: CpuTarget,
+        watch: Watch,
+        before: &mut BeforeTouch<'_>,
+    ) -> Result<Self, BackendError> {
         let CpuTarget { threads, isa, limits } = target;
         let pool = Pool::new(threads)
             .map_err(|error| BackendError::Threads { asked: threads, kind: error.kind() })?;
-        Ok(Self { host: WatchedArena::new(plan, limits, watch)?, machine: Machine { pool, isa } })
+        let host = WatchedArena::new(plan, limits, watch, before)?;
+        Ok(Self { host, machine: Machine { pool, isa } })
     }
 }
 

@@ -1,5 +1,7 @@
 //! Calls the kernel of an op with the op's operands, in the type of its tensors.
 
+use std::ops::Range;
+
 use fitgpt_plan::{
     program::{Dropout, Heads, Op, Program, Qkv},
     units::{DType, TensorId},
@@ -411,10 +413,20 @@ impl<'c, 'a> Call<'c, 'a> {
                 }
                 self.operands.write(norm)[0] = update::norm(sums, self.arguments);
             }
-            Op::AdamW { norm, parameter, gradient, exp_avg, exp_avg_sq, decays, ref adam } => {
+            Op::AdamW {
+                norm,
+                parameter,
+                gradient,
+                exp_avg,
+                exp_avg_sq,
+                first,
+                decays,
+                ref adam,
+            } => {
+                let owned = self.owned(first, exp_avg);
                 let args = update::AdamW {
-                    parameter: self.operands.write(parameter),
-                    gradient: self.operands.write(gradient),
+                    parameter: &mut self.operands.write(parameter)[owned.clone()],
+                    gradient: &mut self.operands.write(gradient)[owned],
                     exp_avg: self.operands.write(exp_avg),
                     exp_avg_sq: self.operands.write(exp_avg_sq),
                     norm: self.operands.read(norm)[0],
@@ -432,12 +444,14 @@ impl<'c, 'a> Call<'c, 'a> {
                 exp_avg_scale,
                 exp_avg_sq,
                 exp_avg_sq_scale,
+                first,
                 decays,
                 ref adam,
             } => {
+                let owned = self.owned(first, exp_avg);
                 let args = update_8bit::AdamW8bit {
-                    parameter: self.operands.write(parameter),
-                    gradient: self.operands.write(gradient),
+                    parameter: &mut self.operands.write(parameter)[owned.clone()],
+                    gradient: &mut self.operands.write(gradient)[owned],
                     exp_avg: self.quantised(exp_avg, exp_avg_scale),
                     exp_avg_sq: self.quantised(exp_avg_sq, exp_avg_sq_scale),
                     norm: self.operands.read(norm)[0],
@@ -467,6 +481,12 @@ impl<'c, 'a> Call<'c, 'a> {
 
     fn quantised(&mut self, codes: TensorId, scales: TensorId) -> Quantised<'a> {
         Quantised { codes: self.operands.write(codes), scales: self.operands.write(scales) }
+    }
+
+    /// The elements of a parameter that an update changes: as many as there are moments.
+    fn owned(&self, first: u64, moments: TensorId) -> Range<usize> {
+        let first = first as usize;
+        first..first + self.program.get(moments).count() as usize
     }
 
     fn rows(&self, id: TensorId) -> usize {

@@ -32,7 +32,7 @@ mod target;
 mod update;
 mod update_8bit;
 
-pub use self::{backend::Cpu, target::CpuTarget};
+pub use self::{backend::Cpu, target::CpuTarget, update::gradient_norm};
 
 /// The threads that kernels run on and the instruction set they use.
 #[derive(Debug)]

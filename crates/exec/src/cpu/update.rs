@@ -10,7 +10,7 @@
 //!
 //! Both are limited by memory bandwidth and take one pass. Squares are summed in f64, by blocks.
 
-use fitgpt_plan::program::Adam;
+use fitgpt_plan::{program::Adam, shard::SHARD_BLOCK};
 
 use crate::{
     Arguments,
@@ -18,12 +18,30 @@ use crate::{
         Machine,
         isa::{Kernel, Simd},
         parts::Blocks,
-        rows::BLOCK,
+        rows::{BLOCK, ONE},
     },
 };
 
 /// `clip_grad_norm_` adds this, so that it never divides by zero.
 const CLIP_EPSILON: f64 = 1e-6;
+
+const _: () = assert!(BLOCK as u64 == SHARD_BLOCK, "a rank sums whole blocks");
+
+/// Sums of squares outside of a program, where gradients of several lanes or processes are added
+/// up: the same bits as the program's own.
+pub mod gradient_norm {
+    use super::{BLOCK, Kernel as _, ONE, SumSquares};
+
+    /// The sum of squares of each block of a gradient, or of a part of it that begins at a block.
+    pub fn block_sums(gradient: &[f32]) -> impl Iterator<Item = f64> {
+        gradient.chunks(BLOCK).map(|block| SumSquares(block).run(ONE))
+    }
+
+    /// The norm from the sums of all blocks of all gradients, in the order of the parameters.
+    pub fn of_sums(sums: &[f64], loss_scale: f32) -> f32 {
+        (sums.iter().sum::<f64>().sqrt() / f64::from(loss_scale)) as f32
+    }
+}
 
 /// Blocks of a gradient, each of which needs one f64 of scratch.
 pub(super) fn norm_blocks(count: usize) -> usize {
@@ -43,7 +61,7 @@ pub(super) fn squares(machine: &mut Machine, gradient: &[f32], sums: &mut [f64])
 
 /// The norm from the sums of all blocks.
 pub(super) fn norm(sums: &[f64], arguments: &Arguments) -> f32 {
-    (sums.iter().sum::<f64>().sqrt() / f64::from(arguments.loss_scale)) as f32
+    gradient_norm::of_sums(sums, arguments.loss_scale)
 }
 
 struct SumSquares<'a>(&'a [f32]);

@@ -61,7 +61,7 @@ pub struct Reference {
 impl Reference {
     /// A backend for the programs of `plan`, which was made within `limits`.
     pub fn new(plan: VerifiedPlan, limits: Limits, watch: Watch) -> Result<Self, BackendError> {
-        Ok(Self { host: WatchedArena::new(plan, limits, watch)? })
+        Ok(Self { host: WatchedArena::new(plan, limits, watch, &mut |_| Ok(()))? })
     }
 }
 

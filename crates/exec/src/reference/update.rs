@@ -77,23 +77,28 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
             let total: f64 = gradients.iter().copied().map(of).sum();
             values.store(norm, &[total.sqrt() / f64::from(values.arguments.loss_scale)]);
         }
-        Op::AdamW { norm, parameter, gradient, exp_avg, exp_avg_sq, decays, ref adam } => {
+        Op::AdamW { norm, parameter, gradient, exp_avg, exp_avg_sq, first, decays, ref adam } => {
             let norm = values.load(norm)[0];
+            let mut places = [exp_avg, exp_avg_sq].map(|tensor| values.take(tensor));
+            let [mut m, mut v] = [places[0].get(), places[1].get()];
+            let first = first as usize;
+            let owned = first..first + m.len();
             let mut gradient = values.take(gradient);
-            let gradients = gradient.get();
-            gradient.put(0, &vec![0.0; gradients.len()]);
+            let gradients = gradient.get()[owned.clone()].to_vec();
+            gradient.put(first, &vec![0.0; gradients.len()]);
             if !norm.is_finite() {
                 return;
             }
             let step = AdamStep::new(adam, values.arguments, norm, decays);
-            let mut places = [parameter, exp_avg, exp_avg_sq].map(|tensor| values.take(tensor));
-            let [mut p, mut m, mut v] = [places[0].get(), places[1].get(), places[2].get()];
+            let mut parameter = values.take(parameter);
+            let mut p = parameter.get()[owned].to_vec();
             for (i, gradient) in gradients.into_iter().enumerate() {
                 let old = AdamElement { parameter: p[i], exp_avg: m[i], exp_avg_sq: v[i] };
                 let new = step.update(old, gradient);
                 [p[i], m[i], v[i]] = [new.parameter, new.exp_avg, new.exp_avg_sq];
             }
-            for (place, values) in places.iter_mut().zip([p, m, v]) {
+            parameter.put(first, &p);
+            for (place, values) in places.iter_mut().zip([m, v]) {
                 place.put(0, &values);
             }
         }

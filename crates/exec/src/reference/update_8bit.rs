@@ -51,6 +51,7 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
         exp_avg_scale,
         exp_avg_sq,
         exp_avg_sq_scale,
+        first,
         decays,
         ref adam,
     } = *op
@@ -59,17 +60,19 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
     };
     let norm = values.load(norm)[0];
     let mut gradient = values.take(gradient);
-    let gradients = gradient.get();
-    gradient.put(0, &vec![0.0; gradients.len()]);
+    let codes = [exp_avg, exp_avg_sq].map(|tensor| values.take_codes(tensor));
+    let first = first as usize;
+    let owned = first..first + codes[0].len();
+    let gradients = gradient.get()[owned.clone()].to_vec();
+    gradient.put(first, &vec![0.0; gradients.len()]);
     if !norm.is_finite() {
         return;
     }
     let step = AdamStep::new(adam, values.arguments, norm, decays);
     let mut parameter = values.take(parameter);
     let mut scales = [exp_avg_scale, exp_avg_sq_scale].map(|tensor| values.take(tensor));
-    let codes = [exp_avg, exp_avg_sq].map(|tensor| values.take_codes(tensor));
     let books = [Codebook::signed(), Codebook::unsigned()];
-    let mut p = parameter.get();
+    let mut p = parameter.get()[owned].to_vec();
     let mut m = decoded(books[0], codes[0], &scales[0].get());
     let mut v = decoded(books[1], codes[1], &scales[1].get());
     for (i, gradient) in gradients.into_iter().enumerate() {
@@ -77,7 +80,7 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
         let new = step.update(old, gradient);
         [p[i], m[i], v[i]] = [new.parameter, new.exp_avg, new.exp_avg_sq];
     }
-    parameter.put(0, &p);
+    parameter.put(first, &p);
     for (moment, values) in [m, v].iter().enumerate() {
         let (new_codes, new_scales) = encoded(books[moment], values);
         codes[moment].copy_from_slice(&new_codes);

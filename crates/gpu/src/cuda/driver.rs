@@ -78,7 +78,7 @@ pub(crate) trait Driver: Sized + Send + fmt::Debug + 'static {
 }
 
 impl Card {
-    /// Stands for a device that could not be opened: every call fails before this is read.
+    /// A placeholder for a device that could not be opened: every call fails before this is read.
     pub(crate) fn unknown() -> Self {
         Self {
             name: String::new(),

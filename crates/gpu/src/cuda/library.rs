@@ -32,21 +32,23 @@ pub(crate) fn adapters() -> Vec<Adapter> {
 }
 
 fn adapter(index: u16) -> Result<Adapter, Fault> {
-    let card = Library::open(index)?.card();
-    let (free, total) = result::mem_get_info().map_err(|error| fault("cuMemGetInfo", error))?;
+    let device = device(index)?;
+    let card = card(device)?;
+    // A full card has no memory for a context. It is listed nevertheless: opening it says why.
+    let memory = Library::open(index).and_then(|_open| {
+        let (free, total) = result::mem_get_info().map_err(|error| fault("cuMemGetInfo", error))?;
+        Ok(DeviceMemory { total: Bytes::new(total as u64), free: Bytes::new(free as u64) })
+    });
     Ok(Adapter {
         name: card.name,
         api: Api::Cuda,
         kind: AdapterKind::Discrete,
         driver: format!("CUDA, sm_{}", card.architecture),
-        memory: Some(DeviceMemory {
-            total: Bytes::new(total as u64),
-            free: Bytes::new(free as u64),
-        }),
+        memory: memory.ok(),
         properties: GpuProperties {
-            max_chunk: Bytes::new(whole(total as u64)),
+            max_chunk: Bytes::new(whole(card.memory_bytes)),
             // Kernels count elements in 32 bits.
-            max_binding: Bytes::new(whole((total as u64).min(1 << 32))),
+            max_binding: Bytes::new(whole(card.memory_bytes.min(1 << 32))),
             shared_bytes: card.shared_bytes,
             plane: [32, 32],
             has_f16: true,
@@ -68,6 +70,7 @@ pub(crate) struct Library {
     device: sys::CUdevice,
     context: sys::CUcontext,
     stream: sys::CUstream,
+    card: Card,
     ptx: Ptx,
 }
 
@@ -89,13 +92,42 @@ fn fault(call: &'static str, error: DriverError) -> Fault {
     Fault { call, error: name.unwrap_or_else(|_| format!("error {:?}", error.0)) }
 }
 
-impl Library {
-    fn attribute(&self, which: CUdevice_attribute) -> Result<u32, Fault> {
-        // SAFETY: the device is one that `open` was given by the driver.
-        let value = unsafe { result::device::get_attribute(self.device, which) };
-        value.map(|value| value as u32).map_err(|error| fault("cuDeviceGetAttribute", error))
+/// Device `index`, which needs no memory on it.
+fn device(index: u16) -> Result<sys::CUdevice, Fault> {
+    // SAFETY: only asks whether a library can be loaded.
+    if !unsafe { is_culib_present() } {
+        let error = "the driver's library is not on this machine".to_owned();
+        return Err(Fault { call: "cuInit", error });
     }
+    result::init().map_err(|error| fault("cuInit", error))?;
+    result::device::get(i32::from(index)).map_err(|error| fault("cuDeviceGet", error))
+}
 
+fn attribute(device: sys::CUdevice, which: CUdevice_attribute) -> Result<u32, Fault> {
+    // SAFETY: the device comes from the driver.
+    let value = unsafe { result::device::get_attribute(device, which) };
+    value.map(|value| value as u32).map_err(|error| fault("cuDeviceGetAttribute", error))
+}
+
+fn card(device: sys::CUdevice) -> Result<Card, Fault> {
+    use CUdevice_attribute::{
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR,
+        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
+        CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN as SHARED,
+        CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT as MULTIPROCESSORS,
+    };
+    // SAFETY: the device comes from the driver.
+    let memory = unsafe { result::device::total_mem(device) };
+    Ok(Card {
+        name: result::device::get_name(device).map_err(|error| fault("cuDeviceGetName", error))?,
+        architecture: 10 * attribute(device, MAJOR)? + attribute(device, MINOR)?,
+        memory_bytes: memory.map_err(|error| fault("cuDeviceTotalMem", error))? as u64,
+        shared_bytes: attribute(device, SHARED)? as usize,
+        multiprocessors: attribute(device, MULTIPROCESSORS)?,
+    })
+}
+
+impl Library {
     fn make_current(&self) -> Result<(), Fault> {
         // SAFETY: the context is retained for as long as this lives.
         unsafe { result::ctx::set_current(self.context) }
@@ -107,14 +139,8 @@ impl Driver for Library {
     type Function = Function;
 
     fn open(index: u16) -> Result<Self, Fault> {
-        // SAFETY: only asks whether a library can be loaded.
-        if !unsafe { is_culib_present() } {
-            let error = "the driver's library is not on this machine".to_owned();
-            return Err(Fault { call: "cuInit", error });
-        }
-        result::init().map_err(|error| fault("cuInit", error))?;
-        let device = result::device::get(i32::from(index));
-        let device = device.map_err(|error| fault("cuDeviceGet", error))?;
+        let device = device(index)?;
+        let card = card(device)?;
         // SAFETY: the device comes from the driver.
         let context = unsafe { result::primary_ctx::retain(device) }
             .map_err(|error| fault("cuDevicePrimaryCtxRetain", error))?;
@@ -123,29 +149,12 @@ impl Driver for Library {
             .map_err(|error| fault("cuCtxSetCurrent", error))?;
         let stream = result::stream::create(result::stream::StreamKind::NonBlocking)
             .map_err(|error| fault("cuStreamCreate", error))?;
-        let mut library = Self { device, context, stream, ptx: Ptx::new(0) };
-        use CUdevice_attribute::{
-            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR as MAJOR,
-            CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR as MINOR,
-        };
-        library.ptx = Ptx::new(10 * library.attribute(MAJOR)? + library.attribute(MINOR)?);
-        Ok(library)
+        let ptx = Ptx::new(card.architecture);
+        Ok(Self { device, context, stream, card, ptx })
     }
 
     fn card(&self) -> Card {
-        use CUdevice_attribute::{
-            CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN as SHARED,
-            CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT as MULTIPROCESSORS,
-        };
-        // SAFETY: the device comes from the driver.
-        let memory = unsafe { result::device::total_mem(self.device) };
-        Card {
-            name: result::device::get_name(self.device).unwrap_or_default(),
-            architecture: self.ptx.architecture(),
-            memory_bytes: memory.unwrap_or(0) as u64,
-            shared_bytes: self.attribute(SHARED).unwrap_or(48 << 10) as usize,
-            multiprocessors: self.attribute(MULTIPROCESSORS).unwrap_or(1),
-        }
+        self.card.clone()
     }
 
     fn allocate(&mut self, bytes: u64) -> Result<Address, Fault> {

@@ -51,11 +51,7 @@ impl Ptx {
         Self { architecture, nvrtc: None }
     }
 
-    pub(crate) fn architecture(&self) -> u32 {
-        self.architecture
-    }
-
-    /// The PTX of a kernel, with a zero behind it.
+    /// The PTX of a kernel, ending with a zero byte.
     pub(crate) fn of(&mut self, source: &Source) -> Result<Vec<u8>, Fault> {
         let mut hasher = DefaultHasher::new();
         (&source.text, self.architecture, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
@@ -112,7 +108,7 @@ fn roots() -> Vec<PathBuf> {
     roots
 }
 
-/// What a folder holds whose name begins so, newest name first.
+/// The entries of a folder whose names have this prefix, newest name first.
 fn entries(folder: &Path, start: &str) -> Vec<PathBuf> {
     let begins = |path: &PathBuf| {
         path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(start))

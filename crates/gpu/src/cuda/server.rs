@@ -55,7 +55,7 @@ pub(crate) struct CudaServer<D: Driver> {
 struct Allocation {
     address: Address,
     bytes: u64,
-    /// Tells when nobody else holds the memory any longer.
+    /// Shows when nobody else holds the memory any longer.
     handle: ManagedMemoryHandle,
 }
 
@@ -202,7 +202,7 @@ impl<D: Driver> CudaServer<D> {
             operands: &operands,
             constants: &info.data,
         };
-        // SAFETY: who launched it without checks promised that it stays within its operands.
+        // SAFETY: the caller of an unchecked launch promises that the kernel stays within its operands.
         let launched = unsafe { driver.launch(&loaded.function, &launch) };
         launched.map_err(|fault| error(&fault))
     }

@@ -1,8 +1,8 @@
-//! A card made of a CPU: executes the CUDA C++ of our kernels in a process of its own.
+//! A simulated card: executes the CUDA C++ of our kernels in a separate process.
 //!
 //! The text that NVRTC would get is compiled by clang for the CPU, with stand-ins for CUDA's
 //! built-ins (`simulated/prelude.h` and the headers next to it), and run by `simulated/device.cpp`
-//! in one of two ways: under AddressSanitizer, or with a detector of data races between barriers.
+//! in one of two modes: under AddressSanitizer, or with a detector of data races between barriers.
 //! A fault ends the process, and every later call fails, as after a sticky error of a card.
 //!
 //! What this cannot show: divergence within a warp, the rounding inside a tensor core, contraction
@@ -32,13 +32,31 @@ pub(crate) enum Watcher {
 /// Changes the text of kernels before they are compiled: how a test breaks one.
 pub(crate) type Edit = fn(&Source) -> String;
 
-/// A device to be opened: its index is its place here.
-static DEVICES: LazyLock<Mutex<Vec<(Watcher, Edit)>>> = LazyLock::new(Mutex::default);
+/// A driver call that fails with an error.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FailingCall {
+    /// As CUDA names it.
+    pub(crate) call: &'static str,
+    pub(crate) error: &'static str,
+    /// How many such calls succeed first.
+    pub(crate) calls_before: u32,
+}
+
+/// A device to be opened.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SimulatedDevice {
+    pub(crate) watcher: Watcher,
+    pub(crate) edit: Edit,
+    pub(crate) failing: Option<FailingCall>,
+}
+
+/// The devices to be opened, by index.
+static DEVICES: LazyLock<Mutex<Vec<SimulatedDevice>>> = LazyLock::new(Mutex::default);
 
 /// Registers a device and returns its index.
-pub(crate) fn register(watcher: Watcher, edit: Edit) -> u16 {
+pub(crate) fn register(device: SimulatedDevice) -> u16 {
     let mut devices = DEVICES.lock().unwrap();
-    devices.push((watcher, edit));
+    devices.push(device);
     u16::try_from(devices.len() - 1).unwrap()
 }
 
@@ -58,6 +76,7 @@ pub(crate) struct Simulated {
     answers: BufReader<ChildStdout>,
     watcher: Watcher,
     edit: Edit,
+    failing: Option<FailingCall>,
     folder: PathBuf,
     /// What the sanitizer prints.
     report: PathBuf,
@@ -65,14 +84,15 @@ pub(crate) struct Simulated {
 }
 
 impl Watcher {
-    /// Flags for the device and for its kernels.
+    /// Flags for the device and for its kernels. Compiling takes longer than running: with
+    /// AddressSanitizer, a kernel compiles four times as fast without optimization.
     fn flags(self) -> [&'static [&'static str]; 2] {
         match self {
-            Self::Addresses => {
-                let flags: &[_] = &["-fsanitize=address,bounds", "-fno-sanitize-recover=all"];
-                [flags, flags]
-            }
-            Self::Races => [&["-DSIMULATED_RACES"], &["-fsanitize=thread"]],
+            Self::Addresses => [
+                &["-fsanitize=address,bounds", "-fno-sanitize-recover=all"],
+                &["-O0", "-fsanitize=address,bounds", "-fno-sanitize-recover=all"],
+            ],
+            Self::Races => [&["-DSIMULATED_RACES"], &["-O1", "-fsanitize=thread"]],
         }
     }
 
@@ -182,7 +202,7 @@ impl Simulated {
         self.answers.read_exact(into).map_err(|_| self.ended())
     }
 
-    /// What a process that is gone left behind.
+    /// The output of a process that has ended.
     fn ended(&mut self) -> Fault {
         let _ = self.child.wait();
         let report = fs::read_to_string(&self.report).unwrap_or_default();
@@ -190,8 +210,21 @@ impl Simulated {
         fault("cuLaunchKernel", what.unwrap_or("the device is gone"))
     }
 
+    /// Fails if a test wants this call to.
+    fn attempt(&mut self, call: &'static str) -> Result<(), Fault> {
+        match self.failing.as_mut().filter(|failing| failing.call == call) {
+            Some(FailingCall { error, calls_before: 0, .. }) => Err(fault(call, *error)),
+            Some(failing) => {
+                failing.calls_before -= 1;
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Sends a request and waits for the answer.
     fn ask(&mut self, call: &'static str, request: &[&[u8]]) -> Result<(), Fault> {
+        self.attempt(call)?;
         self.put(request)?;
         let mut head = [0; 8];
         self.get(&mut head)?;
@@ -209,10 +242,11 @@ impl Driver for Simulated {
     type Function = u32;
 
     fn open(index: u16) -> Result<Self, Fault> {
-        let (watcher, edit) = DEVICES.lock().unwrap()[usize::from(index)];
+        let SimulatedDevice { watcher, edit, failing } =
+            DEVICES.lock().unwrap()[usize::from(index)];
         let folder = folder();
         fs::create_dir_all(&folder).map_err(|error| fault("mkdir", error))?;
-        let mut flags = vec!["-O1", "-rdynamic"];
+        let mut flags = vec!["-O2", "-rdynamic"];
         flags.extend(watcher.flags()[0]);
         let program = compile(&folder, "device", DEVICE, &flags)?;
         let report = folder.join(format!("report-{}-{index}", std::process::id()));
@@ -226,7 +260,11 @@ impl Driver for Simulated {
             .map_err(|error| fault("cuInit", error))?;
         let requests = BufWriter::new(child.stdin.take().unwrap());
         let answers = BufReader::new(child.stdout.take().unwrap());
-        Ok(Self { child, requests, answers, watcher, edit, folder, report, kernels: 0 })
+        let kernels = 0;
+        let mut device =
+            Self { child, requests, answers, watcher, edit, failing, folder, report, kernels };
+        device.attempt("cuInit")?;
+        Ok(device)
     }
 
     /// An RTX 4070, as far as kernels can tell.
@@ -254,20 +292,20 @@ impl Driver for Simulated {
     fn upload(&mut self, to: Address, bytes: &[u8]) -> Result<(), Fault> {
         let length = bytes.len() as u64;
         let request = [&3u32.to_ne_bytes()[..], &to.to_ne_bytes(), &length.to_ne_bytes(), bytes];
-        self.ask("cuMemcpyHtoD", &request)
+        self.ask("cuMemcpyHtoDAsync", &request)
     }
 
     fn download(&mut self, from: Address, into: &mut [u8]) -> Result<(), Fault> {
         let length = into.len() as u64;
         let request = [&4u32.to_ne_bytes()[..], &from.to_ne_bytes(), &length.to_ne_bytes()];
-        self.ask("cuMemcpyDtoH", &request)?;
+        self.ask("cuMemcpyDtoHAsync", &request)?;
         self.get(into)
     }
 
     fn load(&mut self, source: &Source) -> Result<u32, Fault> {
         let text = (self.edit)(source);
         let text = library(&text, &source.name, source.shared_bytes);
-        let mut flags = vec!["-O1", "-fPIC", "-shared"];
+        let mut flags = vec!["-fPIC", "-shared"];
         flags.extend(self.watcher.flags()[1]);
         let path = compile(&self.folder, &source.name, &text, &flags)?;
         let path = path.to_str().unwrap();
@@ -310,7 +348,7 @@ impl Driver for Simulated {
     }
 
     fn wait(&mut self) -> Result<(), Fault> {
-        Ok(()) // every request was waited for
+        self.attempt("cuStreamSynchronize") // every request was waited for
     }
 }
 

@@ -1,12 +1,14 @@
 //! Every kernel's CUDA C++, executed on the CPU and judged as every backend is.
 
+use std::ops::ControlFlow;
+
 use fitgpt_exec::{
     Arguments, Backend, BackendError, Watch,
-    conformance::{Factors, Verdict, judge_model_stored, judge_stored},
+    conformance::{Factors, JudgedCase, Selection, judge_each, judge_model_stored, judge_stored},
     cpu::{Cpu, CpuTarget, isa::Isa},
 };
 use fitgpt_plan::{
-    config::{Precision, Written},
+    config::{Config, Precision, Written},
     job::{self, Job, TRAIN, UPDATE},
     memory::VerifiedPlan,
     program::TensorClass,
@@ -15,7 +17,7 @@ use fitgpt_plan::{
 
 use super::{
     driver::Source,
-    simulated::{Edit, Watcher, register},
+    simulated::{Edit, FailingCall, SimulatedDevice, Watcher, register},
 };
 use crate::{
     Adapter, AdapterKind, Api, Gpu, GpuDevice, GpuProperties, GpuTarget,
@@ -32,7 +34,11 @@ fn unchanged(source: &Source) -> String {
 
 /// A simulated card whose kernels are changed by `edit`.
 fn device(watcher: Watcher, edit: Edit) -> GpuDevice {
-    let adapter = Adapter {
+    GpuDevice::open(&adapter(SimulatedDevice { watcher, edit, failing: None })).unwrap()
+}
+
+fn adapter(device: SimulatedDevice) -> Adapter {
+    Adapter {
         name: "an RTX 4070 on the CPU".into(),
         api: Api::Cuda,
         kind: AdapterKind::Software,
@@ -49,10 +55,9 @@ fn device(watcher: Watcher, edit: Edit) -> GpuDevice {
             sums: SumOrder::Tree,
             is_recorded: false,
         },
-        selector: Selector::Simulated(register(watcher, edit)),
+        selector: Selector::Simulated(register(device)),
         vendor: NVIDIA,
-    };
-    GpuDevice::open(&adapter).unwrap()
+    }
 }
 
 fn watched(device: &GpuDevice) -> GpuTarget {
@@ -83,24 +88,64 @@ fn small_models_train_and_sample_as_the_suite_demands() {
 }
 
 /// The suite's verdict on kernels that `edit` breaks.
-fn judge_broken(watcher: Watcher, dtypes: &[DType], edit: Edit) -> Result<Verdict, BackendError> {
+/// Runs the cases of some ops until the first wrong tensor; whether there is one.
+fn is_wrong(
+    watcher: Watcher,
+    dtypes: &[DType],
+    ops: &[&str],
+    edit: Edit,
+) -> Result<bool, BackendError> {
     let device = device(watcher, edit);
-    judge_stored(dtypes, Factors::Rounded, &watched(&device), &mut make(&device))
+    let mut is_wrong = false;
+    let mut report = |judged: JudgedCase| {
+        is_wrong = !judged.failures.is_empty();
+        if is_wrong { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    };
+    let selection = Selection { dtypes, factors: Factors::Rounded, ops };
+    judge_each(&selection, &watched(&device), &mut make(&device), &mut report)?;
+    Ok(is_wrong)
 }
+
+const HALF: [DType; 2] = [DType::F32, DType::Bf16];
 
 #[test]
 fn a_missing_barrier_is_caught() {
     let edit = |source: &Source| source.text.replacen("__syncthreads();", "", 1);
-    let error = judge_broken(Watcher::Races, &[DType::F32], edit).unwrap_err().to_string();
+    let error = is_wrong(Watcher::Races, &[DType::F32], &[], edit).unwrap_err().to_string();
     assert!(error.contains("with no barrier between them"), "{error}");
 }
 
 #[test]
 fn a_missing_barrier_of_a_warp_is_caught() {
     let edit = |source: &Source| source.text.replace("__syncwarp();", "");
-    let error =
-        judge_broken(Watcher::Races, &[DType::F32, DType::Bf16], edit).unwrap_err().to_string();
+    let error = is_wrong(Watcher::Races, &HALF, &["linear"], edit).unwrap_err().to_string();
     assert!(error.contains("with no barrier between them"), "{error}");
+}
+
+/// The text without one barrier of a warp, if it is this kernel on tensor cores.
+fn without_barrier(source: &Source, kernel: &str, index: usize) -> String {
+    let is_meant = source.name.starts_with(kernel) && source.text.contains("wmma::");
+    let barrier = source.text.match_indices("__syncwarp();").nth(index).filter(|_| is_meant);
+    let mut text = source.text.clone();
+    if let Some((at, barrier)) = barrier {
+        text.replace_range(at..at + barrier.len(), "");
+    }
+    text
+}
+
+#[test]
+fn a_missing_barrier_of_attention_on_tensor_cores_is_caught() {
+    let edits: [(&str, Edit); 5] = [
+        ("attention", |source| without_barrier(source, "forward", 0)),
+        ("attention_backward", |source| without_barrier(source, "backward_keys", 0)),
+        ("attention_backward", |source| without_barrier(source, "backward_keys", 3)),
+        ("attention_backward", |source| without_barrier(source, "backward_queries", 0)),
+        ("attention_backward", |source| without_barrier(source, "backward_queries", 2)),
+    ];
+    for (op, edit) in edits {
+        let error = is_wrong(Watcher::Races, &HALF, &[op], edit).unwrap_err().to_string();
+        assert!(error.contains("with no barrier between them"), "{op}: {error}");
+    }
 }
 
 #[test]
@@ -110,7 +155,8 @@ fn an_element_too_many_is_caught() {
         true => source.text.replace(".scalars_usize[1];", ".scalars_usize[1] + 1;"),
         false => source.text.clone(),
     };
-    let error = judge_broken(Watcher::Addresses, &[DType::F32], edit).unwrap_err().to_string();
+    let error = is_wrong(Watcher::Addresses, &[DType::F32], &["last_row"], edit);
+    let error = error.unwrap_err().to_string();
     assert!(error.contains("AddressSanitizer"), "{error}");
 }
 
@@ -118,15 +164,17 @@ fn an_element_too_many_is_caught() {
 fn an_index_behind_an_array_of_shared_memory_is_caught() {
     // The arrays of one block lie next to each other, so this reads another array.
     let edit = |source: &Source| source.text.replace("array<float, 2080>", "array<float, 2000>");
-    let error = judge_broken(Watcher::Addresses, &[DType::F32], edit).unwrap_err().to_string();
+    let error = is_wrong(Watcher::Addresses, &[DType::F32], &["attention"], edit);
+    let error = error.unwrap_err().to_string();
     assert!(error.contains("out of bounds"), "{error}");
 }
 
 #[test]
 fn a_tile_that_is_read_by_columns_is_caught() {
     let edit = |source: &Source| source.text.replace("wmma::col_major", "wmma::row_major");
-    let verdict = judge_broken(Watcher::Addresses, &[DType::F32, DType::Bf16], edit).unwrap();
-    assert!(!verdict.is_clean());
+    for op in ["linear", "attention"] {
+        assert!(is_wrong(Watcher::Addresses, &HALF, &[op], edit).unwrap(), "{op}");
+    }
 }
 
 /// The losses of twenty steps of a small GPT-2, on any backend.
@@ -161,8 +209,7 @@ fn losses(backend: &mut dyn Backend) -> Vec<f32> {
     (0..20).map(one).collect()
 }
 
-#[test]
-fn twenty_steps_have_the_losses_of_the_cpu() {
+fn tiny() -> Config {
     let mut written = Written::new();
     let sizes = [("n_layer", "2"), ("n_head", "2"), ("n_embd", "64"), ("block_size", "32")];
     for (key, value) in sizes.into_iter().chain([
@@ -172,7 +219,12 @@ fn twenty_steps_have_the_losses_of_the_cpu() {
     ]) {
         written.set(key, value).unwrap();
     }
-    let config = written.resolve().unwrap();
+    written.resolve().unwrap()
+}
+
+#[test]
+fn twenty_steps_have_the_losses_of_the_cpu() {
+    let config = tiny();
     let device = device(Watcher::Addresses, unchanged);
     let gpu_target = GpuTarget::new(device.properties());
     let cpu_target = CpuTarget::new(2, Isa::best());
@@ -206,6 +258,64 @@ fn a_device_that_ends_fails_every_later_call() {
     let first = error.unwrap_err().to_string();
     let again = judge_stored(&[DType::F32], Factors::Rounded, &target, &mut make(&device));
     assert_eq!(again.unwrap_err().to_string(), first);
+}
+
+/// Allocates, trains a step, reads its loss and frees, twice.
+fn run_twice(adapter: &Adapter) -> [Result<(), BackendError>; 2] {
+    let config = tiny();
+    let attempt = || {
+        let device = GpuDevice::open(adapter)?;
+        let target = GpuTarget::new(device.properties());
+        let budget = Bytes::new(1 << 30);
+        let job = Job::new(&config, config.vocab_size(), Precision::Float32, &target, budget);
+        let plan = job::plan(job.training_programs(), &target).unwrap();
+        let mut gpu = Gpu::new(device, plan, Watch::Off, Bytes::ZERO)?;
+        let program = gpu.plan().program(TRAIN).clone();
+        for name in ["tokens", "targets"] {
+            let tensor = program.find(name).unwrap();
+            let zeros = vec![0; program.get(tensor).bytes().index()];
+            gpu.write(TRAIN, tensor, Bytes::ZERO, &zeros)?;
+        }
+        let loss = program.find("loss").unwrap();
+        gpu.run(TRAIN, &Arguments::default())?;
+        gpu.read_scalars(&[(TRAIN, loss)], &mut [0.0])
+    };
+    [attempt(), attempt()]
+}
+
+#[test]
+fn every_driver_call_that_fails_is_an_error_with_its_name() {
+    for (call, error, calls_before) in [
+        ("cuInit", "CUDA_ERROR_NO_DEVICE", 0),
+        ("cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY", 0),
+        ("cuMemcpyHtoDAsync", "CUDA_ERROR_ILLEGAL_ADDRESS", 0),
+        ("cuMemcpyHtoDAsync", "CUDA_ERROR_ILLEGAL_ADDRESS", 2),
+        ("cuModuleLoadData", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", 0),
+        ("cuModuleLoadData", "CUDA_ERROR_INVALID_PTX", 5),
+        ("cuLaunchKernel", "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES", 0),
+        ("cuLaunchKernel", "CUDA_ERROR_LAUNCH_FAILED", 20),
+        ("cuStreamSynchronize", "CUDA_ERROR_ECC_UNCORRECTABLE", 0),
+        ("cuMemcpyDtoHAsync", "CUDA_ERROR_LAUNCH_FAILED", 0),
+        ("cuMemFree", "CUDA_ERROR_LAUNCH_FAILED", 0),
+    ] {
+        let failing = Some(FailingCall { call, error, calls_before });
+        let device = SimulatedDevice { watcher: Watcher::Races, edit: unchanged, failing };
+        let [first, second] = run_twice(&adapter(device));
+        // Memory is freed after the first attempt, so nothing was lost before.
+        let is_freed = call == "cuMemFree";
+        assert_eq!(first.is_ok(), is_freed, "{call}: {first:?}");
+        let failed = if is_freed { second } else { first };
+        match failed.unwrap_err() {
+            BackendError::Memory(refused) => {
+                assert_eq!(call, "cuMemAlloc");
+                assert!(refused.asked > Bytes::ZERO);
+            }
+            failed => {
+                let message = failed.to_string();
+                assert!(message.contains(&format!("`{call}` failed: {error}")), "{message}");
+            }
+        }
+    }
 }
 
 #[test]

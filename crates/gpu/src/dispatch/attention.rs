@@ -8,11 +8,56 @@ use fitgpt_plan::{
     units::TensorId,
 };
 
-use super::{Call, OptionalMask, elements, launch, line, misplaced, optional};
+use super::{Call, F32, OptionalMask, elements, launch, line, misplaced, optional};
 use crate::kernels::{
     attention::{self, AttentionBatchLaunch, AttentionTiles},
     elementwise,
+    math::UNITS,
+    product::ProductUnits,
+    tensor_attention::{self, TENSOR_UNITS, TensorTiles},
 };
+
+/// The units that multiply, with their tiles.
+#[derive(Clone, Copy)]
+enum AttentionUnits {
+    /// Each unit separately, in float32.
+    Units(AttentionTiles),
+    /// Tensor cores.
+    Tensor(TensorTiles),
+}
+
+impl AttentionUnits {
+    /// Rows of a cube.
+    fn rows(self) -> usize {
+        match self {
+            Self::Units(tiles) => tiles.rows,
+            Self::Tensor(_) => TensorTiles::rows(),
+        }
+    }
+
+    fn dim(self) -> CubeDim {
+        match self {
+            Self::Units(tiles) => CubeDim::new_2d(tiles.side() as u32, tiles.side() as u32),
+            Self::Tensor(_) => CubeDim::new_1d(TENSOR_UNITS),
+        }
+    }
+}
+
+/// Launches a kernel of `attention`, or the kernel of `tensor_attention` with the same operands.
+macro_rules! launch_on {
+    ($units:expr, $call:expr, $kernel:ident, $count:expr, [$($argument:expr),* $(,)?], $stored:expr $(,)?) => {
+        match $units {
+            AttentionUnits::Units(tiles) => {
+                launch!($call, attention::$kernel, $count, $units.dim(), $($argument),*, tiles, $stored)
+            }
+            AttentionUnits::Tensor(tiles) => {
+                launch!(
+                    $call, tensor_attention::$kernel, $count, $units.dim(), $($argument),*, tiles, $stored
+                )
+            }
+        }
+    };
+}
 
 /// The sizes of an attention op.
 #[derive(Clone, Copy)]
@@ -81,6 +126,7 @@ impl AttentionShape {
             self.used,
             query as usize,
             (query / kv) as usize,
+            channels as usize,
             query_stride,
             kv_stride,
             keys_at,
@@ -91,8 +137,8 @@ impl AttentionShape {
     }
 
     /// One cube for each tile of rows, head and sequence.
-    fn cubes(self, tiles: AttentionTiles, heads: u32, sequences: usize) -> CubeCount {
-        let x = self.used.div_ceil(tiles.rows).max(1);
+    fn cubes(self, units: AttentionUnits, heads: u32, sequences: usize) -> CubeCount {
+        let x = self.used.div_ceil(units.rows()).max(1);
         CubeCount::Static(x as u32, heads, sequences as u32)
     }
 }
@@ -102,30 +148,31 @@ impl Call<'_> {
         match *self.op {
             Op::Attention { qkv, out, lse, heads, ref dropout } => {
                 let shape = self.attention_shape(qkv, out, heads);
-                let tiles = self.tiles(shape);
+                let units = self.attention_units(shape, out);
                 let keys = dropout.as_ref().map(|dropout| self.keys(dropout, out));
                 let [k, v] = keys_and_values(qkv);
                 for window in self.sequences(shape, qkv, [out, lse]) {
-                    launch!(
+                    launch_on!(
+                        units,
                         self,
-                        attention::forward,
-                        shape.cubes(tiles, heads.query, window.len()),
-                        square(tiles),
-                        self.shares(qkv.queries(), &window, shape.batch),
-                        self.optional_shares(k, &window, shape.batch),
-                        self.optional_shares(v, &window, shape.batch),
-                        self.shares(out, &window, shape.batch),
-                        self.shares(lse, &window, shape.batch),
-                        OptionalMask::from(keys.as_ref().map(|keys| keys())),
-                        shape.batch(window.start),
-                        tiles,
+                        forward,
+                        shape.cubes(units, heads.query, window.len()),
+                        [
+                            self.shares(qkv.queries(), &window, shape.batch),
+                            self.optional_shares(k, &window, shape.batch),
+                            self.optional_shares(v, &window, shape.batch),
+                            self.shares(out, &window, shape.batch),
+                            self.shares(lse, &window, shape.batch),
+                            OptionalMask::from(keys.as_ref().map(|keys| keys())),
+                            shape.batch(window.start),
+                        ],
                         self.stored(out),
                     );
                 }
             }
             Op::AttentionBackward { qkv, out, lse, d_out, d_qkv, heads, ref dropout } => {
                 let shape = self.attention_shape(qkv, out, heads);
-                let tiles = self.tiles(shape);
+                let units = self.attention_units(shape, out);
                 let keys = dropout.as_ref().map(|dropout| self.keys(dropout, out));
                 let [k, v] = keys_and_values(qkv);
                 let [d_k, d_v] = keys_and_values(d_qkv);
@@ -141,42 +188,43 @@ impl Call<'_> {
                         self.floats(),
                         shape.batch(window.start),
                         rows,
-                        shape.size(),
                         self.stored(out),
                     );
-                    launch!(
+                    launch_on!(
+                        units,
                         self,
-                        attention::backward_keys,
-                        shape.cubes(tiles, heads.kv, window.len()),
-                        square(tiles),
-                        self.shares(qkv.queries(), &window, shape.batch),
-                        self.optional_shares(k, &window, shape.batch),
-                        self.optional_shares(v, &window, shape.batch),
-                        self.shares(lse, &window, shape.batch),
-                        self.floats(),
-                        self.shares(d_out, &window, shape.batch),
-                        self.shares(d_k.unwrap_or(d_qkv.queries()), &window, shape.batch),
-                        self.optional_shares(d_v, &window, shape.batch),
-                        OptionalMask::from(keys.as_ref().map(|keys| keys())),
-                        shape.batch(window.start),
-                        tiles,
+                        backward_keys,
+                        shape.cubes(units, heads.kv, window.len()),
+                        [
+                            self.shares(qkv.queries(), &window, shape.batch),
+                            self.optional_shares(k, &window, shape.batch),
+                            self.optional_shares(v, &window, shape.batch),
+                            self.shares(lse, &window, shape.batch),
+                            self.floats(),
+                            self.shares(d_out, &window, shape.batch),
+                            self.shares(d_k.unwrap_or(d_qkv.queries()), &window, shape.batch),
+                            self.optional_shares(d_v, &window, shape.batch),
+                            OptionalMask::from(keys.as_ref().map(|keys| keys())),
+                            shape.batch(window.start),
+                        ],
                         self.stored(out),
                     );
-                    launch!(
+                    launch_on!(
+                        units,
                         self,
-                        attention::backward_queries,
-                        shape.cubes(tiles, heads.query, window.len()),
-                        square(tiles),
-                        self.shares(qkv.queries(), &window, shape.batch),
-                        self.optional_shares(k, &window, shape.batch),
-                        self.optional_shares(v, &window, shape.batch),
-                        self.shares(lse, &window, shape.batch),
-                        self.floats(),
-                        self.shares(d_out, &window, shape.batch),
-                        self.shares(d_qkv.queries(), &window, shape.batch),
-                        OptionalMask::from(keys.as_ref().map(|keys| keys())),
-                        shape.batch(window.start),
-                        tiles,
+                        backward_queries,
+                        shape.cubes(units, heads.query, window.len()),
+                        [
+                            self.shares(qkv.queries(), &window, shape.batch),
+                            self.optional_shares(k, &window, shape.batch),
+                            self.optional_shares(v, &window, shape.batch),
+                            self.shares(lse, &window, shape.batch),
+                            self.floats(),
+                            self.shares(d_out, &window, shape.batch),
+                            self.shares(d_qkv.queries(), &window, shape.batch),
+                            OptionalMask::from(keys.as_ref().map(|keys| keys())),
+                            shape.batch(window.start),
+                        ],
                         self.stored(out),
                     );
                 }
@@ -252,7 +300,7 @@ impl Call<'_> {
                         self.shares(values, &window, shape.batch),
                         self.shares(out, &window, shape.batch),
                         shape.batch(window.start),
-                        shape.size(),
+                        shape.size().div_ceil(UNITS as usize),
                         self.properties().sums,
                         self.stored(keys),
                     );
@@ -295,12 +343,19 @@ impl Call<'_> {
         optional(id.map(|id| self.shares(id, shares, count)))
     }
 
-    fn tiles(&self, shape: AttentionShape) -> AttentionTiles {
-        let tiles = AttentionTiles::new(shape.size(), self.properties().shared_bytes);
-        tiles.expect("the target was checked before planning")
+    /// Tensor cores if they multiply the other products of this program and the head is not too
+    /// wide for them. Depends on the device and the model, never on the rows, so that recomputing
+    /// and splitting use the same units.
+    fn attention_units(&self, shape: AttentionShape, out: TensorId) -> AttentionUnits {
+        let shared_bytes = self.properties().shared_bytes;
+        let has_tensor = self.properties().core == ProductUnits::Tensor && self.stored(out) != F32;
+        let tensor = has_tensor.then(|| TensorTiles::new(shape.size(), shared_bytes)).flatten();
+        tensor.map_or_else(
+            || {
+                let tiles = AttentionTiles::new(shape.size(), shared_bytes);
+                AttentionUnits::Units(tiles.expect("the target was checked before planning"))
+            },
+            AttentionUnits::Tensor,
+        )
     }
-}
-
-fn square(tiles: AttentionTiles) -> CubeDim {
-    CubeDim::new_2d(tiles.side() as u32, tiles.side() as u32)
 }

@@ -48,17 +48,28 @@ impl Call<'_> {
                     self.properties().sums,
                 );
             }
-            Op::AdamW { norm, parameter, gradient, exp_avg, exp_avg_sq, decays, ref adam } => {
-                let count = self.listing.get(parameter).count() as usize;
+            Op::AdamW {
+                norm,
+                parameter,
+                gradient,
+                exp_avg,
+                exp_avg_sq,
+                first,
+                decays,
+                ref adam,
+            } => {
+                let count = self.listing.get(exp_avg).count() as usize;
+                let (first, whole) = (first as usize, self.listing.get(parameter).count() as usize);
                 for window in self.windows(count, &[4]) {
+                    let owned = first + window.start..first + window.end;
                     launch!(
                         self,
                         update::adamw,
                         elements(window.len()),
                         line(),
                         self.whole(norm),
-                        self.shares(parameter, &window, count),
-                        self.shares(gradient, &window, count),
+                        self.shares(parameter, &owned, whole),
+                        self.shares(gradient, &owned, whole),
                         self.shares(exp_avg, &window, count),
                         self.shares(exp_avg_sq, &window, count),
                         window.len(),
@@ -79,19 +90,21 @@ impl Call<'_> {
             exp_avg_scale,
             exp_avg_sq,
             exp_avg_sq_scale,
+            first,
             decays,
             ref adam,
         } = *self.op
         else {
             misplaced(self.op)
         };
-        let count = self.listing.get(parameter).count();
+        let count = self.listing.get(exp_avg).count();
         let blocks = count.div_ceil(QUANTISED_BLOCK) as usize;
         // The floats, codes and scale of a block.
         for window in self.windows(blocks, &[4 * QUANTISED_BLOCK, QUANTISED_BLOCK, 4]) {
             let (start, end) = (window.start as u64, window.end as u64);
             let elements = start * QUANTISED_BLOCK..count.min(end * QUANTISED_BLOCK);
-            let floats = |id| self.words_of(id, elements.start * 4..elements.end * 4);
+            let floats =
+                |id| self.words_of(id, (first + elements.start) * 4..(first + elements.end) * 4);
             let codes = |id| self.words_of(id, elements.clone());
             let scales = |id| self.words_of(id, start * 4..end * 4);
             launch!(

@@ -12,6 +12,9 @@
 //! keeps the log-sum-exp of each row. The backward recomputes the probabilities from it: one kernel
 //! takes a tile of keys over the queries of all heads of its group, another a tile of queries over
 //! the keys. No two cubes add to the same number, so the order of every sum is fixed.
+//!
+//! Kernels are compiled for few widths: a head is padded with zeros to the next one. These kernels
+//! multiply in float32, for every type; `tensor_attention` uses tensor cores.
 
 use cubecl::prelude::*;
 
@@ -21,21 +24,31 @@ use super::{
 };
 
 /// Lower than any score.
-const LEAST: f32 = -1e30;
+pub(super) const LEAST: f32 = -1e30;
 
-/// How a cube splits its work, which depends on the head's size and the device's shared memory.
+/// The channels that a head of `size` is padded to: few widths, so that few kernels are compiled.
+pub(crate) const fn padded(size: usize) -> usize {
+    size.next_multiple_of(if size <= 128 { 32 } else { 64 })
+}
+
+/// Shared memory that every card since NVIDIA's Turing has. No tiles are larger, so that kernels do
+/// not depend on the card.
+const MOST_SHARED_BYTES: usize = 64 << 10;
+
+/// How a cube splits its work, which depends on the head's width and the device's shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct AttentionTiles {
     /// Queries and keys of a tile.
     pub(crate) rows: usize,
-    /// Channels of a head.
-    pub(crate) size: usize,
+    /// Channels of a padded head.
+    pub(crate) width: usize,
 }
 
 impl AttentionTiles {
     /// The largest tiles that fit into `shared_bytes`; `None` if the head is too wide.
     pub(crate) fn new(size: usize, shared_bytes: usize) -> Option<Self> {
-        let tiles = [32, 16, 8, 4].map(|rows| Self { rows, size });
+        let (width, shared_bytes) = (padded(size), shared_bytes.min(MOST_SHARED_BYTES));
+        let tiles = [32, 16, 8, 4].map(|rows| Self { rows, width });
         tiles.into_iter().find(|tiles| tiles.shared_floats() * 4 <= shared_bytes)
     }
 
@@ -57,12 +70,12 @@ impl AttentionTiles {
 
     /// Channels of a unit.
     fn columns(self) -> usize {
-        self.size.div_ceil(self.side())
+        self.width / self.side()
     }
 
     /// Distance between rows in shared memory.
     fn pitch(self) -> usize {
-        self.size + 1
+        self.width + 1
     }
 }
 
@@ -77,6 +90,8 @@ pub(crate) struct AttentionBatch {
     pub(crate) heads: usize,
     /// Query heads that share a key/value head.
     pub(crate) group: usize,
+    /// Channels of a head.
+    pub(crate) size: usize,
     /// Distance between rows of queries.
     pub(crate) query_stride: usize,
     /// Distance between rows of keys and of values.
@@ -91,7 +106,7 @@ pub(crate) struct AttentionBatch {
     pub(crate) first_sequence: usize,
 }
 
-/// Loads rows from `row` on of one head; rows past `rows` are zero.
+/// Loads rows from `row` on of one head; rows that are not in use and padding are zero.
 #[cube]
 fn load<E: Float>(
     tile: &mut Shared<[f32]>,
@@ -99,15 +114,15 @@ fn load<E: Float>(
     first: usize,
     stride: usize,
     row: usize,
-    rows: usize,
+    of: &AttentionBatch,
     #[comptime] tiles: AttentionTiles,
 ) {
-    let (size, pitch) = comptime!((tiles.size, tiles.pitch()));
+    let (width, pitch) = comptime!((tiles.width, tiles.pitch()));
     let mut i = UNIT_POS as usize;
-    while i < comptime!(tiles.rows * tiles.size) {
-        let (r, d) = (i / size, i % size);
+    while i < comptime!(tiles.rows * tiles.width) {
+        let (r, d) = (i / width, i % width);
         let mut value = 0.0f32;
-        if row + r < rows {
+        if row + r < of.used && d < of.size {
             value = f32::cast_from(from[first + (row + r) * stride + d]);
         }
         tile[r * pitch + d] = value;
@@ -129,10 +144,10 @@ fn load_kv<E: Float>(
     #[comptime]
     match own {
         ComptimeOption::Some(own) => {
-            load::<E>(tile, own, first, of.kv_stride, row, of.used, tiles);
+            load::<E>(tile, own, first, of.kv_stride, row, of, tiles);
         }
         ComptimeOption::None => {
-            load::<E>(tile, joined, first, of.kv_stride, row, of.used, tiles);
+            load::<E>(tile, joined, first, of.kv_stride, row, of, tiles);
         }
     }
 }
@@ -148,7 +163,7 @@ fn dot(
 ) -> f32 {
     let pitch = comptime!(tiles.pitch());
     let mut sum = 0.0f32;
-    for d in 0..comptime!(tiles.size) {
+    for d in 0..comptime!(tiles.width) {
         sum = fma(a[row_a * pitch + d], b[row_b * pitch + d], sum);
     }
     sum
@@ -156,7 +171,7 @@ fn dot(
 
 /// The dropout factor of the probability of (i, j).
 #[cube]
-fn kept(
+pub(super) fn kept(
     mask: &ComptimeOption<Mask>,
     of: &AttentionBatch,
     sequence: usize,
@@ -188,7 +203,7 @@ pub(crate) fn forward<E: Float>(
     #[define(E)] _stored: ElemType,
 ) {
     let (rows, side, per) = comptime!((tiles.rows, tiles.side(), tiles.per()));
-    let (size, pitch, columns) = comptime!((tiles.size, tiles.pitch(), tiles.columns()));
+    let (pitch, columns) = comptime!((tiles.pitch(), tiles.columns()));
     let scores_pitch = comptime!(rows + 1);
     let mut q = Shared::<[f32]>::new_slice(comptime!(rows * pitch));
     let mut kv = Shared::<[f32]>::new_slice(comptime!(rows * pitch));
@@ -199,8 +214,8 @@ pub(crate) fn forward<E: Float>(
     let first_query = CUBE_POS_X as usize * rows;
     let (head, sequence) = (CUBE_POS_Y as usize, CUBE_POS_Z as usize);
     let (y, x) = (UNIT_POS_Y as usize, UNIT_POS_X as usize);
-    let start = sequence * of.seq * of.query_stride + head * size;
-    load::<E>(&mut q, queries, start, of.query_stride, first_query, of.used, tiles);
+    let start = sequence * of.seq * of.query_stride + head * of.size;
+    load::<E>(&mut q, queries, start, of.query_stride, first_query, &of, tiles);
 
     let mut sums = Array::<f32>::new(comptime!(per * columns));
     let mut most = Array::<f32>::new(per);
@@ -220,7 +235,7 @@ pub(crate) fn forward<E: Float>(
     while first_key < end {
         // Recomputed for each tile, because keeping it would take registers that the sums need.
         let row_kv = CUBE_POS_Z as usize * of.seq * of.kv_stride;
-        let start_kv = row_kv + CUBE_POS_Y as usize / of.group * size;
+        let start_kv = row_kv + CUBE_POS_Y as usize / of.group * of.size;
         load_kv::<E>(&mut kv, queries, &keys, start_kv + of.keys_at, &of, first_key, tiles);
         sync_cube();
         #[unroll]
@@ -287,10 +302,8 @@ pub(crate) fn forward<E: Float>(
                 let p = scores[row * scores_pitch + key];
                 #[unroll]
                 for c in 0..columns {
-                    let d = x + c * side;
-                    if d < size {
-                        sums[i * columns + c] = fma(p, kv[key * pitch + d], sums[i * columns + c]);
-                    }
+                    let value = kv[key * pitch + x + c * side];
+                    sums[i * columns + c] = fma(p, value, sums[i * columns + c]);
                 }
             }
         }
@@ -305,8 +318,8 @@ pub(crate) fn forward<E: Float>(
             #[unroll]
             for c in 0..columns {
                 let d = x + c * side;
-                if d < size {
-                    let at = ((sequence * of.seq + query) * of.heads + head) * size + d;
+                if d < of.size {
+                    let at = ((sequence * of.seq + query) * of.heads + head) * of.size + d;
                     out[at] = E::cast_from(sums[i * columns + c] / total[i]);
                 }
             }
@@ -325,16 +338,15 @@ pub(crate) fn along<E: Float>(
     along: &mut [f32],
     of: AttentionBatch,
     count: usize,
-    #[comptime] size: usize,
     #[define(E)] _stored: ElemType,
 ) {
     let i = ABSOLUTE_POS;
     if i < count {
         let (query, head) = (i % of.seq, i / of.seq % of.heads);
         let sequence = i / of.seq / of.heads;
-        let first = ((sequence * of.seq + query) * of.heads + head) * size;
+        let first = ((sequence * of.seq + query) * of.heads + head) * of.size;
         let mut sum = 0.0f32;
-        for d in 0..size {
+        for d in 0..of.size {
             sum = fma(f32::cast_from(out[first + d]), f32::cast_from(d_out[first + d]), sum);
         }
         along[i] = sum;
@@ -427,13 +439,13 @@ pub(crate) fn backward_keys<E: Float>(
     #[define(E)] _stored: ElemType,
 ) {
     let (rows, side, per) = comptime!((tiles.rows, tiles.side(), tiles.per()));
-    let (size, pitch, columns) = comptime!((tiles.size, tiles.pitch(), tiles.columns()));
+    let (pitch, columns) = comptime!((tiles.pitch(), tiles.columns()));
     let scores_pitch = comptime!(rows + 1);
     let mut held = held(tiles);
     let first_key = CUBE_POS_X as usize * rows;
     let (kv_head, sequence) = (CUBE_POS_Y as usize, CUBE_POS_Z as usize);
     let (y, x) = (UNIT_POS_Y as usize, UNIT_POS_X as usize);
-    let start_kv = sequence * of.seq * of.kv_stride + kv_head * size;
+    let start_kv = sequence * of.seq * of.kv_stride + kv_head * of.size;
     let (at_k, at_v) = (start_kv + of.keys_at, start_kv + of.values_at);
     load_kv::<E>(&mut held.k, queries, &keys, at_k, &of, first_key, tiles);
     load_kv::<E>(&mut held.v, queries, &values, at_v, &of, first_key, tiles);
@@ -444,14 +456,14 @@ pub(crate) fn backward_keys<E: Float>(
         d_k[i] = 0.0;
         d_v[i] = 0.0;
     }
-    let stride_out = of.heads * size;
+    let stride_out = of.heads * of.size;
     for head in kv_head * of.group..(kv_head + 1) * of.group {
-        let start = sequence * of.seq * of.query_stride + head * size;
-        let start_out = sequence * of.seq * stride_out + head * size;
+        let start = sequence * of.seq * of.query_stride + head * of.size;
+        let start_out = sequence * of.seq * stride_out + head * of.size;
         let mut first_query = first_key;
         while first_query < of.used {
-            load::<E>(&mut held.q, queries, start, of.query_stride, first_query, of.used, tiles);
-            load::<E>(&mut held.d_out, d_out, start_out, stride_out, first_query, of.used, tiles);
+            load::<E>(&mut held.q, queries, start, of.query_stride, first_query, &of, tiles);
+            load::<E>(&mut held.d_out, d_out, start_out, stride_out, first_query, &of, tiles);
             sync_cube();
             gradients_of_scores(
                 &mut held,
@@ -473,12 +485,9 @@ pub(crate) fn backward_keys<E: Float>(
                     let d_score = held.d_scores[query * scores_pitch + key];
                     #[unroll]
                     for c in 0..columns {
-                        let d = x + c * side;
-                        if d < size {
-                            let at = i * columns + c;
-                            d_v[at] = fma(weight, held.d_out[query * pitch + d], d_v[at]);
-                            d_k[at] = fma(d_score, held.q[query * pitch + d], d_k[at]);
-                        }
+                        let (at, d) = (i * columns + c, x + c * side);
+                        d_v[at] = fma(weight, held.d_out[query * pitch + d], d_v[at]);
+                        d_k[at] = fma(d_score, held.q[query * pitch + d], d_k[at]);
                     }
                 }
             }
@@ -492,7 +501,7 @@ pub(crate) fn backward_keys<E: Float>(
         #[unroll]
         for c in 0..columns {
             let d = x + c * side;
-            if key < of.used && d < size {
+            if key < of.used && d < of.size {
                 let at = key * of.kv_stride + d;
                 d_keys[at_k + at] = E::cast_from(d_k[i * columns + c]);
                 let d_value = E::cast_from(d_v[i * columns + c]);
@@ -526,19 +535,19 @@ pub(crate) fn backward_queries<E: Float>(
     #[define(E)] _stored: ElemType,
 ) {
     let (rows, side, per) = comptime!((tiles.rows, tiles.side(), tiles.per()));
-    let (size, pitch, columns) = comptime!((tiles.size, tiles.pitch(), tiles.columns()));
+    let (pitch, columns) = comptime!((tiles.pitch(), tiles.columns()));
     let scores_pitch = comptime!(rows + 1);
     let mut held = held(tiles);
     let first_query = CUBE_POS_X as usize * rows;
     let (head, sequence) = (CUBE_POS_Y as usize, CUBE_POS_Z as usize);
     let (y, x) = (UNIT_POS_Y as usize, UNIT_POS_X as usize);
-    let start = sequence * of.seq * of.query_stride + head * size;
-    let start_kv = sequence * of.seq * of.kv_stride + head / of.group * size;
+    let start = sequence * of.seq * of.query_stride + head * of.size;
+    let start_kv = sequence * of.seq * of.kv_stride + head / of.group * of.size;
     let (at_k, at_v) = (start_kv + of.keys_at, start_kv + of.values_at);
-    let stride_out = of.heads * size;
-    let start_out = sequence * of.seq * stride_out + head * size;
-    load::<E>(&mut held.q, queries, start, of.query_stride, first_query, of.used, tiles);
-    load::<E>(&mut held.d_out, d_out, start_out, stride_out, first_query, of.used, tiles);
+    let stride_out = of.heads * of.size;
+    let start_out = sequence * of.seq * stride_out + head * of.size;
+    load::<E>(&mut held.q, queries, start, of.query_stride, first_query, &of, tiles);
+    load::<E>(&mut held.d_out, d_out, start_out, stride_out, first_query, &of, tiles);
     let mut d_q = Array::<f32>::new(comptime!(per * columns));
     #[unroll]
     for i in 0..per * columns {
@@ -559,11 +568,8 @@ pub(crate) fn backward_queries<E: Float>(
                 let d_score = held.d_scores[query * scores_pitch + key];
                 #[unroll]
                 for c in 0..columns {
-                    let d = x + c * side;
-                    if d < size {
-                        let at = i * columns + c;
-                        d_q[at] = fma(d_score, held.k[key * pitch + d], d_q[at]);
-                    }
+                    let (at, d) = (i * columns + c, x + c * side);
+                    d_q[at] = fma(d_score, held.k[key * pitch + d], d_q[at]);
                 }
             }
         }
@@ -576,14 +582,15 @@ pub(crate) fn backward_queries<E: Float>(
         #[unroll]
         for c in 0..columns {
             let d = x + c * side;
-            if query < of.used && d < size {
+            if query < of.used && d < of.size {
                 d_queries[start + query * of.query_stride + d] = E::cast_from(d_q[i * columns + c]);
             }
         }
     }
 }
 
-/// One query of each sequence with `of.used` rows of the cache. Cubes: query heads, sequences.
+/// One query of each sequence with `of.used` rows of the cache; a unit has up to `columns`
+/// channels. Cubes: query heads, sequences.
 #[cube(launch_unchecked, create_dummy_kernel)]
 pub(crate) fn cached<E: Float>(
     queries: &[E],
@@ -591,17 +598,16 @@ pub(crate) fn cached<E: Float>(
     values: &[E],
     out: &mut [E],
     of: AttentionBatch,
-    #[comptime] size: usize,
+    #[comptime] columns: usize,
     #[comptime] sums: SumOrder,
     #[define(E)] _stored: ElemType,
 ) {
     let units = comptime!(UNITS as usize);
-    let columns = comptime!(size.div_ceil(UNITS as usize));
     let mut weights = Shared::<[f32]>::new_slice(units);
     let (head, sequence) = (CUBE_POS_X as usize, CUBE_POS_Y as usize);
     let unit = UNIT_POS as usize;
-    let query = sequence * of.query_stride + head * size;
-    let start = sequence * of.seq * of.kv_stride + head / of.group * size;
+    let query = sequence * of.query_stride + head * of.size;
+    let start = sequence * of.seq * of.kv_stride + head / of.group * of.size;
     let mut weighted = Array::<f32>::new(columns);
     #[unroll]
     for c in 0..columns {
@@ -615,7 +621,7 @@ pub(crate) fn cached<E: Float>(
         let mut score = LEAST.runtime();
         if key < of.used {
             let mut sum = 0.0f32;
-            for d in 0..size {
+            for d in 0..of.size {
                 let q = f32::cast_from(queries[query + d]);
                 sum = fma(q, f32::cast_from(keys[start + key * of.kv_stride + d]), sum);
             }
@@ -632,7 +638,7 @@ pub(crate) fn cached<E: Float>(
         #[unroll]
         for c in 0..columns {
             let d = unit + c * units;
-            if d < size {
+            if d < of.size {
                 weighted[c] *= correction;
                 for j in 0..end {
                     let value = f32::cast_from(values[start + (first_key + j) * of.kv_stride + d]);
@@ -646,8 +652,8 @@ pub(crate) fn cached<E: Float>(
     #[unroll]
     for c in 0..columns {
         let d = unit + c * units;
-        if d < size {
-            out[(sequence * of.heads + head) * size + d] = E::cast_from(weighted[c] / total);
+        if d < of.size {
+            out[(sequence * of.heads + head) * of.size + d] = E::cast_from(weighted[c] / total);
         }
     }
 }

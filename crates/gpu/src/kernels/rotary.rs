@@ -20,11 +20,11 @@ pub(crate) fn rotate<E: Float>(
     seq: usize,
     first_row: usize,
     first_angle: usize,
-    #[comptime] size: usize,
+    size: usize,
     #[comptime] turns_back: bool,
     #[define(E)] _stored: ElemType,
 ) {
-    let half = comptime!(size / 2);
+    let half = size / 2;
     let pair = ABSOLUTE_POS;
     if pair < count {
         let (head, i) = (pair / half, pair % half);

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use super::{
     keys::{ValueKind, ValueRange},
+    lanes::LaneSplit,
     python::Reason,
 };
 
@@ -134,7 +135,7 @@ pub enum ConfigError {
         place: Location,
     },
     /// The family has no such key.
-    #[error("{place}: `{key}` means nothing to family `{family}`")]
+    #[error("{place}: `{key}` has no effect on family `{family}`")]
     NotOfFamily {
         /// The key.
         key: &'static str,
@@ -144,7 +145,7 @@ pub enum ConfigError {
         place: Location,
     },
     /// The optimizer has no such key.
-    #[error("{place}: `{key}` means nothing to optimizer `{optimizer}`")]
+    #[error("{place}: `{key}` has no effect on optimizer `{optimizer}`")]
     NotOfOptimizer {
         /// The key.
         key: &'static str,
@@ -169,6 +170,20 @@ pub enum ConfigError {
         /// Positions of the model.
         block_size: u32,
         /// Where `eval_block_size` was written.
+        place: Location,
+    },
+    /// The micro-batches of a step cannot be divided among the lanes.
+    #[error(
+        "{place}: `gradient_accumulation_steps` {accumulation} is not a multiple of `lanes` {lanes}; {works}"
+    )]
+    LanesDoNotDivide {
+        /// Parts of a step.
+        lanes: u32,
+        /// Micro-batches of a step.
+        accumulation: u32,
+        /// What would do.
+        works: LaneSplit,
+        /// Where the last of the keys was written.
         place: Location,
     },
     /// Each size is in range, but their product overflows 64 bits.
@@ -215,6 +230,7 @@ impl ConfigError {
             Self::NotOfOptimizer { .. } => "not-of-optimizer",
             Self::BreaksFamilyRule { .. } => "breaks-family-rule",
             Self::EvalBlockTooLong { .. } => "eval-block-too-long",
+            Self::LanesDoNotDivide { .. } => "lanes-do-not-divide",
             Self::TooLarge { .. } => "too-large",
         }
     }
@@ -233,6 +249,7 @@ impl ConfigError {
             | Self::NotOfOptimizer { place, .. }
             | Self::BreaksFamilyRule { place, .. }
             | Self::EvalBlockTooLong { place, .. }
+            | Self::LanesDoNotDivide { place, .. }
             | Self::TooLarge { place, .. } => place,
         }
     }

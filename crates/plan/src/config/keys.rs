@@ -298,6 +298,8 @@ macro_rules! key_table {
                 "bytes to plan for, such as '12GB' or '11.5GiB'; '': what the device has free";
             FitGpt loss_chunk_rows: u32 = int(0), COUNT,
                 "rows of logits computed at a time; 0: chosen from the shapes";
+            FitGpt lanes: u32 = int(0), COUNT,
+                "parts of a step whose gradients are summed by themselves and then added up in order; for equal lanes any number of ranks trains the same bits; 0: the number of ranks";
             FitGpt drop_stale_logits: bool = boolean(false), ANY,
                 "patched nanoGPT only: free the logits of a batch after its loss; FitGPT always does";
             FitGpt vocab_size: u32 = int(0), VOCABULARY.at_least_zero(),
@@ -359,6 +361,11 @@ impl Key {
         let near = KEYS.iter().map(|key| (distance(&name, key.name), key));
         let (distance, key) = near.min_by_key(|(distance, _)| *distance)?;
         (distance <= (name.len() / 3).max(1)).then_some(key)
+    }
+
+    /// Whether it only names things, so that a value that cannot be known does no harm.
+    pub fn is_label(&self) -> bool {
+        self.group == KeyGroup::Ignored || self.name == "out_dir"
     }
 
     /// Whether nanoGPT's `train.py` has it.

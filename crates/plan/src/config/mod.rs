@@ -11,6 +11,7 @@
 mod choice;
 mod error;
 mod keys;
+mod lanes;
 pub(crate) mod limits;
 mod optimizer;
 mod python;
@@ -29,6 +30,7 @@ pub use self::{
     choice::{AttentionBias, DeviceChoice, Gelu, GradCheckpoint, InitFrom, Precision, RopeSetting},
     error::{ConfigError, FamilyRule, Location},
     keys::{KEYS, Key, KeyGroup, ValueKind, ValueRange},
+    lanes::LaneSplit,
     limits::{LIMITS, SizeLimit},
     optimizer::{AdjustLr, MuonCoefficients, MuonDtype, OptimizerChoice},
     python::{
@@ -38,5 +40,5 @@ pub use self::{
     rewrite::rewrite,
     size::parse as parse_size,
     value::ConfigValue,
-    written::Written,
+    written::{UnknownValue, Written},
 };

@@ -1,8 +1,10 @@
 //! Rules between keys. The range of a single key is in the table of keys.
 
 use super::{
+    choice::InitFrom,
     error::{ConfigError, FamilyRule},
     keys::Key,
+    lanes::LaneSplit,
     optimizer::OptimizerChoice,
     resolved::Config,
     written::Written,
@@ -47,7 +49,20 @@ pub(super) fn check(config: &Config, written: &Written) -> Result<(), ConfigErro
         let place = written.last_place(&["eval_block_size"]);
         return Err(ConfigError::EvalBlockTooLong { eval_block_size, block_size, place });
     }
+    lanes_divide(config, written)?;
     products_fit(config, written)
+}
+
+fn lanes_divide(config: &Config, written: &Written) -> Result<(), ConfigError> {
+    let (lanes, accumulation) = (config.lanes(), config.gradient_accumulation_steps());
+    // A resumed run has the checkpoint's lanes, whatever is written.
+    let is_resumed = *config.init_from() == InitFrom::Resume;
+    if lanes == 0 || is_resumed || accumulation.is_multiple_of(lanes) {
+        return Ok(());
+    }
+    let works = LaneSplit::near(config.batch_size(), accumulation, lanes);
+    let place = written.last_place(&["lanes", "gradient_accumulation_steps"]);
+    Err(ConfigError::LanesDoNotDivide { lanes, accumulation, works, place })
 }
 
 /// Refuses keys that the family does not have: they would silently do nothing.

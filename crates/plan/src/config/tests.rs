@@ -200,6 +200,80 @@ fn a_refused_file_leaves_nothing_behind() {
     assert_eq!(written, Written::new());
 }
 
+/// A file with these lines.
+fn file(lines: &[&str]) -> Result<Written, ConfigError> {
+    let mut written = Written::new();
+    written.read_python("c.py", &lines.join("\n"), &MachineFacts::default())?;
+    Ok(written)
+}
+
+#[test]
+fn labels_may_be_computed_in_any_way() {
+    for value in [
+        "'run' + str(time.time())",
+        "f'gpt2-{n_layer}-{learning_rate:.0e}'",
+        "'%s-%d' % (dataset, n_layer)",
+        "'{}-{}'.format(dataset, n_layer)",
+        "time.strftime('%Y-%m-%d') + \"-a\"",
+        "os.environ.get('NAME', f'{dataset!r}')",
+        "datetime.now().isoformat()[:10]",
+        "'-'.join([str(x) for x in (1, 2)])",
+        "[1, 2][0]",
+        "(lambda: 'a')()",
+    ] {
+        for key in ["wandb_run_name", "wandb_project", "out_dir"] {
+            let written = file(&[&format!("{key} = {value}"), "batch_size = 3"]);
+            let written = written.unwrap_or_else(|e| panic!("{key} = {value}: {e}"));
+            assert_eq!(written.get("batch_size"), Some(&3_i64.into()), "{value}");
+        }
+        // Never for a key that decides the training run.
+        let is_known = file(&[&format!("dataset = {value}")]).is_ok();
+        assert_eq!(is_known, value.contains("str(time") || value.starts_with("f'"), "{value}");
+    }
+}
+
+#[test]
+fn a_folder_named_by_known_keys_is_evaluated() {
+    let out_dir = |lines: &[&str]| file(lines).unwrap().get("out_dir").cloned();
+    let text = |text: &str| Some(ConfigValue::from(text));
+    assert_eq!(out_dir(&["dataset = 'owt'", "out_dir = f'out-{dataset}'"]), text("out-owt"));
+    assert_eq!(
+        out_dir(&["n_layer = 6", "tag = 'a'", "out_dir = f\"out-{tag}-{n_layer:02d}\" 'b'"]),
+        text("out-a-06b")
+    );
+    assert_eq!(
+        out_dir(&["import os", "out_dir = os.path.join('runs', dataset, 'x')"]),
+        text("runs/openwebtext/x")
+    );
+    let written = file(&["n_layer = 6", "out_dir = 'out-' + socket.gethostname()"]).unwrap();
+    assert_eq!(written.get("out_dir"), None);
+    let [unknown] = written.unknown() else { panic!("{:?}", written.unknown()) };
+    assert_eq!((unknown.key, unknown.place.line), ("out_dir", Some(2)));
+    assert!(unknown.reason.to_string().contains("socket.gethostname"), "{}", unknown.reason);
+    // A later value decides.
+    let mut both = written.clone();
+    both.set("out_dir", "here").unwrap();
+    assert!(both.unknown().is_empty());
+    let mut both = written;
+    both.merge(file(&["out_dir = 'there'"]).unwrap());
+    assert!(both.unknown().is_empty());
+}
+
+#[test]
+fn an_unknown_name_is_refused_only_if_the_training_run_needs_it() {
+    let stamp = "stamp = time.strftime('%H')";
+    assert!(file(&[stamp, "wandb_run_name = 'run' + stamp"]).is_ok());
+    assert!(file(&[stamp, "wandb_run_name = shorten(stamp, [1])"]).is_ok());
+    let error = file(&[stamp, "dataset = 'a' + stamp"]).unwrap_err();
+    assert!(error.to_string().contains("time.strftime"), "{error}");
+    assert_eq!(error.place().line, Some(1));
+    let error = file(&["out_dir = shorten('a')", "dataset = out_dir"]).unwrap_err();
+    assert!(error.to_string().contains("shorten"), "{error}");
+    // A name that nothing reads is still a key that does not exist.
+    assert!(matches!(file(&[stamp]), Err(ConfigError::UnknownKey { .. })));
+    assert!(file(&["batch_size = f'{n_layer}'"]).is_err());
+}
+
 #[test]
 fn overrides_take_what_nanogpt_refuses() {
     let table = [
@@ -338,8 +412,8 @@ fn an_error_in_a_file_names_file_line_and_column() {
         ("n_layer = n_layers", "config.py:1:11: unknown name `n_layers`"),
         (
             "for i in range(3):\n  n_layer = i",
-            "config.py:1:1: a statement with `for` is not supported: \
-             a config holds assignments of simple expressions",
+            "config.py:1:1: a `for` statement is not supported: \
+             a config may contain only assignments of simple expressions",
         ),
     ];
     for (text, printed) in table {

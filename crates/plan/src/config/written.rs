@@ -15,6 +15,18 @@ use super::{
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Written {
     entries: BTreeMap<&'static str, Entry>,
+    unknown: Vec<UnknownValue>,
+}
+
+/// A label whose value only Python can tell. Nothing was written for it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnknownValue {
+    /// The key.
+    pub key: &'static str,
+    /// Where the file assigns it.
+    pub place: Location,
+    /// Why it has no value.
+    pub reason: Reason,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -33,7 +45,8 @@ impl Written {
     /// Reads a config file in nanoGPT's Python. On an error nothing changes.
     ///
     /// As in nanoGPT, an expression sees the keys written so far, or their defaults. A name
-    /// that is not a key is allowed if a later expression of the file uses it.
+    /// that is not a key is allowed if a later expression of the file uses it. A label whose
+    /// expression has no value stays unwritten ([`unknown`](Self::unknown)).
     pub fn read_python(
         &mut self,
         source: &str,
@@ -60,19 +73,44 @@ impl Written {
         }
 
         let mut locals: BTreeMap<&str, (ConfigValue, Position)> = BTreeMap::new();
+        let mut unknown: BTreeMap<&str, (PythonError, Position)> = BTreeMap::new();
         for (index, assignment) in assignments.iter().enumerate() {
             let names = |name: &str| match locals.get(name) {
                 Some((value, _)) => Some(value.clone()),
+                None if unknown.contains_key(name) => None,
                 None => self.visible(name, facts),
             };
             let scope = Scope { names: &names, facts: Some(facts) };
-            let value = assignment.value.evaluate(&scope).map_err(refused)?;
+            let value = assignment.value.evaluate(&scope).map_err(|error| match &error.reason {
+                // The reason that the name has no value.
+                Reason::UnknownName { name } => match unknown.get(name.as_str()) {
+                    Some((origin, _)) => origin.clone(),
+                    None => error,
+                },
+                _ => error,
+            });
+            let is_free = assignment.targets.iter().all(|(name, _)| python::is_free(name));
+            let value = match value {
+                Err(error) if !is_free => return Err(refused(error)),
+                other => other,
+            };
             for (name, spot) in &assignment.targets {
                 let is_used = last_use.get(name.as_str()).is_some_and(|last| *last > index);
-                if Key::find(name).is_none() && !is_used && !locals.contains_key(name.as_str()) {
+                let is_new =
+                    !locals.contains_key(name.as_str()) && !unknown.contains_key(name.as_str());
+                if Key::find(name).is_none() && !is_used && is_new {
                     return Err(unknown_key(name, place(*spot)));
                 }
-                locals.insert(name, (value.clone(), *spot));
+                match &value {
+                    Ok(value) => {
+                        unknown.remove(name.as_str());
+                        locals.insert(name, (value.clone(), *spot));
+                    }
+                    Err(error) => {
+                        locals.remove(name.as_str());
+                        unknown.insert(name, (error.clone(), *spot));
+                    }
+                }
             }
         }
 
@@ -84,8 +122,19 @@ impl Written {
                 read.write(name, value, place(spot))?;
             }
         }
+        for (name, (error, spot)) in unknown {
+            if let Some(key) = Key::find(name) {
+                let (place, reason) = (place(spot), error.reason);
+                read.unknown.push(UnknownValue { key: key.name, place, reason });
+            }
+        }
         self.merge(read);
         Ok(())
+    }
+
+    /// Labels that a file assigns and that nothing has given a value since.
+    pub fn unknown(&self) -> &[UnknownValue] {
+        &self.unknown
     }
 
     /// An override of the command line, `--key=text`.
@@ -127,6 +176,7 @@ impl Written {
             return Err(wrong_kind(key, &shown, place));
         };
         let order = self.next_order();
+        self.unknown.retain(|unknown| unknown.key != key.name);
         self.entries.insert(key.name, Entry { value, place, order });
         Ok(())
     }
@@ -146,6 +196,8 @@ impl Written {
     /// Adds everything of `later`, which wins.
     pub fn merge(&mut self, later: Self) {
         let first = self.next_order();
+        self.unknown.retain(|unknown| !later.entries.contains_key(unknown.key));
+        self.unknown.extend(later.unknown);
         let later = later.entries.into_iter();
         self.entries.extend(later.map(|(key, entry)| {
             let order = first + entry.order;

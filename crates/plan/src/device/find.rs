@@ -20,7 +20,7 @@ pub enum DeviceError {
         candidates: Vec<&'static str>,
     },
     /// No card has it.
-    #[error("no device is called `{name}`; nearest are {}", list(.nearest))]
+    #[error("unknown device `{name}`; the nearest names are {}", list(.nearest))]
     Unknown {
         /// As written.
         name: String,

@@ -196,6 +196,38 @@ fn a_card_without_rates_lists_those_that_have_them() {
     assert_eq!(known.len(), 25 + 15);
 }
 
+/// Data sheets round; they agree with cores and clocks within this share.
+const DATA_SHEET_ROUNDING: f64 = 0.015;
+
+#[test]
+fn published_rates_follow_from_cores_and_clocks() {
+    // Name, float32 cores, boost clock in MHz, clock of the tensor cores, half operations of a tensor
+    // core's share per core and clock. The H100 NVL's tensor clock is not published.
+    let chips = [
+        ("Tesla V100 32 GB", 5120.0, 1530.0, 1530.0, 16.0),
+        ("Tesla T4", 2560.0, 1590.0, 1590.0, 16.0),
+        ("RTX A5000", 8192.0, 1695.0, 1695.0, 8.0),
+        ("RTX A6000", 10752.0, 1800.0, 1800.0, 8.0),
+        ("A10", 9216.0, 1695.0, 1695.0, 8.0),
+        ("A30", 3584.0, 1440.0, 1440.0, 32.0),
+        ("A40", 10752.0, 1740.0, 1740.0, 8.0),
+        ("A100 80 GB", 6912.0, 1410.0, 1410.0, 32.0),
+        ("L4", 7424.0, 2040.0, 2040.0, 8.0),
+        ("L40S", 18176.0, 2520.0, 2520.0, 8.0),
+        ("H100 80 GB", 16896.0, 1980.0, 1830.0, 32.0),
+        ("H200", 16896.0, 1980.0, 1830.0, 32.0),
+    ];
+    for (name, cores, mhz, tensor_mhz, half) in chips {
+        let rates = find(name).unwrap().rates().unwrap();
+        let agrees = |published: f64, computed: f64| {
+            let share = published / computed - 1.0;
+            assert!(share.abs() < DATA_SHEET_ROUNDING, "{name}: {published:.3e}, {computed:.3e}");
+        };
+        agrees(rates.float32_flops_per_s, cores * mhz * 1e6 * 2.0);
+        agrees(rates.half_flops_per_s, cores * tensor_mhz * 1e6 * half);
+    }
+}
+
 #[test]
 fn published_rates_agree_with_the_catalogue() {
     for gpu in GPUS {

@@ -82,21 +82,21 @@ impl<'a> Counter<'a> {
 
     /// What the tensors of a candidate may take, at the low and at the high end of the overhead.
     pub(super) fn limit(&self, config: &Config) -> [Bytes; 2] {
-        self.overhead(config)
+        self.overhead(config, job::least_staging_bytes(config))
             .range()
             .map(|overhead| self.request.device.usable_bytes.saturating_sub(overhead))
     }
 
-    fn overhead(&self, config: &Config) -> Overhead {
-        let mut overhead = self.request.overhead;
-        // The original does not compile.
-        if matches!(self.request.engine, Engine::Torch { .. })
-            && config.compile()
-            && !self.request.config.compile()
-        {
-            overhead.compile_bytes = COMPILE_BYTES;
+    fn overhead(&self, config: &Config, staging_bytes: Bytes) -> Overhead {
+        let overhead = self.request.overhead;
+        match self.request.engine {
+            Engine::Fitgpt { staging, .. } => overhead.with_staging(staging, staging_bytes),
+            // The original does not compile.
+            Engine::Torch { .. } if config.compile() && !self.request.config.compile() => {
+                Overhead { compile_bytes: COMPILE_BYTES, ..overhead }
+            }
+            Engine::Torch { .. } => overhead,
         }
-        overhead
     }
 
     fn once(&self, key: CountKey, count: impl FnOnce() -> Bytes) -> Bytes {
@@ -145,8 +145,7 @@ impl<'a> Counter<'a> {
     }
 
     fn lives_here(&self, config: &Config, target: &impl Target, limit: Bytes) -> bool {
-        let Job { model, mut training, .. } =
-            Job::unadapted(config, self.request.vocab, self.precision(config));
+        let Job { model, mut training, .. } = self.unadapted(config);
         if config.grad_checkpoint() != GradCheckpoint::Off {
             training.recompute = Recompute { blocks: model.layers, cheap: 0 };
         }
@@ -212,7 +211,12 @@ impl<'a> Counter<'a> {
 
     fn job(&self, config: &Config, target: &impl Target) -> Job {
         let [_, limit] = self.limit(config);
-        Job::new(config, self.request.vocab, self.precision(config), target, limit)
+        let (vocab, precision) = (self.request.vocab, self.precision(config));
+        Job::of_share(config, vocab, precision, target, limit, self.request.share)
+    }
+
+    fn unadapted(&self, config: &Config) -> Job {
+        Job::unadapted(config, self.request.vocab, self.precision(config), self.request.share)
     }
 
     fn report_here(
@@ -225,7 +229,8 @@ impl<'a> Counter<'a> {
         let phases = phases(&programs, target);
         let plan = job::plan(programs, target)?;
         let arena = Some(plan.plan().arena_bytes());
-        let (device, overhead) = (self.request.device.clone(), self.overhead(config));
+        let overhead = self.overhead(config, job.staging_bytes());
+        let device = self.request.device.clone();
         Ok(PlanReport::new("fitgpt", device, overhead, config, phases, arena))
     }
 
@@ -251,7 +256,11 @@ impl<'a> Counter<'a> {
                     peak_bytes,
                     arena_bytes: peak_bytes,
                     peak_phase: peak_phase.name(),
-                    verdict: Verdict::of(peak_bytes, &self.overhead(config), usable_bytes),
+                    verdict: Verdict::of(
+                        peak_bytes,
+                        &self.overhead(config, Bytes::ZERO),
+                        usable_bytes,
+                    ),
                     computed_twice: self.computed_twice_by_torch(config),
                 })
             }
@@ -275,7 +284,7 @@ impl<'a> Counter<'a> {
 
     /// Counted with FitGPT's programs, which recompute the same products.
     fn computed_twice_by_torch(&self, config: &Config) -> f64 {
-        let job = Job::unadapted(config, self.request.vocab, self.precision(config));
+        let job = self.unadapted(config);
         let mut twice = 0.0;
         if config.grad_checkpoint() == GradCheckpoint::Every {
             let blocks = job.model.layers;

@@ -36,7 +36,8 @@ pub use self::{
 use crate::{
     config::{Config, Precision},
     memory::Target,
-    report::{DeviceMemory, Overhead, PlanReport, Verdict},
+    report::{DeviceMemory, Overhead, PlanReport, TokenStaging, Verdict},
+    shard::Share,
     torch::{Rules, TorchOptions},
 };
 
@@ -49,6 +50,8 @@ pub enum Engine<'a> {
         target: &'a dyn Target,
         /// How activations are stored: the config's `dtype`, or the device's default.
         precision: Precision,
+        /// Where it reads the tokens of a batch.
+        staging: TokenStaging,
     },
     /// nanoGPT under PyTorch.
     Torch {
@@ -92,6 +95,8 @@ pub struct FitRequest<'a> {
     pub overhead: Overhead,
     /// Whether the device supports bfloat16 in hardware.
     pub has_bf16: bool,
+    /// The rank whose memory has to fit, if several train together.
+    pub share: Share,
 }
 
 /// The options that make a config fit.

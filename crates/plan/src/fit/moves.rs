@@ -93,7 +93,7 @@ const FEWEST_CHUNK_ROWS: u64 = 64;
 impl AvailableMoves {
     pub(super) fn new(request: &FitRequest<'_>) -> Self {
         let config = request.config;
-        let job = Job::unadapted(config, request.vocab, request.engine.precision());
+        let job = Job::unadapted(config, request.vocab, request.engine.precision(), request.share);
         let rows = job.training.loss_chunk_rows; // the config's, or derived from the shapes
         let splits: Vec<u32> =
             divisors(config.batch_size().into()).into_iter().map(|d| d as u32).collect();

@@ -76,7 +76,7 @@ pub(super) fn static_state(request: &FitRequest<'_>) -> Option<FitNote> {
         Engine::Torch { .. } => Bytes::new(model.parameter_count().saturating_mul(16)),
     };
     let usable_bytes = request.device.usable_bytes;
-    let [least_beside, _] = request.overhead.range();
-    let is_too_large = state_bytes > usable_bytes.saturating_sub(least_beside);
+    let [least_overhead, _] = request.overhead.range();
+    let is_too_large = state_bytes > usable_bytes.saturating_sub(least_overhead);
     is_too_large.then_some(FitNote::StaticStateTooLarge { state_bytes, usable_bytes })
 }

@@ -40,7 +40,8 @@ fn config(keys: &str) -> Config {
     written.resolve().unwrap()
 }
 
-const HERE: Engine<'_> = Engine::Fitgpt { target: &HOST, precision: Precision::Float32 };
+const HERE: Engine<'_> =
+    Engine::Fitgpt { target: &HOST, precision: Precision::Float32, staging: TokenStaging::Planned };
 
 fn device(usable: u64) -> DeviceMemory {
     let usable_bytes = Bytes::new(usable);
@@ -50,7 +51,15 @@ fn device(usable: u64) -> DeviceMemory {
 fn fit_into(config: &Config, engine: Engine<'_>, usable: u64) -> Fit {
     let device = device(usable);
     let overhead = small_overhead();
-    fit(&FitRequest { config, vocab: VOCAB, engine, device: &device, overhead, has_bf16: true })
+    fit(&FitRequest {
+        config,
+        vocab: VOCAB,
+        engine,
+        device: &device,
+        overhead,
+        has_bf16: true,
+        share: Share::WHOLE,
+    })
 }
 
 /// In proportion to the small models of these tests.
@@ -75,29 +84,33 @@ fn evaluated(config: &Config) -> u64 {
 fn check(config: &Config, engine: Engine<'_>, usable: u64) -> Fit {
     let found = fit_into(config, engine, usable);
     assert!(found.options.len() <= LISTED_IN_ALL);
-    let room = usable - small_overhead().range()[1].get();
+    let without = |overhead: Overhead| usable - overhead.range()[1].get();
     for option in &found.options {
         let changed = config.with("fit", option.changes.iter().cloned()).unwrap();
         // The numbers are those of planning the changed config.
-        let (peak_bytes, arena_bytes) = match engine {
+        let (peak_bytes, arena_bytes, limit) = match engine {
             Engine::Torch { precision, .. } => {
                 let precision = changed.precision_or(precision);
-                let beside = small_overhead();
+                let overhead = small_overhead();
                 let options = TorchOptions::from_config(&changed, precision);
-                let report = torch_report(&changed, VOCAB, &options, device(usable), beside);
-                (report.peak_bytes, report.arena_bytes)
+                let report = torch_report(&changed, VOCAB, &options, device(usable), overhead);
+                (report.peak_bytes, report.arena_bytes, without(overhead))
             }
-            Engine::Fitgpt { target, precision } => {
+            Engine::Fitgpt { target, precision, staging } => {
                 let precision = changed.precision_or(precision);
-                let job = Job::new(&changed, VOCAB, precision, &target, Bytes::new(room));
+                let least = job::least_staging_bytes(&changed);
+                let left = Bytes::new(without(small_overhead().with_staging(staging, least)));
+                let job = Job::new(&changed, VOCAB, precision, &target, left);
                 let programs = job.training_programs();
                 let peak = programs.iter().map(|p| job::peak_bytes(p, &target)).max().unwrap();
-                (peak, job::plan(programs, &target).unwrap().plan().arena_bytes())
+                let arena = job::plan(programs, &target).unwrap().plan().arena_bytes();
+                let overhead = small_overhead().with_staging(staging, job.staging_bytes());
+                (peak, arena, without(overhead))
             }
         };
         assert_eq!((option.peak_bytes, option.arena_bytes), (peak_bytes, arena_bytes));
         if value(option, "compile").is_none() {
-            assert_eq!(option.fits, arena_bytes.get() <= room, "{option:?}");
+            assert_eq!(option.fits, arena_bytes.get() <= limit, "{option:?}");
         }
         assert_eq!(option.fits, option.verdict == Verdict::Fits);
         assert_eq!(option.effective_batch, changed.effective_batch());
@@ -116,8 +129,8 @@ fn check(config: &Config, engine: Engine<'_>, usable: u64) -> Fit {
     let keeping: Vec<_> = found.options.iter().filter(|o| o.fits && o.keeps_training).collect();
     assert_eq!(found.recommended, (!keeping.is_empty()).then_some(0));
     if let Some(safest) = found.safest {
-        let most_room = keeping.iter().map(|o| o.arena_bytes).min();
-        assert_eq!(Some(found.options[safest].arena_bytes), most_room);
+        let least_arena = keeping.iter().map(|o| o.arena_bytes).min();
+        assert_eq!(Some(found.options[safest].arena_bytes), least_arena);
     }
     for (index, option) in keeping.iter().enumerate() {
         for (other_index, other) in keeping.iter().enumerate() {
@@ -269,7 +282,7 @@ fn a_card_without_bfloat16_is_offered_float16() {
         let config = config(&format!("dtype={dtype}"));
         let usable = device(peak(&config, HERE) * 7 / 8);
         let precision = config.precision_or(Precision::Float32);
-        let engine = Engine::Fitgpt { target: &HOST, precision };
+        let engine = Engine::Fitgpt { target: &HOST, precision, staging: TokenStaging::Planned };
         let overhead = small_overhead();
         fit(&FitRequest {
             config: &config,
@@ -278,6 +291,7 @@ fn a_card_without_bfloat16_is_offered_float16() {
             device: &usable,
             overhead,
             has_bf16,
+            share: Share::WHOLE,
         })
     };
     let dtypes = |found: &Fit| -> Vec<_> {
@@ -308,7 +322,11 @@ fn a_batch_without_divisors_names_another_split_of_the_same_step() {
 fn a_tensor_too_large_for_one_allocation_is_named_and_made_smaller() {
     // The MLP's inner activation: 16 · 128 rows of 4 · 64 in float32.
     let target = Host(16 * 128 * 256 * 4 - 1);
-    let engine = Engine::Fitgpt { target: &target, precision: Precision::Float32 };
+    let engine = Engine::Fitgpt {
+        target: &target,
+        precision: Precision::Float32,
+        staging: TokenStaging::Planned,
+    };
     // Logits of 2,048 rows would be larger still.
     let config = config("loss_chunk_rows=64");
     let found = fit_into(&config, engine, 1 << 40);

@@ -355,14 +355,15 @@ pub enum Op {
     },
     /// `norm = √ Σ gradient²` over all of them, divided by the loss scale.
     GradientNorm { gradients: Vec<TensorId>, norm: TensorId },
-    /// One AdamW update of one parameter; its gradient is set to zero. If `norm` is not
-    /// finite, only the gradient changes.
+    /// One AdamW update of as many elements of a parameter as it has moments, from element `first`
+    /// on; their gradient is set to zero. If `norm` is not finite, only the gradient changes.
     AdamW {
         norm: TensorId,
         parameter: TensorId,
         gradient: TensorId,
         exp_avg: TensorId,
         exp_avg_sq: TensorId,
+        first: u64,
         /// Whether weight decay applies.
         decays: bool,
         adam: Adam,
@@ -378,6 +379,8 @@ pub enum Op {
         exp_avg_scale: TensorId,
         exp_avg_sq: TensorId,
         exp_avg_sq_scale: TensorId,
+        /// A multiple of the block.
+        first: u64,
         /// Whether weight decay applies.
         decays: bool,
         adam: Adam,

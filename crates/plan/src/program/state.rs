@@ -4,10 +4,11 @@
 //! means the same tensor in all of them. The owner of a tensor is looked up here, never computed
 //! from its position.
 
-use super::{Life, Names, Tensor, TensorClass};
+use std::ops::Range;
+
+use super::{Life, Names, Tensor, TensorClass, decoder::Training};
 use crate::{
     model::{Model, Parameter, Weights},
-    optimizer::Optimizer,
     units::{DType, TensorId},
 };
 
@@ -18,7 +19,11 @@ pub struct ParameterState {
     pub weight: TensorId,
     /// Their gradient.
     pub gradient: TensorId,
-    /// The optimizer's states, by name.
+    /// The elements that this rank updates: all of them in a single process.
+    pub owned: Range<u64>,
+    /// The sum of the gradients of earlier lanes, of the owned elements, if lanes take turns.
+    pub total: Option<TensorId>,
+    /// The optimizer's states of the owned elements, by name.
     pub states: Vec<(&'static str, TensorId)>,
 }
 
@@ -33,7 +38,8 @@ impl ParameterState {
 /// The state of training.
 #[derive(Clone, Debug)]
 pub struct TrainingState {
-    /// In the order of the table: weights, gradients, each kind of optimizer state, the rest.
+    /// In the order of the table: weights, gradients, sums of lanes, each kind of optimizer state,
+    /// the rest.
     pub tensors: Vec<Tensor>,
     /// By parameter, in the model's order.
     pub parameters: Vec<ParameterState>,
@@ -45,22 +51,32 @@ pub struct TrainingState {
 
 impl TrainingState {
     /// The state of training `model`.
-    pub fn new(model: &Model, optimizer: &Optimizer) -> Self {
-        Self::of(model, &Weights::of(model), optimizer, Names::Kept)
+    pub fn new(model: &Model, training: &Training) -> Self {
+        Self::of(model, &Weights::of(model), training, Names::Kept)
     }
 
-    pub(super) fn of(
-        model: &Model,
-        weights: &Weights,
-        optimizer: &Optimizer,
-        names: Names,
-    ) -> Self {
+    pub(super) fn of(model: &Model, weights: &Weights, training: &Training, names: Names) -> Self {
         let parameters = &weights.parameters;
+        let owned = training.share.ranges(parameters, &training.optimizer);
         let mut table =
             StateBuilder { tensors: Vec::with_capacity(4 * parameters.len() + 2), names };
         let weights = table.each(parameters, "", TensorClass::Parameter);
         let gradients = table.each(parameters, "d_", TensorClass::Gradient);
-        let states: Vec<_> = parameters.iter().map(|p| optimizer.states(p)).collect();
+        let totals: Vec<_> = parameters
+            .iter()
+            .zip(&owned)
+            .map(|(parameter, range)| {
+                let is_needed = training.lanes_take_turns() && !range.is_empty();
+                let name = format_args!("total_{}", parameter.name);
+                let (name, shape) = (table.names.of(name), vec![range.end - range.start]);
+                is_needed.then(|| table.add(name, shape, DType::F32, TensorClass::Gradient))
+            })
+            .collect();
+        let states: Vec<_> = parameters
+            .iter()
+            .zip(&owned)
+            .map(|(parameter, range)| training.optimizer.states_of(parameter, range))
+            .collect();
         let mut found = vec![Vec::new(); parameters.len()];
         // All first states, then all second ones, so that tensors of one pass are adjacent.
         let most = states.iter().map(Vec::len).max().unwrap_or(0);
@@ -80,8 +96,16 @@ impl TrainingState {
         let parameters = weights
             .into_iter()
             .zip(gradients)
+            .zip(owned)
+            .zip(totals)
             .zip(found)
-            .map(|((weight, gradient), states)| ParameterState { weight, gradient, states })
+            .map(|((((weight, gradient), owned), total), states)| ParameterState {
+                weight,
+                gradient,
+                owned,
+                total,
+                states,
+            })
             .collect();
         Self { tensors: table.tensors, parameters, loss, rotary }
     }

@@ -5,7 +5,13 @@
 
 use std::fmt;
 
-use super::{Rules, eager::DropoutOutput, pass::ModelPass, tape::mask_name};
+use super::{
+    Rules,
+    eager::DropoutOutput,
+    math_attention::{self, MathTensors},
+    pass::ModelPass,
+    tape::mask_name,
+};
 use crate::units::{DType, TensorId};
 
 /// The attention's result and what its backward needs.
@@ -19,6 +25,7 @@ pub(super) struct AttentionOutput {
 enum SavedForBackward {
     Fused { qkv: TensorId, lse: Option<TensorId> },
     PaddedHeads(PaddedHeads),
+    Math(MathTensors),
     ScoreTensors(ScoreTensors),
 }
 
@@ -42,7 +49,7 @@ enum FusedKernel {
     Flash,
     /// Float32 on CUDA.
     Efficient,
-    /// The CPU, for every type.
+    /// The CPU, for every type, without dropout.
     ForCpu,
 }
 
@@ -96,6 +103,15 @@ pub(super) fn fused(
     let head = channels / heads;
     if kernel == FusedKernel::Flash && !head.is_multiple_of(FLASH_HEAD_MULTIPLE) {
         return padded(p, &h, again, qkv, head.next_multiple_of(FLASH_HEAD_MULTIPLE));
+    }
+    if kernel == FusedKernel::ForCpu && p.dropout {
+        let (mut out, saved) = math_attention::forward(p, &h, again, qkv);
+        if heads > 1 {
+            let together = p.value(format_args!("{h}.attn.out{again}"), channels);
+            p.tape.run("clone", &[out], &[together]);
+            out = together;
+        }
+        return AttentionOutput { out, names: Vec::new(), saved: SavedForBackward::Math(saved) };
     }
     let out = p.value(format_args!("{h}.attn.out{again}"), channels);
     let rows = match kernel {
@@ -249,6 +265,7 @@ pub(super) fn backward(
             parts
         }
         SavedForBackward::PaddedHeads(saved) => padded_backward(p, h, saved, d_out),
+        SavedForBackward::Math(saved) => math_attention::backward(p, h, saved, d_out),
         SavedForBackward::ScoreTensors(saved) => plain_backward(p, h, saved, d_out),
     };
     let d_qkv = p.value(format_args!("d_{h}.attn.qkv"), 3 * columns);

@@ -188,20 +188,28 @@ impl ModelPass<'_> {
         let (shape, dtype) = (self.tape.shape_of(x), self.tape.dtype_of(x));
         let out = self.tape.value(format_args!("{name} dropped"), &shape, dtype);
         // CUDA's kernel keeps one byte per element, the CPU multiplies by noise of the input's type.
-        let mask_dtype = match self.options.rules {
-            Rules::Cuda => DType::U8,
-            Rules::Cpu => dtype,
-        };
-        let mask = self.tape.value(format_args!("{name} mask"), &shape, mask_dtype);
-        match self.options.rules {
-            Rules::Cuda => self.tape.run("native_dropout", &[x], &[out, mask]),
-            Rules::Cpu => {
-                self.tape.run("bernoulli_", &[], &[mask]);
-                self.tape.hold(&[x]);
-                self.tape.run("mul", &[x, mask], &[out]);
+        let mask = match self.options.rules {
+            Rules::Cuda => {
+                let mask = self.tape.value(format_args!("{name} mask"), &shape, DType::U8);
+                self.tape.run("native_dropout", &[x], &[out, mask]);
+                mask
             }
-        }
+            Rules::Cpu => {
+                let noise = self.noise(name, x);
+                self.tape.run("mul", &[x, noise], &[out]);
+                noise
+            }
+        };
         DropoutOutput { out, mask: Some(mask) }
+    }
+
+    /// The factors of a dropout on a CPU.
+    fn noise(&mut self, name: impl fmt::Display, x: TensorId) -> TensorId {
+        let (shape, dtype) = (self.tape.shape_of(x), self.tape.dtype_of(x));
+        let noise = self.tape.value(format_args!("{name} mask"), &shape, dtype);
+        self.tape.run("bernoulli_", &[], &[noise]);
+        self.tape.hold(&[x]);
+        noise
     }
 
     pub(super) fn norm(&mut self, name: &str, x: TensorId, again: &str) -> EagerNorm {
@@ -257,7 +265,19 @@ impl ModelPass<'_> {
     pub(super) fn block_again(&mut self, layer: u32, x: TensorId) -> EagerBlock {
         let mut block = self.block_before_its_last_product(layer, x, " again");
         if self.dropout {
-            self.last_product(layer, &mut block, " again");
+            match self.options.rules {
+                Rules::Cuda => {
+                    self.last_product(layer, &mut block, " again");
+                }
+                // The noise is saved before it is multiplied.
+                Rules::Cpu => {
+                    let name = fmt::from_fn(|f| write!(f, "h.{layer}.mlp.projected again"));
+                    let projected = self.value(&name, self.channels());
+                    self.multiply(&block.mlp, projected);
+                    block.mlp_mask = Some(self.noise(&name, projected));
+                    self.tape.hold(&[block.norm_2.out]);
+                }
+            }
         }
         self.leave_autocast();
         block

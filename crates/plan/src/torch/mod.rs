@@ -12,6 +12,7 @@ mod backward;
 mod compiled;
 mod eager;
 mod loss;
+mod math_attention;
 mod pass;
 mod report;
 mod resume;

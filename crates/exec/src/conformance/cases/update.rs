@@ -23,12 +23,16 @@ pub(super) fn cases() -> Vec<OpCase> {
     for count in [1, 7, 1300] {
         for decays in [true, false] {
             for (updates, grad_clip) in [(1, 0.0), (1, 1.0), (10, 1.0)] {
-                let start = AdamCase { count, decays, updates, grad_clip };
+                let start = AdamCase { count, decays, updates, grad_clip, around: [0, 0] };
                 // Below the limit, above it, and not finite.
                 list.extend([0.5, 4.0, f64::INFINITY, f64::NAN].map(|norm| start.adamw(norm)));
             }
         }
     }
+    // A rank's part of a parameter: the elements before and after it stay as they are.
+    let start =
+        AdamCase { count: 700, decays: true, updates: 2, grad_clip: 1.0, around: [256, 40] };
+    list.extend([0.5, 4.0, f64::NAN].map(|norm| start.adamw(norm)));
     list
 }
 
@@ -57,13 +61,17 @@ struct AdamCase {
     decays: bool,
     updates: u64,
     grad_clip: f32,
+    /// Elements of the parameter before and after those that are updated.
+    around: [u64; 2],
 }
 
 impl AdamCase {
     fn adamw(self, norm: f64) -> OpCase {
-        let Self { count, decays, updates, grad_clip } = self;
+        let Self { count, decays, updates, grad_clip, around: [first, rest] } = self;
         let loss_scale: f32 = 64.0;
-        let title = format!("{count}, decays {decays}, update {updates}, clip {grad_clip}");
+        let whole = first + count + rest;
+        let title =
+            format!("{count} of {whole}, decays {decays}, update {updates}, clip {grad_clip}");
         let mut case = CaseBuilder::new(format!("{title}, norm {norm}"));
         case.arguments.updates = updates;
         case.arguments.lr = 0.1; // large, so that a wrong step shows next to the weight
@@ -75,12 +83,12 @@ impl AdamCase {
         let squares = Fill::Values(squares.collect());
         let d = DType::F32;
         let norm = case.reads("norm", &[1], d, Fill::Values(vec![norm]));
-        let parameter = case.updates("parameter", &[count], d, Fill::normal(1.0), changed());
+        let parameter = case.updates("parameter", &[whole], d, Fill::normal(1.0), changed());
         let gradient = Fill::normal(loss_scale.into());
-        let gradient = case.updates("gradient", &[count], d, gradient, copy());
+        let gradient = case.updates("gradient", &[whole], d, gradient, copy());
         let exp_avg = case.updates("exp_avg", &[count], d, Fill::normal(1.0), changed());
         let exp_avg_sq = case.updates("exp_avg_sq", &[count], d, squares, changed());
         let adam = Adam { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 0.1, grad_clip };
-        case.case(Op::AdamW { norm, parameter, gradient, exp_avg, exp_avg_sq, decays, adam })
+        case.case(Op::AdamW { norm, parameter, gradient, exp_avg, exp_avg_sq, first, decays, adam })
     }
 }

@@ -19,12 +19,17 @@ pub(super) fn cases() -> Vec<OpCase> {
     for count in [1, 256, 1300] {
         for (decays, updates, grad_clip) in [(true, 2, 0.0), (false, 10, 1.0)] {
             for begins in [InitialMoments::AtZero, InitialMoments::Somewhere] {
-                let start = AdamCase { count, decays, updates, grad_clip, begins };
+                let around = [0, 0];
+                let start = AdamCase { count, decays, updates, grad_clip, begins, around };
                 // Below the limit, above it, and not finite.
                 list.extend([0.5, 4.0, f64::INFINITY, f64::NAN].map(|norm| start.case(norm)));
             }
         }
     }
+    // A rank's part of a parameter: the elements before and after it stay as they are.
+    let (begins, around) = (InitialMoments::Somewhere, [512, 40]);
+    let start = AdamCase { count: 700, decays: true, updates: 2, grad_clip: 1.0, begins, around };
+    list.extend([0.5, f64::NAN].map(|norm| start.case(norm)));
     list
 }
 
@@ -44,6 +49,8 @@ struct AdamCase {
     updates: u64,
     grad_clip: f32,
     begins: InitialMoments,
+    /// Elements of the parameter before and after those that are updated.
+    around: [u64; 2],
 }
 
 const LOSS_SCALE: f32 = 64.0;
@@ -52,8 +59,9 @@ const ADAM: Adam =
 
 impl AdamCase {
     fn case(self, norm: f64) -> OpCase {
-        let Self { count, decays, updates, grad_clip, begins } = self;
-        let title = format!("{count}, {begins:?}, decays {decays}, update {updates}");
+        let Self { count, decays, updates, grad_clip, begins, around: [first, rest] } = self;
+        let whole = first + count + rest;
+        let title = format!("{count} of {whole}, {begins:?}, decays {decays}, update {updates}");
         let mut case = CaseBuilder::new(format!("{title}, clip {grad_clip}, norm {norm}"));
         case.arguments.updates = updates;
         case.arguments.lr = 0.1; // large, so that a wrong step shows next to the weight
@@ -65,10 +73,12 @@ impl AdamCase {
         let moments = [self.moment(1), self.moment(2)];
         let clip = if grad_clip > 0.0 { (f64::from(grad_clip) / norm).min(1.0) } else { 1.0 };
         let gradient = self.gradient(&moments, clip / f64::from(LOSS_SCALE));
+        let outside = |count: u64| vec![1.0; count as usize];
+        let padded = [outside(first), gradient, outside(rest)].concat();
         let norm = case.reads("norm", &[1], DType::F32, Fill::Values(vec![norm]));
         let d = DType::F32;
-        let parameter = case.updates("parameter", &[count], d, Fill::normal(1.0), changed());
-        let gradient = case.updates("gradient", &[count], d, Fill::Values(gradient), copy());
+        let parameter = case.updates("parameter", &[whole], d, Fill::normal(1.0), changed());
+        let gradient = case.updates("gradient", &[whole], d, Fill::Values(padded), copy());
         let [m, v] = moments;
         let blocks = [count.div_ceil(QUANTISED_BLOCK)];
         let exp_avg = case.updates_codes("exp_avg", m.codes, copy());
@@ -85,6 +95,7 @@ impl AdamCase {
             exp_avg_scale,
             exp_avg_sq,
             exp_avg_sq_scale,
+            first,
             decays,
             adam,
         })

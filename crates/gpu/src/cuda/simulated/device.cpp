@@ -48,24 +48,23 @@ struct Dimensions {
 
 // ---- Fibers ---------------------------------------------------------------------------------
 
-// Where a thread of a block is.
-enum Wait { READY, AT_BLOCK_BARRIER, AT_WARP_BARRIER, AT_WARP_MEETING, DONE };
-
 struct Fiber {
     void *stack_pointer;
     char *stack;
-    Wait wait;
-    unsigned warp_epoch; // of accesses: warp barriers passed since the last block barrier
 };
 
 struct WarpState {
     unsigned values[WARP];
     float matrices[512];
+    // One bit for each lane: those that can run, and those that wait.
+    unsigned ready, at_barrier, at_meeting;
+    unsigned lanes;
+    unsigned epoch; // of accesses: barriers passed since the last one of the block
 };
 
 std::vector<Fiber> fibers;
 std::vector<WarpState> warps;
-unsigned fiber_count, current, block_epoch, block_index;
+unsigned fiber_count, current, block_epoch, block_index, at_block_barrier, done;
 void *scheduler_pointer;
 #ifdef WITH_ASAN
 const void *scheduler_stack;
@@ -73,7 +72,8 @@ size_t scheduler_stack_bytes;
 #endif
 void (*entry)(void **);
 void **entry_arguments;
-// Which fiber runs next among those that can: 0 the first, 1 the last, 2 the one that ran last.
+// Which fiber runs next among those that can: 0 the first, 1 the last, 2 one of the same warp, so
+// that a warp that can pass its own barrier runs ahead of the others.
 int order;
 
 // Saves the registers that a call preserves on the old stack and restores those of the new one.
@@ -88,27 +88,84 @@ __asm__(".text\n"
         "  popq %r15\n  popq %r14\n  popq %r13\n  popq %r12\n  popq %rbx\n  popq %rbp\n"
         "  ret\n");
 
-void to_scheduler(bool is_last) {
+} // namespace
+
+extern "C" {
+Dimensions threadIdx, blockIdx, blockDim, gridDim;
+}
+
+namespace {
+
+unsigned warp_count() { return (fiber_count + WARP - 1) / WARP; }
+
+// The fiber to run next; `fiber_count` if none can.
+unsigned next_fiber() {
+    unsigned count = warp_count();
+    for (unsigned n = 0; n < count; n++) {
+        unsigned warp = order == 1   ? count - 1 - n
+                        : order == 2 ? (current / WARP + n) % count
+                                     : n;
+        if (unsigned ready = warps[warp].ready)
+            return warp * WARP + (order == 1 ? 31 - __builtin_clz(ready) : __builtin_ctz(ready));
+    }
+    return fiber_count;
+}
+
+void resume(unsigned fiber) {
+    current = fiber;
+    threadIdx.x = fiber % blockDim.x;
+    threadIdx.y = fiber / blockDim.x % blockDim.y;
+    threadIdx.z = fiber / blockDim.x / blockDim.y;
+}
+
+// Leaves a fiber, for the next one or, if all have ended, for the scheduler.
+void leave(bool is_last) {
+    unsigned from = current, to = next_fiber();
+    if (to == from && !is_last)
+        return;
+    if (to == fiber_count && done < fiber_count)
+        fault("the threads of a block wait for each other at different places");
+    bool is_over = to == fiber_count;
+    if (!is_over)
+        resume(to);
 #ifdef WITH_ASAN
     void *fake = nullptr;
-    __sanitizer_start_switch_fiber(is_last ? nullptr : &fake, scheduler_stack,
-                                   scheduler_stack_bytes);
-#else
-    (void)is_last;
+    __sanitizer_start_switch_fiber(is_last ? nullptr : &fake,
+                                   is_over ? scheduler_stack : fibers[to].stack,
+                                   is_over ? scheduler_stack_bytes : STACK_BYTES);
 #endif
-    simulated_switch(&fibers[current].stack_pointer, scheduler_pointer);
+    simulated_switch(&fibers[from].stack_pointer,
+                     is_over ? scheduler_pointer : fibers[to].stack_pointer);
 #ifdef WITH_ASAN
     __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
 #endif
 }
 
+// Lets all threads go if each of them is at the block's barrier.
+void release_block() {
+    if (!at_block_barrier || at_block_barrier + done < fiber_count)
+        return;
+    if (done)
+        fault("%u of %u threads ended before a block's barrier", done, fiber_count);
+    block_epoch++;
+    at_block_barrier = 0;
+    for (unsigned i = 0; i < warp_count(); i++)
+        warps[i].ready = warps[i].lanes, warps[i].epoch = 0;
+}
+
 void run_fiber() {
 #ifdef WITH_ASAN
-    __sanitizer_finish_switch_fiber(nullptr, &scheduler_stack, &scheduler_stack_bytes);
+    const void *stack;
+    size_t bytes;
+    __sanitizer_finish_switch_fiber(nullptr, &stack, &bytes);
+    if (!scheduler_stack) // the first fiber of all is entered from the scheduler
+        scheduler_stack = stack, scheduler_stack_bytes = bytes;
 #endif
     entry(entry_arguments);
-    fibers[current].wait = DONE;
-    to_scheduler(true);
+    warps[current / WARP].ready &= ~(1u << current % WARP);
+    done++;
+    release_block();
+    leave(true);
     abort(); // a finished fiber is never resumed
 }
 
@@ -126,60 +183,59 @@ void prepare(Fiber &fiber) {
     memset(top, 0, 8 * sizeof *top);
     top[6] = reinterpret_cast<void *>(&run_fiber);
     fiber.stack_pointer = top;
-    fiber.wait = READY;
-    fiber.warp_epoch = 0;
 }
 
-void wait_at(Wait what) {
-    fibers[current].wait = what;
-    to_scheduler(false);
+void wait_for_block() {
+    warps[current / WARP].ready &= ~(1u << current % WARP);
+    at_block_barrier++;
+    release_block();
+    leave(false);
 }
 
-// Lets the fibers go that wait for each other and are all there. Returns whether any did.
-bool release() {
-    bool any = false;
-    unsigned at_block = 0, done = 0;
-    for (unsigned i = 0; i < fiber_count; i++) {
-        at_block += fibers[i].wait == AT_BLOCK_BARRIER;
-        done += fibers[i].wait == DONE;
+// Waits until each lane of the warp waits for the same.
+void wait_for_warp(unsigned WarpState::*waiting) {
+    WarpState &warp = warps[current / WARP];
+    unsigned lane = 1u << current % WARP;
+    warp.ready &= ~lane;
+    warp.*waiting |= lane;
+    if (warp.*waiting == warp.lanes) {
+        warp.*waiting = 0;
+        warp.ready = warp.lanes;
+        warp.epoch += waiting == &WarpState::at_barrier;
     }
-    if (at_block && at_block + done == fiber_count) {
-        if (done)
-            fault("%u of %u threads ended before a block's barrier", done, fiber_count);
-        block_epoch++;
-        for (unsigned i = 0; i < fiber_count; i++)
-            fibers[i].wait = READY, fibers[i].warp_epoch = 0;
-        return true;
-    }
-    for (unsigned first = 0; first < fiber_count; first += WARP) {
-        unsigned end = first + WARP < fiber_count ? first + WARP : fiber_count;
-        Wait what = fibers[first].wait;
-        if (what != AT_WARP_BARRIER && what != AT_WARP_MEETING)
-            continue;
-        bool is_whole = true;
-        for (unsigned i = first; i < end; i++)
-            is_whole &= fibers[i].wait == what;
-        if (!is_whole)
-            continue;
-        for (unsigned i = first; i < end; i++) {
-            fibers[i].wait = READY;
-            fibers[i].warp_epoch += what == AT_WARP_BARRIER;
-        }
-        any = true;
-    }
-    return any;
+    leave(false);
 }
 
 } // namespace
 
 extern "C" {
-Dimensions threadIdx, blockIdx, blockDim, gridDim;
-
-void simulated_block_barrier() { wait_at(AT_BLOCK_BARRIER); }
-void simulated_warp_barrier() { wait_at(AT_WARP_BARRIER); }
-void simulated_warp_meeting() { wait_at(AT_WARP_MEETING); }
+void simulated_block_barrier() { wait_for_block(); }
+void simulated_warp_barrier() { wait_for_warp(&WarpState::at_barrier); }
+void simulated_warp_meeting() { wait_for_warp(&WarpState::at_meeting); }
 unsigned simulated_lane() { return current % WARP; }
-float *simulated_matrices() { return warps[current / WARP].matrices; }
+
+// A tensor core's own work, which needs no watching.
+void simulated_share(const float *left, const float *right) {
+    float *matrices = warps[current / WARP].matrices;
+    memcpy(matrices + current % WARP * 8, left, 8 * sizeof *left);
+    memcpy(matrices + 256 + current % WARP * 8, right, 8 * sizeof *right);
+}
+
+#ifdef WITH_ASAN
+__attribute__((no_sanitize("address", "bounds")))
+#endif
+void simulated_multiply(float *sums) {
+    const float *left = warps[current / WARP].matrices, *right = left + 256;
+    unsigned row = current % WARP / 2 * 16, column = current % 2 * 8;
+    float all[8];
+    for (int i = 0; i < 8; i++)
+        all[i] = sums[i];
+    for (int k = 0; k < 16; k++)
+        for (int i = 0; i < 8; i++)
+            all[i] += left[row + k] * right[k * 16 + column + i];
+    for (int i = 0; i < 8; i++)
+        sums[i] = all[i];
+}
 
 unsigned simulated_exchange(unsigned value, unsigned mask) {
     WarpState &warp = warps[current / WARP];
@@ -187,9 +243,9 @@ unsigned simulated_exchange(unsigned value, unsigned mask) {
     if (other >= WARP || current - lane + other >= fiber_count)
         fault("a shuffle asks for lane %u, which is not there", other);
     warp.values[lane] = value;
-    wait_at(AT_WARP_MEETING);
+    simulated_warp_meeting();
     unsigned result = warp.values[other];
-    wait_at(AT_WARP_MEETING);
+    simulated_warp_meeting();
     return result;
 }
 
@@ -201,40 +257,22 @@ namespace {
 void run_block() {
     for (unsigned i = 0; i < fiber_count; i++)
         prepare(fibers[i]);
-    block_epoch = 0;
-    unsigned done = 0, last = 0;
-    while (done < fiber_count) {
-        // The next fiber that can run, searched from where `order` says.
-        unsigned chosen = fiber_count;
-        for (unsigned n = 0; n < fiber_count && chosen == fiber_count; n++) {
-            unsigned i = order == 1   ? fiber_count - 1 - n
-                         : order == 2 ? (last / WARP * WARP + n) % fiber_count
-                                      : n;
-            if (fibers[i].wait == READY)
-                chosen = i;
-            // A warp that can pass its own barrier runs ahead of the other warps.
-            else if (order == 2 && i % WARP == WARP - 1 && release())
-                n = -1;
-        }
-        if (chosen == fiber_count) {
-            if (!release())
-                fault("the threads of a block wait for each other at different places");
-            continue;
-        }
-        current = last = chosen;
-        threadIdx.x = chosen % blockDim.x;
-        threadIdx.y = chosen / blockDim.x % blockDim.y;
-        threadIdx.z = chosen / blockDim.x / blockDim.y;
-#ifdef WITH_ASAN
-        void *fake = nullptr;
-        __sanitizer_start_switch_fiber(&fake, fibers[chosen].stack, STACK_BYTES);
-#endif
-        simulated_switch(&scheduler_pointer, fibers[chosen].stack_pointer);
-#ifdef WITH_ASAN
-        __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
-#endif
-        done += fibers[chosen].wait == DONE;
+    for (unsigned i = 0; i < warp_count(); i++) {
+        unsigned lanes = fiber_count - i * WARP < WARP ? fiber_count - i * WARP : WARP;
+        WarpState &warp = warps[i];
+        warp.ready = warp.lanes = lanes == WARP ? ~0u : (1u << lanes) - 1;
+        warp.at_barrier = warp.at_meeting = warp.epoch = 0;
     }
+    block_epoch = at_block_barrier = done = current = 0;
+    resume(next_fiber());
+#ifdef WITH_ASAN
+    void *fake = nullptr;
+    __sanitizer_start_switch_fiber(&fake, fibers[current].stack, STACK_BYTES);
+#endif
+    simulated_switch(&scheduler_pointer, fibers[current].stack_pointer);
+#ifdef WITH_ASAN
+    __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
+#endif
 }
 
 // ---- Races ----------------------------------------------------------------------------------
@@ -255,7 +293,7 @@ const char *kernel_name = "";
 
 // The accesses to one byte in this launch that a further one may collide with.
 struct Access {
-    uint32_t launch; // 0: none yet
+    uint32_t launch; // of device memory, the block of shared memory; 0: none yet
     uint32_t block;
     uint32_t epoch; // of the block
     uint16_t writer, writer_epoch; // thread + 1, and its warp's epoch
@@ -266,17 +304,19 @@ struct Access {
 };
 
 std::vector<Access> shared_shadow;
-uint32_t launch_number;
+uint32_t launch_number, shared_number; // of launches and of blocks, from 1
 
-void touch(Access &at, bool is_write, const char *where, size_t offset) {
-    unsigned thread = current + 1, warp_epoch = fibers[current].warp_epoch;
+// `number` is the launch's for device memory and the block's for shared memory, which no other
+// block sees.
+void touch(Access &at, uint32_t number, bool is_write, const char *where, size_t offset) {
+    unsigned thread = current + 1, warp_epoch = warps[current / WARP].epoch;
     auto race = [&](unsigned other, const char *first) {
         fault("`%s`: thread %u %s byte %zu of %s, which thread %u %s with no barrier between them "
               "(block %u)",
               kernel_name, current, is_write ? "writes" : "reads", offset, where, other - 1, first,
               block_index);
     };
-    if (at.launch == launch_number && at.block != block_index) {
+    if (at.launch == number && at.block != block_index) {
         // Blocks have no order among them.
         bool was_read = at.was_read || at.was_read_before;
         if (at.was_written || (is_write && was_read))
@@ -285,13 +325,13 @@ void touch(Access &at, bool is_write, const char *where, size_t offset) {
                   at.was_written ? "wrote" : "read");
         at = Access();
         at.was_read_before = was_read;
-    } else if (at.launch != launch_number) {
+    } else if (at.launch != number) {
         at = Access();
     } else if (at.epoch != block_epoch) {
         at.writer = at.reader = 0;
         at.has_readers = false;
     }
-    at.launch = launch_number;
+    at.launch = number;
     at.block = block_index;
     at.epoch = block_epoch;
     if (is_write && at.was_read_before)
@@ -325,10 +365,12 @@ bool is_running;
 void access(void *address, size_t bytes, bool is_write) {
     if (!is_running)
         return;
-    char *from = static_cast<char *>(address);
+    char *from = static_cast<char *>(address), *stack = fibers[current].stack;
+    if (from >= stack && from < stack + STACK_BYTES)
+        return;
     if (from >= shared_memory && from < shared_memory + shared_bytes) {
         for (size_t i = 0; i < bytes; i++)
-            touch(shared_shadow[from - shared_memory + i], is_write, "shared memory",
+            touch(shared_shadow[from - shared_memory + i], shared_number, is_write, "shared memory",
                   from - shared_memory + i);
         return;
     }
@@ -339,7 +381,8 @@ void access(void *address, size_t bytes, bool is_write) {
     if (size_t(from - start) >= allocation.bytes)
         return;
     for (size_t i = 0; i < bytes; i++)
-        touch(allocation.shadow[from - start + i], is_write, "device memory", from - start + i);
+        touch(allocation.shadow[from - start + i], launch_number, is_write, "device memory",
+              from - start + i);
 }
 
 #endif
@@ -533,8 +576,7 @@ void launch() {
                 if (shared_memory)
                     memset(shared_memory, 0xff, shared_bytes);
 #ifdef SIMULATED_RACES
-                for (size_t i = 0; i < shared_bytes; i++)
-                    shared_shadow[i].launch = 0;
+                shared_number++;
                 is_running = true;
 #endif
                 run_block();

@@ -75,20 +75,19 @@ void mma_sync(fragment<accumulator, 16, 16, 16, float> &d,
               const fragment<matrix_a, 16, 16, 16, T, LayoutA> &a,
               const fragment<matrix_b, 16, 16, 16, T, LayoutB> &b,
               const fragment<accumulator, 16, 16, 16, float> &c) {
-    float *left = simulated_matrices(), *right = left + 256;
-    unsigned first = simulated_lane() * 8;
+    float left[8], right[8];
     for (int i = 0; i < 8; i++) {
-        left[first + i] = float(a.x[i]);
-        right[first + i] = float(b.x[i]);
+        left[i] = float(a.x[i]);
+        right[i] = float(b.x[i]);
     }
+    simulated_share(left, right);
     simulated_warp_meeting();
-    for (int i = 0; i < 8; i++) {
-        unsigned row = (first + i) / 16, column = (first + i) % 16;
-        float sum = c.x[i];
-        for (int k = 0; k < 16; k++)
-            sum += left[row * 16 + k] * right[k * 16 + column];
-        d.x[i] = sum;
-    }
+    float sums[8];
+    for (int i = 0; i < 8; i++)
+        sums[i] = c.x[i];
+    simulated_multiply(sums);
+    for (int i = 0; i < 8; i++)
+        d.x[i] = sums[i];
     simulated_warp_meeting();
 }
 

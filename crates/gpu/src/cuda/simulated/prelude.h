@@ -32,9 +32,12 @@ void simulated_warp_barrier();
 void simulated_warp_meeting();
 // The value of lane `own ^ mask`.
 unsigned simulated_exchange(unsigned value, unsigned mask);
-// This thread's lane, and 512 floats that its warp shares.
+// This thread's lane.
 unsigned simulated_lane();
-float *simulated_matrices();
+// Gives the warp this lane's eight elements of two matrices of 16 x 16.
+void simulated_share(const float *left, const float *right);
+// Adds the products of those two matrices to this lane's eight sums.
+void simulated_multiply(float *sums);
 // Ends the launch with an error.
 [[noreturn]] void simulated_fault(const char *what);
 }

@@ -3,10 +3,10 @@
 use std::cmp::Ordering;
 
 use super::{
-    Construct, GivenArguments, MachineFacts, PythonError, Reason, TEXT_LIMIT,
-    syntax::{Expr, Function, Link, Node},
+    Construct, GivenArguments, MachineFacts, PythonError, Reason, TEXT_LIMIT, format,
+    syntax::{Expr, FormatPart, Function, Link, Node},
 };
-use crate::config::value::{ConfigValue, float_repr};
+use crate::config::value::ConfigValue;
 
 /// What an expression can see.
 pub(in crate::config) struct Scope<'a> {
@@ -65,6 +65,26 @@ impl Expr {
                     arguments.iter().map(|a| a.evaluate(scope)).collect::<Result<_, _>>()?;
                 call(*function, &values, scope.facts).map_err(refuse)
             }
+            Node::Format(parts) => {
+                let mut text = String::new();
+                for part in parts {
+                    match part {
+                        FormatPart::Text(part) => text.push_str(part),
+                        FormatPart::Field { value, spec } => {
+                            let value =
+                                value.evaluate(scope).map_err(|error| refuse(error.reason))?;
+                            let formatted = format::formatted(&value, spec);
+                            let unsupported = Reason::Unsupported { what: Construct::FString };
+                            text.push_str(&formatted.ok_or_else(|| refuse(unsupported))?);
+                        }
+                    }
+                    if text.len() > TEXT_LIMIT {
+                        return Err(refuse(Reason::TextTooLong { limit: TEXT_LIMIT }));
+                    }
+                }
+                Ok(text.into())
+            }
+            Node::Unknown { error, .. } => Err((**error).clone()),
         }
     }
 }
@@ -276,11 +296,23 @@ fn call(
     match (function, values) {
         (Function::Int, [value]) => to_int(value)?.ok_or_else(given).map(ConfigValue::Int),
         (Function::Float, [value]) => to_float(value).ok_or_else(given).map(ConfigValue::Float),
-        (Function::Str, [value]) => Ok(match value {
-            ConfigValue::Str(_) => value.clone(),
-            ConfigValue::Float(value) => float_repr(*value).into(),
-            other => other.to_string().into(),
-        }),
+        (Function::Str, [value]) => Ok(format::text(value).into()),
+        (Function::JoinPath, [_, ..]) => {
+            let mut path = String::new();
+            for value in values {
+                let ConfigValue::Str(part) = value else { return Err(given()) };
+                if part.starts_with('/') {
+                    path.clear();
+                } else if !path.is_empty() && !path.ends_with('/') {
+                    path.push('/');
+                }
+                path.push_str(part);
+                if path.len() > TEXT_LIMIT {
+                    return Err(Reason::TextTooLong { limit: TEXT_LIMIT });
+                }
+            }
+            Ok(path.into())
+        }
         (Function::Abs, [value]) => match (whole(value), real(value)) {
             (Some(value), _) => value.checked_abs().map(ConfigValue::Int).ok_or(Reason::Overflow),
             (None, Some(value)) => Ok(value.abs().into()),

@@ -19,10 +19,19 @@ pub(super) enum TokenKind {
     Int(i64),
     Float(f64),
     Str(String),
+    FString(Vec<FStringPart>),
     Op(&'static str),
     /// The end of a logical line, or a semicolon.
     Newline,
     End,
+}
+
+/// A piece of an f-string as written.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum FStringPart {
+    Text(String),
+    /// What is between braces.
+    Field(String),
 }
 
 impl TokenKind {
@@ -33,6 +42,7 @@ impl TokenKind {
             Self::Int(value) => value.to_string(),
             Self::Float(value) => value.to_string(),
             Self::Str(text) => excerpt(&format!("'{text}'")),
+            Self::FString(_) => "f''".to_owned(),
             Self::Op(op) => (*op).to_owned(),
             Self::Newline => return FoundToken::EndOfLine,
             Self::End => return FoundToken::EndOfFile,
@@ -194,8 +204,16 @@ impl Lexer<'_> {
     }
 
     fn string(&mut self, prefix: &str, spot: Position) -> Result<(), PythonError> {
-        let text = string::read(&mut self.cursor, prefix, spot)?;
-        self.push(spot, TokenKind::Str(text))
+        let what = match string::read(&mut self.cursor, prefix, spot)? {
+            parts if parts.iter().any(|part| matches!(part, FStringPart::Field(_))) => {
+                TokenKind::FString(parts)
+            }
+            mut parts => match parts.pop() {
+                Some(FStringPart::Text(text)) => TokenKind::Str(text),
+                _ => TokenKind::Str(String::new()),
+            },
+        };
+        self.push(spot, what)
     }
 
     fn number(&mut self, spot: Position) -> Result<(), PythonError> {

@@ -1,13 +1,15 @@
 //! Reads the Python that nanoGPT's configs use, without executing it.
 //!
-//! Supported: assignments of literals, arithmetic, comparisons, conditional expressions, earlier names
-//! and a handful of functions. A list, an `if` statement or a call of anything else is
-//! refused with line, column and a reason. Guessing would risk a wrong batch size.
+//! Supported: assignments of literals, f-strings, arithmetic, comparisons, conditional expressions,
+//! earlier names and a handful of functions. A list, an `if` statement or a call of anything else is
+//! refused with line, column and a reason. Guessing would risk a wrong batch size. Only keys that name
+//! things (`out_dir`, `wandb_run_name`) may have a value of any form: it is left out.
 //!
 //! Any text gives a value or a [`Reason`]: nesting is bounded, whole numbers stay
 //! in 64 bits, strings below [`TEXT_LIMIT`].
 
 mod eval;
+mod format;
 mod lexer;
 mod parser;
 mod reason;
@@ -17,7 +19,7 @@ mod syntax;
 pub use self::reason::{Construct, ExpectedToken, FoundToken, GivenArguments, Reason, ValueNoun};
 pub(super) use self::{
     eval::Scope,
-    parser::{parse_expression, parse_file},
+    parser::{is_free, parse_expression, parse_file},
     syntax::Assignment,
 };
 

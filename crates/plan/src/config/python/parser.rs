@@ -2,8 +2,8 @@
 
 use super::{
     Construct, DEPTH_LIMIT, ExpectedToken, Position, PythonError, Reason, TEXT_LIMIT,
-    lexer::{Token, TokenKind, tokens},
-    syntax::{Assignment, Expr, Function, Link, Node},
+    lexer::{FStringPart, Token, TokenKind, tokens},
+    syntax::{Assignment, Expr, FormatPart, Function, Link, Node},
 };
 use crate::config::{keys::Key, value::ConfigValue};
 
@@ -17,6 +17,11 @@ const KEYWORDS: [&str; 35] = [
 
 /// Keywords that open or continue an expression rather than a statement.
 const WORDS_OF_EXPRESSIONS: [&str; 5] = ["True", "False", "None", "not", "lambda"];
+
+/// Whether the value of a name may stay unknown: the name of a label, or one that is no key.
+pub(in crate::config) fn is_free(name: &str) -> bool {
+    Key::find(name).is_none_or(Key::is_label)
+}
 
 /// Every assignment of a file, in order. Imports and bare strings are skipped.
 pub(in crate::config) fn parse_file(text: &str) -> Result<Vec<Assignment>, PythonError> {
@@ -60,6 +65,7 @@ struct Parser {
     depth: u32,
     last: Position,
     bytes_behind: usize, // of the last token taken
+    names: Vec<String>,  // taken since the start of a value
 }
 
 impl Parser {
@@ -69,6 +75,7 @@ impl Parser {
             depth: 0,
             last: Position { line: 1, column: 1 },
             bytes_behind: 0,
+            names: Vec::new(),
         }
     }
 
@@ -89,6 +96,9 @@ impl Parser {
             Some(token) => {
                 self.last = token.spot;
                 self.bytes_behind = token.bytes_behind;
+                if let TokenKind::Name(name) = &token.what {
+                    self.names.push(name.clone());
+                }
                 token.what
             }
             None => TokenKind::End,
@@ -210,10 +220,33 @@ impl Parser {
             self.next();
         }
         let bytes_before_value = self.bytes_behind;
-        let value = self.expression()?;
+        let value = self.value(targets.iter().all(|(name, _)| is_free(name)))?;
         let bytes_behind = [bytes_before_value, self.bytes_behind];
         self.end_of_line()?;
         Ok(Assignment { targets, value, bytes_behind })
+    }
+
+    /// An expression up to the end of its line. One that may stay unknown and cannot be parsed is
+    /// skipped.
+    fn value(&mut self, may_be_unknown: bool) -> Result<Expr, PythonError> {
+        let spot = self.spot();
+        self.names.clear();
+        let parsed = self.expression();
+        let is_end = |parser: &Self| matches!(parser.peek(), TokenKind::Newline | TokenKind::End);
+        let error = match parsed {
+            Ok(value) if is_end(self) || !may_be_unknown => return Ok(value),
+            Ok(_) => match self.end_of_line() {
+                Ok(()) => self.expected(ExpectedToken::EndOfLine),
+                Err(error) => error,
+            },
+            Err(error) if !may_be_unknown => return Err(error),
+            Err(error) => error,
+        };
+        while !is_end(self) {
+            self.next();
+        }
+        let names = std::mem::take(&mut self.names);
+        Ok(Expr { spot, node: Node::Unknown { error: Box::new(error), names } })
     }
 
     fn augmented_assignment(&mut self) -> Result<Assignment, PythonError> {
@@ -224,7 +257,7 @@ impl Parser {
         let Some(op) = augmented(op) else { return Err(self.expected(ExpectedToken::Operator)) };
         let first = Box::new(Expr { spot, node: Node::Name(name.clone()) });
         let bytes_before_value = self.bytes_behind;
-        let right = self.expression()?;
+        let right = self.value(is_free(&name))?;
         let bytes_behind = [bytes_before_value, self.bytes_behind];
         self.end_of_line()?;
         let node = if op == "**" {
@@ -362,7 +395,7 @@ impl Parser {
         let node = match self.peek() {
             TokenKind::Int(value) => Node::Value(ConfigValue::Int(*value)),
             TokenKind::Float(value) => Node::Value(ConfigValue::Float(*value)),
-            TokenKind::Str(_) => return self.strings(spot),
+            TokenKind::Str(_) | TokenKind::FString(_) => return self.strings(spot),
             TokenKind::Name(name) => match name.as_str() {
                 "True" => Node::Value(ConfigValue::Bool(true)),
                 "False" => Node::Value(ConfigValue::Bool(false)),
@@ -399,8 +432,23 @@ impl Parser {
     /// Adjacent strings are concatenated.
     fn strings(&mut self, spot: Position) -> Result<Expr, PythonError> {
         let mut text = String::new();
-        while let TokenKind::Str(part) = self.peek() {
-            text.push_str(part);
+        let mut parts = Vec::new();
+        loop {
+            match self.peek() {
+                TokenKind::Str(part) => text.push_str(part),
+                TokenKind::FString(pieces) => {
+                    for piece in pieces.clone() {
+                        match piece {
+                            FStringPart::Text(part) => text.push_str(&part),
+                            FStringPart::Field(field) => {
+                                parts.push(FormatPart::Text(std::mem::take(&mut text)));
+                                parts.push(self.field(&field)?);
+                            }
+                        }
+                    }
+                }
+                _ => break,
+            }
             self.next();
             if text.len() > TEXT_LIMIT {
                 return Err(PythonError {
@@ -409,7 +457,27 @@ impl Parser {
                 });
             }
         }
-        Ok(Expr { spot, node: Node::Value(text.into()) })
+        if parts.is_empty() {
+            return Ok(Expr { spot, node: Node::Value(text.into()) });
+        }
+        parts.push(FormatPart::Text(text));
+        Ok(Expr { spot, node: Node::Format(parts) })
+    }
+
+    /// A field of the f-string that comes next: `value:spec`. Strings and conversions inside of it
+    /// are not supported, so that a field has no fields.
+    fn field(&mut self, text: &str) -> Result<FormatPart, PythonError> {
+        let refused = self.unsupported(Construct::FString);
+        if text.contains(['\'', '"', '!', '{']) {
+            // Names in it count as read.
+            self.names.extend(words_of(text));
+            return Err(refused);
+        }
+        let (value, spec) = text.split_once(':').unwrap_or((text, ""));
+        self.names.extend(words_of(value));
+        let value = parse_expression(value)
+            .map_err(|error| PythonError { spot: refused.spot, reason: error.reason })?;
+        Ok(FormatPart::Field { value, spec: spec.to_owned() })
     }
 
     fn name_or_call(&mut self, spot: Position) -> Result<Expr, PythonError> {
@@ -456,6 +524,13 @@ impl Parser {
         }
         Ok(arguments)
     }
+}
+
+/// Everything in a text that could be a name.
+fn words_of(text: &str) -> impl Iterator<Item = String> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_')
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
 }
 
 /// The operator inside `+=`, `-=` and so on.

@@ -16,7 +16,7 @@ pub enum Reason {
         found: FoundToken,
     },
     /// Python outside the supported subset.
-    #[error("{what} is not supported: a config holds assignments of simple expressions")]
+    #[error("{what} is not supported: a config may contain only assignments of simple expressions")]
     Unsupported {
         /// The construct.
         what: Construct,
@@ -31,10 +31,10 @@ pub enum Reason {
         literal: String,
     },
     /// A string without closing quote.
-    #[error("the string does not end")]
+    #[error("unterminated string")]
     UnterminatedString,
     /// `\x`, `\u` or `\U` without a character's code.
-    #[error("the escape does not name a character")]
+    #[error("invalid escape sequence")]
     BadEscape,
     /// A string longer than the limit.
     #[error("the string is longer than {limit} bytes")]
@@ -134,7 +134,7 @@ impl fmt::Display for ExpectedToken {
             Self::Expression => "an expression",
             Self::OneExpression => "one expression",
             Self::EndOfLine => "the end of the line",
-            Self::EndAfterBackslash => "a line's end after `\\`",
+            Self::EndAfterBackslash => "a line break after `\\`",
             Self::LineAfterBackslash => "a line after `\\`",
             Self::NameBeforeEquals => "a name before `=`",
             Self::NameAndOperator => "a name and an operator",
@@ -219,10 +219,10 @@ pub enum Construct {
 impl fmt::Display for Construct {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Statement(word) => return write!(f, "a statement with `{word}`"),
+            Self::Statement(word) => return write!(f, "a `{word}` statement"),
             Self::Annotation => "an annotation",
             Self::TupleAssignment => "an assignment to a tuple",
-            Self::Unassigned => "an expression that is not assigned",
+            Self::Unassigned => "an expression without an assignment",
             Self::Tuple => "a tuple",
             Self::Attribute => "an attribute",
             Self::AttributePath(path) => return write!(f, "the attribute `{path}`"),
@@ -235,12 +235,12 @@ impl fmt::Display for Construct {
             Self::List => "a list",
             Self::DictOrSet => "a dict or a set",
             Self::Sign(sign) => return write!(f, "`{sign}`"),
-            Self::ArgumentByName => "an argument by name",
+            Self::ArgumentByName => "a keyword argument",
             Self::Bytes => "a bytes literal",
             Self::StringPrefix => "a string with this prefix",
             Self::FString => "an f-string with placeholders",
-            Self::CharacterByName => "a character by name",
-            Self::Machine => "a question about the machine outside a config file",
+            Self::CharacterByName => "a named character",
+            Self::Machine => "a query about the machine outside a config file",
         })
     }
 }
@@ -291,7 +291,7 @@ impl fmt::Display for GivenArguments {
             Self::Nothing => f.write_str("nothing"),
             Self::One(noun) => noun.fmt(f),
             Self::Several(count) => write!(f, "these {count} values"),
-            Self::NegativeBase => f.write_str("a negative base and a fraction"),
+            Self::NegativeBase => f.write_str("a negative base with a fractional exponent"),
         }
     }
 }

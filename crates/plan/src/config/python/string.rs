@@ -1,13 +1,17 @@
-//! String literals: quotes, prefixes and escapes.
+//! String literals: quotes, prefixes, escapes, and the fields of f-strings.
 
-use super::{Construct, Position, PythonError, Reason, TEXT_LIMIT, lexer::Cursor};
+use super::{
+    Construct, Position, PythonError, Reason, TEXT_LIMIT,
+    lexer::{Cursor, FStringPart},
+};
 
-/// Reads the literal whose opening quote is at `cursor`, after `prefix`.
+/// Reads the literal whose opening quote is at `cursor`, after `prefix`. Only an f-string can have
+/// fields; other literals are one text.
 pub(super) fn read(
     cursor: &mut Cursor<'_>,
     prefix: &str,
     spot: Position,
-) -> Result<String, PythonError> {
+) -> Result<Vec<FStringPart>, PythonError> {
     let refuse = |reason| PythonError { spot, reason };
     let unsupported = |what| refuse(Reason::Unsupported { what });
     let lower = prefix.to_ascii_lowercase();
@@ -26,7 +30,12 @@ pub(super) fn read(
         cursor.next();
     }
 
+    let mut parts = Vec::new();
     let mut text = String::new();
+    let whole = |mut parts: Vec<FStringPart>, text| {
+        parts.push(FStringPart::Text(text));
+        Ok(parts)
+    };
     loop {
         if text.len() > TEXT_LIMIT {
             return Err(refuse(Reason::TextTooLong { limit: TEXT_LIMIT }));
@@ -36,12 +45,12 @@ pub(super) fn read(
         match c {
             c if c == quote => {
                 if !is_triple {
-                    return Ok(text);
+                    return whole(parts, text);
                 }
                 if cursor.rest().starts_with([quote; 2].iter().collect::<String>().as_str()) {
                     cursor.next();
                     cursor.next();
-                    return Ok(text);
+                    return whole(parts, text);
                 }
                 text.push(c);
             }
@@ -55,13 +64,43 @@ pub(super) fn read(
                 escape(cursor, &mut text).map_err(|reason| PythonError { spot: here, reason })?;
             }
             '{' | '}' if is_format => {
-                if cursor.peek() != Some(c) {
-                    return Err(unsupported(Construct::FString));
+                if cursor.peek() == Some(c) {
+                    cursor.next();
+                    text.push(c);
+                    continue;
                 }
-                cursor.next();
-                text.push(c);
+                let field = if c == '{' { field(cursor, quote) } else { None };
+                let field = field.ok_or_else(|| unsupported(Construct::FString))?;
+                parts.push(FStringPart::Text(std::mem::take(&mut text)));
+                parts.push(FStringPart::Field(field));
             }
             c => text.push(c),
+        }
+    }
+}
+
+/// The text of a field up to its closing brace. Strings in it have the other quote.
+fn field(cursor: &mut Cursor<'_>, quote: char) -> Option<String> {
+    let mut text = String::new();
+    let (mut depth, mut inner) = (0_u32, None);
+    loop {
+        let c = cursor.next()?;
+        match inner {
+            Some(_) if c == '\n' => return None,
+            Some(end) if c == end => inner = None,
+            Some(_) => {}
+            None if c == quote || c == '\n' || c == '\\' => return None,
+            None => match c {
+                '\'' | '"' => inner = Some(c),
+                '{' | '(' | '[' => depth += 1,
+                '}' if depth == 0 => return Some(text),
+                '}' | ')' | ']' => depth = depth.checked_sub(1)?,
+                _ => {}
+            },
+        }
+        text.push(c);
+        if text.len() > TEXT_LIMIT {
+            return None;
         }
     }
 }

@@ -3,7 +3,7 @@
 //! Operators of one level form one flat chain, so a tree is only as deep as the text's
 //! nesting, which is bounded: evaluating and dropping it cannot exhaust the stack.
 
-use super::Position;
+use super::{Position, PythonError};
 use crate::config::value::ConfigValue;
 
 /// One `name = expression`, or `first = second = expression`.
@@ -59,6 +59,24 @@ pub(super) enum Node {
         function: Function,
         arguments: Vec<Expr>,
     },
+    /// An f-string.
+    Format(Vec<FormatPart>),
+    /// What the parser refused, in an assignment that only names things.
+    Unknown {
+        error: Box<PythonError>,
+        names: Vec<String>,
+    },
+}
+
+/// A piece of an f-string.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum FormatPart {
+    Text(String),
+    /// `{value:spec}`
+    Field {
+        value: Expr,
+        spec: String,
+    },
 }
 
 /// An operator and its right operand.
@@ -79,13 +97,14 @@ pub(super) enum Function {
     Max,
     Round,
     Abs,
+    JoinPath,
     Time,
     CudaIsAvailable,
     Bf16IsSupported,
 }
 
 impl Function {
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::Int,
         Self::Float,
         Self::Str,
@@ -93,6 +112,7 @@ impl Function {
         Self::Max,
         Self::Round,
         Self::Abs,
+        Self::JoinPath,
         Self::Time,
         Self::CudaIsAvailable,
         Self::Bf16IsSupported,
@@ -107,6 +127,7 @@ impl Function {
             Self::Max => "max",
             Self::Round => "round",
             Self::Abs => "abs",
+            Self::JoinPath => "os.path.join",
             Self::Time => "time.time",
             Self::CudaIsAvailable => "torch.cuda.is_available",
             Self::Bf16IsSupported => "torch.cuda.is_bf16_supported",
@@ -136,6 +157,14 @@ impl Expr {
                     part.for_each_name(visit);
                 }
             }
+            Node::Format(parts) => {
+                for part in parts {
+                    if let FormatPart::Field { value, .. } = part {
+                        value.for_each_name(visit);
+                    }
+                }
+            }
+            Node::Unknown { names, .. } => names.iter().for_each(|name| visit(name)),
             Node::If { then, condition, otherwise } => {
                 for part in [then, condition, otherwise] {
                     part.for_each_name(visit);

@@ -91,7 +91,7 @@ impl<'a> DecoderBuilder<'a> {
         names: Names,
     ) -> Self {
         let weights = Weights::of(model);
-        let mut state = TrainingState::of(model, &weights, &training.optimizer, names);
+        let mut state = TrainingState::of(model, &weights, training, names);
         let program = Program::new(kind, std::mem::take(&mut state.tensors));
         let state = StateTensors::Training(state);
         Self::new(program, model, weights, state, training.activations, names)

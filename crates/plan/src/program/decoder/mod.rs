@@ -13,6 +13,7 @@ use super::{Life, Names, Op, Program, ProgramKind, Site, Tensor, TensorClass};
 use crate::{
     model::{MlpKind, Model},
     optimizer::Optimizer,
+    shard::Share,
     units::{Bytes, DType},
 };
 
@@ -52,6 +53,25 @@ pub struct Training {
     pub recompute: Recompute,
     /// Rows of logits at a time.
     pub loss_chunk_rows: u64,
+    /// Parts of a step whose gradients are summed by themselves before they are added up, in
+    /// order: a divisor of the micro-batches and a multiple of the ranks.
+    pub lanes: u64,
+    /// Which of the processes that train together this is.
+    pub share: Share,
+}
+
+impl Training {
+    /// Whether a rank runs several lanes of a step, one after the other, so that the sum of
+    /// earlier ones has to be kept.
+    pub fn lanes_take_turns(&self) -> bool {
+        self.lanes > u64::from(self.share.ranks)
+    }
+
+    /// Whether the norm of the gradient is computed where lanes are added up, and is an input of
+    /// the update.
+    pub fn adds_up_lanes(&self) -> bool {
+        self.lanes > 1
+    }
 }
 
 /// Rows of logits at a time if the config has none: a power of two, about 128 MiB of
@@ -136,16 +156,22 @@ fn write_train(model: &Model, training: &Training, names: Names) -> Program {
     b.program
 }
 
-/// The optimizer's step, after the last micro-batch.
+/// The optimizer's step, after the last micro-batch, of the elements that this rank owns. With
+/// more than one lane the norm is an input: the host has seen the whole gradient when it added up
+/// the lanes.
 pub fn update(model: &Model, training: &Training) -> Program {
     let mut b = DecoderBuilder::of_training(ProgramKind::Update, model, training, Names::Kept);
-    let norm = b.program.tensor(Tensor {
-        name: "norm".into(),
-        shape: vec![1],
-        dtype: DType::F32,
-        class: TensorClass::Scratch,
-        life: Life::Output,
-    });
+    // A rank of a small model may own nothing. It does not run its update, which measures its own
+    // gradient so that the program is not empty.
+    let owns_some = b.parameters().iter().any(|state| !state.owned.is_empty());
+    let is_norm_given = training.adds_up_lanes() && owns_some;
+    let (class, life) = if is_norm_given {
+        (TensorClass::Input, Life::Input)
+    } else {
+        (TensorClass::Scratch, Life::Output)
+    };
+    let (name, shape) = ("norm".into(), vec![1]);
+    let norm = b.program.tensor(Tensor { name, shape, dtype: DType::F32, class, life });
     let state = b.parameters();
     let gradients = state.iter().map(|state| state.gradient).collect();
     let updates: Vec<_> = b
@@ -153,9 +179,12 @@ pub fn update(model: &Model, training: &Training) -> Program {
         .parameters
         .iter()
         .zip(state)
+        .filter(|(_, state)| !state.owned.is_empty())
         .map(|(parameter, state)| training.optimizer.update(parameter, state, norm))
         .collect();
-    b.program.op(Op::GradientNorm { gradients, norm });
+    if !is_norm_given {
+        b.program.op(Op::GradientNorm { gradients, norm });
+    }
     for op in updates {
         b.program.op(op);
     }

@@ -1,0 +1,15 @@
+//! Writes the seeds of every target into the folder `ARG/TARGET`, for `scripts/fuzz`.
+
+use std::{error::Error, fs, path::Path};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let folder = std::env::args().nth(1).ok_or("name a folder")?;
+    for target in fitgpt_fuzz::TARGETS {
+        let folder = Path::new(&folder).join(target.name);
+        fs::create_dir_all(&folder)?;
+        for (index, seed) in (target.seeds)().iter().enumerate() {
+            fs::write(folder.join(format!("seed-{index}")), seed)?;
+        }
+    }
+    Ok(())
+}

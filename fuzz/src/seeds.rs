@@ -1,0 +1,73 @@
+//! Inputs from which the fuzzer starts: small files that a reader accepts, or nearly.
+
+/// A seed that is a text.
+fn text(text: &str) -> Vec<u8> {
+    text.as_bytes().to_vec()
+}
+
+pub(super) fn config() -> Vec<Vec<u8>> {
+    [
+        "batch_size = 12\nblock_size = 1024 * 2\nout_dir = 'out' + \"x\" # note\n",
+        "from os import path; import time\nn_layer = 3 if True else 4\nlearning_rate = 6e-4 / 2\n",
+        "from base import *\n",
+        "wandb_run_name = 'run' + str(time.time())\nmax_iters = 10 ** 3 // 7 % 5\nbias = not True\n",
+        "dtype = 'bfloat16' if torch.cuda.is_available() else 'float16'\nn_head = min(1, 2, max(3, 4))\n",
+    ]
+    .map(text)
+    .to_vec()
+}
+
+pub(super) fn pickle() -> Vec<Vec<u8>> {
+    let pickled = fitgpt::data::Meta::pickled(&['a', 'b', 'c']);
+    let small = b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00}\x94\x8c\x01a\x94K\x01s.".to_vec();
+    vec![pickled, small]
+}
+
+pub(super) fn weights() -> Vec<Vec<u8>> {
+    let header = br#"{"__metadata__":{"format":"pt"},"wte.weight":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]}}"#;
+    let mut file = (header.len() as u64).to_le_bytes().to_vec();
+    file.extend(header);
+    file.extend([0; 8]);
+    vec![file]
+}
+
+pub(super) fn saved() -> Vec<Vec<u8>> {
+    vec![include_bytes!("../../tests/nanogpt/fixture/ckpt.pt").to_vec()]
+}
+
+pub(super) fn model_config() -> Vec<Vec<u8>> {
+    let llama = r#"{"model_type": "llama", "hidden_size": 48, "intermediate_size": 40,
+        "num_hidden_layers": 2, "num_attention_heads": 6, "num_key_value_heads": 2,
+        "vocab_size": 97, "max_position_embeddings": 32, "rope_theta": 5e5}"#;
+    vec![text(super::MODEL), text(llama)]
+}
+
+pub(super) fn events() -> Vec<Vec<u8>> {
+    vec![text(
+        "{\"event\":\"plan\",\"step\":0,\"run_id\":\"0123456789abcdef\",\"plan\":{}}\n\
+         {\"event\":\"step\",\"step\":0,\"loss\":2.5,\"lr\":0.1,\"grad_norm\":null,\"ms\":1,\"tokens_per_s\":1}\n",
+    )]
+}
+
+pub(super) fn log() -> Vec<Vec<u8>> {
+    [
+        "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.50 GiB (GPU 0; \
+         11.99 GiB total capacity; 9.10 GiB already allocated; 512.00 MiB free; 10.20 GiB reserved)",
+        "step 0: train loss 4.3, val loss 4.3\n  File \"model.py\", line 187, in forward\n    \
+         loss = F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1))\n\
+         torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a total \
+         capacity of 11.69 GiB of which 1.02 GiB is free.",
+        "RuntimeError: [enforce fail at alloc_cpu.cpp:114] DefaultCPUAllocator: not enough memory: \
+         you tried to allocate 824633720832 bytes.",
+    ]
+    .map(text)
+    .to_vec()
+}
+
+pub(super) fn tokens() -> Vec<Vec<u8>> {
+    let mut shard = vec![0; 1024 + 20];
+    for (word, value) in [(0, 20_240_520_u32), (1, 1), (2, 10)] {
+        shard[4 * word..4 * word + 4].copy_from_slice(&value.to_le_bytes());
+    }
+    vec![shard, vec![1, 0, 2, 0, 3, 0]]
+}

@@ -1,0 +1,274 @@
+//! What the page asks for, and who answers.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use fitgpt_plan::{config::SizeLimit, device::GPUS, program::TensorClass};
+use serde_json::{Map, Value, json};
+
+use super::{
+    super::{Failure, args},
+    clinic, lang_of, planner,
+    training::Trainings,
+    work::Turns,
+};
+use crate::{
+    picture::svg::colour,
+    serve::{
+        EventStream, Method, Refusal, Request, Resolution, Response, Runs, Service, asset, refuse,
+    },
+    words::{self, Lang, names},
+};
+
+/// A config and some keys.
+const MAX_JSON_BYTES: u64 = 1 << 20;
+/// Pages that watch runs at a time: each has a connection.
+const MAX_WATCHERS: usize = 16;
+/// How often runs are looked at for a page that watches.
+const EVERY: Duration = Duration::from_millis(500);
+/// How often a page that nothing is sent to is asked whether it is there.
+const PING: Duration = Duration::from_secs(10);
+
+/// Answers the page.
+pub(super) struct Api {
+    runs: Arc<Runs>,
+    /// Name and value, if requests need a token.
+    cookie: Option<(String, String)>,
+    trainings: Option<Arc<Trainings>>,
+    turns: Turns,
+    uploads: Turns,
+    watchers: Arc<AtomicUsize>,
+}
+
+/// An answer that is a document, or why there is none.
+type Answered = Result<Value, Trouble>;
+
+/// Why a request has no document.
+pub(super) enum Trouble {
+    /// It was not a request of the page.
+    Refused(Refusal),
+    /// The page shows why.
+    Failed(Failure),
+}
+
+impl From<Refusal> for Trouble {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl<E: Into<Failure>> From<E> for Trouble {
+    fn from(error: E) -> Self {
+        Self::Failed(error.into())
+    }
+}
+
+impl From<Trouble> for Response {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Refused(refusal) => refusal.into(),
+            Trouble::Failed(failure) => {
+                let text = failure.to_json_with_hints().to_string();
+                Self::text(422, "application/json", text)
+            }
+        }
+    }
+}
+
+impl Api {
+    pub(super) fn new(runs: Runs, cookie: Option<(String, String)>, allows_training: bool) -> Self {
+        Self {
+            runs: Arc::new(runs),
+            cookie,
+            trainings: allows_training.then(Arc::default),
+            turns: Turns::by_cores(),
+            uploads: Turns::new(1),
+            watchers: Arc::default(),
+        }
+    }
+
+    /// The runs that the page has started.
+    pub(super) fn trainings(&self) -> Arc<Trainings> {
+        self.trainings.clone().unwrap_or_default()
+    }
+
+    /// Documents by their path.
+    fn document(&self, request: &mut Request<'_>) -> Answered {
+        let path = request.path.clone();
+        match (request.method, path.as_str()) {
+            (Method::Get, "/api/hello") => {
+                Ok(json!({ "program": "fitgpt", "pid": std::process::id() }))
+            }
+            (Method::Get, "/api/start") => Ok(self.start()),
+            (Method::Get, "/api/runs") => Ok(json!(self.runs.list())),
+            (Method::Get, "/api/explain") => {
+                let topic = request.parameter("topic").unwrap_or_default();
+                clinic::page(&topic).ok_or_else(|| refuse(404, "there is no such page").into())
+            }
+            (Method::Get, path) if path.starts_with("/api/runs/") => self.run(request),
+            (Method::Post, "/api/plan") => {
+                let asked = request.json(MAX_JSON_BYTES)?;
+                let _turn = self.turns.take()?;
+                planner::plan(&asked)
+            }
+            (Method::Post, "/api/alive") => {
+                let asked = request.json(MAX_JSON_BYTES)?;
+                let _turn = self.turns.take()?;
+                planner::alive(&asked)
+            }
+            (Method::Post, "/api/fit") => {
+                let asked = request.json(MAX_JSON_BYTES)?;
+                let _turn = self.turns.take()?;
+                planner::fit(&asked)
+            }
+            (Method::Post, "/api/doctor") => {
+                // A snapshot takes more memory than anything else, so one at a time.
+                let is_large = request.body_bytes() > MAX_JSON_BYTES;
+                let _upload = if is_large { Some(self.uploads.take()?) } else { None };
+                clinic::diagnose(request.body(clinic::MAX_BODY_BYTES)?, &self.turns)
+            }
+            (Method::Post, "/api/train") => {
+                let asked = request.json(MAX_JSON_BYTES)?;
+                self.allowed()?.start(&asked, &self.runs)
+            }
+            (Method::Post, "/api/stop") => {
+                let asked = request.json(MAX_JSON_BYTES)?;
+                self.allowed()?;
+                Trainings::stop(&asked, &self.runs)
+            }
+            _ => Err(refuse(404, "there is nothing here").into()),
+        }
+    }
+
+    fn allowed(&self) -> Result<&Trainings, Trouble> {
+        let trainings = self.trainings.as_deref();
+        trainings.ok_or_else(|| refuse(403, "the server was started without --allow-train").into())
+    }
+
+    fn run(&self, request: &Request<'_>) -> Answered {
+        let not_found = || refuse(404, "there is no such run");
+        let id = request.path.strip_prefix("/api/runs/").and_then(|id| id.strip_suffix("/series"));
+        let id = id.ok_or_else(not_found)?;
+        let number = |name| request.parameter(name).and_then(|text| text.parse::<u64>().ok());
+        let resolution = Resolution {
+            from: number("from").unwrap_or(0),
+            to: number("to").unwrap_or(u64::MAX),
+            points: number("points").unwrap_or(600).clamp(2, 4000) as usize,
+        };
+        Ok(self.runs.run(id, resolution).ok_or_else(not_found)?)
+    }
+
+    /// Everything that the page needs to show itself.
+    fn start(&self) -> Value {
+        let card = |gpu: &fitgpt_plan::device::Gpu| json!({ "name": gpu.name, "bytes": gpu.total_bytes() });
+        let mut cards: Vec<_> = GPUS.iter().map(card).collect();
+        cards.sort_by_key(|card| card["bytes"].as_u64());
+        let class = |class: TensorClass| json!({ "id": class.name(), "name": names::class(class), "colour": colour(class) });
+        let presets = args::presets().map(|(name, text)| json!({ "name": name, "text": text }));
+        let languages = Lang::ALL.map(|lang| json!({ "code": lang.code(), "name": lang.name() }));
+        let limit = |key| SizeLimit::of(key).map(|limit| limit.most);
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "lang": words::lang().code(),
+            "languages": languages,
+            "words": words::serve::page::labels(),
+            "presets": presets.collect::<Vec<_>>(),
+            "cards": cards,
+            "classes": TensorClass::ALL.map(class),
+            "limits": { "n_layer": limit("n_layer"), "n_embd": limit("n_embd") },
+            "allows_training": self.trainings.is_some(),
+        })
+    }
+
+    /// Tells a page which runs have changed, until it goes away.
+    fn watch(&self) -> Response {
+        if self.watchers.fetch_add(1, Ordering::Relaxed) >= MAX_WATCHERS {
+            self.watchers.fetch_sub(1, Ordering::Relaxed);
+            return refuse(503, "too many pages watch").into();
+        }
+        let (runs, watchers) = (Arc::clone(&self.runs), Watcher(Arc::clone(&self.watchers)));
+        Response::events(move |stream| {
+            let _watchers = watchers;
+            watch(&runs, stream)
+        })
+    }
+
+    /// The page itself; an address with the token gets the cookie and loses the token.
+    fn page(&self, request: &Request<'_>) -> Response {
+        if let Some((name, token)) = self.cookie.as_ref()
+            && request.parameter("token").is_some()
+        {
+            let mut response = Response::text(303, "text/plain", String::new());
+            let cookie = format!("{name}={token}; HttpOnly; SameSite=Strict; Path=/");
+            response.headers = vec![("Location", "/".to_owned()), ("Set-Cookie", cookie)];
+            return response;
+        }
+        asset("/").expect("the page is there")
+    }
+}
+
+impl Service for Api {
+    fn answer(&self, request: &mut Request<'_>) -> Response {
+        if request.method == Method::Get {
+            match request.path.as_str() {
+                "/" => return self.page(request),
+                "/api/events" => return self.watch(),
+                path => {
+                    if let Some(file) = asset(path) {
+                        return file;
+                    }
+                }
+            }
+        }
+        let lang = lang_of(request.parameter("lang").as_deref());
+        words::with_lang(lang, || match self.document(request) {
+            Ok(document) => Response::json(&document),
+            Err(trouble) => trouble.into(),
+        })
+    }
+}
+
+/// A place among the watchers, given back however the connection ends.
+struct Watcher(Arc<AtomicUsize>);
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn watch(runs: &Runs, stream: &mut EventStream<'_>) -> std::io::Result<()> {
+    let mut sent: Map<String, Value> = Map::new();
+    let mut quiet_since = Instant::now();
+    loop {
+        let list = runs.list();
+        let id = |run: &Value| run["id"].as_str().unwrap_or_default().to_owned();
+        for run in &list {
+            if sent.get(&id(run)) != Some(run) {
+                stream.send("run", run)?;
+                sent.insert(id(run), run.clone());
+                quiet_since = Instant::now();
+            }
+        }
+        let gone: Vec<_> = sent
+            .keys()
+            .filter(|known| !list.iter().any(|run| id(run) == **known))
+            .cloned()
+            .collect();
+        for id in gone {
+            stream.send("gone", &json!({ "id": id }))?;
+            sent.remove(&id);
+        }
+        if quiet_since.elapsed() > PING {
+            stream.ping()?;
+            quiet_since = Instant::now();
+        }
+        thread::sleep(EVERY);
+    }
+}

@@ -1,0 +1,157 @@
+//! The doctor's answers: what `doctor --json` prints, with the sentences of the page, the parts of a
+//! snapshot and the way into the planner.
+
+use std::{
+    collections::BTreeMap,
+    io::{self, BufRead as _, BufReader, Read},
+    path::Path,
+};
+
+use fitgpt_doctor::{Context, Diagnosis, MemoryKind, diagnose as examine, explain};
+use fitgpt_plan::{
+    config::{Config, Written},
+    device,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        args,
+        doctor::{self, DoctorInput, InputLimits, plain},
+    },
+    api::Trouble,
+    planner,
+    work::Turns,
+};
+use crate::{
+    serve::refuse,
+    words::{doctor as sentences, names},
+};
+
+/// A log, or a snapshot; larger ones are read by `fitgpt doctor FILE`.
+pub(super) const MAX_BODY_BYTES: u64 = 64 << 20;
+/// The first line of a body.
+const MAX_HEAD_BYTES: u64 = 1 << 20;
+
+/// Of an input that was uploaded. A container takes about 100 bytes.
+const LIMITS: InputLimits =
+    InputLimits { log_bytes: 256 << 20, snapshot_bytes: 256 << 20, containers: 2_000_000 };
+
+/// What is known besides the log: the first line of a body.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Known {
+    /// The text of a config file.
+    #[serde(default)]
+    config: String,
+    /// A card by its name.
+    #[serde(default)]
+    gpu: Option<String>,
+}
+
+/// Diagnoses a body: one line of JSON, then the log or the snapshot as it is.
+pub(super) fn diagnose(body: &mut dyn Read, turns: &Turns) -> Result<Value, Trouble> {
+    let mut body = BufReader::with_capacity(64 << 10, body);
+    let mut head = Vec::new();
+    let late = |_: io::Error| refuse(408, "the body did not arrive");
+    (&mut body).take(MAX_HEAD_BYTES).read_until(b'\n', &mut head).map_err(late)?;
+    let known: Known =
+        serde_json::from_slice(&head).map_err(|_| refuse(400, "the first line is not JSON"))?;
+    // Before the turn: a slow client must not hold one.
+    let mut bytes = Vec::new();
+    body.read_to_end(&mut bytes).map_err(late)?;
+    let _turn = turns.take()?;
+
+    let mut context = Context::default();
+    if !known.config.trim().is_empty() {
+        context.read_config("config.py", &known.config, &args::facts());
+    }
+    if let Some(name) = known.gpu.as_deref().filter(|name| !name.is_empty()) {
+        context.gpu = Some(device::find(name)?);
+    }
+    let input = doctor::read(&mut bytes.as_slice(), Path::new("the upload"), LIMITS)?;
+    drop(bytes);
+    let snapshot = match &input {
+        DoctorInput::Log(_) => Value::Null,
+        DoctorInput::Snapshot(snapshot) => json!({
+            "allocated_bytes": snapshot.allocated_bytes,
+            "reserved_bytes": snapshot.reserved_bytes,
+            "largest_free_bytes": snapshot.largest_piece_bytes,
+            "owners": snapshot.owners,
+            "segments": snapshot.segments,
+        }),
+    };
+    let diagnosis = examine(&input.into_log(), &context);
+    let mut answer = json!({ "diagnosis": doctor::json(&diagnosis), "snapshot": snapshot });
+    answer["texts"] = texts(&diagnosis);
+    answer["planner"] = json!({
+        "keys": diagnosis.config.as_ref().map(written_keys),
+        "gpu": context.gpu.map(|gpu| gpu.name),
+        "total_bytes": diagnosis.facts.total.map(|size| size.bytes),
+    });
+    Ok(answer)
+}
+
+/// The sentences of a diagnosis, in the order of `fitgpt doctor`.
+fn texts(diagnosis: &Diagnosis) -> Value {
+    let findings = diagnosis.findings.iter().map(|found| {
+        json!({
+            "rule": found.rule(),
+            "is_cause": found.is_cause,
+            "mark": if found.is_cause { sentences::cause() } else { sentences::seen() },
+            "text": plain(&sentences::finding(found, diagnosis.refused.as_ref())),
+        })
+    });
+    let fixes = diagnosis.fixes.iter().map(|fix| {
+        let training = if fix.keeps_training {
+            sentences::same_training()
+        } else {
+            sentences::different_training()
+        };
+        let apply: BTreeMap<_, _> =
+            fix.changes.iter().map(|(key, value)| (*key, planner::plain(value))).collect();
+        let verdict = names::verdict(fix.verdict);
+        json!({
+            "text": sentences::fix_line(verdict, sentences::size(fix.peak_bytes), training),
+            "apply": apply,
+        })
+    });
+    let advice = diagnosis.advice.iter().map(|advice| {
+        json!({ "text": plain(&sentences::advice(advice.id)), "commands": advice.commands })
+    });
+    let is_gpu = diagnosis.kind == MemoryKind::GpuMemory;
+    let notes = diagnosis.notes.iter().map(|name| sentences::note(name));
+    json!({
+        "kind": sentences::kind(diagnosis.kind),
+        "phase": is_gpu.then(|| sentences::phase(diagnosis.phase)),
+        "parts": diagnosis.account.as_ref().map(|account| {
+            account.parts.iter().map(|part| plain(&sentences::share(&part.name))).collect::<Vec<_>>()
+        }),
+        "findings": findings.collect::<Vec<_>>(),
+        "tensors": diagnosis.tensors.iter().take(6).map(|it| plain(&sentences::tensor(it))).collect::<Vec<_>>(),
+        "ties": sentences::ties(),
+        "next": diagnosis.next.map(sentences::next),
+        "notes": notes.collect::<Vec<_>>(),
+        "advice": advice.collect::<Vec<_>>(),
+        "fixes": fixes.collect::<Vec<_>>(),
+        "command": diagnosis.do_next.command,
+        "question": diagnosis.do_next.question.map(sentences::question),
+    })
+}
+
+/// The keys in which `config` differs from nanoGPT's defaults.
+fn written_keys(config: &Config) -> BTreeMap<&'static str, String> {
+    let default = Written::new().resolve().expect("the defaults are a config");
+    let both = config.pairs().into_iter().zip(default.pairs());
+    let is_told = |key: &str| !matches!(key, "out_dir" | "dataset" | "init_from" | "device");
+    both.filter(|((key, own), (_, default))| own != default && is_told(key))
+        .map(|((key, own), _)| (key, planner::plain(&own)))
+        .collect()
+}
+
+/// The page of a rule or of a claim.
+pub(super) fn page(topic: &str) -> Option<Value> {
+    let page = explain(topic, doctor::language())?;
+    Some(json!({ "topic": topic, "text": page.trim_end() }))
+}

@@ -1,0 +1,360 @@
+//! The planner's answers: what `plan --json` and `fit --json` print, with the picture's columns and
+//! the sentences that the page shows.
+
+use std::{borrow::Cow, collections::BTreeMap, path::Path};
+
+use fitgpt_plan::{
+    config::{Config, ConfigValue, InitFrom, Precision, Written},
+    fit,
+    memory::{Target, lifetimes},
+    model::Model,
+    program::Program,
+    report::{PhaseTimeline, PlanReport},
+    torch,
+};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        Failure, args, fit as fit_command, fit_options, origin, plan as plan_command,
+        plan_target::{DeviceFlags, EngineChoice, PlanTarget},
+    },
+    api::Trouble,
+};
+use crate::{
+    data::{Dataset, GPT2_VOCAB_SIZE},
+    picture::chart::{Panel, columns},
+    run::{pretrained, setup::Setup},
+    serve::refuse,
+    words::{fit as fit_words, names, plan as plan_words, serve as messages},
+};
+
+/// Columns of one engine's picture: about one for every two pixels of a wide screen.
+const COLUMNS: u64 = 480;
+/// Columns of a phase with few ops.
+const LEAST_COLUMNS: u64 = 12;
+/// Tensors that are listed under the pointer.
+const ALIVE: usize = 7;
+/// Larger models are planned on the command line: a page should answer at once.
+const MAX_LAYERS: u32 = 512;
+
+/// The page's whole state.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PlannerState {
+    /// The text of a config file.
+    #[serde(default)]
+    config: String,
+    /// What commands call that file.
+    #[serde(default)]
+    file: String,
+    /// Overrides, as on a command line.
+    #[serde(default)]
+    keys: BTreeMap<String, String>,
+    /// A card by its name; without one, this machine.
+    #[serde(default)]
+    gpu: Option<String>,
+    /// The engine that is asked about: `fitgpt` or `torch`.
+    #[serde(default)]
+    engine: String,
+    /// For [`alive`]: a phase by its name.
+    #[serde(default)]
+    phase: String,
+    /// For [`alive`]: an op, counted from the start of the phase.
+    #[serde(default)]
+    op: u32,
+}
+
+impl PlannerState {
+    fn of(asked: &Value) -> Result<Self, Trouble> {
+        let state = Self::deserialize(asked);
+        state.map_err(|_| refuse(400, "this is not the planner's state").into())
+    }
+
+    fn engine(&self) -> EngineChoice {
+        if self.engine == "torch" { EngineChoice::Torch } else { EngineChoice::Fitgpt }
+    }
+
+    /// The name of the file: what a shell takes as a path, and nothing else.
+    fn file(&self) -> &str {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
+        let is_name = !self.file.is_empty() && self.file.chars().all(is_plain);
+        if is_name && !self.file.starts_with('-') { &self.file } else { "config.py" }
+    }
+
+    /// The file's name and text, if there is one.
+    fn source(&self) -> Option<(&str, &str)> {
+        let is_empty = self.config.trim().is_empty();
+        (!is_empty).then(|| (self.file(), self.config.as_str()))
+    }
+
+    fn files(&self) -> Vec<String> {
+        self.source().map(|(file, _)| file.to_owned()).into_iter().collect()
+    }
+
+    /// The keys of the file, then the overrides.
+    fn written(&self) -> Result<Written, Trouble> {
+        let mut written = Written::new();
+        if let Some((file, text)) = self.source() {
+            written.read_python(file, text, &args::facts())?;
+        }
+        for (key, value) in &self.keys {
+            written.set(key, value)?;
+        }
+        if let Some(ConfigValue::Str(name)) = written.get("init_from")
+            && let Some(InitFrom::Pretrained(name)) = InitFrom::parse(name)
+            && !pretrained::is_name(&name)
+        {
+            return Err(Failure::new("init-from", messages::no_paths(name)).into());
+        }
+        Ok(origin::describe(written, None)?)
+    }
+
+    fn target(&self, engine: EngineChoice, config: &Config) -> Result<PlanTarget, Failure> {
+        let flags = DeviceFlags { gpu: self.gpu.as_deref(), reserve: None, is_compared: true };
+        PlanTarget::on(engine, flags, config)
+    }
+}
+
+/// A state with everything that follows from it.
+struct Resolved {
+    state: PlannerState,
+    written: Written,
+    config: Config,
+    vocab: u32,
+}
+
+impl Resolved {
+    fn of(asked: &Value) -> Result<Self, Trouble> {
+        let state = PlannerState::of(asked)?;
+        let written = state.written()?;
+        let config = written.resolve()?;
+        if config.n_layer() > MAX_LAYERS {
+            let message = messages::too_many_layers(config.n_layer(), MAX_LAYERS);
+            return Err(Failure::new("limit", message).into());
+        }
+        let vocab = vocab(&config)?;
+        Ok(Self { state, written, config, vocab })
+    }
+}
+
+/// The vocabulary: the config's, else that of a dataset of this folder, else GPT-2's. A path is not
+/// looked up: the page does not tell which files there are.
+fn vocab(config: &Config) -> Result<u32, Failure> {
+    let dataset = config.dataset();
+    let is_name = pretrained::is_name(dataset) && !dataset.contains('/');
+    match config.vocab_size() {
+        0 if is_name => Ok(Dataset::vocab_size_of(dataset, Path::new("."))?),
+        0 => Ok(GPT2_VOCAB_SIZE),
+        vocab => Ok(vocab),
+    }
+}
+
+/// The whole config as a file: its text with the overrides in it.
+pub(super) fn config_text(asked: &Value) -> Result<String, Trouble> {
+    let Resolved { state, written, .. } = Resolved::of(asked)?;
+    Ok(fit::write(state.source(), &written, &[])?)
+}
+
+/// The plans of both engines with their pictures.
+pub(super) fn plan(asked: &Value) -> Result<Value, Trouble> {
+    let resolved = Resolved::of(asked)?;
+    let Resolved { state, written, config, .. } = &resolved;
+    let engines = [EngineChoice::Torch, EngineChoice::Fitgpt].map(|engine| {
+        let name = engine_name(engine);
+        match one_engine(&resolved, engine) {
+            Ok(document) => document,
+            // One engine may lack what the other one has.
+            Err(failure) => {
+                json!({ "engine": name, "failure": failure.to_json_with_hints()["error"] })
+            }
+        }
+    });
+    let values: BTreeMap<_, _> =
+        config.pairs().into_iter().map(|(key, value)| (key, plain(&value))).collect();
+    Ok(json!({
+        "engines": engines,
+        "values": values,
+        "effective_batch": config.effective_batch(),
+        "vocab": resolved.vocab,
+        "parameters": Model::new(config, resolved.vocab).parameter_count(),
+        "config": fit::write(state.source(), written, &[])?,
+    }))
+}
+
+const fn engine_name(engine: EngineChoice) -> &'static str {
+    match engine {
+        EngineChoice::Torch => "torch",
+        EngineChoice::Fitgpt => "fitgpt",
+    }
+}
+
+fn one_engine(resolved: &Resolved, engine: EngineChoice) -> Result<Value, Failure> {
+    let Resolved { state, written, config, vocab } = resolved;
+    let target = state.target(engine, config)?;
+    let plan_command::Planned { panel, time, .. } =
+        plan_command::planned(config, *vocab, &target, true)?;
+    let report = &panel.report;
+    let note = (target.precision == Precision::Bfloat16 && !target.has_bf16)
+        .then(|| plan_words::no_bfloat16(&target.device.name));
+    let ops: u64 = panel.courses.iter().map(|course| course.ops.len() as u64).sum();
+    let phases: Vec<_> = panel.courses.iter().map(|course| phase(&panel, course, ops)).collect();
+    Ok(json!({
+        "engine": engine_name(engine),
+        "name": panel.name(),
+        "mark": panel.verdict(),
+        "verdict": report.verdict,
+        "sentence": plan_command::verdict(report),
+        "total": plan_command::arena(report),
+        "device": names::device(&report.device.name),
+        "needed_bytes": needed(report),
+        "usable_bytes": report.device.usable_bytes,
+        "overhead_bytes": report.overhead.range(),
+        "time": time.as_ref().map(plan_command::time_text),
+        "note": note,
+        "phases": phases,
+        "command": plan_command::train_command(engine, state.files(), written, config),
+        // The document that `plan --json` prints.
+        "report": plan_command::Timed { report, time, ranks: None },
+    }))
+}
+
+/// What is compared with the device, at the high end of the overhead.
+fn needed(report: &PlanReport) -> u64 {
+    let [_, high] = report.overhead.range();
+    (report.arena_bytes + high).get()
+}
+
+/// One phase: the ops that are drawn, their names and their bytes by class.
+fn phase(panel: &Panel, course: &PhaseTimeline, ops: u64) -> Value {
+    let own = course.ops.len() as u64;
+    let count = (COLUMNS * own / ops.max(1)).max(LEAST_COLUMNS).min(own);
+    let drawn = columns(course, count);
+    let bytes: Vec<_> = drawn.iter().map(|op| course.profile.by_op[*op]).collect();
+    let op_names: Vec<_> = drawn.iter().map(|op| course.ops[*op]).collect();
+    let peak = course.peak();
+    json!({
+        "name": course.name,
+        "label": panel.phase(course.name),
+        "ops": own,
+        "peak_bytes": peak.map(|peak| peak.bytes),
+        "peak_op": peak.map(|peak| peak.at.0),
+        "at": drawn,
+        "op": op_names,
+        "bytes": bytes,
+    })
+}
+
+/// The largest tensors that are alive at one op. Those of all layers are one.
+pub(super) fn alive(asked: &Value) -> Result<Value, Trouble> {
+    let resolved = Resolved::of(asked)?;
+    let Resolved { state, config, vocab, .. } = &resolved;
+    let engine = state.engine();
+    let target = state.target(engine, config)?;
+    let tensors = match engine {
+        EngineChoice::Torch => {
+            let options = target.torch_options(config);
+            let phases = torch::phases(&Model::new(config, *vocab), &options);
+            let found = phases.into_iter().find(|(phase, _)| phase.name() == state.phase);
+            found.map(|(_, program)| tensors_at(&program, state.op, &torch::CachingAllocator))
+        }
+        EngineChoice::Fitgpt => {
+            let PlanTarget { device, overhead, precision, runner, .. } = target;
+            let setup = Setup::new(config, *vocab, precision, &runner, device, overhead)?;
+            let mut programs = setup.plan.plan().programs.iter().map(|planned| &planned.program);
+            let found = programs.find(|program| program.name() == state.phase);
+            found.map(|program| tensors_at(program, state.op, &runner.target()))
+        }
+    };
+    tensors.ok_or_else(|| refuse(404, "there is no such phase").into())
+}
+
+fn tensors_at(program: &Program, op: u32, target: &impl Target) -> Value {
+    let alignment = target.limits().alignment;
+    let mut groups: BTreeMap<(String, &str), (u64, u64)> = BTreeMap::new();
+    for (tensor, span) in program.tensors().iter().zip(lifetimes(program)) {
+        if span.is_some_and(|span| span.contains(&op)) {
+            let name = without_layer(&tensor.name);
+            let group = groups.entry((name.into_owned(), tensor.class.name())).or_default();
+            group.0 += tensor.bytes().align_up(alignment).get();
+            group.1 += 1;
+        }
+    }
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|(_, (bytes, _))| std::cmp::Reverse(*bytes));
+    let rest: u64 = groups.iter().skip(ALIVE).map(|(_, (bytes, _))| bytes).sum();
+    let shown = groups.into_iter().take(ALIVE).map(|((name, class), (bytes, count))| {
+        json!({ "name": name, "class": class, "bytes": bytes, "count": count })
+    });
+    json!({ "tensors": shown.collect::<Vec<_>>(), "rest_bytes": rest })
+}
+
+/// `h.11.mlp` as `h.*.mlp`.
+fn without_layer(name: &str) -> Cow<'_, str> {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+    if !name.split('.').any(is_number) {
+        return Cow::Borrowed(name);
+    }
+    let parts: Vec<_> =
+        name.split('.').map(|part| if is_number(part) { "*" } else { part }).collect();
+    Cow::Owned(parts.join("."))
+}
+
+/// The ways to make it fit: what `fit --json` prints, with words.
+pub(super) fn fit(asked: &Value) -> Result<Value, Trouble> {
+    let resolved = Resolved::of(asked)?;
+    let Resolved { state, written, config, vocab } = &resolved;
+    let engine = state.engine();
+    let target = state.target(engine, config)?;
+    let found = fit_options::all(config, *vocab, &target);
+    let lines = fit_command::Lines { files: state.files(), written, engine };
+    let recommended = found.recommended.map(|index| &found.options[index]);
+    let changes = recommended.map_or(&[][..], |option| &option.changes);
+    let text = fit::write(state.source(), written, changes)?;
+    let mut answer = fit_command::json(&found, &lines, &text);
+    for (index, option) in found.options.iter().enumerate() {
+        let entry = &mut answer["options"][index];
+        let apply: BTreeMap<_, _> =
+            option.changes.iter().map(|(key, value)| (*key, plain(value))).collect();
+        entry["apply"] = json!(apply);
+        entry["changes_text"] = json!(fit::command_line(&option.changes));
+        entry["verdict_text"] = json!(names::verdict(option.verdict));
+        entry["effect_text"] = json!(fit_words::effect(option.effect));
+        entry["phase_text"] = json!(names::phase(option.peak_phase));
+    }
+    let notes: Vec<_> = found.notes.iter().map(fit_words::note).collect();
+    answer["note_texts"] = json!(notes);
+    Ok(answer)
+}
+
+/// A value as a field of the page shows it, and as [`Written::set`] reads it.
+pub(super) fn plain(value: &ConfigValue) -> String {
+    match value {
+        ConfigValue::Str(text) => text.to_string(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_are_one_group() {
+        assert_eq!(without_layer("h.11.mlp.c_fc.weight"), "h.*.mlp.c_fc.weight");
+        assert_eq!(without_layer("wte.weight"), "wte.weight");
+    }
+
+    #[test]
+    fn a_file_name_is_what_a_shell_takes_as_a_path() {
+        let name = |file: &str| {
+            let state = PlannerState::of(&json!({ "file": file }));
+            state.ok().unwrap().file().to_owned()
+        };
+        assert_eq!(name("config/train_gpt2.py"), "config/train_gpt2.py");
+        for hostile in ["", "-rf", "a b.py", "a;b", "$(x)", "`x`", "\u{202e}"] {
+            assert_eq!(name(hostile), "config.py", "{hostile}");
+        }
+    }
+}

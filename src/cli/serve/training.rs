@@ -1,0 +1,116 @@
+//! Runs that the page starts and stops, if the server was started with `--allow-train`.
+//!
+//! A run is a process of its own, `fitgpt train`, in a new folder below the first folder that the
+//! server shows. It goes on when the server ends. To stop a run is Ctrl-C: it saves.
+
+use std::{
+    env, fs,
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::{Mutex, PoisonError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::{super::Failure, api::Trouble, planner};
+use crate::{
+    attempt::Attempt,
+    os,
+    serve::{Runs, refuse},
+    words::{errors::io, serve as messages},
+};
+
+/// Runs that the page may have started and that have not ended.
+const MAX_RUNNING: usize = 4;
+/// How long a run may take until it writes its log: it plans, and touches its arena.
+const START_TIME: Duration = Duration::from_secs(20);
+/// The end of a failed run's output.
+const MAX_TAIL_BYTES: usize = 4096;
+const MAX_OUTPUT_BYTES: u64 = 16 << 20;
+
+/// Processes that were started here.
+#[derive(Debug, Default)]
+pub(super) struct Trainings {
+    children: Mutex<Vec<Child>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StartRequest {
+    /// The planner's state.
+    plan: Value,
+    /// The new folder.
+    name: String,
+}
+
+impl Trainings {
+    /// How many are running.
+    pub(super) fn count(&self) -> usize {
+        let mut children = self.children.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that has ended is waited for here, and forgotten.
+        children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        children.len()
+    }
+
+    /// Starts a run, and waits until its log is there.
+    pub(super) fn start(&self, asked: &Value, runs: &Runs) -> Result<Value, Trouble> {
+        let asked = StartRequest::deserialize(asked)
+            .map_err(|_| refuse(400, "this is not a run to start"))?;
+        if self.count() >= MAX_RUNNING {
+            return Err(Failure::new("limit", messages::too_many_runs(MAX_RUNNING)).into());
+        }
+        let root = runs.roots().first().ok_or(refuse(409, "there is no folder for runs"))?;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+        let is_name = (1..=64).contains(&asked.name.len())
+            && !asked.name.starts_with(['.', '-'])
+            && asked.name.chars().all(is_plain);
+        if !is_name {
+            return Err(Failure::new("name", messages::no_such_name(&asked.name)).into());
+        }
+        let config = planner::config_text(&asked.plan)?;
+        let folder = root.join(&asked.name);
+        let failed = |action, path: &Path, error: std::io::Error| {
+            Failure::new("file", io::failed(action, path, error))
+        };
+        fs::create_dir(&folder).map_err(|error| failed(Attempt::Create, &folder, error))?;
+        let file = folder.join("config.py");
+        fs::write(&file, config).map_err(|error| failed(Attempt::Write, &file, error))?;
+        let output = folder.join("train.log");
+        let log =
+            fs::File::create(&output).map_err(|error| failed(Attempt::Create, &output, error))?;
+        let errors = log.try_clone().map_err(|error| failed(Attempt::Create, &output, error))?;
+        let program = env::current_exe().map_err(|error| failed(Attempt::Read, &folder, error))?;
+        let mut child = Command::new(&program)
+            .arg("train")
+            .arg(&file)
+            .arg(format!("--out_dir={}", folder.display()))
+            .stdin(Stdio::null())
+            .stdout(log)
+            .stderr(errors)
+            .spawn()
+            .map_err(|error| failed(Attempt::Open, &program, error))?;
+        let until = Instant::now() + START_TIME;
+        while !folder.join("events.jsonl").exists() && Instant::now() < until {
+            if let Ok(Some(_)) = child.try_wait() {
+                let text = os::read_text(&output, MAX_OUTPUT_BYTES).unwrap_or_default();
+                let start = text.ceil_char_boundary(text.len().saturating_sub(MAX_TAIL_BYTES));
+                return Err(Failure::new("train", messages::not_started(&text[start..])).into());
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+        let pid = child.id();
+        self.children.lock().unwrap_or_else(PoisonError::into_inner).push(child);
+        Ok(json!({ "id": runs.id_of(&folder), "pid": pid }))
+    }
+
+    /// Asks a run to stop. It saves first, so it is still there for a moment.
+    pub(super) fn stop(asked: &Value, runs: &Runs) -> Result<Value, Trouble> {
+        let id = asked["id"].as_str().unwrap_or_default();
+        let pid = runs.process(id).ok_or(refuse(404, "no such run is training"))?;
+        os::interrupt(pid).map_err(|error| Failure::new("signal", messages::not_stopped(error)))?;
+        Ok(json!({ "id": id, "pid": pid }))
+    }
+}

@@ -1,0 +1,151 @@
+//! What ranks decide together before the first step: whether one of them failed, the config, the
+//! memory of the smallest machine, the instruction set.
+
+use std::collections::BTreeMap;
+
+use fitgpt_exec::cpu::isa::Isa;
+use fitgpt_plan::{
+    config::{Config, ConfigValue, DeviceChoice, LaneSplit, Written},
+    job::divisors,
+    report::DeviceMemory,
+    units::Bytes,
+};
+
+use super::Failure;
+use crate::{
+    os,
+    ranks::{Common, Ranks},
+    run::{device::Runner, setup},
+    words::{errors, ranks as words},
+};
+
+/// Waits until all ranks have come this far. If one of them failed, all of them do, and the first
+/// of those that failed reports why.
+pub(super) fn together<T>(ranks: &Ranks, result: Result<T, Failure>) -> Result<T, Failure> {
+    let failed = ranks.gather_numbers(u64::from(result.is_err()));
+    match failed.iter().position(|is_failed| *is_failed == 1) {
+        None => result,
+        Some(first) => match result {
+            Err(failure) if first == ranks.rank() => Err(failure.agreed()),
+            _ => Err(Failure::elsewhere()),
+        },
+    }
+}
+
+/// Whether the answer is yes on every rank; else the first rank that says no.
+pub(super) fn first_no(ranks: &Ranks, is_yes: bool) -> Option<usize> {
+    ranks.gather_numbers(u64::from(is_yes)).iter().position(|yes| *yes == 0)
+}
+
+/// Checks that all ranks were started with the same program and config.
+pub(super) fn check_same(ranks: &Ranks, written: &Written) -> Result<(), Failure> {
+    ranks.check_same_program()?;
+    Ok(ranks.check_same(Common::Config, pairs(&written.resolve()?).as_bytes())?)
+}
+
+fn pairs(config: &Config) -> String {
+    let pairs: BTreeMap<_, _> = config.pairs().into_iter().collect();
+    serde_json::to_string(&pairs).expect("a config is plain data")
+}
+
+/// The root's config, on every rank: a resumed one is in the root's folder.
+pub(super) fn config_of_root(ranks: &Ranks, config: &Config) -> Result<Config, Failure> {
+    if ranks.count() == 1 {
+        return Ok(config.clone());
+    }
+    let text = ranks.from_root(&pairs(config));
+    let pairs: BTreeMap<String, ConfigValue> =
+        serde_json::from_str(&text).expect("the root has written it");
+    Ok(Written::from_pairs("rank 0", pairs)?.resolve()?)
+}
+
+/// The config with its number of lanes, if they can be dealt out to the ranks.
+pub(super) fn with_lanes(count: u32, config: &Config) -> Result<Config, Failure> {
+    let accumulation = config.gradient_accumulation_steps();
+    let lanes = config.lanes();
+    if lanes != 0 && !accumulation.is_multiple_of(lanes) {
+        let works = LaneSplit::near(config.batch_size(), accumulation, lanes).arguments();
+        return Err(Failure::new("lanes", errors::config::lanes(accumulation, lanes, works)));
+    }
+    if lanes == 0 && !accumulation.is_multiple_of(count) {
+        let works = LaneSplit::near(config.batch_size(), accumulation, count);
+        let failure = Failure::new("lanes", words::steps_and_ranks(accumulation, count));
+        return Err(failure.hint(match works {
+            LaneSplit::Batch { .. } => words::works(works.arguments()),
+            LaneSplit::Lanes(fewer) => words::works_with_processes(fewer),
+        }));
+    }
+    if lanes == 0 {
+        return Ok(config.with("ranks", [("lanes", count.into())])?);
+    }
+    if !lanes.is_multiple_of(count) {
+        let failure = Failure::new("lanes", words::lanes_and_ranks(lanes, count));
+        let fewer = divisors(lanes.into()).into_iter().rfind(|n| *n < u64::from(count));
+        return Err(failure.hint(words::works_with_processes(fewer.unwrap_or(1))));
+    }
+    Ok(config.clone())
+}
+
+/// What this rank runs on: its part of the machine's cores, or its own GPU, and the instruction
+/// set that all ranks have.
+pub(super) fn runner(ranks: &Ranks, config: &Config) -> Result<Runner, Failure> {
+    if ranks.count() == 1 {
+        return Ok(Runner::of(config)?);
+    }
+    let threads = match config.threads() {
+        0 => (setup::threads(config) / sharers_of_cores(ranks)).max(1) as u32,
+        written => written,
+    };
+    let index = ranks.index_on_host() as u32;
+    let device = match config.device() {
+        DeviceChoice::Gpu(None) => DeviceChoice::Gpu(Some(index)),
+        DeviceChoice::Cuda(None) => DeviceChoice::Cuda(Some(index)),
+        DeviceChoice::Vulkan(None) => DeviceChoice::Vulkan(Some(index)),
+        DeviceChoice::Metal(None) => DeviceChoice::Metal(Some(index)),
+        other => other,
+    };
+    let changes = [("threads", threads.into()), ("device", device.to_string().into())];
+    let found = Runner::of(&config.with("ranks", changes)?);
+    let found = together(ranks, found.map_err(Failure::from))?;
+    let names: Vec<_> = Isa::all().map(Isa::name).collect();
+    let all = ranks.gather_texts(&names.join(" "));
+    let has = |list: &String, name: &str| list.split(' ').any(|has| has == name);
+    let common = names.into_iter().find(|name| all.iter().all(|list| has(list, name)));
+    Ok(match (found, common.and_then(Isa::named)) {
+        (Runner::Cpu(mut target), Some(isa)) => {
+            target.isa = isa;
+            Runner::Cpu(target)
+        }
+        (other, _) => other,
+    })
+}
+
+/// How many ranks, this one included, may run on this one's cores. Launchers give each rank
+/// separate cores, or let all of them run anywhere.
+fn sharers_of_cores(ranks: &Ranks) -> usize {
+    let own = os::allowed_cores();
+    let all = ranks.gather_texts(&own);
+    let is_sharer = |(rank, cores): &(usize, String)| ranks.is_on_this_host(*rank) && *cores == own;
+    all.into_iter().enumerate().filter(is_sharer).count()
+}
+
+/// The memory that a rank may use: of its share of this machine and that of every other rank, the
+/// least.
+pub(super) fn memory(
+    ranks: &Ranks,
+    runner: &Runner,
+    config: &Config,
+) -> Result<DeviceMemory, Failure> {
+    let mut device = runner.device(config)?;
+    if ranks.count() == 1 {
+        return Ok(device);
+    }
+    if runner.is_host() {
+        let shared = os::host_memory().usable().get() / ranks.count_on_host() as u64;
+        device.usable_bytes = device.usable_bytes.min(Bytes::new(shared));
+    }
+    let all = ranks.gather_numbers(device.usable_bytes.get());
+    let least = all.into_iter().min().expect("there is at least one rank");
+    device.usable_bytes = Bytes::new(least);
+    Ok(device)
+}

@@ -1,0 +1,62 @@
+//! A complete folder of Hugging Face: weights, config, tokenizer.
+
+use std::path::Path;
+
+use fitgpt_plan::family::Family;
+
+use super::{ExportError, Exported};
+use crate::{
+    attempt::Attempt,
+    checkpoint::{self, Architecture, NanoGptRun, Weights},
+    data::Dataset,
+    run::card::CARD_FILE,
+    tokenizer::{END_OF_TEXT, TOKENIZER_FILE, Tokenizer, huggingface},
+};
+
+/// Writes the weights in `folder` to the folder `out`.
+pub fn to_folder(folder: &Path, out: &Path, overwrite: bool) -> Result<Exported, ExportError> {
+    let is_empty = || std::fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_none());
+    if checkpoint::has_state(out) {
+        return Err(ExportError::HoldsRun { path: out.to_owned() });
+    }
+    if !is_empty() {
+        super::check_free(out, overwrite)?;
+    }
+    let folder = checkpoint::weights_dir(folder);
+    let mut weights = Weights::open(&folder)?;
+    let mut architecture = weights.architecture().clone();
+    let model = architecture.model;
+    let has_file = folder.join(TOKENIZER_FILE).is_file();
+    if architecture.tokenizer.is_none() && !has_file {
+        let dataset = weights.nanogpt().and_then(NanoGptRun::dataset);
+        architecture.tokenizer = tokenizer(dataset, &architecture);
+    }
+    let (n_tensors, bytes) = checkpoint::copy_weights(&mut weights, &architecture, out)?;
+    if let Some(tokenizer) = architecture.tokenizer.as_ref().filter(|_| !has_file) {
+        let files = huggingface::files(tokenizer, model.vocab, model.block);
+        checkpoint::write_tokenizer(&files, out)?;
+    }
+    if folder.is_dir() {
+        checkpoint::carry_tokenizer(&folder, out)?;
+    }
+    let (card, copy) = (folder.join(CARD_FILE), out.join(CARD_FILE));
+    if card.is_file() && !copy.exists() {
+        let failed =
+            |source| ExportError::Io { action: Attempt::Write, path: copy.clone(), source };
+        std::fs::copy(&card, &copy).map_err(failed)?;
+    }
+    // `transformers` has both kinds of GELU.
+    Ok(Exported { n_tensors, bytes, has_other_gelu: false })
+}
+
+/// How the tokens of weights read that do not say it: as the dataset that nanoGPT's `ckpt.pt`
+/// names, else as GPT-2's if there are enough.
+fn tokenizer(dataset: Option<&str>, there: &Architecture) -> Option<Tokenizer> {
+    let vocab = there.model.vocab;
+    let data = dataset.and_then(|name| Dataset::open(name, Path::new(".")).ok());
+    match data {
+        Some(data) if data.vocab_size() == vocab => Some(data.tokenizer().within(vocab)),
+        _ if there.model.family == Family::Gpt2 && vocab > END_OF_TEXT => Some(Tokenizer::Gpt2),
+        _ => None,
+    }
+}

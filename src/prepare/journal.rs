@@ -1,0 +1,115 @@
+//! How far a preparation is, written down so that the next one continues after a kill.
+//!
+//! An entry is made every few seconds: the drafts are brought to the disk, then the journal, which
+//! says how long they are and which part of the input comes next. What was written after the entry
+//! is written again, with the same bytes. A journal is used only by a preparation that would write
+//! the same dataset: same options, same files with the same lengths and times.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    PrepareError,
+    split::DocumentCount,
+    walk::{Position, Tally},
+};
+use crate::{
+    data::publish::JOURNAL,
+    disk::{Disk, DiskError},
+};
+
+/// The characters of a text are at most 65,536.
+const JOURNAL_BYTES_LIMIT: u64 = 16 << 20;
+
+/// What is known so far.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Journal {
+    /// Everything that decides the bytes of the dataset.
+    pub(super) key: String,
+    /// What the first reading found, if there was one.
+    pub(super) scan: Option<ScanEntry>,
+    /// How far the encoding is.
+    pub(super) encoded: Option<EncodingEntry>,
+}
+
+/// What the first reading found.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct ScanEntry {
+    pub(super) symbols: String,
+    pub(super) characters: u64,
+}
+
+/// How far the encoding is.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct EncodingEntry {
+    /// Which part of the input comes next.
+    pub(super) position: Position,
+    pub(super) written: Written,
+    pub(super) count: DocumentCount,
+    pub(super) is_val: bool,
+    pub(super) is_undecided: bool,
+    /// Bytes of tokens in both splits.
+    pub(super) train_bytes: u64,
+    pub(super) val_bytes: u64,
+}
+
+/// What was encoded.
+#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Written {
+    pub(super) tally: Tally,
+    pub(super) text_bytes: u64,
+    pub(super) train_characters: u64,
+    pub(super) val_characters: u64,
+    pub(super) val_documents: u64,
+    /// Tokens of shards, in both splits.
+    pub(super) ids: [u64; 2],
+}
+
+impl Journal {
+    /// The journal in `folder`, if there is one that can be read.
+    pub(super) fn read(disk: &Disk, folder: &Path) -> Option<Self> {
+        let bytes = disk.read(&folder.join(JOURNAL), JOURNAL_BYTES_LIMIT).ok()?;
+        serde_json::from_slice(&bytes).ok()
+    }
+
+    /// Replaces the journal in `folder`.
+    pub(super) fn write(&self, disk: &Disk, folder: &Path) -> Result<(), PrepareError> {
+        let json = serde_json::to_vec(self).expect("texts and numbers are JSON");
+        let (new, path) = (folder.join(format!("{JOURNAL}.new")), folder.join(JOURNAL));
+        let replace = || -> Result<(), DiskError> {
+            disk.remove_file(&new)?;
+            let mut file = disk.create(&new)?;
+            file.write_all_at(&json, 0)?;
+            file.sync()?;
+            disk.rename(&new, &path)?;
+            disk.sync_dir(folder)
+        };
+        replace().map_err(|error| PrepareError::writing(&path, 0, error.source))
+    }
+}
+
+/// When the next entry is due.
+#[derive(Debug)]
+pub(super) struct Clock {
+    every: Duration,
+    last: Instant,
+}
+
+impl Clock {
+    pub(super) fn new(every: Duration) -> Self {
+        Self { every, last: Instant::now() }
+    }
+
+    /// Whether it is time, and if so, the next time is counted from now.
+    pub(super) fn is_due(&mut self) -> bool {
+        let is_due = self.last.elapsed() >= self.every;
+        if is_due {
+            self.last = Instant::now();
+        }
+        is_due
+    }
+}

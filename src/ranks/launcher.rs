@@ -1,0 +1,68 @@
+//! How this process was started: by itself, or by a launcher of MPI programs, which sets variables
+//! in the environment of each copy.
+
+use std::env;
+
+/// Why ranks cannot train together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LaunchError {
+    /// Each of the copies would train the whole model by itself.
+    #[error(
+        "`{variable}` says that a launcher started {count} processes, and this build has no MPI"
+    )]
+    NotInThisBuild {
+        /// What the launcher has set.
+        variable: &'static str,
+        /// How many processes it started.
+        count: usize,
+    },
+    /// MPI did not start.
+    #[error("MPI cannot be started in this process")]
+    NotStarted,
+}
+
+/// Variables with the number of processes. Slurm sets the last one for `srun` alone, not for the
+/// script of a job.
+const VARIABLES: [&str; 4] =
+    ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "SLURM_STEP_NUM_TASKS"];
+
+/// What a launcher says of the processes that it started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Launcher {
+    pub(super) variable: &'static str,
+    pub(super) count: usize,
+}
+
+impl Launcher {
+    /// The launcher of this process, if there is one.
+    pub(super) fn find() -> Option<Self> {
+        Self::of(|variable| env::var(variable).ok())
+    }
+
+    fn of(value: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        let found = |variable: &'static str| {
+            let count = value(variable)?.trim().parse().ok()?;
+            Some(Self { variable, count })
+        };
+        VARIABLES.into_iter().find_map(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launcher_is_found_by_its_variables() {
+        let with = |name: &'static str, text: &'static str| {
+            Launcher::of(move |variable| (variable == name).then(|| text.to_owned()))
+        };
+        let of = |variable, count| Some(Launcher { variable, count });
+        assert_eq!(with("OMPI_COMM_WORLD_SIZE", "4"), of("OMPI_COMM_WORLD_SIZE", 4));
+        assert_eq!(with("PMI_SIZE", "1"), of("PMI_SIZE", 1));
+        assert_eq!(with("SLURM_STEP_NUM_TASKS", "16"), of("SLURM_STEP_NUM_TASKS", 16));
+        // A job's script has this one too, and is a single process.
+        assert_eq!(with("SLURM_NTASKS", "16"), None);
+        assert_eq!(with("PMI_SIZE", "many"), None);
+    }
+}

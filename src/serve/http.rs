@@ -1,0 +1,466 @@
+//! One HTTP/1.1 exchange over a socket: a request in, an answer out, and the connection is closed.
+//!
+//! Every step has a limit: bytes and time of the head, bytes and time of the body, time of the
+//! answer. `httparse` reads the head; a body needs a `Content-Length`.
+
+use std::{
+    io::{self, Read, Write},
+    net::{Shutdown, TcpStream},
+    time::{Duration, Instant},
+};
+
+use serde_json::Value;
+
+/// A head with a token and a long query has less than 2 KiB.
+const MAX_HEAD_BYTES: usize = 16 << 10;
+const MAX_HEADERS: usize = 64;
+/// How long a client may take for its head.
+const HEAD_TIME: Duration = Duration::from_secs(5);
+/// How long a client may take for its body, and to read an answer.
+const BODY_TIME: Duration = Duration::from_secs(30);
+/// What a client may still send after it was refused, so that it gets to read why.
+const MAX_DRAINED_BYTES: usize = 4 << 20;
+const DRAIN_TIME: Duration = Duration::from_secs(1);
+
+/// How a request acts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    Get,
+    Post,
+}
+
+/// A request whose head has been read.
+#[derive(Debug)]
+pub(crate) struct Request<'a> {
+    pub(crate) method: Method,
+    /// Begins with `/`; without the query, and as it was sent: nothing is decoded.
+    pub(crate) path: String,
+    query: String,
+    headers: Vec<(String, String)>, // names in lower case
+    body: Body<'a>,
+}
+
+/// The rest of the connection, up to the stated length.
+#[derive(Debug)]
+struct Body<'a> {
+    /// What arrived together with the head.
+    start: io::Cursor<Vec<u8>>,
+    stream: Timed<'a>,
+    left_bytes: u64,
+}
+
+/// Why a request has no answer but this.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    pub(crate) status: u16,
+    pub(crate) message: &'static str,
+}
+
+/// A refusal with this status.
+pub(crate) const fn refuse(status: u16, message: &'static str) -> Refusal {
+    Refusal { status, message }
+}
+
+/// A socket with a deadline instead of a timeout: a byte now and then does not extend it.
+#[derive(Clone, Copy, Debug)]
+struct Timed<'a> {
+    stream: &'a TcpStream,
+    until: Instant,
+}
+
+impl Timed<'_> {
+    fn left(&self) -> io::Result<Duration> {
+        let left = self.until.saturating_duration_since(Instant::now());
+        if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
+    }
+}
+
+impl Read for Timed<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.stream.set_read_timeout(Some(self.left()?))?;
+        self.stream.read(bytes)
+    }
+}
+
+impl Write for Timed<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.set_write_timeout(Some(self.left()?))?;
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Read for Body<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.left_bytes).unwrap_or(usize::MAX).min(bytes.len());
+        if most == 0 {
+            return Ok(0);
+        }
+        let mut count = self.start.read(&mut bytes[..most])?;
+        if count == 0 {
+            count = self.stream.read(&mut bytes[..most])?;
+        }
+        if count == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.left_bytes -= count as u64;
+        Ok(count)
+    }
+}
+
+impl<'a> Request<'a> {
+    /// Reads the head of a request.
+    pub(crate) fn read(stream: &'a TcpStream) -> Result<Self, Refusal> {
+        let mut timed = Timed { stream, until: Instant::now() + HEAD_TIME };
+        let mut bytes = Vec::with_capacity(2048);
+        let mut chunk = [0; 2048];
+        loop {
+            let count = timed.read(&mut chunk).map_err(|_| refuse(408, "no request in time"))?;
+            if count == 0 {
+                return Err(refuse(400, "the request has no end"));
+            }
+            bytes.extend_from_slice(&chunk[..count]);
+            if let Some(request) = Self::parse(&bytes, stream)? {
+                return Ok(request);
+            }
+            if bytes.len() > MAX_HEAD_BYTES {
+                return Err(refuse(431, "the request's head is too long"));
+            }
+        }
+    }
+
+    /// The request that `bytes` begin with; `None` if its head goes on.
+    fn parse(bytes: &[u8], stream: &'a TcpStream) -> Result<Option<Self>, Refusal> {
+        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+        let mut head = httparse::Request::new(&mut headers);
+        let length = match head.parse(bytes) {
+            Ok(httparse::Status::Complete(length)) => length,
+            Ok(httparse::Status::Partial) => return Ok(None),
+            Err(httparse::Error::TooManyHeaders) => return Err(refuse(431, "too many headers")),
+            Err(_) => return Err(refuse(400, "this is not HTTP/1.1")),
+        };
+        let method = match head.method {
+            Some("GET") => Method::Get,
+            Some("POST") => Method::Post,
+            _ => return Err(refuse(405, "only GET and POST are answered")),
+        };
+        let target = head.path.unwrap_or("/");
+        if !target.starts_with('/') {
+            return Err(refuse(400, "the target is no path"));
+        }
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let text = |value: &[u8]| String::from_utf8_lossy(value).trim().to_owned();
+        let headers: Vec<_> = head
+            .headers
+            .iter()
+            .map(|header| (header.name.to_ascii_lowercase(), text(header.value)))
+            .collect();
+        let mut request = Self {
+            method,
+            path: path.to_owned(),
+            query: query.to_owned(),
+            headers,
+            body: Body {
+                start: io::Cursor::new(bytes[length..].to_vec()),
+                stream: Timed { stream, until: Instant::now() + BODY_TIME },
+                left_bytes: 0,
+            },
+        };
+        request.body.left_bytes = request.content_length()?;
+        Ok(Some(request))
+    }
+
+    /// Two lengths, or a length and chunks, are how requests are smuggled.
+    fn content_length(&self) -> Result<u64, Refusal> {
+        if self.header("transfer-encoding").is_some() {
+            return Err(refuse(501, "a body needs a Content-Length"));
+        }
+        let mut lengths = self.headers.iter().filter(|(name, _)| name == "content-length");
+        let Some((_, length)) = lengths.next() else { return Ok(0) };
+        let is_number = !length.is_empty() && length.bytes().all(|byte| byte.is_ascii_digit());
+        match length.parse() {
+            Ok(length) if is_number && lengths.next().is_none() => Ok(length),
+            _ => Err(refuse(400, "the Content-Length is not one number")),
+        }
+    }
+
+    /// The first header of this name, which is in lower case.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(found, _)| found == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// A parameter of the query, decoded.
+    pub(crate) fn parameter(&self, name: &str) -> Option<String> {
+        let pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));
+        pairs.into_iter().find(|(key, _)| *key == name).map(|(_, value)| decoded(value))
+    }
+
+    /// The stated length of the body.
+    pub(crate) fn body_bytes(&self) -> u64 {
+        self.body.left_bytes
+    }
+
+    /// The body as a stream, if it is no longer than `limit_bytes`.
+    pub(crate) fn body(&mut self, limit_bytes: u64) -> Result<&mut dyn Read, Refusal> {
+        if self.body.left_bytes > limit_bytes {
+            return Err(refuse(413, "the body is too long"));
+        }
+        Ok(&mut self.body)
+    }
+
+    /// The body as JSON, if it is no longer than `limit_bytes`.
+    pub(crate) fn json(&mut self, limit_bytes: u64) -> Result<Value, Refusal> {
+        let mut bytes = Vec::new();
+        self.body(limit_bytes)?
+            .read_to_end(&mut bytes)
+            .map_err(|_| refuse(408, "the body did not arrive"))?;
+        serde_json::from_slice(&bytes).map_err(|_| refuse(400, "the body is not JSON"))
+    }
+}
+
+/// `+` and `%20` as the characters they stand for. Bytes that are not UTF-8 are replaced.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [first, tail @ ..] = rest {
+        rest = tail;
+        let digit = |byte: &u8| char::from(*byte).to_digit(16);
+        match (first, tail) {
+            (b'+', _) => bytes.push(b' '),
+            (b'%', [high, low, after @ ..]) => match (digit(high), digit(low)) {
+                (Some(high), Some(low)) => {
+                    bytes.push((high * 16 + low) as u8);
+                    rest = after;
+                }
+                _ => bytes.push(b'%'),
+            },
+            _ => bytes.push(*first),
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// What a request gets.
+pub(crate) struct Response {
+    pub(crate) status: u16,
+    pub(crate) content_type: &'static str,
+    /// Added to the headers that every answer has.
+    pub(crate) headers: Vec<(&'static str, String)>,
+    pub(crate) body: Content,
+}
+
+/// The body of an answer.
+pub(crate) enum Content {
+    Text(String),
+    Static(&'static [u8]),
+    /// Server-sent events, for as long as the function writes them.
+    Events(WriteEvents),
+}
+
+/// Writes events until the client is gone.
+type WriteEvents = Box<dyn FnOnce(&mut EventStream<'_>) -> io::Result<()> + Send>;
+
+impl Response {
+    /// A document.
+    pub(crate) fn json(value: &Value) -> Self {
+        Self::text(200, "application/json", value.to_string())
+    }
+
+    /// A text of this type.
+    pub(crate) fn text(status: u16, content_type: &'static str, text: String) -> Self {
+        Self { status, content_type, headers: Vec::new(), body: Content::Text(text) }
+    }
+
+    /// A stream of events.
+    pub(crate) fn events(
+        write: impl FnOnce(&mut EventStream<'_>) -> io::Result<()> + Send + 'static,
+    ) -> Self {
+        let body = Content::Events(Box::new(write));
+        Self { status: 200, content_type: "text/event-stream", headers: Vec::new(), body }
+    }
+}
+
+impl From<Refusal> for Response {
+    fn from(refusal: Refusal) -> Self {
+        let error = serde_json::json!({ "kind": "http", "message": refusal.message });
+        let document = serde_json::json!({ "error": error });
+        Self::text(refusal.status, "application/json", document.to_string())
+    }
+}
+
+/// The headers of every answer. Scripts, styles and data come from this server alone; no other
+/// page may frame it or read from it.
+const SAFE: &str = "Content-Security-Policy: default-src 'none'; script-src 'self'; \
+style-src 'self'; img-src 'self' data:; connect-src 'self'; font-src 'self'; base-uri 'none'; \
+form-action 'none'; frame-ancestors 'none'\r\nX-Content-Type-Options: nosniff\r\n\
+X-Frame-Options: DENY\r\nReferrer-Policy: no-referrer\r\n\
+Cross-Origin-Resource-Policy: same-origin\r\nCross-Origin-Opener-Policy: same-origin\r\n\
+Connection: close\r\n";
+
+/// Writes an answer. The caller closes the connection.
+pub(crate) fn respond(stream: &TcpStream, response: Response) -> io::Result<()> {
+    let mut timed = Timed { stream, until: Instant::now() + BODY_TIME };
+    let Response { status, content_type, headers, body } = response;
+    let mut head = format!("HTTP/1.1 {status} {}\r\n{SAFE}", reason(status));
+    if !headers.iter().any(|(name, _)| *name == "Cache-Control") {
+        head.push_str("Cache-Control: no-store\r\n");
+    }
+    for (name, value) in headers {
+        head.extend([name, ": ", &value, "\r\n"]);
+    }
+    head.extend(["Content-Type: ", content_type, "\r\n"]);
+    let bytes: &[u8] = match &body {
+        Content::Text(text) => text.as_bytes(),
+        Content::Static(bytes) => bytes,
+        Content::Events(_) => {
+            head.push_str("\r\n");
+            timed.write_all(head.as_bytes())?;
+            let Content::Events(write) = body else { unreachable!("matched above") };
+            return write(&mut EventStream { stream });
+        }
+    };
+    head.extend(["Content-Length: ", &bytes.len().to_string(), "\r\n\r\n"]);
+    // One packet for a small answer.
+    let mut all = head.into_bytes();
+    if bytes.len() <= 64 << 10 {
+        all.extend_from_slice(bytes);
+        return timed.write_all(&all);
+    }
+    timed.write_all(&all)?;
+    timed.write_all(bytes)
+}
+
+/// Ends a connection whose request may not have been read to its end. Closing it at once would
+/// reset it, and the client would not see the answer.
+pub(crate) fn finish(stream: &TcpStream) {
+    let _ = stream.shutdown(Shutdown::Write);
+    let mut timed = Timed { stream, until: Instant::now() + DRAIN_TIME };
+    let mut chunk = [0; 16 << 10];
+    let mut drained = 0;
+    while drained < MAX_DRAINED_BYTES {
+        match timed.read(&mut chunk) {
+            Ok(count) if count > 0 => drained += count,
+            _ => break,
+        }
+    }
+}
+
+/// Server-sent events being written.
+pub(crate) struct EventStream<'a> {
+    stream: &'a TcpStream,
+}
+
+impl EventStream<'_> {
+    /// How long a client may leave an event unread.
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    /// Sends one event of this name.
+    pub(crate) fn send(&mut self, name: &str, data: &Value) -> io::Result<()> {
+        self.write(&format!("event: {name}\ndata: {data}\n\n"))
+    }
+
+    /// Sends nothing, to find out whether anybody listens.
+    pub(crate) fn ping(&mut self) -> io::Result<()> {
+        self.write(":\n\n")
+    }
+
+    fn write(&mut self, text: &str) -> io::Result<()> {
+        let until = Instant::now() + Self::PATIENCE;
+        Timed { stream: self.stream, until }.write_all(text.as_bytes())
+    }
+}
+
+fn reason(status: u16) -> &'static str {
+    match status {
+        200 => "OK",
+        303 => "See Other",
+        400 => "Bad Request",
+        401 => "Unauthorized",
+        403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
+        408 => "Request Timeout",
+        409 => "Conflict",
+        413 => "Content Too Large",
+        415 => "Unsupported Media Type",
+        421 => "Misdirected Request",
+        422 => "Unprocessable Content",
+        431 => "Request Header Fields Too Large",
+        501 => "Not Implemented",
+        503 => "Service Unavailable",
+        _ => "Error",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// What a server makes of these bytes.
+    fn parsed<T>(bytes: &[u8], check: impl FnOnce(Result<Request<'_>, Refusal>) -> T) -> T {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        client.write_all(bytes).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        check(Request::read(&stream))
+    }
+
+    fn status(bytes: &[u8]) -> u16 {
+        parsed(bytes, |request| request.unwrap_err().status)
+    }
+
+    #[test]
+    fn a_request_has_a_path_parameters_and_a_body() {
+        let bytes = b"POST /api/x?a=1+2%203&b=%C3%A9&a=9 HTTP/1.1\r\nHost: me\r\nContent-Length: 2\r\n\r\n{}rest";
+        parsed(bytes, |request| {
+            let mut request = request.unwrap();
+            assert_eq!((request.method, request.path.as_str()), (Method::Post, "/api/x"));
+            assert_eq!(request.parameter("a").as_deref(), Some("1 2 3"));
+            assert_eq!(request.parameter("b").as_deref(), Some("é"));
+            assert_eq!(request.parameter("c"), None);
+            assert_eq!(request.header("host"), Some("me"));
+            assert_eq!(request.json(10).unwrap(), serde_json::json!({}));
+        });
+    }
+
+    #[test]
+    fn a_body_longer_than_its_limit_is_refused_before_it_is_read() {
+        let bytes = b"POST / HTTP/1.1\r\nContent-Length: 11\r\n\r\n";
+        let refused = parsed(bytes, |request| request.unwrap().json(10).unwrap_err());
+        assert_eq!(refused.status, 413);
+    }
+
+    #[test]
+    fn what_is_not_one_plain_request_is_refused() {
+        assert_eq!(status(b"hello\r\n\r\n"), 400);
+        assert_eq!(status(b"GET http://x/ HTTP/1.1\r\n\r\n"), 400);
+        assert_eq!(status(b"PUT / HTTP/1.1\r\n\r\n"), 405);
+        assert_eq!(status(b"GET / HTTP/1.1\r\nHost: a\r\n"), 400);
+        assert_eq!(status(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"), 501);
+        for lengths in ["-1", "+1", "1x", "", "1\r\nContent-Length: 1", "99999999999999999999"] {
+            let text = format!("POST / HTTP/1.1\r\nContent-Length: {lengths}\r\n\r\n");
+            assert_eq!(status(text.as_bytes()), 400, "{lengths}");
+        }
+    }
+
+    #[test]
+    fn a_long_head_is_refused() {
+        let long = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(MAX_HEAD_BYTES + 4096));
+        assert_eq!(status(long.as_bytes()), 431);
+        let many = format!("GET / HTTP/1.1\r\n{}\r\n", "X: y\r\n".repeat(MAX_HEADERS + 1));
+        assert_eq!(status(many.as_bytes()), 431);
+    }
+
+    #[test]
+    fn escapes_that_are_not_whole_stay() {
+        assert_eq!(decoded("%4g%4"), "%4g%4");
+        assert_eq!(decoded("%ff"), "\u{fffd}");
+    }
+}

@@ -1,0 +1,104 @@
+// The page: tabs, language, theme. Each tab is a module that fills the main element.
+
+import { ask, failureBox, fill, h, start, t } from "./lib.js";
+import { address, onRoute, route } from "./state.js";
+import { planner } from "./planner.js";
+
+const PAGES = ["plan", "doctor", "runs"];
+const THEMES = ["auto", "light", "dark"];
+const modules = {
+  plan: () => planner,
+  doctor: async () => (await import("./doctor.js")).doctor,
+  runs: async () => (await import("./runs.js")).runs,
+};
+
+let shown = null; // the page, and what ends it
+let generation = 0;
+
+function stored(key, fallback) {
+  try {
+    return localStorage.getItem(`fitgpt-${key}`) ?? fallback;
+  } catch {
+    return fallback;
+  }
+}
+
+function store(key, value) {
+  try {
+    localStorage.setItem(`fitgpt-${key}`, value);
+  } catch {
+    // A browser may keep nothing; then the choice holds until it is closed.
+  }
+}
+
+function theme(choice) {
+  document.documentElement.dataset.theme = choice;
+}
+
+function tools() {
+  const languages = h("select", { "aria-label": t("language"), id: "language", onchange: (event) => speak(event.target.value) },
+    start.languages.map(({ code, name }) => h("option", { value: code, selected: code === start.lang }, name)));
+  const themes = h("select", { "aria-label": t("theme"), id: "theme", onchange: (event) => {
+    store("theme", event.target.value);
+    theme(event.target.value);
+  } }, THEMES.map((name) => h("option", { value: name, selected: name === stored("theme", "auto") }, t(`theme_${name}`))));
+  fill(document.getElementById("tools"), languages, themes);
+}
+
+function tabs(current) {
+  const link = (page) => h("a", { href: address(page), class: page === current ? "current" : "", "aria-current": page === current ? "page" : null }, t(`tab_${page}`));
+  fill(document.getElementById("tabs"), PAGES.map(link));
+}
+
+async function show({ page, parameters }) {
+  const name = PAGES.includes(page) ? page : "plan";
+  tabs(name);
+  document.title = `${t(`tab_${name}`)} · FitGPT`;
+  const own = ++generation;
+  const module = await modules[name]();
+  if (own !== generation) return;
+  if (shown?.name === name && shown.update) {
+    shown.update(parameters);
+    return;
+  }
+  shown?.end?.();
+  const main = document.getElementById("main");
+  fill(main);
+  shown = { name, ...module(main, parameters) };
+}
+
+async function speak(lang) {
+  store("lang", lang);
+  start.lang = lang;
+  Object.assign(start, await ask("/api/start"));
+  document.documentElement.lang = start.lang;
+  tools();
+  shown?.end?.();
+  shown = null;
+  await show(route());
+}
+
+async function begin() {
+  theme(stored("theme", "auto"));
+  const wanted = stored("lang", navigator.language.slice(0, 2));
+  start.lang = /^[a-z]{2}$/.test(wanted) ? wanted : "en";
+  try {
+    Object.assign(start, await ask("/api/start"));
+  } catch (error) {
+    fill(document.getElementById("main"), failureBox(error));
+    return;
+  }
+  document.documentElement.lang = start.lang;
+  document.getElementById("skip").textContent = t("skip");
+  tools();
+  onRoute(show);
+  await show(route());
+  document.documentElement.dataset.ready = "true";
+}
+
+document.getElementById("skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  document.getElementById("main").focus();
+});
+
+begin();

@@ -1,0 +1,106 @@
+//! Training with several processes.
+
+messages! {
+    /// A rank, before its error or in a sentence.
+    name(rank, host) {
+        en: "[rank {rank}, host {host}]", zh: "[rank {rank}, 主机 {host}]", ja: "[rank {rank}, ホスト {host}]", de: "[Rank {rank}, Host {host}]",
+    }
+    /// A rank that has died or hangs.
+    silent(rank, seconds) {
+        en: "{rank} has not answered for {seconds} s; the run ends, and the last checkpoint is kept",
+        zh: "{rank} 已有 {seconds} 秒没有应答；运行结束，最近的检查点保持不变",
+        ja: "{rank} から {seconds} 秒間応答がありません。実行を終了します。最後のチェックポイントは残ります",
+        de: "{rank} antwortet seit {seconds} s nicht; der Lauf endet, der letzte Checkpoint bleibt",
+    }
+    not_in_this_build(variable, count) {
+        en: "`{variable}` says that a launcher started {count} processes, and this build has no MPI",
+        zh: "`{variable}` 表明启动器开启了 {count} 个进程，而这个构建不含 MPI",
+        ja: "`{variable}` によるとランチャーが {count} 個のプロセスを起動しましたが、このビルドには MPI がありません",
+        de: "laut `{variable}` hat ein Launcher {count} Prozesse gestartet, und dieser Build hat kein MPI",
+    }
+    build_with_mpi() {
+        en: "each process would train the whole model by itself; build with `cargo build --release --features mpi` (needs an MPI and libclang), or start a single process",
+        zh: "每个进程都会各自训练整个模型；请用 `cargo build --release --features mpi` 构建（需要 MPI 和 libclang），或只启动一个进程",
+        ja: "それぞれのプロセスが別々にモデル全体を学習してしまいます。`cargo build --release --features mpi` でビルドするか（MPI と libclang が必要）、プロセスを一つだけ起動してください",
+        de: "jeder Prozess würde das ganze Modell für sich trainieren; mit `cargo build --release --features mpi` bauen (braucht ein MPI und libclang) oder nur einen Prozess starten",
+    }
+    not_started() {
+        en: "MPI cannot be started in this process",
+        zh: "无法在此进程中启动 MPI",
+        ja: "このプロセスで MPI を開始できません",
+        de: "MPI lässt sich in diesem Prozess nicht starten",
+    }
+    differ(what, other, root) {
+        en: "{what} of {other} and {root} differ",
+    }
+    make_equal() {
+        en: "give every machine the same program, the same command line and config, and the same data",
+        zh: "请让每台机器使用相同的程序、相同的命令行与配置，以及相同的数据",
+        ja: "すべてのマシンで同じプログラム、同じコマンドラインと設定、同じデータを使ってください",
+        de: "jede Maschine braucht dasselbe Programm, dieselbe Befehlszeile und Config und dieselben Daten",
+    }
+    /// Lanes cannot be dealt out to so many ranks.
+    lanes_and_ranks(lanes, ranks) {
+        en: "`lanes` {lanes} is not a multiple of the {ranks} ranks",
+        zh: "`lanes` {lanes} 不是 {ranks} 个 rank 的倍数",
+        ja: "`lanes` {lanes} は rank 数 {ranks} の倍数ではありません",
+        de: "`lanes` {lanes} ist kein Vielfaches der {ranks} Ranks",
+    }
+    /// The micro-batches of a step cannot be dealt out to so many ranks.
+    steps_and_ranks(accumulation, ranks) {
+        en: "`gradient_accumulation_steps` {accumulation} is not a multiple of the {ranks} ranks",
+        zh: "`gradient_accumulation_steps` {accumulation} 不是 {ranks} 个 rank 的倍数",
+        ja: "`gradient_accumulation_steps` {accumulation} は rank 数 {ranks} の倍数ではありません",
+        de: "`gradient_accumulation_steps` {accumulation} ist kein Vielfaches der {ranks} Ranks",
+    }
+    works(arguments) {
+        en: "`{arguments}` works", zh: "`{arguments}` 可行", ja: "`{arguments}` なら動きます", de: "mit `{arguments}` geht es",
+    }
+    works_with_processes(count) {
+        en: "`mpirun -np {count} …` works", zh: "`mpirun -np {count} …` 可行", ja: "`mpirun -np {count} …` なら動きます", de: "mit `mpirun -np {count} …` geht es",
+    }
+    lanes_of_checkpoint(there, here) {
+        en: "the checkpoint was trained with `lanes` {there}, which is kept; `lanes` {here} is ignored",
+        zh: "检查点是用 `lanes` {there} 训练的，将继续使用它；忽略 `lanes` {here}",
+        ja: "チェックポイントは `lanes` {there} で学習されたのでそれを使います。`lanes` {here} は無視されます",
+        de: "der Checkpoint wurde mit `lanes` {there} trainiert, dabei bleibt es; `lanes` {here} zählt nicht",
+    }
+    /// `--ranks` with `--engine torch`.
+    ranks_of_fitgpt() {
+        en: "`--ranks` plans ranks of FitGPT, not of PyTorch",
+        zh: "`--ranks` 规划的是 FitGPT 的 rank，而不是 PyTorch 的",
+        ja: "`--ranks` は FitGPT の rank の計画で、PyTorch のものではありません",
+        de: "`--ranks` plant Ranks von FitGPT, nicht von PyTorch",
+    }
+    /// One rank of several, in a plan.
+    share(ranks, lanes, rank, low, high, messages) {
+        en: "{ranks} ranks, {lanes} lanes: this is rank {rank}, which needs most; optimizer states of a rank {low} to {high}, messages {messages} (in the overhead)",
+        zh: "{ranks} 个 rank，{lanes} 条 lane：这是需要最多的 rank {rank}；每个 rank 的优化器状态 {low} 至 {high}，消息缓冲 {messages}（计入开销）",
+        ja: "{ranks} 個の rank、{lanes} 個の lane。これは最も多く使う rank {rank}。rank ごとのオプティマイザの状態 {low} 〜 {high}、メッセージ {messages}（オーバーヘッドに含む）",
+        de: "{ranks} Ranks, {lanes} Lanes: dies ist Rank {rank}, der am meisten braucht; Optimierer-Zustände je Rank {low} bis {high}, Nachrichten {messages} (im Overhead)",
+    }
+    /// `--network`.
+    traffic(bytes, seconds) {
+        en: "network: each rank sends {bytes} a step, {seconds} s in which nothing is computed",
+        zh: "网络：每个 rank 每步发送 {bytes}，其间 {seconds} 秒不计算",
+        ja: "ネットワーク: rank ごとに 1 ステップ {bytes} を送信し、{seconds} 秒間は計算しない",
+        de: "Netz: jeder Rank sendet {bytes} je Schritt, {seconds} s, in denen nicht gerechnet wird",
+    }
+    /// After it, if the card's rates are known.
+    efficiency(low, high) {
+        en: "; {low} % to {high} % of a step computes",
+        zh: "；每步有 {low} % 至 {high} % 的时间在计算",
+        ja: "。ステップの {low} % 〜 {high} % が計算",
+        de: "; {low} % bis {high} % eines Schritts rechnen",
+    }
+    hosts(count) {
+        en: "{count} machine(s)", zh: "{count} 台机器", ja: "{count} 台のマシン", de: "{count} Maschine(n)",
+    }
+    /// Printed before the plan.
+    together(ranks, hosts, lanes) {
+        en: "{ranks} ranks on {hosts}, {lanes} lanes; the plan is of rank 0",
+        zh: "{ranks} 个 rank，位于 {hosts}，{lanes} 条 lane；以下是 rank 0 的计划",
+        ja: "{hosts} 上の {ranks} 個の rank、{lanes} 個の lane。計画は rank 0 のもの",
+        de: "{ranks} Ranks auf {hosts}, {lanes} Lanes; der Plan gilt für Rank 0",
+    }
+}

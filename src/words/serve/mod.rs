@@ -1,0 +1,81 @@
+//! Messages of `serve`, and the words of its page.
+
+pub(crate) mod page;
+
+/// The words of the page, for the tests of `words`.
+#[cfg(test)]
+pub(super) const PAGE: &[super::Texts] = page::ALL;
+
+messages! {
+    /// The page can be opened.
+    ready(address) {
+        en: "the page is at {address}", zh: "页面地址：{address}", ja: "ページ: {address}", de: "die Seite: {address}",
+    }
+    /// Which folders' runs it shows.
+    watching(folders) {
+        en: "it shows the runs in {folders}", zh: "显示以下文件夹中的训练：{folders}", ja: "表示する実行のフォルダ: {folders}", de: "sie zeigt die Läufe in {folders}",
+    }
+    how_to_stop() {
+        en: "Ctrl-C ends it", zh: "按 Ctrl-C 结束", ja: "Ctrl-C で終了します", de: "Strg-C beendet sie",
+    }
+    open_to_others() {
+        en: "other machines can reach this address, and nothing on it is encrypted; whoever has the token sees your runs",
+        zh: "其他机器可以访问这个地址，且通信未加密；持有令牌的人都能看到你的训练",
+        ja: "ほかのマシンからこのアドレスに接続でき、通信は暗号化されません。トークンを持つ人は実行を見られます",
+        de: "andere Rechner erreichen diese Adresse, und nichts ist verschlüsselt; wer das Token hat, sieht die Läufe",
+    }
+    no_browser(error) {
+        en: "no browser could be opened: {error}", zh: "无法打开浏览器：{error}", ja: "ブラウザを開けません: {error}", de: "kein Browser ließ sich öffnen: {error}",
+    }
+    runs_go_on(count) {
+        en: "{count} runs that were started from the page go on; Ctrl-C in their terminal or `kill -INT` stops them",
+        zh: "从页面启动的 {count} 个训练仍在继续；用 `kill -INT` 停止",
+        ja: "ページから始めた {count} 件の実行は続きます。`kill -INT` で止まります",
+        de: "{count} von der Seite gestartete Läufe gehen weiter; `kill -INT` hält sie an",
+    }
+    no_server(address, error) {
+        en: "cannot listen at {address}: {error}", zh: "无法监听 {address}：{error}", ja: "{address} で待ち受けできません: {error}", de: "auf {address} kann nicht gehorcht werden: {error}",
+    }
+    another_port() {
+        en: "`--port 0` takes any free port", zh: "`--port 0` 使用任意空闲端口", ja: "`--port 0` なら空いているポートを使います", de: "`--port 0` nimmt irgendeinen freien Port",
+    }
+    no_token(error) {
+        en: "the system gave no random bits for the token: {error}", zh: "系统没有给出令牌所需的随机数：{error}", ja: "トークン用の乱数を得られません: {error}", de: "das System gab keine Zufallsbits für das Token: {error}",
+    }
+    no_folder(folder) {
+        en: "`{folder}` is not a folder", zh: "`{folder}` 不是文件夹", ja: "`{folder}` はフォルダではありません", de: "`{folder}` ist kein Ordner",
+    }
+    /// `train` mentions the page that shows it.
+    shown_at(address) {
+        en: "this run is shown at {address}", zh: "此训练显示在 {address}", ja: "この実行の表示: {address}", de: "dieser Lauf wird gezeigt auf {address}",
+    }
+
+    /// A config on the page begins from weights at a path.
+    no_paths(name) {
+        en: "the page does not read paths: `init_from = '{name}'` needs `fitgpt plan`",
+        zh: "页面不读取路径：`init_from = '{name}'` 请使用 `fitgpt plan`",
+        ja: "ページはパスを読みません。`init_from = '{name}'` は `fitgpt plan` を使ってください",
+        de: "die Seite liest keine Pfade: `init_from = '{name}'` braucht `fitgpt plan`",
+    }
+    too_many_layers(layers, most) {
+        en: "the page plans up to {most} layers, not {layers}; `fitgpt plan` plans more",
+        zh: "页面最多规划 {most} 层，而不是 {layers} 层；更多请用 `fitgpt plan`",
+        ja: "ページで計画できるのは {most} 層までです（指定: {layers}）。それ以上は `fitgpt plan` で計画できます",
+        de: "die Seite plant bis zu {most} Schichten, nicht {layers}; `fitgpt plan` plant mehr",
+    }
+    too_many_runs(most) {
+        en: "{most} runs that were started here have not ended", zh: "从这里启动的 {most} 个训练尚未结束", ja: "ここから始めた {most} 件の実行がまだ終わっていません", de: "{most} hier gestartete Läufe sind noch nicht zu Ende",
+    }
+    no_such_name(name) {
+        en: "`{name}` is not a name for a run's folder: letters, digits, `.`, `_` and `-`",
+        zh: "`{name}` 不能作为训练文件夹的名称：只能用字母、数字、`.`、`_` 和 `-`",
+        ja: "`{name}` は実行のフォルダ名に使えません。英数字と `.`、`_`、`-` だけです",
+        de: "`{name}` ist kein Name für den Ordner eines Laufs: Buchstaben, Ziffern, `.`, `_` und `-`",
+    }
+    not_started(output) {
+        en: "the run did not start:\n{output}", zh: "训练没有启动：\n{output}", ja: "実行は始まりませんでした:\n{output}", de: "der Lauf hat nicht begonnen:\n{output}",
+    }
+    not_stopped(error) {
+        en: "the run could not be stopped: {error}", zh: "无法停止训练：{error}", ja: "実行を止められません: {error}", de: "der Lauf ließ sich nicht anhalten: {error}",
+    }
+}

@@ -1,0 +1,282 @@
+#!/usr/bin/env python3
+"""Trains with several processes, and compares every bit with fewer and more of them.
+
+    tests/ranks/check.py PROGRAM [--kills N] [--mpirun COMMAND] [--seed N]
+
+PROGRAM is `fitgpt` built with feature `mpi`. For equal `lanes` every number of ranks must give the
+same losses, norms, evaluations and files. N times (5 unless given) a random rank is killed at a
+random instant, and the run resumed with another number of ranks: it must end with the bits of an
+undisturbed run. Needs `mpirun` on this machine; ranks may outnumber its cores.
+"""
+
+import argparse
+import array
+import contextlib
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+TRAIN = [
+    "--dataset=tiny", "--vocab_size=61", "--n_layer=2", "--n_head=2", "--n_embd=24",
+    "--block_size=20", "--batch_size=2", "--gradient_accumulation_steps=12", "--eval_iters=3",
+    "--eval_interval=3", "--max_iters=6", "--warmup_iters=2", "--learning_rate=0.003",
+    "--device=cpu", "--threads=1", "--compile=False", "--num_samples=1", "--max_new_tokens=4",
+]  # fmt: skip
+
+# A name, the numbers of ranks, and the keys. Shards of the wide model end inside of parameters.
+WIDE = ["--n_embd=160", "--n_head=4"]
+CASES = [
+    ("float32", [1, 2, 3, 4, 6, 12], ["--lanes=12", "--dropout=0.1"]),
+    ("float32, wide", [1, 2, 4], ["--lanes=4", *WIDE]),
+    ("bfloat16, recomputation", [1, 3], ["--lanes=6", "--dtype=bfloat16", "--grad_checkpoint=True", *WIDE]),
+    ("float16, loss scaling", [1, 2, 6], ["--lanes=6", "--dtype=float16", "--dropout=0.2"]),
+    ("adamw8bit", [1, 2, 4], ["--lanes=4", "--optimizer=adamw8bit", *WIDE]),
+    ("muon", [1, 3, 4], ["--lanes=12", "--optimizer=muon", "--dtype=bfloat16"]),
+    ("llama", [1, 4], ["--lanes=4", "--family=llama", "--n_kv_head=1"]),
+]  # fmt: skip
+
+
+def sha(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+class Runs:
+    def __init__(self, program, mpirun, folder):
+        self.program, self.mpirun, self.folder = program, mpirun, folder
+        data = folder / "data/tiny"
+        data.mkdir(parents=True)
+        numbers = random.Random(7)
+        for name, count in [("train.bin", 20000), ("val.bin", 4000)]:
+            tokens = [numbers.randrange(61) for _ in range(count)]
+            array.array("H", tokens).tofile(open(data / name, "wb"))
+
+    def start(self, ranks, args, environment=None):
+        command = [*self.mpirun, "-np", str(ranks), str(self.program), "train", *args]
+        return subprocess.Popen(
+            command, cwd=self.folder, text=True, env={**os.environ, "LC_ALL": "C", **(environment or {})},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+
+    def run(self, ranks, args, expected=0, environment=None):
+        process = self.start(ranks, args, environment)
+        text = wait(process)
+        if process.returncode != expected:
+            sys.exit(f"{ranks} ranks, {args}: exit code {process.returncode}\n{text}")
+        return text
+
+    def result(self, out):
+        """Everything that must not depend on the number of ranks."""
+        folder = self.folder / out
+        events = [json.loads(line) for line in open(folder / "events.jsonl")]
+        steps = [(e["step"], e["loss"], e["grad_norm"], e.get("loss_scale")) for e in events if e["event"] == "step"]
+        losses = [(e["step"], e["train_loss"], e["val_loss"]) for e in events if e["event"] == "evaluation"]
+        return steps, losses, values(folder / "model.safetensors"), values(folder / "state.safetensors")
+
+    def remove(self, out):
+        shutil.rmtree(self.folder / out, ignore_errors=True)
+
+
+def values(path):
+    """The tensors of a file without its header: a resumed run has saved more often."""
+    data = path.read_bytes()
+    return hashlib.sha256(data[8 + int.from_bytes(data[:8], "little") :]).hexdigest()
+
+
+def wait(process, seconds=120):
+    try:
+        return process.communicate(timeout=seconds)[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        sys.exit(f"a run hangs: {process.args}\n{process.communicate()[0]}")
+
+
+def check(condition, message):
+    if not condition:
+        sys.exit(message)
+
+
+def equal_bits(runs):
+    for name, counts, keys in CASES:
+        results = {}
+        for ranks in counts:
+            out = f"out-{ranks}"
+            runs.remove(out)
+            runs.run(ranks, [*TRAIN, *keys, f"--out_dir={out}"])
+            results[ranks] = runs.result(out), sha(runs.folder / out / "model.safetensors")
+        for ranks, result in results.items():
+            check(result == results[counts[0]], f"{name}: {ranks} ranks differ from {counts[0]}")
+        check(len(results[counts[0]][0][0]) == 7, f"{name}: not all steps are logged")
+        print(f"{name}: {counts} ranks train the same bits")
+    # The order of sums is part of the training: this would fail if lanes did nothing.
+    for lanes in [1, 12]:
+        runs.remove(f"lanes-{lanes}")
+        runs.run(1, [*TRAIN, *WIDE, f"--lanes={lanes}", f"--out_dir=lanes-{lanes}"])
+    check(runs.result("lanes-1") != runs.result("lanes-12"), "1 and 12 lanes give equal bits")
+
+
+LONG = [*TRAIN, "--lanes=12", "--max_iters=60", "--eval_interval=6", "--dropout=0.1"]
+
+
+def pids_of(process):
+    """The ranks of a running `mpirun`, in the order of their start."""
+    pids = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            fields = (folder / "stat").read_text().rsplit(")", 1)[1].split()
+            program = os.readlink(folder / "exe")
+        except OSError:
+            continue
+        if int(fields[3]) == process.pid and program.endswith("fitgpt-mpi"):  # the session
+            pids.append(int(folder.name))
+    return sorted(pids)
+
+
+def undisturbed(runs):
+    runs.remove("whole")
+    began = time.monotonic()
+    runs.run(2, [*LONG, "--out_dir=whole"])
+    return runs.result("whole"), time.monotonic() - began
+
+
+def resumed(runs, out, ranks):
+    """Continues a run, from its checkpoint if it has one."""
+    if (runs.folder / out / "model.safetensors").exists():
+        return runs.run(ranks, ["--init_from=resume", f"--out_dir={out}"])
+    return runs.run(ranks, [*LONG, f"--out_dir={out}"])
+
+
+def kills(runs, count, numbers):
+    expected, seconds = undisturbed(runs)
+    killed = 0
+    for _ in range(4 * count):
+        if killed == count:
+            break
+        ranks, later = numbers.sample([1, 2, 3, 4, 6], 2)
+        ranks = max(ranks, 2)
+        runs.remove("killed")
+        process = runs.start(ranks, [*LONG, "--out_dir=killed"])
+        time.sleep(numbers.uniform(0.1, 1.0) * seconds)
+        if pids := pids_of(process):
+            with contextlib.suppress(ProcessLookupError):  # the run may end right now
+                os.kill(numbers.choice(pids), signal.SIGKILL)
+        text = wait(process)
+        was_killed = process.returncode != 0
+        killed += was_killed
+        resumed(runs, "killed", later)
+        check(runs.result("killed") == expected, f"killed with {ranks} ranks, resumed with {later}: other bits\n{text}")
+        print(f"{ranks} ranks, {'killed' if was_killed else 'finished'}; {later} ranks end with the same bits")
+    check(killed == count, f"only {killed} runs could be killed before they ended")
+    return expected
+
+
+def ended(path, seconds=30):
+    """The events of a log, after its last one was written: `mpirun` may end before its ranks."""
+    for _ in range(20 * seconds):
+        log = [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        if log[-1]["event"] == "end":
+            break
+        time.sleep(0.05)
+    return log
+
+
+def stops(runs, expected, with_ctrl_c):
+    """A signal to one rank or to `mpirun`: saved once, all stop, and nothing is lost."""
+    whole, *_ = expected
+    signals = [
+        ("SIGTERM to the last rank", lambda process: os.kill(pids_of(process)[-1], signal.SIGTERM)),
+        ("SIGUSR1 to mpirun", lambda process: os.kill(process.pid, signal.SIGUSR1)),
+        ("Ctrl-C to mpirun", lambda process: os.kill(process.pid, signal.SIGINT)),
+    ]
+    # `mpirun` takes seconds to pass Ctrl-C on, on a loaded machine half a minute.
+    for name, send in signals if with_ctrl_c else signals[:-1]:
+        runs.remove("stopped")
+        # Open MPI kills ranks a second after it has asked them to stop.
+        grace = {"OMPI_MCA_odls_base_sigkill_timeout": "30"}
+        process = runs.start(3, [*LONG, "--max_iters=100000", "--out_dir=stopped"], grace)
+        while not (runs.folder / "stopped/model.safetensors").exists():
+            check(process.poll() is None, f"{name}: the run has ended")
+            time.sleep(0.05)
+        send(process)
+        text = wait(process)
+        # On Ctrl-C `mpirun` has an exit code of its own.
+        check(process.returncode == (1 if "Ctrl-C" in name else 130), f"{name}: exit code {process.returncode}\n{text}")
+        log = ended(runs.folder / "stopped/events.jsonl")
+        saved = [event["step"] for event in log if event["event"] == "checkpoint"]
+        is_saved = log[-1].get("reason") == "interrupted" and saved[-1] == log[-1]["step"]
+        check(is_saved and len(set(saved)) == len(saved), f"{name}: saved at {saved}, {log[-1]}")
+        steps, *_ = runs.result("stopped")
+        together = min(len(steps), len(whole))
+        check(steps[:together] == whole[:together], f"{name}: other losses")
+        resumed = runs.run(2, ["--init_from=resume", "--out_dir=stopped", f"--max_iters={len(steps)}"])
+        check(len(runs.result("stopped")[0]) == len(steps) + 1, f"{name}: not resumed\n{resumed}")
+        print(f"{name}: saved after {len(steps)} steps, and resumed")
+
+
+def failures(runs):
+    # A rank that hangs is named.
+    runs.remove("hung")
+    process = runs.start(3, [*LONG, "--max_iters=100000", "--out_dir=hung"], {"FITGPT_RANK_TIMEOUT": "2"})
+    while not (runs.folder / "hung/model.safetensors").exists():
+        time.sleep(0.05)
+    stopped = pids_of(process)[1]
+    os.kill(stopped, signal.SIGSTOP)
+    text = wait(process, 60)
+    check(process.returncode != 0 and "has not answered" in text, f"a rank that hangs: {text}")
+    print("a rank that hangs ends the run:", next(l for l in text.splitlines() if "answered" in l))
+
+    # Different configs and data are found before the first step.
+    program = [str(runs.program), "train", *TRAIN, "--lanes=2", "--out_dir=mixed"]
+    two = [*runs.mpirun, "-np", "1", *program, ":", "-np", "1", *program]
+    other = runs.folder / "other"
+    shutil.copytree(runs.folder / "data", other / "data")
+    with open(other / "data/tiny/train.bin", "r+b") as file:
+        file.seek(777)
+        file.write(b"\x01")
+    for name, command in [
+        ("configs", [*two, "--seed=5"]),
+        ("data files", [*two[: two.index(":") + 3], "-wdir", str(other), *program]),
+    ]:
+        ran = subprocess.run(command, cwd=runs.folder, capture_output=True, text=True, timeout=60)
+        check(ran.returncode != 0 and f"the {name} of [rank 1" in ran.stderr, f"{name}: {ran}")
+        check(not (runs.folder / "mixed").exists(), f"{name}: a folder was made")
+    print("ranks with other configs or other data are refused")
+
+    # A refusal prints something that works.
+    text = runs.run(8, [*TRAIN, "--out_dir=refused"], expected=2)
+    check(text.count("error:") == 1, text)
+    line = text.split("`--batch_size=")[1].split("`")[0]
+    runs.run(8, [*TRAIN, *f"--batch_size={line}".split(), "--max_iters=1", "--out_dir=refused"])
+    print("a refusal prints a line that works: --batch_size=" + line)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program", type=Path)
+    parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=None)
+    parser.add_argument("--ctrl-c", action="store_true", help="also stop a run by Ctrl-C to mpirun")
+    parser.add_argument("--mpirun", default="mpirun --oversubscribe" + (" --allow-run-as-root" if os.getuid() == 0 else ""))
+    given = parser.parse_args()
+    seed = given.seed if given.seed is not None else random.SystemRandom().randrange(1 << 32)
+    print(f"seed {seed}")
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        program = folder / "fitgpt-mpi"  # a name of its own, by which its processes are found
+        shutil.copy(given.program.resolve(), program)
+        runs = Runs(program, given.mpirun.split(), folder)
+        equal_bits(runs)
+        expected = kills(runs, given.kills, random.Random(seed))
+        stops(runs, expected, given.ctrl_c)
+        failures(runs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,481 @@
+//! The page's server: what it answers, and what it refuses.
+
+use std::{
+    fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+
+use super::program::{Place, TINY, wait_until};
+
+/// A server that ends with the test.
+struct Server {
+    child: Child,
+    port: u16,
+    address: String,
+}
+
+/// An answer as it came.
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+}
+
+impl Server {
+    fn start(place: &Place, more: &[&str]) -> Self {
+        let mut command = place.command(&[&["serve", "--json", "--port", "0"], more].concat());
+        Self::spawn(command.env("XDG_RUNTIME_DIR", place.path("")))
+    }
+
+    fn spawn(command: &mut Command) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let facts: Value = serde_json::from_str(&line).unwrap();
+        let port = facts["port"].as_u64().unwrap().try_into().unwrap();
+        Self { child, port, address: facts["address"].as_str().unwrap().to_owned() }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+        stream
+    }
+
+    /// Sends these bytes and reads the whole answer.
+    fn raw(&self, bytes: &[u8]) -> Answer {
+        let mut stream = self.connect();
+        // A server that refuses may close before everything is written.
+        let _ = stream.write_all(bytes);
+        let mut text = Vec::new();
+        let _ = stream.read_to_end(&mut text);
+        let text = String::from_utf8(text).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let status = head.split(' ').nth(1).and_then(|it| it.parse().ok()).unwrap_or(0);
+        Answer { status, head: head.to_owned(), body: body.to_owned() }
+    }
+
+    /// A request with a head of these lines, and the right `Host`.
+    fn ask(&self, line: &str, headers: &str, body: &[u8]) -> Answer {
+        let host = format!("Host: 127.0.0.1:{}\r\n", self.port);
+        let length = format!("Content-Length: {}\r\n", body.len());
+        let head = format!("{line} HTTP/1.1\r\n{host}{headers}{length}\r\n");
+        self.raw(&[head.as_bytes(), body].concat())
+    }
+
+    fn get(&self, path: &str) -> Answer {
+        self.ask(&format!("GET {path}"), "", b"")
+    }
+
+    fn post(&self, path: &str, body: &Value) -> Answer {
+        let kind = "Content-Type: application/json\r\n";
+        self.ask(&format!("POST {path}"), kind, body.to_string().as_bytes())
+    }
+
+    fn doctor(&self, known: &Value, log: &[u8]) -> Answer {
+        let kind = "Content-Type: application/octet-stream\r\n";
+        self.ask("POST /api/doctor", kind, &[format!("{known}\n").as_bytes(), log].concat())
+    }
+
+    fn token(&self) -> &str {
+        self.address.split_once("?token=").unwrap().1
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_plan_is_the_one_that_the_command_line_prints() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let keys = json!({ "batch_size": "4", "n_layer": "3" });
+    let asked = json!({ "keys": keys, "gpu": "RTX 4070", "engine": "torch" });
+    let answer = server.post("/api/plan", &asked).json();
+    for (index, engine) in ["torch", "fitgpt"].into_iter().enumerate() {
+        let args = ["plan", "--batch_size=4", "--n_layer=3", "--gpu", "RTX 4070", "--json"];
+        let ran = place.run(&[&args[..], &["--engine", engine]].concat());
+        assert_eq!(answer["engines"][index]["report"], ran.json(), "{engine}");
+        // The picture shows the peak of the report.
+        let report = &answer["engines"][index]["report"];
+        let train = &answer["engines"][index]["phases"][0];
+        let drawn = train["bytes"].as_array().unwrap().iter().map(|column| {
+            column.as_array().unwrap().iter().map(|bytes| bytes.as_u64().unwrap()).sum::<u64>()
+        });
+        let phases = report["phases"].as_array().unwrap();
+        let phase = phases.iter().find(|phase| phase["name"] == "train").unwrap();
+        assert_eq!(drawn.max(), phase["peak_bytes"].as_u64());
+    }
+    let fit = server.post("/api/fit", &asked).json();
+    let args = ["fit", "--batch_size=4", "--n_layer=3", "--gpu", "RTX 4070", "--engine", "torch"];
+    let printed = place.run(&[&args[..], &["--json"]].concat()).json();
+    assert_eq!(fit["recommended"], printed["recommended"]);
+    assert_eq!(fit["options"][0]["peak_bytes"], printed["options"][0]["peak_bytes"]);
+    assert_eq!(fit["options"][0]["command"], printed["options"][0]["command"]);
+
+    let at =
+        json!({ "keys": keys, "gpu": "RTX 4070", "engine": "torch", "phase": "train", "op": 5 });
+    let alive = server.post("/api/alive", &at).json();
+    assert!(alive["tensors"][0]["bytes"].as_u64().unwrap() > 0, "{alive}");
+}
+
+#[test]
+fn a_bad_config_is_explained_in_the_language_of_the_page() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let asked = json!({ "config": "batch_size = 'many'\n", "file": "my.py" });
+    let english = server.post("/api/plan?lang=en", &asked);
+    assert_eq!(english.status, 422);
+    assert!(english.json()["error"]["place"].as_str().unwrap().starts_with("my.py"));
+    let german = server.post("/api/plan?lang=de", &asked).json();
+    assert_ne!(german["error"]["message"], english.json()["error"]["message"]);
+    for lang in ["en", "zh", "ja", "de"] {
+        let start = server.get(&format!("/api/start?lang={lang}")).json();
+        assert_eq!(start["lang"], lang);
+        assert!(start["words"].as_object().unwrap().len() > 100);
+    }
+}
+
+#[test]
+fn an_error_is_diagnosed_and_leads_to_the_planner() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let log = fs::read("examples/estimate-loss-batch-64.log").unwrap();
+    let answer = server.doctor(&json!({}), &log).json();
+    assert_eq!(answer["diagnosis"]["findings"][0]["rule"], "stale-logits");
+    assert_eq!(answer["planner"]["keys"]["batch_size"], "64");
+    let parts = answer["diagnosis"]["account"]["parts"].as_array().unwrap();
+    assert!(parts.iter().any(|part| part["name"].as_str().unwrap().contains("logits")));
+    let path = fs::canonicalize("examples/estimate-loss-batch-64.log").unwrap();
+    let printed = place.run(&["doctor", path.to_str().unwrap(), "--json"]).json();
+    assert_eq!(answer["diagnosis"], printed);
+}
+
+#[test]
+fn a_snapshot_shows_its_segments_and_a_hostile_one_is_refused() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    // {"segments": [{"total_size": 4096, "blocks": [{"size": 1024, "state": "inactive"}]}]}
+    let text =
+        |text: &str| [b"X", &(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat();
+    let snapshot = [
+        b"\x80\x02}".to_vec(),
+        text("segments"),
+        b"]}(".to_vec(),
+        text("total_size"),
+        b"M\x00\x10".to_vec(),
+        text("blocks"),
+        b"]}(".to_vec(),
+        text("size"),
+        b"M\x00\x04".to_vec(),
+        text("state"),
+        text("inactive"),
+        b"uauas.".to_vec(),
+    ];
+    let answer = server.doctor(&json!({}), &snapshot.concat()).json();
+    let segment = &answer["snapshot"]["segments"][0];
+    assert_eq!(segment["bytes"], 4096);
+    assert_eq!(segment["parts"], json!([{ "bytes": 1024, "owner": null }]));
+
+    // A list a byte would take a hundred times its size.
+    let lists = [b"\x80\x02".to_vec(), vec![b']'; 8 << 20], b".".to_vec()].concat();
+    assert_eq!(server.doctor(&json!({}), &lists).status, 422);
+    let code = b"\x80\x02cos\nsystem\n(X\x02\x00\x00\x00lstR.";
+    assert_eq!(server.doctor(&json!({}), code).status, 422);
+}
+
+#[test]
+fn requests_of_other_names_and_sites_are_refused() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let port = server.port;
+    let get = |host: &str, more: &str| {
+        server
+            .raw(format!("GET /api/runs HTTP/1.1\r\nHost: {host}\r\n{more}\r\n").as_bytes())
+            .status
+    };
+    let own = format!("127.0.0.1:{port}");
+    assert_eq!(get(&own, ""), 200);
+    assert_eq!(get(&format!("localhost:{port}"), ""), 200);
+    // DNS rebinding: the name of another site leads here.
+    assert_eq!(get(&format!("evil.example:{port}"), ""), 421);
+    assert_eq!(get(&format!("127.0.0.1.evil.example:{port}"), ""), 421);
+    assert_eq!(get("127.0.0.1:1", ""), 421);
+    assert_eq!(server.raw(b"GET /api/runs HTTP/1.1\r\n\r\n").status, 400);
+    // Scripts, images and forms of another site.
+    assert_eq!(get(&own, "Origin: http://evil.example\r\n"), 403);
+    assert_eq!(get(&own, "Origin: null\r\n"), 403);
+    assert_eq!(get(&own, &format!("Origin: http://localhost:{port}\r\n")), 403);
+    assert_eq!(get(&own, "Sec-Fetch-Site: cross-site\r\n"), 403);
+    assert_eq!(get(&own, "Sec-Fetch-Site: same-site\r\n"), 403);
+    assert_eq!(get(&own, &format!("Origin: http://{own}\r\nSec-Fetch-Site: same-origin\r\n")), 200);
+    let form = "Content-Type: application/x-www-form-urlencoded\r\n";
+    assert_eq!(server.ask("POST /api/plan", form, b"{}").status, 415);
+    assert_eq!(server.ask("POST /api/plan", "", b"{}").status, 415);
+    // A link from anywhere may open the page.
+    let link = "Sec-Fetch-Site: cross-site\r\nSec-Fetch-Mode: navigate\r\n";
+    assert_eq!(server.ask("GET /", link, b"").status, 200);
+}
+
+#[test]
+fn the_page_is_safe_against_what_it_shows() {
+    let server = Server::start(&Place::new(), &[]);
+    let page = server.get("/");
+    assert_eq!(page.status, 200);
+    assert!(page.head.contains("default-src 'none'; script-src 'self'; style-src 'self'"));
+    assert!(!page.head.contains("unsafe"));
+    for header in ["nosniff", "X-Frame-Options: DENY", "no-referrer", "same-origin"] {
+        assert!(page.head.contains(header), "{header}");
+    }
+    assert!(!page.head.to_lowercase().contains("access-control"));
+}
+
+#[test]
+fn no_path_leads_out_of_the_page_and_the_runs() {
+    let place = Place::new();
+    fs::create_dir(place.path("shown")).unwrap();
+    fs::create_dir(place.path("secret")).unwrap();
+    fs::write(place.path("secret/events.jsonl"), "{\"event\":\"step\",\"step\":7}\n").unwrap();
+    let server = Server::start(&place, &["shown"]);
+    for path in [
+        "/../Cargo.toml",
+        "/%2e%2e/Cargo.toml",
+        "/..%2f..%2fetc/passwd",
+        "//etc/passwd",
+        "/api/runs/../../secret/series",
+        "/api/runs/%2e%2e%2fsecret/series",
+        "/api/runs//series",
+        "/api/runs/0000000000000000/series",
+        "/lib.js/../style.css",
+    ] {
+        assert_eq!(server.get(path).status, 404, "{path}");
+    }
+    assert_eq!(server.get("/api/runs").json(), json!([]));
+    // Neither does a config.
+    let folder = place.path("secret").display().to_string();
+    let weights = json!({ "keys": { "init_from": folder } });
+    assert_eq!(server.post("/api/plan", &weights).json()["error"]["kind"], "init-from");
+    fs::write(place.path("secret/meta.pkl"), b"\x80\x02}X\x0a\x00\x00\x00vocab_sizeK\x07s.")
+        .unwrap();
+    let data = json!({ "keys": { "dataset": folder, "init_from": "scratch" }, "gpu": "RTX 4070" });
+    assert_eq!(server.post("/api/plan", &data).json()["vocab"], 50304);
+}
+
+#[test]
+fn what_is_too_long_is_refused() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let head = format!("GET /{} HTTP/1.1\r\nHost: x\r\n\r\n", "a".repeat(40_000));
+    assert_eq!(server.raw(head.as_bytes()).status, 431);
+    let kind = "Content-Type: application/json\r\n";
+    let long = vec![b' '; (1 << 20) + 1];
+    assert_eq!(server.ask("POST /api/plan", kind, &long).status, 413);
+    let claim = format!(
+        "POST /api/doctor HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nContent-Type: application/octet-stream\r\n\
+         Content-Length: 99999999999\r\n\r\n",
+        server.port
+    );
+    assert_eq!(server.raw(claim.as_bytes()).status, 413);
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    assert_eq!(server.ask("POST /api/plan", kind, deep.as_bytes()).status, 400);
+    let layers = json!({ "keys": { "n_layer": "4000" }, "gpu": "RTX 4070" });
+    assert_eq!(server.post("/api/plan", &layers).json()["error"]["kind"], "limit");
+    assert_eq!(server.get("/api/hello").status, 200);
+}
+
+#[test]
+fn slow_clients_are_dropped_and_hold_nobody_up() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let mut slow: Vec<_> = (0..50).map(|_| server.connect()).collect();
+    let started = Instant::now();
+    for stream in &mut slow {
+        stream.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+    }
+    assert_eq!(server.get("/api/hello").status, 200);
+    // A header now and then does not help: the whole head has a deadline.
+    let mut dripping = slow.pop().unwrap();
+    let mut text = Vec::new();
+    dripping.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    while started.elapsed() < Duration::from_secs(20) {
+        let _ = dripping.write_all(b"X: y\r\n");
+        let is_waiting = |error: &std::io::Error| {
+            matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut)
+        };
+        if !dripping.read_to_end(&mut text).is_err_and(|error| is_waiting(&error)) {
+            break;
+        }
+    }
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    assert!(String::from_utf8_lossy(&text).starts_with("HTTP/1.1 408"));
+}
+
+#[test]
+fn many_connections_leave_the_server_alive() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let open: Vec<_> = (0..200).map(|_| server.connect()).collect();
+    thread::sleep(Duration::from_millis(200));
+    drop(open);
+    wait_until("there is a free connection", || server.get("/api/hello").status == 200);
+}
+
+#[test]
+fn another_address_and_training_need_the_token() {
+    let place = Place::new();
+    for more in [&["--bind", "127.0.0.1"][..], &["--allow-train"]] {
+        let server = Server::start(&place, more);
+        for path in ["/", "/main.js", "/api/start", "/api/hello", "/api/runs", "/api/events"] {
+            assert_eq!(server.get(path).status, 401, "{path}");
+        }
+        let ask = |headers: &str| server.ask("GET /api/hello", headers, b"").status;
+        assert_eq!(ask("Authorization: Bearer 0000\r\n"), 401);
+        assert_eq!(ask(&format!("Authorization: Bearer {}\r\n", server.token())), 200);
+        // The printed address gives a cookie, and the page has no token in its address.
+        let page = server.get(&format!("/?token={}", server.token()));
+        assert_eq!(page.status, 303);
+        assert!(page.head.contains("Location: /\r\n"));
+        let cookie = page.head.lines().find_map(|line| line.strip_prefix("Set-Cookie: ")).unwrap();
+        assert!(cookie.contains("HttpOnly; SameSite=Strict"));
+        let cookie = cookie.split(';').next().unwrap();
+        assert_eq!(ask(&format!("Cookie: {cookie}\r\n")), 200);
+        assert_eq!(server.get(&format!("/api/hello?token={}", server.token())).status, 401);
+    }
+    let server = Server::start(&place, &[]);
+    assert_eq!(server.post("/api/train", &json!({})).status, 403);
+    assert_eq!(server.post("/api/stop", &json!({})).status, 403);
+}
+
+#[test]
+fn a_run_is_listed_followed_and_named_by_train() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let mut command =
+        place.command(&[&["train"], TINY, &["--max_iters=5", "--out_dir=out"]].concat());
+    let output = command.env("XDG_RUNTIME_DIR", place.path("")).output().unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let id = stderr.split_once("#/runs?run=").expect(&stderr).1[..16].to_owned();
+    wait_until("the run is listed", || server.get("/api/runs").json()[0]["state"] == "done");
+    let run = &server.get("/api/runs").json()[0];
+    assert_eq!((run["id"].as_str(), run["name"].as_str()), (Some(&*id), Some("out")));
+    assert_eq!((run["step"].as_u64(), run["max_iters"].as_u64()), (Some(5), Some(5)));
+    let series = server.get(&format!("/api/runs/{id}/series?from=2&to=4")).json();
+    assert_eq!(series["series"]["step"], json!([2, 3, 4]));
+    let loss = super::program::events(&place.path("out"), "step")[3]["loss"].as_f64().unwrap();
+    let shown = series["series"]["loss"]["mean"][1].as_f64().unwrap();
+    // Kept as float32.
+    assert!((loss - shown).abs() < 1e-6, "{loss} {shown}");
+    assert_eq!(series["plan"]["config"]["n_layer"], 2);
+    assert_eq!(series["evaluations"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn events_tell_of_a_run_while_it_trains() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let mut stream = server.connect();
+    let host = server.port;
+    write!(stream, "GET /api/events HTTP/1.1\r\nHost: 127.0.0.1:{host}\r\n\r\n").unwrap();
+    let mut lines = BufReader::new(stream).lines();
+    place.train(&["--max_iters=3", "--out_dir=out"]);
+    let data = lines.find_map(|line| {
+        let run: Value = serde_json::from_str(line.ok()?.strip_prefix("data: ")?).ok()?;
+        (run["state"] == "done").then_some(run)
+    });
+    assert_eq!(data.unwrap()["step"], 3);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_page_starts_a_run_and_stops_it_saved() {
+    let place = Place::new();
+    let server = Server::start(&place, &["--allow-train"]);
+    let post = |path: &str, body: &Value| {
+        let token = format!("Authorization: Bearer {}\r\n", server.token());
+        let headers = format!("Content-Type: application/json\r\n{token}");
+        server.ask(&format!("POST {path}"), &headers, body.to_string().as_bytes())
+    };
+    let mut keys: serde_json::Map<_, _> = TINY
+        .iter()
+        .filter_map(|arg| arg.trim_start_matches("--").split_once('='))
+        .map(|(key, value)| (key.to_owned(), json!(value)))
+        .collect();
+    keys.insert("max_iters".to_owned(), json!("1000000"));
+    for name in ["../out", "a/b", "", ".hidden", "-x", "a b"] {
+        let refused = post("/api/train", &json!({ "plan": { "keys": keys }, "name": name }));
+        assert_eq!(refused.json()["error"]["kind"], "name", "{name}");
+    }
+    let started = post("/api/train", &json!({ "plan": { "keys": keys }, "name": "run-1" })).json();
+    let id = started["id"].as_str().unwrap().to_owned();
+    let again = post("/api/train", &json!({ "plan": { "keys": keys }, "name": "run-1" }));
+    assert_eq!(again.status, 422);
+    let token = format!("Authorization: Bearer {}\r\n", server.token());
+    let state = || {
+        let runs = server.ask("GET /api/runs", &token, b"").json();
+        let runs = runs.as_array().unwrap().clone();
+        runs.into_iter().find(|run| run["id"] == *id)
+    };
+    wait_until("it trains", || {
+        state().is_some_and(|run| run["state"] == "training" && run["step"].as_u64() > Some(1))
+    });
+    assert!(state().unwrap()["resident_bytes"].as_u64() > Some(1 << 20));
+    assert_eq!(post("/api/stop", &json!({ "id": id })).status, 200);
+    wait_until("it has stopped", || state().is_some_and(|run| run["state"] == "interrupted"));
+    assert!(place.path("run-1/model.safetensors").is_file());
+    // One that cannot run tells why.
+    keys.insert("dataset".to_owned(), json!("missing"));
+    let failed = post("/api/train", &json!({ "plan": { "keys": keys }, "name": "run-2" }));
+    assert!(failed.json()["error"]["message"].as_str().unwrap().contains("missing"));
+}
+
+#[test]
+fn hostile_logs_are_shown_as_text_and_take_little() {
+    let place = Place::new();
+    let folder = place.path("out");
+    fs::create_dir(&folder).unwrap();
+    let mut file = fs::File::create(folder.join("events.jsonl")).unwrap();
+    let script = "<script>alert(1)</script>";
+    let plan = json!({ "event": "plan", "step": 0, "run_id": script, "plan": { "config": { "out_dir": script } } });
+    writeln!(file, "{plan}").unwrap();
+    file.write_all(&vec![b'x'; 3 << 20]).unwrap(); // a line that does not end like an event
+    writeln!(file).unwrap();
+    writeln!(file, "{}{}", "[".repeat(1000), "]".repeat(1000)).unwrap();
+    writeln!(file, "{}", json!({ "event": "step", "step": u64::MAX, "loss": 1e300, "ms": -1 }))
+        .unwrap();
+    writeln!(file, "{}", json!({ "event": "sample", "step": 1, "text": script })).unwrap();
+    file.write_all(b"{\"event\":\"step\",\"step\":3,\"lo").unwrap();
+    let server = Server::start(&place, &[]);
+    let runs = server.get("/api/runs").json();
+    let id = runs[0]["id"].as_str().unwrap();
+    let run = server.get(&format!("/api/runs/{id}/series"));
+    assert_eq!(run.status, 200);
+    assert!(run.head.contains("Content-Type: application/json"));
+    assert_eq!(run.json()["samples"][0]["text"], script);
+    assert_eq!(run.json()["last_step"], u64::MAX);
+}
+
+#[test]
+fn a_busy_port_and_a_missing_folder_are_errors() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let ran = place.run(&["serve", "--port", &server.port.to_string(), "--json"]);
+    assert_eq!((ran.code, ran.json()["error"]["kind"].as_str()), (Some(2), Some("address")));
+    let ran = place.run(&["serve", "nowhere", "--json"]);
+    assert_eq!((ran.code, ran.json()["error"]["kind"].as_str()), (Some(2), Some("file")));
+}
