@@ -81,6 +81,20 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"))
 }
 
+/// Opens a file or a pipe, such as a shell's `<(command)`. A device, which may have no end, is an error.
+pub(crate) fn open_endable(path: &Path) -> io::Result<File> {
+    let file = File::open(path)?;
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::FileTypeExt as _;
+        let kind = file.metadata()?.file_type();
+        if kind.is_char_device() || kind.is_block_device() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a device"));
+        }
+    }
+    Ok(file)
+}
+
 /// Makes `link` a symbolic link to `target`, which may be relative to it.
 #[cfg(unix)]
 pub(crate) fn link_to(target: &Path, link: &Path) -> io::Result<()> {

@@ -5,14 +5,21 @@
 
 mod seeds;
 
-use std::{cell::OnceCell, fs, path::Path};
+use std::{
+    cell::OnceCell,
+    fs::{self, File},
+    io::{self, Read},
+    path::Path,
+};
 
 use fitgpt::{
     checkpoint::{Checkpoint, Weights, describe},
     data::Tokens,
+    formats::{compression, parquet::TextColumn},
     run::events,
+    tokenizer::Json,
 };
-use fitgpt_doctor::{Context, diagnose, parse::Reader};
+use fitgpt_doctor::{Context, Snapshot, diagnose, parse::Reader};
 use fitgpt_pickle::Pickle;
 use fitgpt_plan::config::{MachineFacts, Written};
 
@@ -89,6 +96,47 @@ pub fn tokens(bytes: &[u8]) {
     });
 }
 
+/// A Parquet file with a column `text`.
+pub fn parquet(bytes: &[u8]) {
+    with_folder(|folder| {
+        let path = folder.join("some.parquet");
+        fs::write(&path, bytes).unwrap();
+        let Ok(mut texts) = TextColumn::open(File::open(&path).unwrap(), "text") else { return };
+        // A dictionary repeats a text for a few bits.
+        for _ in 0..100_000 {
+            if !matches!(texts.next_text(), Ok(Some(_))) {
+                break;
+            }
+        }
+    });
+}
+
+/// A text that may be compressed.
+pub fn compressed(bytes: &[u8]) {
+    if let Ok(plain) = compression::plain(bytes) {
+        let _ = io::copy(&mut plain.take(64 << 20), &mut io::sink());
+    }
+}
+
+/// A memory snapshot of PyTorch.
+pub fn snapshot(bytes: &[u8]) {
+    if let Ok(snapshot) = Snapshot::read(bytes) {
+        let _ = diagnose(&snapshot.into_log(), &Context::new());
+    }
+}
+
+/// A `tokenizer.json`.
+pub fn tokenizer(bytes: &[u8]) {
+    with_folder(|folder| {
+        let path = folder.join("tokenizer.json");
+        fs::write(&path, bytes).unwrap();
+        if let Ok(tokenizer) = Json::open(&path) {
+            let _ = tokenizer.vocab_size();
+            let _ = tokenizer.end_of_text(folder);
+        }
+    });
+}
+
 /// A reader under test.
 #[derive(Clone, Copy)]
 pub struct Target {
@@ -110,6 +158,10 @@ pub const TARGETS: &[Target] = &[
     Target { name: "events", read: events, seeds: seeds::events },
     Target { name: "log", read: log, seeds: seeds::log },
     Target { name: "tokens", read: tokens, seeds: seeds::tokens },
+    Target { name: "parquet", read: parquet, seeds: seeds::parquet },
+    Target { name: "compressed", read: compressed, seeds: seeds::compressed },
+    Target { name: "snapshot", read: snapshot, seeds: seeds::snapshot },
+    Target { name: "tokenizer", read: tokenizer, seeds: seeds::tokenizer },
 ];
 
 /// A small GPT-2.

@@ -71,3 +71,42 @@ pub(super) fn tokens() -> Vec<Vec<u8>> {
     }
     vec![shard, vec![1, 0, 2, 0, 3, 0]]
 }
+
+pub(super) fn parquet() -> Vec<Vec<u8>> {
+    vec![
+        include_bytes!("../../tests/formats/required.parquet").to_vec(),
+        include_bytes!("../../tests/formats/gzip_v2.parquet").to_vec(),
+        include_bytes!("../../tests/formats/snappy.parquet").to_vec(),
+        include_bytes!("../../tests/formats/zstd.parquet").to_vec(),
+        include_bytes!("../../tests/formats/zstd_v2.parquet").to_vec(),
+        include_bytes!("../../tests/formats/delta_length.parquet").to_vec(),
+        include_bytes!("../../tests/formats/delta_strings.parquet").to_vec(),
+    ]
+}
+
+/// The same five letters: plain, stored in a gzip member, and in a Zstandard frame.
+pub(super) fn compressed() -> Vec<Vec<u8>> {
+    let gzip = b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x01\x05\0\xfa\xffhello\x86\xa6\x10\x36\x05\0\0\0";
+    let zstd = b"\x28\xb5\x2f\xfd\x20\x05\x29\0\0hello";
+    vec![b"hello".to_vec(), gzip.to_vec(), zstd.to_vec()]
+}
+
+/// A card of which half is held by one tensor, when a request of 6 GB fails.
+pub(super) fn snapshot() -> Vec<Vec<u8>> {
+    vec![include_bytes!("snapshot.pickle").to_vec()]
+}
+
+pub(super) fn tokenizer() -> Vec<Vec<u8>> {
+    let words = r#"{"version": "1.0", "truncation": null, "padding": null,
+        "added_tokens": [{"id": 0, "content": "</s>", "single_word": false, "lstrip": false,
+            "rstrip": false, "normalized": false, "special": true}],
+        "normalizer": {"type": "NFC"}, "pre_tokenizer": {"type": "Whitespace"},
+        "post_processor": null, "decoder": null,
+        "model": {"type": "WordLevel", "vocab": {"</s>": 0, "a": 1, "b": 2}, "unk_token": "a"}}"#;
+    let pairs = r#"{"version": "1.0", "added_tokens": [],
+        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+            "use_regex": true},
+        "decoder": {"type": "ByteLevel"},
+        "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2}, "merges": [["a", "b"]]}}"#;
+    vec![text(words), text(pairs)]
+}

@@ -2,7 +2,6 @@
 
 use std::{
     fmt::Write as _,
-    fs::File,
     io::{self, IsTerminal as _, Read},
     path::Path,
 };
@@ -19,7 +18,7 @@ use fitgpt_plan::{config::Written, device};
 use super::{Answer, Failure, Reader, args, origin};
 use crate::{
     formats::compression,
-    terminal,
+    os, terminal,
     words::{self, Lang, doctor as sentences, errors::Spoken as _, names},
 };
 
@@ -42,7 +41,8 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let log = match log {
         Some(path) => {
             let path = Path::new(path);
-            let mut file = File::open(path).map_err(|error| Failure::unreadable(path, &error))?;
+            let mut file =
+                os::open_endable(path).map_err(|error| Failure::unreadable(path, &error))?;
             read(&mut file, path, InputLimits::ANY_LOG)?
         }
         None => read(&mut io::stdin().lock(), Path::new("stdin"), InputLimits::ANY_LOG)?,

@@ -1,11 +1,21 @@
 //! A tokenizer of Hugging Face's: the `tokenizer.json` next to a model's weights.
 
-use std::{fmt, fs, path::Path, sync::Arc};
+use std::{
+    fmt, fs,
+    panic::{self, AssertUnwindSafe},
+    path::Path,
+    str::FromStr as _,
+    sync::Arc,
+};
 
 use super::TokenizerError;
+use crate::os;
 
 /// The file's name.
 pub const TOKENIZER_FILE: &str = "tokenizer.json";
+
+/// Larger files are refused; Gemma's has 33 MB.
+const FILE_LIMIT_BYTES: u64 = 512 << 20;
 
 /// How families of models spell the end of a text: GPT-2 and Qwen, Llama 3, Llama 2 and Mistral,
 /// Gemma.
@@ -18,17 +28,22 @@ pub struct Json(Arc<tokenizers::Tokenizer>);
 impl Json {
     /// Reads the file at `path`.
     pub fn open(path: &Path) -> Result<Self, TokenizerError> {
-        match tokenizers::Tokenizer::from_file(path) {
-            Ok(tokenizer) => Ok(Self(Arc::new(tokenizer))),
-            Err(error) => {
-                Err(TokenizerError::File { path: path.to_owned(), reason: error.to_string() })
-            }
+        let refuse = |reason| TokenizerError::File { path: path.to_owned(), reason };
+        let text =
+            os::read_text(path, FILE_LIMIT_BYTES).map_err(|error| refuse(error.to_string()))?;
+        // The crate panics on some documents that are not JSON.
+        serde_json::from_str::<serde::de::IgnoredAny>(&text)
+            .map_err(|error| refuse(error.to_string()))?;
+        match quietly(|| read(&text)) {
+            Some(Ok(tokenizer)) => Ok(Self(Arc::new(tokenizer))),
+            Some(Err(error)) => Err(refuse(error.to_string())),
+            None => Err(refuse("its parts do not fit together".to_owned())),
         }
     }
 
     /// One more than the largest id.
     pub fn vocab_size(&self) -> u32 {
-        self.0.get_vocab(true).into_values().max().map_or(0, |id| id + 1)
+        self.0.get_vocab(true).into_values().max().map_or(0, |id| id.saturating_add(1))
     }
 
     /// The id of a token.
@@ -78,6 +93,23 @@ impl Json {
     pub(super) fn decode(&self, ids: &[u32]) -> String {
         self.0.decode(ids, true).unwrap_or_else(|_| super::NO_SYMBOL.to_owned())
     }
+}
+
+/// Reads a document, and splits a text to see that it works.
+fn read(text: &str) -> tokenizers::Result<tokenizers::Tokenizer> {
+    let tokenizer = tokenizers::Tokenizer::from_str(text)?;
+    tokenizer.encode_fast("A word, 2 words: \u{e9}\n", true)?;
+    Ok(tokenizer)
+}
+
+/// What `work` returns; `None` if it panics, which is not printed. The crate panics on files whose
+/// parts contradict each other.
+fn quietly<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let result = panic::catch_unwind(AssertUnwindSafe(work));
+    panic::set_hook(hook);
+    result.ok()
 }
 
 impl fmt::Debug for Json {
@@ -188,7 +220,9 @@ pub(crate) mod tests {
     fn a_file_that_is_no_tokenizer_is_an_error_with_its_path() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join(TOKENIZER_FILE);
-        for text in ["", "{}", "[1]", "{\"model\": 3}"] {
+        // The crate `tokenizers` panics on the last one.
+        let control = "{\"version\": \"1.0\", \"decoder\": {\"type\": \"Byte\nLevel\"}}";
+        for text in ["", "{}", "[1]", "{\"model\": 3}", control] {
             fs::write(&path, text).unwrap();
             let error = Json::open(&path).unwrap_err().to_string();
             assert!(error.contains("tokenizer.json"), "{error}");

@@ -340,7 +340,7 @@ fn fit_prints_lines_to_paste_and_writes_what_it_recommends() {
 fn a_model_beyond_the_limits_is_refused_before_it_is_planned() {
     let ran = Place::new().run(&["plan", "--n_layer=1000000"]);
     assert_eq!(ran.code, Some(2));
-    let error = "`n_layer` must be from 1 to 4096, not `1000000`";
+    let error = "`n_layer` must be from 1 to 1024, not `1000000`";
     assert!(ran.stderr.contains(error), "{}", ran.stderr);
 }
 

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// The sizes of a layer: M rows, K input columns, N output columns.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct LinearShape {
     pub(super) rows: usize,
     pub(super) inputs: usize,
@@ -30,7 +30,7 @@ pub(super) struct LinearShape {
 }
 
 /// One of a layer's three products.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum LinearProduct {
     Forward,
     BackwardInput,

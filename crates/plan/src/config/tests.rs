@@ -319,7 +319,7 @@ fn an_error_names_key_value_and_what_is_possible() {
         ("batch_size", "1.5", "wrong-kind", "`batch_size` takes an int, not `1.5`"),
         ("batch_size", "True", "wrong-kind", "`batch_size` takes an int, not `True`"),
         ("batch_size", "0", "out-of-range", "`batch_size` must be from 1 to 1048576, not `0`"),
-        ("n_layer", "-3", "out-of-range", "`n_layer` must be from 1 to 4096, not `-3`"),
+        ("n_layer", "-3", "out-of-range", "`n_layer` must be from 1 to 1024, not `-3`"),
         ("n_layer", "1//0", "arithmetic", "division by zero"),
         (
             "warmup_iters",
