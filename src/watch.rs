@@ -149,7 +149,7 @@ pub(crate) fn held_by(card: &Card, pid: u32) -> Option<Bytes> {
 
 /// All samples, summed up.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Summary {
+pub(crate) struct WatchSummary {
     pub(crate) samples: u64,
     pub(crate) seconds: f64,
     /// Of the process, or of the machine, in the memory that the plan is for.
@@ -248,9 +248,9 @@ impl Watch {
         self.peak
     }
 
-    pub(crate) fn summary(&self) -> Summary {
+    pub(crate) fn summary(&self) -> WatchSummary {
         let taken = self.peak.saturating_sub(self.base.unwrap_or_default());
-        Summary {
+        WatchSummary {
             samples: self.samples,
             seconds: self.seconds,
             peak_bytes: self.peak,

@@ -14,10 +14,10 @@ use fitgpt_plan::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    card::{self, Card},
+    card::{self, ModelCard},
     error::RunError,
     events::{self, Event, EventError, EventLog},
-    progress::Progress,
+    progress::RunProgress,
     scaler::Scaler,
     schedule,
     stop::Stop,
@@ -141,7 +141,7 @@ pub struct Run<'a> {
     /// The log.
     pub events: EventLog,
     /// What a person sees.
-    pub progress: Progress,
+    pub progress: RunProgress,
     /// Raised by Ctrl-C.
     pub stop: &'a Stop,
     /// The step of the checkpoint in the folder.
@@ -317,7 +317,7 @@ impl Run<'_> {
 
     fn write_card(&self) -> Result<(), CheckpointError> {
         let trainer = &self.trainer;
-        let card = Card {
+        let card = ModelCard {
             config: trainer.config(),
             model: &trainer.job().model,
             position: &trainer.position,

@@ -5,9 +5,9 @@ use fitgpt_doctor::{Question, Remedy};
 messages! {
     smaller_micro_batch() {
         en: "use a smaller micro-batch and accumulate gradients over more of them: the step stays the same",
-        zh: "减小微批并增加梯度累积：每一步的训练不变",
+        zh: "减小 micro-batch 并增加梯度累积：每一步的训练不变",
         ja: "マイクロバッチを小さくし、勾配累積を増やす。ステップの内容は変わりません",
-        de: "kleinere Mikro-Batches mit mehr Gradientenakkumulation: der Schritt bleibt derselbe",
+        de: "kleinere Micro-Batches mit mehr Gradientenakkumulation: der Schritt bleibt derselbe",
     }
     gradient_checkpointing() {
         en: "recompute activations in the backward pass instead of keeping them; costs about a third more compute",
@@ -215,7 +215,7 @@ messages! {
     }
     free_the_card() {
         en: "list the processes on the card and end those that should not be there, including notebooks and earlier runs",
-        zh: "查看谁在使用显卡，结束不该在那里的进程，包括笔记本和之前的运行",
+        zh: "查看谁在使用显卡，结束不该在那里的进程，包括 notebook 和之前的运行",
         ja: "GPU の使用者を調べ、ノートブックや以前の実行を含め不要なものを終了する",
         de: "die Prozesse auf der Karte auflisten und beenden, was dort nicht hingehört, auch Notebooks und frühere Läufe",
     }

@@ -186,7 +186,7 @@ messages! {
         en: "logits of the previous batch", zh: "上一批的 logits", ja: "直前のバッチの logits", de: "Logits des letzten Batches",
     }
     last_micro_logits() {
-        en: "logits of the previous micro-batch", zh: "上一微批的 logits", ja: "直前のマイクロバッチの logits", de: "Logits des letzten Mikro-Batches",
+        en: "logits of the previous micro-batch", zh: "上一 micro-batch 的 logits", ja: "直前のマイクロバッチの logits", de: "Logits des letzten Micro-Batches",
     }
     adapters() { en: "adapters and their state", zh: "适配器及其状态", ja: "アダプタとその状態", de: "Adapter und ihr Zustand" }
     activations() { en: "activations", zh: "激活值", ja: "活性値", de: "Aktivierungen" }

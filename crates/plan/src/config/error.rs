@@ -95,7 +95,7 @@ pub enum ConfigError {
         place: Location,
     },
     /// The value is not one of the key's choices.
-    #[error("{place}: `{key}` is {}, not `{value}`", OneOf(.choices))]
+    #[error("{place}: `{key}` must be {}, not `{value}`", OneOf(.choices))]
     NotAChoice {
         /// The key.
         key: &'static str,
