@@ -327,6 +327,18 @@ messages! {
         ja: "設定を修正する。この設定は無効です",
         de: "die Konfiguration berichtigen: sie ist ungültig",
     }
+    ort_arena() {
+        en: "let ONNX Runtime's arena grow by what is requested, up to a limit, instead of doubling",
+        zh: "让 ONNX Runtime 的内存池按实际请求增长并设上限，而不是翻倍",
+        ja: "ONNX Runtime のメモリプールを倍増ではなく必要な分だけ、上限付きで増やす",
+        de: "die Arena von ONNX Runtime um das Angeforderte wachsen lassen, bis zu einer Grenze, statt sie zu verdoppeln",
+    }
+    trt_workspace() {
+        en: "limit the builder's workspace, and build for smaller maximum shapes or in half precision",
+        zh: "限制构建器的工作空间，并用更小的最大形状或半精度构建",
+        ja: "ビルダーのワークスペースを制限し、より小さい最大形状か半精度でビルドする",
+        de: "den Arbeitsbereich des Builders begrenzen und für kleinere maximale Formen oder in halber Genauigkeit bauen",
+    }
     record_snapshot() {
         en: "record a memory snapshot, which shows what allocated every byte, and pass it to `fitgpt doctor`",
         zh: "记录一份内存快照（它显示每个字节由谁分配），再交给 `fitgpt doctor`",
@@ -453,6 +465,8 @@ pub(crate) fn advice(remedy: Remedy) -> String {
         Remedy::CheckIds => check_ids(),
         Remedy::SmallerTiles => smaller_tiles(),
         Remedy::FixConfig => fix_config(),
+        Remedy::OrtArena => ort_arena(),
+        Remedy::TrtWorkspace => trt_workspace(),
         Remedy::RecordSnapshot => record_snapshot(),
     }
 }
