@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::{
     budget::THIS_MACHINE,
-    cards::{Card, Driver},
+    cards::{Driver, NvmlCard},
     os,
 };
 
@@ -95,7 +95,7 @@ pub(crate) struct Sample {
     pub(crate) seconds: f64,
     pub(crate) process: Option<ProcessSample>,
     pub(crate) host: HostSample,
-    pub(crate) cards: Vec<Card>,
+    pub(crate) cards: Vec<NvmlCard>,
     pub(crate) plan: Option<Planned>,
 }
 
@@ -143,7 +143,7 @@ impl Sample {
 }
 
 /// Bytes of `card` that process `pid` holds.
-pub(crate) fn held_by(card: &Card, pid: u32) -> Option<Bytes> {
+pub(crate) fn held_by(card: &NvmlCard, pid: u32) -> Option<Bytes> {
     card.processes.iter().find(|holder| holder.pid == pid)?.bytes
 }
 

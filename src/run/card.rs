@@ -17,7 +17,7 @@ use crate::{
 /// The card's file in `out_dir`.
 pub const CARD_FILE: &str = "README.md";
 
-/// More than any card of ours; a larger file is somebody's own.
+/// More than any card that we write; a larger file belongs to the user.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// The last line, before the checksum and after it.

@@ -213,7 +213,7 @@ impl Run<'_> {
             }
             let has_diverged = !stepped.loss.is_finite() || !stepped.grad_norm.is_finite();
             if scaler.has_failed() || (has_diverged && !stepped.is_skipped) {
-                // A checkpoint from which not even one step succeeds is of no use.
+                // A checkpoint from which not even one step succeeds is useless.
                 if self.saved == Some(step) {
                     self.saved = checkpoint::roll_back(&self.folder)?.or(self.saved);
                 }
