@@ -408,9 +408,11 @@ const ROWS: &[Expectation] = &[
     ),
     (
         "a vision encoder's profiling run inside a server",
-        "(EngineCore_DP0 pid=15) ERROR [core.py:779]   File \"/lib/vllm/v1/worker/gpu_model_runner.py\", line 3702, in profile_run\n\
-         (EngineCore_DP0 pid=15) ERROR [core.py:779]     self.model.get_multimodal_embeddings(\n\
-         (EngineCore_DP0 pid=15) ERROR [core.py:779] torch.OutOfMemoryError: HIP out of memory. Tried to allocate 17.00 GiB. GPU 0 \
+        "(EngineCore_DP0 pid=15) ERROR 01-02 03:04:05 [core.py:779]   File \"/lib/vllm/v1/worker/gpu_worker.py\", line 284, in measure\n\
+         (EngineCore_DP0 pid=15) ERROR 01-02 03:04:05 [core.py:779]     self.model_runner.profile_run()\n\
+         (EngineCore_DP0 pid=15) ERROR 01-02 03:04:05 [core.py:779]   File \"/lib/vllm/v1/worker/gpu_model_runner.py\", line 3702, in profile_run\n\
+         (EngineCore_DP0 pid=15) ERROR 01-02 03:04:05 [core.py:779]     self.model.get_multimodal_embeddings(\n\
+         (EngineCore_DP0 pid=15) ERROR 01-02 03:04:05 [core.py:779] torch.OutOfMemoryError: HIP out of memory. Tried to allocate 17.00 GiB. GPU 0 \
          has a total capacity of 15.98 GiB of which 9.25 GiB is free.",
         Serving,
         "request-larger-than-card",
