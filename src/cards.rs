@@ -43,7 +43,7 @@ pub(crate) struct DriverVersion {
 
 /// One card.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Card {
+pub(crate) struct NvmlCard {
     pub(crate) index: u32,
     pub(crate) name: String,
     /// `None` if the driver is too old to report it.
@@ -99,12 +99,12 @@ impl Driver {
     }
 
     /// Every card that responds.
-    pub(crate) fn cards(&self) -> Vec<Card> {
+    pub(crate) fn cards(&self) -> Vec<NvmlCard> {
         let count = self.0.device_count().unwrap_or(0);
         (0..count).filter_map(|index| self.card(index).ok()).collect()
     }
 
-    fn card(&self, index: u32) -> Result<Card, NvmlError> {
+    fn card(&self, index: u32) -> Result<NvmlCard, NvmlError> {
         let device = self.0.device_by_index(index)?;
         let capability = device.cuda_compute_capability().ok();
         let memory = device.memory_info().ok().map(|memory| CardMemory {
@@ -115,7 +115,7 @@ impl Driver {
         });
         let computing = device.running_compute_processes().unwrap_or_default();
         let drawing = device.running_graphics_processes().unwrap_or_default();
-        Ok(Card {
+        Ok(NvmlCard {
             index,
             name: device.name()?,
             memory,

@@ -118,7 +118,7 @@ pub(crate) fn is_same_disk(a: &Path, b: &Path) -> bool {
     device(a) == device(b)
 }
 
-/// If nobody can tell, they are: both needs are then counted.
+/// If that is unknown, they are assumed to be, and both needs are counted.
 #[cfg(not(unix))]
 pub(crate) fn is_same_disk(_: &Path, _: &Path) -> bool {
     true
@@ -351,7 +351,7 @@ pub(crate) fn disk_free(_: &Path) -> Option<Bytes> {
     None
 }
 
-/// Some file systems keep no names that could be synced and say so; their renames are as safe as
+/// Some file systems cannot sync names and report that; their renames are as safe as
 /// they get.
 #[cfg(unix)]
 pub(crate) fn sync_names(dir: &Path) -> io::Result<()> {

@@ -21,7 +21,7 @@ use crate::words::names;
 enum Stdout {
     /// The program ends.
     Needed = 0,
-    /// It goes on: what it does matters more than what it prints.
+    /// The command continues: its work matters more than its output.
     Dispensable = 1,
     /// Nobody reads any more; nothing is printed.
     Closed = 2,

@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use crate::{
     budget::THIS_MACHINE,
-    cards::{Card, Driver},
+    cards::{Driver, NvmlCard},
     os,
 };
 
@@ -95,7 +95,7 @@ pub(crate) struct Sample {
     pub(crate) seconds: f64,
     pub(crate) process: Option<ProcessSample>,
     pub(crate) host: HostSample,
-    pub(crate) cards: Vec<Card>,
+    pub(crate) cards: Vec<NvmlCard>,
     pub(crate) plan: Option<Planned>,
 }
 
@@ -143,13 +143,13 @@ impl Sample {
 }
 
 /// Bytes of `card` that process `pid` holds.
-pub(crate) fn held_by(card: &Card, pid: u32) -> Option<Bytes> {
+pub(crate) fn held_by(card: &NvmlCard, pid: u32) -> Option<Bytes> {
     card.processes.iter().find(|holder| holder.pid == pid)?.bytes
 }
 
 /// All samples, summed up.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub(crate) struct Summary {
+pub(crate) struct WatchSummary {
     pub(crate) samples: u64,
     pub(crate) seconds: f64,
     /// Of the process, or of the machine, in the memory that the plan is for.
@@ -248,9 +248,9 @@ impl Watch {
         self.peak
     }
 
-    pub(crate) fn summary(&self) -> Summary {
+    pub(crate) fn summary(&self) -> WatchSummary {
         let taken = self.peak.saturating_sub(self.base.unwrap_or_default());
-        Summary {
+        WatchSummary {
             samples: self.samples,
             seconds: self.seconds,
             peak_bytes: self.peak,

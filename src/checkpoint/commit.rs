@@ -205,7 +205,7 @@ fn make_way(disk: &Disk, dir: &Path, new: Option<&Manifest>) -> Result<()> {
     finish_keeping(disk, &kept)
 }
 
-/// The manifest in `folder`; `None` if there is none or if it is damaged: that must not stop a
+/// The manifest in `folder`; `None` if it is missing or damaged: that must not stop a
 /// save that has happened. A disk that cannot be read must, or a good checkpoint would be lost.
 fn readable_manifest(disk: &Disk, folder: &Path) -> Result<Option<Manifest>> {
     match Manifest::read(disk, &folder.join(MANIFEST_FILE)) {
@@ -277,7 +277,7 @@ fn prune(disk: &Disk, dir: &Path) -> Result<()> {
         kept_on(disk, dir)?.into_iter().filter(|(kept, _)| kept.run_id == last.run_id).collect();
     all.sort_by(|(a, _), (b, _)| b.save_id.cmp(&a.save_id));
     for (later, (kept, folder)) in (1..).zip(all) {
-        // Later steps than the last one's are of a future that was rolled back.
+        // Steps later than the last one belong to a run that was rolled back.
         let is_undone = kept.step > last.step && last.keep.best_step != Some(kept.step);
         if is_undone || !stays(&kept, last.keep, later) {
             remove_checkpoint(disk, &folder)?;

@@ -210,7 +210,7 @@ pub enum CheckpointError {
         /// The first value that is not zero.
         found: f32,
     },
-    /// Files of different saves lie in one folder.
+    /// One folder has files of different saves.
     #[error(
         "`{}` and `{}` come from different saves: {} and {}", first.display(), second.display(),
         id_or_none(first_id.as_ref()), id_or_none(second_id.as_ref())
@@ -255,7 +255,7 @@ pub enum CheckpointError {
         /// Why not.
         source: serde_json::Error,
     },
-    /// The state's document comes back as something else.
+    /// The state's document changes when it is stored and read again.
     #[error(
         "the training state changes when it is stored: `{place}` is {written}, comes back as {back}"
     )]

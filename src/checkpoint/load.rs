@@ -52,7 +52,7 @@ pub fn has_state(path: &Path) -> bool {
 }
 
 /// Weights with their architecture, opened and checked to be of one save. The files stay the
-/// ones that were opened, whatever is saved over them meanwhile.
+/// ones that were opened, even if a save replaces them in the meantime.
 #[derive(Debug)]
 pub struct Weights {
     architecture: Architecture,
@@ -218,7 +218,7 @@ fn check_listed(
     if weights_id != Some(&manifest.save_id) {
         return Err(mixed(weights.path(), weights_id.map(str::to_owned)));
     }
-    // A config of another save may be on its way; a changed one of this save is damaged.
+    // Another save may be writing its config; a changed config of this save is damaged.
     let config_id = Architecture::save_id(config).map(|id| id.to_string());
     if config_id.is_some() && config_id.as_ref() != Some(&manifest.save_id) {
         return Err(mixed(config_path, config_id));

@@ -162,7 +162,7 @@ fn shape_fits(info: &TensorInfo, part: &FileTensor<'_>, positions: Positions) ->
     info.shape == part.shape || (may_crop && is_longer())
 }
 
-/// A file under way.
+/// A file that is being read.
 struct TensorReader<'a> {
     file: &'a DiskFile,
     path: &'a Path,

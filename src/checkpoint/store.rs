@@ -16,7 +16,7 @@ pub struct Entry {
     pub state: Option<&'static str>,
     /// Row-major, outermost first; `(out, in)` for the weights of a linear layer.
     pub shape: Vec<usize>,
-    /// How an element lies in memory, and in a file of ours.
+    /// The type of an element in memory, and in our files.
     pub dtype: DType,
 }
 
@@ -97,14 +97,14 @@ pub struct TensorPiece<'a> {
 /// Why a backend cannot give or take values.
 pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Gives values to a save, as they lie in memory.
+/// Gives values to a save, as bytes in memory.
 pub trait TensorSource {
     /// Fills `out` with the bytes from `piece.start` on. A piece is whole elements and never
     /// leaves its tensor.
     fn read(&mut self, piece: TensorPiece<'_>, out: &mut [u8]) -> Result<(), StoreError>;
 }
 
-/// Takes values from a checkpoint, as they lie in memory.
+/// Takes values from a checkpoint, as bytes in memory.
 pub trait TensorSink {
     /// Stores `bytes` from `piece.start` on. A piece is whole elements and never leaves its
     /// tensor.

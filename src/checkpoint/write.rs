@@ -16,7 +16,7 @@ use super::{
 };
 use crate::disk::{Disk, DiskFile};
 
-/// Values that are on their way, at most: 12 MiB, all of GPT-2's largest matrix that has to be
+/// Values that are read but not yet written, at most: 12 MiB, all of GPT-2's largest matrix that has to be
 /// turned. A row may be longer, but no model has one.
 pub(super) const MAX_VALUES: usize = 3 << 20;
 /// Bytes of one read or write, at most: 4 MiB.
@@ -153,7 +153,7 @@ impl TensorSink for PushedFile<'_> {
     }
 }
 
-/// A file under way.
+/// A file that is being written.
 struct TensorWriter {
     file: DiskFile,
     data_start: u64,

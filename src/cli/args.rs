@@ -49,7 +49,7 @@ pub(super) const DEFAULTS: &str = "config/nanogpt.py";
 const START_HERE: &str = "Start here:
   fitgpt train                                        train a small model now: no data, no card
   fitgpt doctor train.log --config config.py          why a PyTorch run ran out of memory
-  fitgpt plan config.py --engine torch --gpu 4070     what nanoGPT needs on a card, not run
+  fitgpt plan config.py --engine torch --gpu 4070     what nanoGPT will need on a card
   fitgpt serve --open                                 plans, diagnoses and runs in a browser
   fitgpt demo                                         all of it, shown here in a minute
 

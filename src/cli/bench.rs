@@ -8,12 +8,12 @@ use serde_json::json;
 
 use super::{
     Answer, Failure, Reader, args,
-    estimate::{self, Bounds, Card},
+    estimate::{self, Bounds, RatedCard},
     plan,
 };
 use crate::{
     run::{
-        bench::{self, Effort, Machine, Measured, OpTimes, Timed},
+        bench::{self, Effort, Machine, Measured, OpTimes, TimedProgram},
         device::Runner,
         setup::{Sampling, Setup},
     },
@@ -115,7 +115,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         None => Yardstick::Host(Machine::measure(&config)?),
         Some((driver_name, interface)) => {
             let sampling = estimate::one_sample(&planned.job);
-            let bounds = Card::known_as(driver_name)
+            let bounds = RatedCard::known_as(driver_name)
                 .map(|card| (card, Bounds::new(&planned.job, &sampling, precision, &card)));
             Yardstick::Gpu { name: driver_name.to_owned(), interface, bounds }
         }
@@ -152,7 +152,7 @@ enum Yardstick {
     /// This machine's peak rates, measured in the same run.
     Host(Machine),
     /// The rates in the card's data sheet, if known.
-    Gpu { name: String, interface: &'static str, bounds: Option<(Card, Bounds)> },
+    Gpu { name: String, interface: &'static str, bounds: Option<(RatedCard, Bounds)> },
 }
 
 fn progress(name: &str) {
@@ -222,7 +222,7 @@ fn text(name: &str, config: &Config, yardstick: &Yardstick, measured: &Measured)
 }
 
 /// One program with its ops.
-fn table(text: &mut String, program: &Timed, machine: Option<&Machine>) {
+fn table(text: &mut String, program: &TimedProgram, machine: Option<&Machine>) {
     let ms = format!("{:.2}", program.ms);
     let name = program.name;
     let head = if program.tokens == 0 {

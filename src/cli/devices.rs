@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::{Answer, Failure, Reader, args, selftest, watch};
 use crate::{
     budget::{HostLimit, HostMemory},
-    cards::{Card, Driver, MemoryHolder, NoDriver},
+    cards::{Driver, MemoryHolder, NoDriver, NvmlCard},
     os,
     picture::meter::Meter,
     run::{
@@ -242,7 +242,7 @@ fn absent(reason: &NoDriver) -> String {
 }
 
 /// Lines about a card.
-fn about(card: &Card) -> Vec<String> {
+fn about(card: &NvmlCard) -> Vec<String> {
     let bf16 = match card.has_bf16 {
         Some(true) => words::yes(),
         Some(false) => words::no(),

@@ -19,7 +19,7 @@ use serde_json::json;
 use super::{Answer, Failure, Reader, args, plan, plan_target::for_a_card};
 use crate::{
     run::{
-        bench::{Measured, Timed},
+        bench::{Measured, TimedProgram},
         device::Runner,
         estimate::{BoundBy, Estimated, estimate},
         setup::Setup,
@@ -34,13 +34,13 @@ const DEFAULT: &str = "GeForce RTX 4070";
 
 /// A card with its peak rates.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(super) struct Card {
+pub(super) struct RatedCard {
     name: &'static str,
     #[serde(flatten)]
     rates: Rates,
 }
 
-impl Card {
+impl RatedCard {
     /// The card that a driver calls `name`, if its rates are known.
     pub(super) fn known_as(name: &str) -> Option<Self> {
         device::find(name).ok().and_then(|gpu| Self::of(gpu).ok())
@@ -63,7 +63,7 @@ pub(super) struct Bounds {
 
 impl Bounds {
     /// The bounds of the programs of `job` and of `sampling`.
-    pub(super) fn new(job: &Job, sampling: &Job, precision: Precision, card: &Card) -> Self {
+    pub(super) fn new(job: &Job, sampling: &Job, precision: Precision, card: &RatedCard) -> Self {
         let training = job.training;
         let of = |program: &Program, tokens| estimate(program, tokens, precision, &card.rates);
         let mut programs = Vec::new();
@@ -94,7 +94,7 @@ pub(super) fn run(
         Some(name) => device::find(name)?,
         None => card_here(config).unwrap_or(device::find(DEFAULT)?),
     };
-    let card = Card::of(gpu)?;
+    let card = RatedCard::of(gpu)?;
     let precision =
         config.precision_or(if gpu.has_bf16() { Precision::Bfloat16 } else { Precision::Float16 });
     let config = config.with("bench", [("dtype", precision.name().into())])?;
@@ -161,7 +161,7 @@ fn card_here(config: &Config) -> Option<&'static Gpu> {
 }
 
 /// The bounds as text, next to the measured times if there are any.
-pub(super) fn text(card: &Card, bounds: &Bounds, measured: Option<&Measured>) -> String {
+pub(super) fn text(card: &RatedCard, bounds: &Bounds, measured: Option<&Measured>) -> String {
     let rates = &card.rates;
     let tera = |rate: f64| format!("{:.1}", rate / 1e12);
     let mut text = format!(
@@ -182,7 +182,7 @@ pub(super) fn text(card: &Card, bounds: &Bounds, measured: Option<&Measured>) ->
 }
 
 /// One program with its ops.
-fn table(text: &mut String, program: &Estimated, timed: Option<&Timed>) {
+fn table(text: &mut String, program: &Estimated, timed: Option<&TimedProgram>) {
     let ms = |ms: f64| format!("{ms:.2}");
     let head = match timed {
         None => text_of::at_least(program.name, ms(program.ms)),

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::devices::holders;
 use crate::{
     attempt::Attempt,
-    cards::{Card, Driver},
+    cards::{Driver, NvmlCard},
     checkpoint::CheckpointError,
     data::DataError,
     export::ExportError,
@@ -309,7 +309,7 @@ impl From<RunError> for Failure {
 }
 
 /// Who holds the memory of the card that its driver calls `device`.
-fn held_by(cards: &[Card], device: &str) -> Option<String> {
+fn held_by(cards: &[NvmlCard], device: &str) -> Option<String> {
     let own = std::process::id();
     let of_card = cards.iter().filter(|card| card.name == device);
     let others: Vec<_> =
@@ -331,7 +331,7 @@ mod tests {
             let bytes = Some(Bytes::new(3 << 30));
             MemoryHolder { pid, name: Some(name.to_owned()), bytes }
         };
-        let card = |name: &str, processes| Card {
+        let card = |name: &str, processes| NvmlCard {
             index: 0,
             name: name.to_owned(),
             memory: None,

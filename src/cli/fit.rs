@@ -31,7 +31,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     }
     let found = fit_options::all(&config, vocab, &target);
     let files = args::files(matches);
-    let lines = Lines { files, written: &written, engine: target.engine };
+    let lines = OptionCommands { files, written: &written, engine: target.engine };
 
     let recommended = found.recommended.map(|index| &found.options[index]);
     let file = args::last_file(matches)?;
@@ -57,7 +57,11 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
 
 /// The command to run now: the recommended option, from the file if it was written to one. If
 /// nothing can be recommended, the cards are the next question.
-fn next_step(recommended: Option<&FitOption>, file: Option<&String>, lines: &Lines<'_>) -> String {
+fn next_step(
+    recommended: Option<&FitOption>,
+    file: Option<&String>,
+    lines: &OptionCommands<'_>,
+) -> String {
     let Some(option) = recommended else {
         return format!(
             "\n{}  ({})",
@@ -66,23 +70,25 @@ fn next_step(recommended: Option<&FitOption>, file: Option<&String>, lines: &Lin
         );
     };
     let command = match file {
-        Some(file) => {
-            Lines { files: vec![file.clone()], written: &Written::new(), engine: lines.engine }
-                .of(&FitOption { changes: Vec::new(), ..option.clone() })
+        Some(file) => OptionCommands {
+            files: vec![file.clone()],
+            written: &Written::new(),
+            engine: lines.engine,
         }
+        .of(&FitOption { changes: Vec::new(), ..option.clone() }),
         None => lines.of(option),
     };
     format!("\n{}", names::next(command.join(" && ")))
 }
 
 /// Builds the commands that run an option.
-pub(super) struct Lines<'a> {
+pub(super) struct OptionCommands<'a> {
     pub(super) files: Vec<String>,
     pub(super) written: &'a Written,
     pub(super) engine: EngineChoice,
 }
 
-impl Lines<'_> {
+impl OptionCommands<'_> {
     fn of(&self, option: &FitOption) -> Vec<String> {
         let Self { files, written, engine } = self;
         match engine {
@@ -99,7 +105,7 @@ impl Lines<'_> {
 
 /// The document for programs. `config` is the text that `--write` writes, or the unchanged config if
 /// no option keeps the training and fits.
-pub(super) fn json(found: &Fit, lines: &Lines<'_>, text: &str) -> Value {
+pub(super) fn json(found: &Fit, lines: &OptionCommands<'_>, text: &str) -> Value {
     let mut answer = serde_json::to_value(found).expect("a fit is plain data");
     answer["config"] = json!(text);
     for (index, option) in found.options.iter().enumerate() {
@@ -117,7 +123,7 @@ fn write(path: &Path, text: Option<&str>) -> Result<String, Failure> {
 }
 
 /// The options as text: a row of figures each, followed by the commands to paste.
-fn table(found: &Fit, target: &PlanTarget, lines: &Lines<'_>) -> String {
+fn table(found: &Fit, target: &PlanTarget, lines: &OptionCommands<'_>) -> String {
     let original = &found.original;
     let mut text = String::new();
     if found.recommended.is_none() {

@@ -35,7 +35,7 @@ use clap::ArgMatches;
 
 pub use self::{args::command, failure::Failure};
 use crate::{
-    run::progress::Lines,
+    run::progress::LogStream,
     terminal,
     words::{self, Lang},
 };
@@ -58,7 +58,7 @@ enum Reader {
     Programs,
 }
 
-impl From<Reader> for Lines {
+impl From<Reader> for LogStream {
     fn from(reader: Reader) -> Self {
         match reader {
             Reader::People => Self::Stdout,

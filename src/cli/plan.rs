@@ -74,8 +74,9 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     let drawn = draw(matches, &chart)?;
 
     let pairs = chart.panels.iter().zip(&times);
-    let timed: Vec<_> =
-        pairs.map(|(panel, time)| Timed { report: &panel.report, time: *time, ranks }).collect();
+    let timed: Vec<_> = pairs
+        .map(|(panel, time)| TimedReport { report: &panel.report, time: *time, ranks })
+        .collect();
     let answer = match &timed[..] {
         [torch, fitgpt] => print_both(torch, fitgpt, reader),
         timed => print_one(&timed[0], reader),
@@ -192,7 +193,7 @@ fn draw<'a>(matches: &'a ArgMatches, chart: &Chart) -> Result<Vec<&'a str>, Fail
 }
 
 /// Prints the plan of one engine.
-fn print_one(timed: &Timed<'_>, reader: Reader) -> Answer {
+fn print_one(timed: &TimedReport<'_>, reader: Reader) -> Answer {
     let report = timed.report;
     match reader {
         Reader::Programs => print_json(timed),
@@ -208,7 +209,7 @@ fn print_one(timed: &Timed<'_>, reader: Reader) -> Answer {
 
 /// A report, and the estimated time if the card's rates are known.
 #[derive(Serialize)]
-pub(super) struct Timed<'a> {
+pub(super) struct TimedReport<'a> {
     #[serde(flatten)]
     pub(super) report: &'a PlanReport,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -223,12 +224,12 @@ struct Both<'a> {
     engine: &'static str,
     fits: bool,
     verdict: Verdict,
-    fitgpt: &'a Timed<'a>,
-    torch: &'a Timed<'a>,
+    fitgpt: &'a TimedReport<'a>,
+    torch: &'a TimedReport<'a>,
 }
 
 /// Prints the plans of both engines. The answer is that of FitGPT's plan.
-fn print_both(torch: &Timed<'_>, fitgpt: &Timed<'_>, reader: Reader) -> Answer {
+fn print_both(torch: &TimedReport<'_>, fitgpt: &TimedReport<'_>, reader: Reader) -> Answer {
     let PlanReport { fits, verdict, .. } = *fitgpt.report;
     match reader {
         Reader::Programs => print_json(&Both { engine: "both", fits, verdict, fitgpt, torch }),

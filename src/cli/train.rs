@@ -38,7 +38,7 @@ use crate::{
     run::{
         device::{Runner, unused_card},
         events::{self, Event, EventLog},
-        progress::Progress,
+        progress::RunProgress,
         scaler::Scaler,
         setup::{self, Setup},
         stop::Stop,
@@ -246,7 +246,7 @@ fn train(matches: &ArgMatches, reader: Reader, ranks: &Rc<Ranks>) -> Result<Answ
     trainer.share_weights()?;
 
     let progress =
-        Progress::new(&config, &planned.job.model, planned.report.arena_bytes, reader.into());
+        RunProgress::new(&config, &planned.job.model, planned.report.arena_bytes, reader.into());
     progress.warn_if_long(trainer.position.step, setup::threads(&config));
     let (folder_of_run, stop_run) = (folder.clone(), &stop);
     let mut run = Run {

@@ -25,7 +25,7 @@ use crate::{
     picture::meter::{Meter, history},
     run::stop::Stop,
     terminal,
-    watch::{Memory, Planned, Sample, Summary, Watch, held_by},
+    watch::{Memory, Planned, Sample, Watch, WatchSummary, held_by},
     words::{devices as words, names},
 };
 
@@ -208,7 +208,7 @@ fn rows(watch: &Watch, sample: &Sample) -> Vec<MeterRow> {
     rows
 }
 
-fn text(summary: &Summary) -> String {
+fn text(summary: &WatchSummary) -> String {
     let seconds = format!("{:.1}", summary.seconds);
     let mut text = format!("{}\n", words::watched(summary.samples, seconds, summary.peak_bytes));
     match (summary.plan, summary.difference_bytes) {
@@ -225,7 +225,7 @@ fn text(summary: &Summary) -> String {
 }
 
 /// The plan next to the peak.
-fn comparison(plan: &Planned, difference: i64, summary: &Summary) -> String {
+fn comparison(plan: &Planned, difference: i64, summary: &WatchSummary) -> String {
     let [low, high] = plan.overhead_bytes;
     let bytes = Bytes::new(difference.unsigned_abs());
     if plan.engine == "torch" {

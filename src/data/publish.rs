@@ -242,7 +242,7 @@ mod tests {
         commit(disk, folder, &staged)
     }
 
-    /// The version that a reader finds, having checked that no file is of another one.
+    /// The version that a reader finds, after a check that no file belongs to another version.
     fn version(disk: &Disk) -> Option<u8> {
         let read = |name| {
             let path = locate(disk, Path::new(DATA), name).unwrap();

@@ -57,7 +57,7 @@ pub enum HubError {
         what: String,
     },
     /// 429 until patience ended.
-    #[error("the hub wants fewer requests (429); it was asked {attempts} times")]
+    #[error("the hub limits requests (429), also after {attempts} attempts")]
     TooManyRequests {
         /// How often it was asked.
         attempts: u32,
@@ -80,7 +80,7 @@ pub enum HubError {
     },
     /// A transfer that ended early again and again.
     #[error(
-        "`{path}` broke off at byte {bytes} of {total_bytes}, {attempts} times without a byte more"
+        "the download of `{path}` ended at byte {bytes} of {total_bytes}; {attempts} attempts brought no more"
     )]
     BrokenOff {
         /// The file.
@@ -145,7 +145,7 @@ pub enum HubError {
         source: io::Error,
     },
     /// Somebody asked to stop. What arrived stays.
-    #[error("stopped; what was downloaded stays for the next time")]
+    #[error("stopped; the downloaded part is kept, and the same command continues")]
     Stopped,
 }
 

@@ -55,7 +55,7 @@ impl Machine {
 
 /// One program, run several times.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Timed {
+pub struct TimedProgram {
     /// `train` is one micro-batch, `decode` one token of every sample.
     pub name: &'static str,
     /// Number of runs after the first, which is not counted.
@@ -70,7 +70,7 @@ pub struct Timed {
     pub ops: Vec<OpTimes>,
 }
 
-impl Timed {
+impl TimedProgram {
     /// Tokens per second.
     pub fn tokens_per_s(&self) -> f64 {
         self.tokens as f64 / self.ms * 1e3
@@ -107,7 +107,7 @@ pub struct Measured {
     /// Peak resident memory of the process while it trained, if the system reports it.
     pub resident_bytes: Option<Bytes>,
     /// Programs in the order of a run.
-    pub programs: Vec<Timed>,
+    pub programs: Vec<TimedProgram>,
 }
 
 /// How long and how often each program runs.
@@ -152,7 +152,7 @@ pub fn sampling(
     planned: &Sampling,
     config: &Config,
     effort: Effort,
-) -> Result<[Timed; 2], BackendError> {
+) -> Result<[TimedProgram; 2], BackendError> {
     let model = &planned.job.model;
     let block = u64::from(model.block);
     let mut backend = planned.backend()?;
@@ -193,7 +193,7 @@ fn timed(
     tokens: u64,
     arguments: &Arguments,
     effort: Effort,
-) -> Result<Timed, BackendError> {
+) -> Result<TimedProgram, BackendError> {
     let inputs = Inputs::new(backend.plan().program(index), model);
     inputs.load(backend, index)?;
     backend.run(index, arguments)?;
@@ -215,7 +215,7 @@ fn timed(
         runs += 1;
     }
     let program = backend.plan().program(index);
-    Ok(Timed {
+    Ok(TimedProgram {
         name: program.name(),
         runs,
         ms: best.as_secs_f64() * 1e3,

@@ -17,7 +17,7 @@ use crate::{
 /// The card's file in `out_dir`.
 pub const CARD_FILE: &str = "README.md";
 
-/// More than any card of ours; a larger file is somebody's own.
+/// More than any card that we write; a larger file belongs to the user.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// The last line, before the checksum and after it.
@@ -25,7 +25,7 @@ const MARK: [&str; 2] = ["\n<!-- written by fitgpt, ", "; an edited card is kept
 
 /// What a card states.
 #[derive(Clone, Copy, Debug)]
-pub struct Card<'a> {
+pub struct ModelCard<'a> {
     /// As resolved.
     pub config: &'a Config,
     /// What was trained.
@@ -41,7 +41,7 @@ pub struct Card<'a> {
 }
 
 /// Writes the card of the run in `out_dir`, unless somebody has edited it.
-pub fn write(out_dir: &Path, card: &Card<'_>) -> Result<(), CheckpointError> {
+pub fn write(out_dir: &Path, card: &ModelCard<'_>) -> Result<(), CheckpointError> {
     let (disk, path) = (Disk::real(), out_dir.join(CARD_FILE));
     let is_ours = match disk.kind(&path)? {
         None => true,
@@ -100,7 +100,7 @@ fn checksum(bytes: &[u8]) -> u64 {
     })
 }
 
-impl Card<'_> {
+impl ModelCard<'_> {
     fn text(&self, out_dir: &Path) -> String {
         let Self { config, model, position, tokens: [train, val], .. } = *self;
         let family = model.family;
@@ -169,7 +169,7 @@ mod tests {
             scaler: Scaler::NONE,
         };
         let loss = Estimate { mean: 1.5, standard_error: 0.1 };
-        let card = Card {
+        let card = ModelCard {
             config: &config,
             model: &Model::new(&config, 65),
             position: &position,

@@ -11,7 +11,7 @@ use fitgpt_plan::{
 };
 use serde::Serialize;
 
-use super::bench::Timed;
+use super::bench::TimedProgram;
 
 /// Which of the two bounds is higher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -102,7 +102,7 @@ fn rate_of(op: &Op, precision: Precision, rates: &Rates) -> f64 {
 
 impl Bound {
     /// The measured time of the same ops.
-    pub fn measured_ms(&self, timed: &Timed) -> f64 {
+    pub fn measured_ms(&self, timed: &TimedProgram) -> f64 {
         timed.ops.iter().filter(|kind| kind.op == self.op).map(|kind| kind.ms).sum()
     }
 }

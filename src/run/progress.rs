@@ -21,7 +21,7 @@ const GFLOPS_PER_THREAD: f64 = 50.0;
 
 /// Times of a run, and when they were last shown.
 #[derive(Debug)]
-pub struct Progress {
+pub struct RunProgress {
     config: Config,
     arena: Bytes,
     flops_per_step: f64,
@@ -33,21 +33,21 @@ pub struct Progress {
     evaluation_seconds: f64,
     mfu: Option<f64>,
     is_watched: bool,
-    lines: Lines,
+    lines: LogStream,
 }
 
 /// Where nanoGPT's log lines go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lines {
+pub enum LogStream {
     /// As in nanoGPT.
     Stdout,
     /// If stdout is for a JSON document.
     Stderr,
 }
 
-impl Progress {
+impl RunProgress {
     /// At the start of a run.
-    pub fn new(config: &Config, model: &Model, arena: Bytes, lines: Lines) -> Self {
+    pub fn new(config: &Config, model: &Model, arena: Bytes, lines: LogStream) -> Self {
         let tokens = config.effective_batch().tokens as f64;
         Self {
             config: config.clone(),
@@ -136,8 +136,8 @@ impl Progress {
             terminal::clear_progress();
         }
         match self.lines {
-            Lines::Stdout => terminal::line(text),
-            Lines::Stderr => terminal::err(&format!("{text}\n")),
+            LogStream::Stdout => terminal::line(text),
+            LogStream::Stderr => terminal::err(&format!("{text}\n")),
         }
     }
 

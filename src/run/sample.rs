@@ -2,7 +2,7 @@
 //!
 //! A prompt is prefilled once a sequence, then every token costs one run of the decode
 //! program against the cache. Past `block_size` nanoGPT moves its window by one and numbers
-//! the positions anew, which voids a cache: we prefill again from the last half block, or,
+//! the positions again, which invalidates a cache: we prefill again from the last half block, or,
 //! with [`Window::Exact`], recompute the whole window for every token as nanoGPT does.
 
 use fitgpt_exec::{Arguments, Backend, BackendError};

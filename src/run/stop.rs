@@ -21,7 +21,7 @@ pub struct Stop(Arc<AtomicBool>);
 /// What a second signal of the same kind does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Again {
-    /// Ends the program: somebody does not want to wait.
+    /// Ends the program at once: the user does not want to wait.
     Exits,
     /// Nothing: the system repeats the signal by itself, as SIGXCPU every second.
     IsIgnored,

@@ -14,10 +14,10 @@ use fitgpt_plan::{
 use serde::{Deserialize, Serialize};
 
 use super::{
-    card::{self, Card},
+    card::{self, ModelCard},
     error::RunError,
     events::{self, Event, EventError, EventLog},
-    progress::Progress,
+    progress::RunProgress,
     scaler::Scaler,
     schedule,
     stop::Stop,
@@ -141,7 +141,7 @@ pub struct Run<'a> {
     /// The log.
     pub events: EventLog,
     /// What a person sees.
-    pub progress: Progress,
+    pub progress: RunProgress,
     /// Raised by Ctrl-C.
     pub stop: &'a Stop,
     /// The step of the checkpoint in the folder.
@@ -213,7 +213,7 @@ impl Run<'_> {
             }
             let has_diverged = !stepped.loss.is_finite() || !stepped.grad_norm.is_finite();
             if scaler.has_failed() || (has_diverged && !stepped.is_skipped) {
-                // A checkpoint from which not even one step succeeds is of no use.
+                // A checkpoint from which not even one step succeeds is useless.
                 if self.saved == Some(step) {
                     self.saved = checkpoint::roll_back(&self.folder)?.or(self.saved);
                 }
@@ -317,7 +317,7 @@ impl Run<'_> {
 
     fn write_card(&self) -> Result<(), CheckpointError> {
         let trainer = &self.trainer;
-        let card = Card {
+        let card = ModelCard {
             config: trainer.config(),
             model: &trainer.job().model,
             position: &trainer.position,

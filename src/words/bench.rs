@@ -6,7 +6,7 @@ messages! {
         en: "this machine: threads: {threads}, {isa}; fused multiply-add {gflops} GFLOP/s, memory copy {gbytes} GB/s",
         zh: "本机：{threads} 个线程，{isa}；乘加峰值 {gflops} GFLOP/s，内存复制 {gbytes} GB/s",
         ja: "このマシン: {threads} スレッド、{isa}。積和演算 {gflops} GFLOP/s、メモリコピー {gbytes} GB/s",
-        de: "diese Maschine: Threads: {threads}, {isa}; Fused Multiply-Add {gflops} GFLOP/s, Speicherkopie {gbytes} GB/s",
+        de: "dieser Rechner: Threads: {threads}, {isa}; Fused Multiply-Add {gflops} GFLOP/s, Speicherkopie {gbytes} GB/s",
     }
     /// The job.
     job(name, millions, batch, block, dtype) {
@@ -54,7 +54,7 @@ messages! {
     /// A column.
     rate() { en: "rate", zh: "速率", ja: "速度", de: "Rate" }
     /// A column: share of the machine's peak.
-    of_machine() { en: "of the machine", zh: "占本机峰值", ja: "マシン性能比", de: "der Maschine" }
+    of_machine() { en: "of the machine", zh: "占本机峰值", ja: "マシン性能比", de: "des Rechners" }
     /// While it runs.
     measuring(what) {
         en: "measuring {what} …",
@@ -67,7 +67,7 @@ messages! {
         en: "the job needs {need}, this machine has {have}",
         zh: "此任务需要 {need}，本机只有 {have}",
         ja: "このジョブには {need} が必要ですが、このマシンには {have} しかありません",
-        de: "der Auftrag braucht {need}, diese Maschine hat {have}",
+        de: "der Auftrag braucht {need}, dieser Rechner hat {have}",
     }
     /// The job does not fit the card of an estimate.
     too_large_for_card(need, card, have) {
@@ -114,9 +114,9 @@ messages! {
     /// The bound of a whole step.
     step(ms, tokens) {
         en: "a step with all its micro-batches: at least {ms} ms, at most {tokens} tokens/s",
-        zh: "含全部微批的一步：至少 {ms} ms，至多 {tokens} token/s",
+        zh: "含全部 micro-batch 的一步：至少 {ms} ms，至多 {tokens} token/s",
         ja: "全マイクロバッチを含む 1 ステップ: 最短でも {ms} ms、最大 {tokens} トークン/s",
-        de: "ein Schritt mit allen Mikro-Batches: mindestens {ms} ms, höchstens {tokens} Tokens/s",
+        de: "ein Schritt mit allen Micro-Batches: mindestens {ms} ms, höchstens {tokens} Tokens/s",
     }
     /// One program with tokens, on a GPU whose peak rates are not known.
     program_alone(name, ms, tokens, gflops, runs) {

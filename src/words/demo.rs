@@ -5,7 +5,7 @@ messages! {
         en: "the doctor explains an out-of-memory log",
         zh: "doctor 解释一份显存不足的日志",
         ja: "doctor がメモリ不足のログを説明する",
-        de: "der Doktor erklärt ein Protokoll mit Speichermangel",
+        de: "der Doktor erklärt ein Log mit Speichermangel",
     }
     fit() {
         en: "`fit` makes that run fit its card under PyTorch",
@@ -48,7 +48,7 @@ messages! {
         en: "log and config give the phase, the tensor and the cause (`{rule}`)",
         zh: "由日志和配置得出阶段、张量和原因（`{rule}`）",
         ja: "ログと設定からフェーズ、テンソル、原因が分かる（`{rule}`）",
-        de: "aus Protokoll und Konfiguration folgen Phase, Tensor und Ursache (`{rule}`)",
+        de: "aus Log und Konfiguration folgen Phase, Tensor und Ursache (`{rule}`)",
     }
     fit_passed(sequences) {
         en: "the original does not fit, the fitted config does; both have {sequences} sequences a step",

@@ -36,7 +36,7 @@ messages! {
     changes_nothing() { en: "changes nothing", zh: "不改变任何东西", ja: "何も変わらない", de: "ändert nichts" }
     same_mathematics() { en: "same mathematics", zh: "数学上等价", ja: "数学的に同じ", de: "dieselbe Mathematik" }
     micro_batch() {
-        en: "same training, smaller micro-batches", zh: "训练不变，微批更小", ja: "学習は同じ、マイクロバッチが小さい", de: "dasselbe Training in kleineren Mikro-Batches",
+        en: "same training, smaller micro-batches", zh: "训练不变，micro-batch 更小", ja: "学習は同じ、マイクロバッチが小さい", de: "dasselbe Training in kleineren Micro-Batches",
     }
     recompute() {
         en: "same training, some values recomputed", zh: "训练不变，部分计算两次", ja: "学習は同じ、一部を再計算", de: "dasselbe Training, manches neu berechnet",
@@ -64,7 +64,7 @@ messages! {
         en: "weights, gradients and optimizer state alone need {state}, the device has {usable}: no batch size fits",
         zh: "仅权重、梯度和 Adam 矩就需要 {state}，设备只有 {usable}：再小的批也放不下",
         ja: "重み、勾配、モーメントだけで {state} 必要ですが、デバイスは {usable} です。バッチをどれだけ小さくしても収まりません",
-        de: "Gewichte, Gradienten und Optimizer-Zustand allein brauchen {state}, das Gerät hat {usable}: keine Batch-Größe passt",
+        de: "Gewichte, Gradienten und Optimiererzustand allein brauchen {state}, das Gerät hat {usable}: keine Batchgröße passt",
     }
     one_piece(tensor, need, have) {
         en: "`{tensor}` needs one allocation of {need}, the device allows {have}",

@@ -32,8 +32,8 @@ messages! {
 
     train() { en: "train", zh: "训练", ja: "学習", de: "Training" }
     update() { en: "update", zh: "参数更新", ja: "更新", de: "Update" }
-    evaluate() { en: "evaluate", zh: "评估", ja: "評価", de: "Auswertung" }
-    evaluate_first() { en: "evaluate_first", zh: "首次评估", ja: "初回の評価", de: "1. Auswertung" }
+    evaluate() { en: "evaluate", zh: "评估", ja: "評価", de: "Evaluierung" }
+    evaluate_first() { en: "evaluate_first", zh: "首次评估", ja: "初回の評価", de: "1. Evaluierung" }
     resume() { en: "resume", zh: "恢复", ja: "再開", de: "Fortsetzen" }
     sample() { en: "sample", zh: "采样", ja: "生成", de: "Sampling" }
 
@@ -46,7 +46,7 @@ messages! {
     buffers() { en: "buffers", zh: "缓冲区", ja: "バッファ", de: "Puffer" }
 
     this_machine() {
-        en: "this machine's memory", zh: "本机内存", ja: "このマシンのメモリ", de: "Speicher dieser Maschine",
+        en: "this machine's memory", zh: "本机内存", ja: "このマシンのメモリ", de: "Speicher dieses Rechners",
     }
 
     a_card() {

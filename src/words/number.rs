@@ -5,7 +5,7 @@ use super::{Lang, lang};
 /// Units behind a number that German writes with a decimal comma.
 const UNITS: &[&str] = &[
     "B", "KiB", "MiB", "GiB", "TiB", "KB", "MB", "GB", "TB", "ms", "s", "min", "h", "d", "%", "×",
-    "GFLOP/s", "TFLOP/s", "GB/s",
+    "GFLOP/s", "TFLOP/s", "GB/s", "Fache",
 ];
 
 /// `524,288`; in German `524.288`.
@@ -47,7 +47,7 @@ fn commas_outside_code(text: &str) -> String {
     while let Some(at) = rest.find('.') {
         let (before, after) = (&rest[..at], &rest[at + 1..]);
         let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let unit = after[digits..].strip_prefix(' ').unwrap_or_default();
+        let unit = after[digits..].strip_prefix([' ', '-']).unwrap_or_default();
         let end = unit.find(|c: char| !(c.is_alphabetic() || "/%×".contains(c)));
         let has_unit = digits > 0 && UNITS.contains(&&unit[..end.unwrap_or(unit.len())]);
         let is_decimal = before.ends_with(|c: char| c.is_ascii_digit()) && has_unit;
@@ -74,7 +74,7 @@ mod tests {
     fn a_number_with_a_unit_gets_a_decimal_comma() {
         for (english, german) in [
             ("12.5 GiB und 3.25 ms.", "12,5 GiB und 3,25 ms."),
-            ("(1.83 ×)", "(1,83 ×)"),
+            ("(1.83 ×), das 1.83-Fache", "(1,83 ×), das 1,83-Fache"),
             ("PyTorch 2.3, `--budget 11.5 GiB`", "PyTorch 2.3, `--budget 11.5 GiB`"),
             ("12.571 Tokens/s", "12.571 Tokens/s"),
             ("train.py 8. 1.5", "train.py 8. 1.5"),

@@ -42,7 +42,7 @@ messages! {
         de: "`loss = model(X, Y)[1]`: die Logits des letzten Durchlaufs werden freigegeben",
     }
     chunked_loss() {
-        en: "key `loss_chunk_rows`: computes head and loss so many rows at a time (0: all at once)",
+        en: "key `loss_chunk_rows`: computes logits and loss this many rows at a time (0: all at once)",
         zh: "配置项 `loss_chunk_rows`：输出层与损失按若干行分块计算（0：一次全部）",
         ja: "キー `loss_chunk_rows`: 出力層と損失を数行ずつ計算（0: 一度にすべて）",
         de: "Schlüssel `loss_chunk_rows`: berechnet Ausgabeschicht und Loss in Blöcken von so vielen Zeilen (0: alle auf einmal)",
@@ -136,7 +136,7 @@ messages! {
         en: "`losses = estimate_loss()` and, after it, an `if` that reads `always_save_checkpoint`; in that, `if iter_num > 0:` around `torch.save(checkpoint, …)`, reading no result of the evaluation",
         zh: "`losses = estimate_loss()`，其后是读取 `always_save_checkpoint` 的 `if`；其中 `if iter_num > 0:` 包含 `torch.save(checkpoint, …)`，且不使用评估结果",
         ja: "`losses = estimate_loss()` と、その後の `always_save_checkpoint` を読む `if`、その中で評価結果を使わずに `torch.save(checkpoint, …)` を囲む `if iter_num > 0:`",
-        de: "`losses = estimate_loss()` und danach einem `if`, das `always_save_checkpoint` liest; darin `if iter_num > 0:` um `torch.save(checkpoint, …)`, ohne ein Ergebnis der Auswertung zu lesen",
+        de: "`losses = estimate_loss()` und danach einem `if`, das `always_save_checkpoint` liest; darin `if iter_num > 0:` um `torch.save(checkpoint, …)`, ohne ein Ergebnis der Evaluierung zu lesen",
     }
 }
 

@@ -18,9 +18,9 @@ messages! {
     /// How a step is split.
     split(batch, accumulation, sequences, tokens) {
         en: "micro-batch {batch} × {accumulation} = {sequences} sequences, {tokens} tokens per step",
-        zh: "微批 {batch} × {accumulation} = 每步 {sequences} 条序列、{tokens} 个 token",
+        zh: "micro-batch {batch} × {accumulation} = 每步 {sequences} 条序列、{tokens} 个 token",
         ja: "マイクロバッチ {batch} × {accumulation} = 1 ステップあたり {sequences} 系列、{tokens} トークン",
-        de: "Mikro-Batch {batch} × {accumulation} = {sequences} Sequenzen, {tokens} Tokens je Schritt",
+        de: "Micro-Batch {batch} × {accumulation} = {sequences} Sequenzen, {tokens} Tokens je Schritt",
     }
     /// The total. `of` says what the overhead is.
     arena(arena, low, high, overhead, budget, device) {
@@ -67,16 +67,16 @@ messages! {
     }
     /// This machine has no card, and none was named.
     no_card() {
-        en: "no card to plan for: `--gpu` names none, and this machine has none",
+        en: "no card to plan for: none was named, and this machine has none",
         zh: "没有可供规划的显卡：未指定显卡，本机也没有",
         ja: "計画の対象となるカードがありません。名前の指定がなく、このマシンにもありません",
-        de: "keine Karte, für die geplant werden könnte: keine ist genannt, und diese Maschine hat keine",
+        de: "keine Karte, für die geplant werden könnte: keine ist genannt, und dieser Rechner hat keine",
     }
     name_a_card() {
         en: "add `--gpu NAME`, such as `--gpu \"RTX 4070\"`, or `--budget 12GB`; `--device=cpu` plans for this machine's memory",
         zh: "请加上 `--gpu 名称`，例如 `--gpu \"RTX 4070\"`，或 `--budget 12GB`；`--device=cpu` 按本机内存规划",
         ja: "`--gpu 名前`（例: `--gpu \"RTX 4070\"`）か `--budget 12GB` を付けてください。`--device=cpu` ならこのマシンのメモリで計画します",
-        de: "`--gpu NAME` angeben, etwa `--gpu \"RTX 4070\"`, oder `--budget 12GB`; `--device=cpu` plant für den Speicher dieser Maschine",
+        de: "`--gpu NAME` angeben, etwa `--gpu \"RTX 4070\"`, oder `--budget 12GB`; `--device=cpu` plant für den Speicher dieses Rechners",
     }
     /// A flag's value is not a size.
     no_size(flag, text) {

@@ -93,14 +93,20 @@ messages! {
         ja: "。ステップの {low} % 〜 {high} % が計算",
         de: "; {low} % bis {high} % eines Schritts rechnen",
     }
-    hosts(count) {
-        en: "{count} machine(s)", zh: "{count} 台机器", ja: "{count} 台のマシン", de: "{count} Maschine(n)",
+    one_host() { en: "1 machine", zh: "1 台机器", ja: "1 台のマシン", de: "1 Rechner" }
+    several_hosts(count) {
+        en: "{count} machines", zh: "{count} 台机器", ja: "{count} 台のマシン", de: "{count} Rechnern",
     }
     /// Printed before the plan.
     together(ranks, hosts, lanes) {
-        en: "{ranks} ranks on {hosts}, {lanes} lanes; the plan is of rank 0",
+        en: "{ranks} ranks on {hosts}, {lanes} lanes; the plan is for rank 0",
         zh: "{ranks} 个 rank，位于 {hosts}，{lanes} 条 lane；以下是 rank 0 的计划",
         ja: "{hosts} 上の {ranks} 個の rank、{lanes} 個の lane。計画は rank 0 のもの",
         de: "{ranks} Ranks auf {hosts}, {lanes} Lanes; der Plan gilt für Rank 0",
     }
+}
+
+/// How many machines.
+pub(crate) fn hosts(count: usize) -> String {
+    if count == 1 { one_host() } else { several_hosts(count) }
 }

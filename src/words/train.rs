@@ -19,10 +19,10 @@ messages! {
     }
     /// A label that only Python can tell; `value` is used instead.
     not_known(place, key, reason, value) {
-        en: "{place}: `{key}` is not known without running the file ({reason}); it is `{value}`, and `--{key}=…` sets it",
+        en: "{place}: `{key}` is not known without running the file ({reason}), so `{value}` is used; `--{key}=…` sets it",
         zh: "{place}：不运行该文件就无法得知 `{key}`（{reason}）；现为 `{value}`，可用 `--{key}=…` 设置",
         ja: "{place}: ファイルを実行しないと `{key}` は分かりません（{reason}）。`{value}` とします。`--{key}=…` で設定できます",
-        de: "{place}: `{key}` ist ohne Ausführen der Datei nicht bekannt ({reason}); es ist `{value}`, und `--{key}=…` setzt es",
+        de: "{place}: `{key}` ist ohne Ausführen der Datei nicht bekannt ({reason}), daher gilt `{value}`; `--{key}=…` setzt es",
     }
     /// A GPU, and the interface through which it is reached.
     running_on(device, interface) {
@@ -54,14 +54,14 @@ messages! {
         en: "the plan needs {needed}, this machine has {free} now ({limit})",
         zh: "计划需要 {needed}，而本机现在只有 {free}（{limit}）",
         ja: "計画には {needed} が必要ですが、このマシンの空きは現在 {free} です（{limit}）",
-        de: "der Plan braucht {needed}, diese Maschine hat jetzt {free} ({limit})",
+        de: "der Plan braucht {needed}, dieser Rechner hat jetzt {free} ({limit})",
     }
     /// A GPU's run needs the host's memory, too.
     host_too_small(needed, free, limit) {
         en: "in addition to the GPU's memory the run needs {needed} of this machine's, which has {free} now ({limit})",
         zh: "除显存外，运行还需要本机内存 {needed}，而现在只有 {free}（{limit}）",
         ja: "VRAM に加えてこのマシンのメモリが {needed} 必要ですが、空きは現在 {free} です（{limit}）",
-        de: "zusätzlich zum Grafikspeicher braucht der Lauf {needed} Arbeitsspeicher dieser Maschine, die jetzt {free} hat ({limit})",
+        de: "zusätzlich zum Grafikspeicher braucht der Lauf {needed} Arbeitsspeicher dieses Rechners, der jetzt {free} hat ({limit})",
     }
     /// A signal in a run that saves nothing.
     stopped_unsaved() {
@@ -104,14 +104,14 @@ messages! {
         en: "--fit: as written it needs {need} and up to {high} more, the budget is {budget}; changed:",
         zh: "--fit：原配置需要 {need}，此外最多 {high}，而预算为 {budget}；改动如下：",
         ja: "--fit: 元の設定には {need} と、そのほかに最大 {high} が必要で、予算は {budget} です。変更点:",
-        de: "--fit: wie geschrieben braucht es {need} und daneben bis zu {high}, das Budget ist {budget}; geändert:",
+        de: "--fit: wie geschrieben braucht es {need} und dazu bis zu {high}, das Budget ist {budget}; geändert:",
     }
     /// After the changes.
     adapted_sum(before, after, percent, sequences) {
         en: "peak {before} → {after}, {percent} % more work; each step still learns from {sequences} sequences, and the losses stay the same up to rounding",
         zh: "峰值 {before} → {after}，计算量增加 {percent} %；每步仍从 {sequences} 条序列学习，损失除舍入误差外不变",
         ja: "ピーク {before} → {after}、計算量 {percent} % 増。1 ステップは {sequences} 系列のままで、損失は丸め誤差を除いて変わりません",
-        de: "Spitze {before} → {after}, {percent} % mehr Rechenarbeit; jeder Schritt lernt weiter aus {sequences} Sequenzen, und die Verluste bleiben bis auf Rundung gleich",
+        de: "Spitze {before} → {after}, {percent} % mehr Rechenarbeit; jeder Schritt lernt weiter aus {sequences} Sequenzen, und der Loss bleibt bis auf Rundung gleich",
     }
     /// After the changes of a resumed run.
     adapted_resume(before, after, percent) {
@@ -123,7 +123,7 @@ messages! {
     /// A resume that only changes of rounding would make fit.
     resume_keeps_rounding() {
         en: "--fit changes nothing that affects rounding in a resumed run; set the keys yourself to allow it",
-        zh: "恢复训练时 --fit 不会改动影响舍入的设置；如果允许，请自己写出这些键",
+        zh: "恢复训练时 --fit 不会改动影响舍入的设置；如果允许，请自己写出这些配置项",
         ja: "再開した学習では、--fit は丸めに影響する変更をしません。許す場合はキーを自分で指定してください",
         de: "--fit ändert an einem fortgesetzten Lauf nichts, was die Rundung berührt; wer das erlaubt, schreibt die Schlüssel selbst",
     }
@@ -132,7 +132,7 @@ messages! {
     /// The run of a `ckpt.pt`.
     continues_nanogpt(step, updates) {
         en: "continues nanoGPT's run at step {step}, with the moments of {updates} updates",
-        zh: "从第 {step} 步继续 nanoGPT 的训练，带有 {updates} 次更新的动量",
+        zh: "从第 {step} 步继续 nanoGPT 的训练，带有 {updates} 次更新的 Adam 矩",
         ja: "nanoGPT の学習をステップ {step} から、{updates} 回の更新のモーメントとともに続けます",
         de: "setzt den Lauf von nanoGPT bei Schritt {step} fort, mit den Momenten von {updates} Updates",
     }
@@ -183,7 +183,7 @@ messages! {
         en: "`vocab_size = {config}` is less than the {data} symbols of the data",
         zh: "`vocab_size = {config}` 小于数据中的 {data} 个符号",
         ja: "`vocab_size = {config}` はデータの {data} 個の記号より少なくなっています",
-        de: "`vocab_size = {config}` ist weniger als die {data} Zeichen der Daten",
+        de: "`vocab_size = {config}` ist weniger als die {data} Symbole der Daten",
     }
     /// A checkpoint of another shape.
     other_shape(folder, key, there, here) {
@@ -194,7 +194,7 @@ messages! {
     }
     leave_the_key_out() {
         en: "a resumed run takes the model's shape and the optimizer from its checkpoint: leave the key out",
-        zh: "恢复训练时模型形状和优化器取自检查点：请去掉这个键",
+        zh: "恢复训练时模型形状和优化器取自检查点：请去掉这个配置项",
         ja: "再開時のモデルの形とオプティマイザはチェックポイントから取られます。このキーは省いてください",
         de: "beim Fortsetzen kommen Form des Modells und Optimierer aus dem Checkpoint: den Schlüssel weglassen",
     }
@@ -216,7 +216,7 @@ messages! {
         en: "`{log}` is the log of run {in_log}, the checkpoint in `{folder}` is of run {saved}",
         zh: "`{log}` 是训练 {in_log} 的日志，而 `{folder}` 中的检查点属于训练 {saved}",
         ja: "`{log}` は学習 {in_log} のログですが、`{folder}` のチェックポイントは学習 {saved} のものです",
-        de: "`{log}` ist das Protokoll von Lauf {in_log}, der Checkpoint in `{folder}` ist von Lauf {saved}",
+        de: "`{log}` ist das Log von Lauf {in_log}, der Checkpoint in `{folder}` ist von Lauf {saved}",
     }
     part_strangers(log, folder) {
         en: "move `{log}` away to continue from the checkpoint in `{folder}`",
@@ -250,14 +250,14 @@ messages! {
         en: "this run takes {flops} floating-point operations: about {time} on {threads} threads of this machine, at {rate} GFLOP/s each; two steps will be measured, and `--max_iters`, a smaller model or a GPU make it shorter",
         zh: "这次训练需要 {flops} 次浮点运算：在本机 {threads} 个线程上、每个 {rate} GFLOP/s 时约需 {time}；两步之后会给出实测值，减小 `--max_iters`、缩小模型或使用 GPU 可以缩短",
         ja: "この学習の浮動小数点演算は {flops} 回です。このマシンの {threads} スレッド、各 {rate} GFLOP/s で約 {time} かかります。2 ステップ後に実測し、`--max_iters` を減らす、モデルを小さくする、GPU を使うと短くなります",
-        de: "dieser Lauf ist {flops} Gleitkommaoperationen: etwa {time} auf {threads} Threads dieser Maschine, bei {rate} GFLOP/s je Thread; nach zwei Schritten wird gemessen, und `--max_iters`, ein kleineres Modell oder eine GPU machen ihn kürzer",
+        de: "dieser Lauf ist {flops} Gleitkommaoperationen: etwa {time} auf {threads} Threads dieses Rechners, bei {rate} GFLOP/s je Thread; nach zwei Schritten wird gemessen, und `--max_iters`, ein kleineres Modell oder eine GPU machen ihn kürzer",
     }
     /// After two steps.
     long_measured(time) {
         en: "at this rate the run takes {time} on this machine",
         zh: "按这个速度，本机还需要 {time}",
         ja: "この速度では、このマシンで {time} かかります",
-        de: "bei diesem Tempo dauert der Lauf auf dieser Maschine {time}",
+        de: "bei diesem Tempo dauert der Lauf auf diesem Rechner {time}",
     }
     days(days) { en: "{days} days", zh: "{days} 天", ja: "{days} 日", de: "{days} Tage" }
     /// The line that is written over.
@@ -265,20 +265,20 @@ messages! {
         en: "step {step}/{last}  loss {loss}  {rate} tokens/s  {arena}  {left} left",
         zh: "第 {step}/{last} 步  损失 {loss}  {rate} token/秒  {arena}  剩余 {left}",
         ja: "ステップ {step}/{last}  損失 {loss}  {rate} トークン/秒  {arena}  残り {left}",
-        de: "Schritt {step}/{last}  Verlust {loss}  {rate} Tokens/s  {arena}  noch {left}",
+        de: "Schritt {step}/{last}  Loss {loss}  {rate} Tokens/s  {arena}  noch {left}",
     }
     evaluating(step) {
         en: "step {step}: evaluating",
         zh: "第 {step} 步：正在评估",
         ja: "ステップ {step}: 評価中",
-        de: "Schritt {step}: Auswertung läuft",
+        de: "Schritt {step}: Evaluierung läuft",
     }
     /// float16's scale was too large.
     overflowed(step, scale) {
         en: "step {step}: a gradient overflowed; the update is skipped, and the loss scale is now {scale}",
         zh: "第 {step} 步：梯度溢出，跳过本次更新，此后损失缩放为 {scale}",
         ja: "ステップ {step}: 勾配がオーバーフローしたため更新を飛ばし、以後の損失スケールは {scale} です",
-        de: "Schritt {step}: ein Gradient ist übergelaufen, das Update entfällt, die Skalierung des Verlusts ist ab hier {scale}",
+        de: "Schritt {step}: ein Gradient ist übergelaufen, das Update entfällt, die Loss-Skalierung ist ab hier {scale}",
     }
 
     /// Above the curve.
@@ -286,7 +286,7 @@ messages! {
         en: "loss of {steps} steps",
         zh: "{steps} 步的损失",
         ja: "{steps} ステップの損失",
-        de: "Verlust von {steps} Schritten",
+        de: "Loss von {steps} Schritten",
     }
     stopped(folder) {
         en: "stopped; `fitgpt train --init_from=resume --out_dir={folder}` continues",
@@ -311,19 +311,19 @@ messages! {
     /// Below the axis of the curve.
     axis_step() { en: "step", zh: "步", ja: "ステップ", de: "Schritt" }
     legend_steps() {
-        en: "loss of a step", zh: "每步的损失", ja: "ステップの損失", de: "Verlust eines Schritts",
+        en: "loss of a step", zh: "每步的损失", ja: "ステップの損失", de: "Loss eines Schritts",
     }
     legend_train() {
         en: "evaluated, training data",
         zh: "评估（训练集）",
         ja: "評価（学習データ）",
-        de: "ausgewertet, Trainingsdaten",
+        de: "evaluiert, Trainingsdaten",
     }
     legend_val() {
         en: "evaluated, validation data",
         zh: "评估（验证集）",
         ja: "評価（検証データ）",
-        de: "ausgewertet, Validierungsdaten",
+        de: "evaluiert, Validierungsdaten",
     }
 }
 

@@ -154,6 +154,22 @@ class Values(unittest.TestCase):
             torch.compile(nn.Linear(4, 4, device="cuda"))(torch.ones(1, 4, device="cuda"))
         self.assertIn("torch.compile", " ".join(m.notes))
 
+    def test_what_is_not_counted_is_noted(self):
+        with ft.pretend() as m:
+            nn.GRU(4, 4, device="cuda")(torch.ones(1, 2, 4, device="cuda"))
+            weight = nn.Parameter(torch.ones(4, device="cuda"))
+            optimizer = torch.optim.LBFGS([weight], history_size=7)
+
+            def closure():
+                loss = weight.sum()
+                loss.backward()
+                return loss
+
+            optimizer.step(closure)
+        notes = list(m.notes)
+        self.assertTrue(any(note.startswith("GRU: cuDNN") for note in notes), notes)
+        self.assertTrue(any("LBFGS" in note and "up to 7 pairs" in note for note in notes), notes)
+
 
 class Pictures(unittest.TestCase):
     def test_a_report_names_the_phases_the_largest_group_and_the_verdict(self):
@@ -161,6 +177,8 @@ class Pictures(unittest.TestCase):
             train(m)
         report = m.report("RTX 4070")
         self.assertRegex(report, r"train +\d+\.\d MiB  at ")
+        for other in ("GiB", "KiB"):
+            self.assertNotIn(other, report)
         self.assertIn("fits: ", report.splitlines()[-1])
         self.assertTrue(m.fits("RTX 4070"))
 

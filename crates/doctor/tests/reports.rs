@@ -406,6 +406,133 @@ const ROWS: &[Expectation] = &[
         P::Unknown,
         R::SmallerInput,
     ),
+    (
+        "a vision encoder's profiling run inside a server",
+        "(EngineCore_DP0 pid=15) ERROR 01-02 03:04:05 [core.py:779]   File \"/lib/vllm/v1/worker/gpu_worker.py\", line 284, in measure\n\
+         (EngineCore_DP0 pid=15) ERROR 01-02 03:04:05 [core.py:779]     self.model_runner.profile_run()\n\
+         (EngineCore_DP0 pid=15) ERROR 01-02 03:04:05 [core.py:779]   File \"/lib/vllm/v1/worker/gpu_model_runner.py\", line 3702, in profile_run\n\
+         (EngineCore_DP0 pid=15) ERROR 01-02 03:04:05 [core.py:779]     self.model.get_multimodal_embeddings(\n\
+         (EngineCore_DP0 pid=15) ERROR 01-02 03:04:05 [core.py:779] torch.OutOfMemoryError: HIP out of memory. Tried to allocate 17.00 GiB. GPU 0 \
+         has a total capacity of 15.98 GiB of which 9.25 GiB is free.",
+        Serving,
+        "request-larger-than-card",
+        P::Start,
+        R::MaxModelLen,
+    ),
+    (
+        "inference that somebody describes",
+        "多图推理时报 OOM，单卡 32G 显存，模型 Qwen2-VL-7B-Instruct",
+        Inference,
+        "batch-too-large",
+        P::Unknown,
+        R::SmallerInput,
+    ),
+    (
+        "PaddlePaddle training on a full card",
+        "正在训练分割模型\nTraceback (most recent call last):\n  File \"train.py\", line 88, in train\n    logits = model(images)\n  \
+         File \"/lib/paddle/nn/layer.py\", line 9, in forward\n    y = self.backbone(x)\n\
+         ResourceExhaustedError: Out of memory error on GPU 0. Cannot allocate 1.500000GB memory on GPU 0, 9.250000GB memory has \
+         been allocated and available memory is only 412.000000MB.\n\
+         Please check whether there is any other process using GPU 0.",
+        OtherTraining,
+        "batch-too-large",
+        P::TrainForward,
+        R::SmallerMicroBatch,
+    ),
+    (
+        "ONNX Runtime behind a server",
+        "[E:onnxruntime] Non-zero status code returned while running Mul node. Name:'Mul_7' Status Message: bfc_arena.cc:368 \
+         void* onnxruntime::BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer of size 2830172160\n\
+         six other models share this card",
+        Inference,
+        "batch-too-large",
+        P::Unknown,
+        R::OrtArena,
+    ),
+    (
+        "a shape with wrong numbers in ONNX Runtime",
+        "[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION : Non-zero status code returned while running Conv node. Status Message: \
+         bfc_arena.cc:376 AllocateRawInternal Failed to allocate memory for requested buffer of size 4611686018427387904",
+        Inference,
+        "request-larger-than-card",
+        P::Unknown,
+        R::FindTheShape,
+    ),
+    (
+        "TensorRT builds an engine",
+        "$ trtexec --onnx=net.onnx\n[E] Error[1]: [defaultAllocator.cpp::allocate::31] Error Code 1: Cuda Runtime (out of memory)\n\
+         [W] [TRT] Requested amount of GPU memory (9663676416 bytes) could not be allocated.\n\
+         [E] Engine could not be created from network",
+        Serving,
+        "batch-too-large",
+        P::Compile,
+        R::TrtWorkspace,
+    ),
+    (
+        "Ray kills its workers",
+        "(raylet) [2025-01-01 10:00:00,000 E 1 1] (raylet) node_manager.cc:3069: 2 Workers (tasks / actors) killed due to memory \
+         pressure (OOM), 0 Workers crashed due to other reasons at node (ID: 0af3, IP: 10.0.0.2) over the last time period.\n\
+         (raylet) Refer to the documentation on how to address the out of memory issue",
+        Unknown,
+        "host-memory",
+        P::Unknown,
+        R::MoreRam,
+    ),
+    (
+        "an engine inside preference tuning fails in the backward pass",
+        "Occasional OOM in loss.backward() of our GRPO run; the rollout engine is vllm and the actor uses FSDP.",
+        DecoderTraining,
+        "batch-too-large",
+        P::Unknown,
+        R::SmallerMicroBatch,
+    ),
+    (
+        "another process has most of an accelerator that is served",
+        "vllm serve model\nRuntimeError: NPU out of memory. Tried to allocate 24.00 MiB (NPU 0; 60.97 GiB total capacity; 9.10 GiB \
+         already allocated; 9.10 GiB current active; 18.00 MiB free; 9.40 GiB reserved in total by PyTorch)",
+        Serving,
+        "foreign-memory",
+        P::Unknown,
+        R::FreeTheCard,
+    ),
+    (
+        "a nearly full card with a few hundred MiB free",
+        "torch.OutOfMemoryError: HIP out of memory. Tried to allocate 130.00 MiB. GPU 0 has a total capacity of 19.94 GiB of which \
+         560.00 MiB is free. Of the allocated memory 17.20 GiB is allocated by PyTorch, and 160.00 MiB is reserved by PyTorch but \
+         unallocated.",
+        Unknown,
+        "batch-too-large",
+        P::Unknown,
+        R::SmallerMicroBatch,
+    ),
+    (
+        "a function that quantizes and then saves",
+        "Traceback (most recent call last):\n  File \"q.py\", line 9, in quantize_and_save\n    model.quantize(tokenizer)\n  \
+         File \"/lib/awq/quantize/quantizer.py\", line 135, in quantize\n    ].to(common_device)\n\
+         torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 120.00 GiB. GPU 1 has a total capacity of 79.15 GiB of \
+         which 70.56 GiB is free. Process 99 has 8.58 GiB memory in use. Of the allocated memory 8.11 GiB is allocated by PyTorch, \
+         and 65.17 MiB is reserved by PyTorch but unallocated.",
+        Unknown,
+        "request-larger-than-card",
+        P::Unknown,
+        R::FindTheShape,
+    ),
+    (
+        "Ollama without a word about which memory",
+        "$ ollama run big\nError: llama runner exited, you may not have enough available memory to run this model",
+        Serving,
+        "weights-too-large",
+        P::Unknown,
+        R::FewerGpuLayers,
+    ),
+    (
+        "a server's own message without its name",
+        "ValueError: No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when initializing the engine.",
+        Serving,
+        "kv-cache",
+        P::Start,
+        R::GpuMemoryUtilization,
+    ),
 ];
 
 fn of(log: &str) -> Diagnosis {

@@ -32,13 +32,13 @@ pub enum ArenaRefused {
     },
     /// Somebody else took it while it was touched.
     #[error(
-        "the arena of {asked} was given up: {left} is left, because another process took memory \
-         at the same time"
+        "the arena of {asked} was released again: only {left} is left, because another process \
+         took memory at the same time"
     )]
     Taken {
         /// The requested bytes.
         asked: Bytes,
-        /// The free bytes when it was given up.
+        /// The free bytes when it was released.
         left: Bytes,
     },
 }

@@ -3,8 +3,9 @@
 //! A pickle is a program for a stack machine that may call any Python function. This reader
 //! supports numbers, strings and containers; the first opcode that would look up or call something
 //! is an error. [`Pickle::read_objects`] describes such calls instead, for a list of functions that
-//! its caller knows, and never makes them. Containers are kept in tables and refer to each other by index, so a pickle that is
-//! nested a million deep, contains itself or doubles itself forty times costs no more than its own
+//! its caller knows, and never makes them.
+//!
+//! Containers are kept in tables and refer to each other by index, so a pickle that is nested a million deep, contains itself or doubles itself forty times costs no more than its own
 //! bytes. The input is read as a stream and a value takes four bytes, so a parsed file is about as
 //! large as the file. (`serde-pickle` overflows the stack on deep nesting and replaces objects by
 //! empty dicts, which is why this crate exists.)
@@ -12,6 +13,7 @@
 
 mod input;
 mod machine;
+mod rows;
 mod values;
 
 pub use self::values::{Handle, Pickle, PickleObject, PickleValue};

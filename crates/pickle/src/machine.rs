@@ -137,13 +137,13 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
 
     fn container(&mut self, opcode: u8) -> Result<(), PickleError> {
         match opcode {
-            b')' | b']' => self.push_list(Vec::new()),
+            b')' | b']' => self.push_list(&[]),
             0x85 => self.tuple(1),
             0x86 => self.tuple(2),
             0x87 => self.tuple(3),
             b't' | b'l' => {
                 let items = self.pop_mark()?;
-                self.push_list(items)
+                self.push_list(&items)
             }
             b'a' => {
                 let item = self.pop()?;
@@ -445,10 +445,10 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
             return Err(self.no_operand());
         }
         let items = self.stack.split_off(self.stack.len() - n);
-        self.push_list(items)
+        self.push_list(&items)
     }
 
-    fn push_list(&mut self, items: Vec<Handle>) -> Result<(), PickleError> {
+    fn push_list(&mut self, items: &[Handle]) -> Result<(), PickleError> {
         let handle = self.pickle.add_list(items).ok_or(self.too_large())?;
         self.stack.push(handle);
         Ok(())
@@ -457,12 +457,10 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
     fn extend_list(&mut self, items: &[Handle]) -> Result<(), PickleError> {
         let top = self.top()?;
         let missing = self.no_operand();
-        let list = self.pickle.list_mut(top).ok_or(missing)?;
-        if list.is_empty() {
-            list.reserve_exact(items.len()); // most are filled once
+        if !top.is(Tag::List) {
+            return Err(missing);
         }
-        list.extend_from_slice(items);
-        Ok(())
+        self.pickle.extend_list(top, items).ok_or(self.too_large())
     }
 
     fn push_dict(&mut self, items: &[Handle]) -> Result<(), PickleError> {
@@ -482,13 +480,7 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
         if !pairs.is_empty() && !(self.keep)(&self.pickle, &pairs) {
             return Ok(());
         }
-        let dict = self.pickle.dict_mut(top).ok_or(missing)?;
-        if dict.is_empty() {
-            *dict = pairs;
-        } else {
-            dict.extend(pairs);
-        }
-        Ok(())
+        self.pickle.extend_dict(top, &pairs).ok_or(self.too_large())
     }
 
     fn no_operand(&self) -> PickleError {

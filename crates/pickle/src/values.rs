@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use crate::{PickleError, machine::Machine};
+use crate::{PickleError, machine::Machine, rows::Rows};
 
 /// A reference to a value in its [`Pickle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,8 +100,8 @@ pub struct Pickle {
     ints: Vec<i64>,
     texts: String,
     ends: Vec<usize>, // of each text
-    dicts: Vec<Vec<[Handle; 2]>>,
-    lists: Vec<Vec<Handle>>,
+    dicts: Rows<[Handle; 2]>,
+    lists: Rows<Handle>,
     floats: Vec<f64>,
     objects: Vec<PickleObject>,
 }
@@ -161,8 +161,8 @@ impl Pickle {
                 let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
                 PickleValue::Text(&self.texts[start..self.ends[index]])
             }
-            3 => PickleValue::Dict(&self.dicts[index]),
-            4 => PickleValue::List(&self.lists[index]),
+            3 => PickleValue::Dict(self.dicts.get(index)),
+            4 => PickleValue::List(self.lists.get(index)),
             6 => PickleValue::Float(self.floats[index]),
             7 => PickleValue::Object(self.objects[index]),
             _ if index == BIG_INT => PickleValue::BigInt,
@@ -196,16 +196,16 @@ impl Pickle {
         Handle::new(Tag::Text, self.ends.len() - 1)
     }
 
-    pub(crate) fn add_list(&mut self, items: Vec<Handle>) -> Option<Handle> {
+    pub(crate) fn add_list(&mut self, items: &[Handle]) -> Option<Handle> {
         self.containers_left = self.containers_left.checked_sub(1)?;
-        self.lists.push(items);
-        Handle::new(Tag::List, self.lists.len() - 1)
+        let index = self.lists.push();
+        self.lists.extend(index, items)?;
+        Handle::new(Tag::List, index)
     }
 
     pub(crate) fn add_dict(&mut self) -> Option<Handle> {
         self.containers_left = self.containers_left.checked_sub(1)?;
-        self.dicts.push(Vec::new());
-        Handle::new(Tag::Dict, self.dicts.len() - 1)
+        Handle::new(Tag::Dict, self.dicts.push())
     }
 
     pub(crate) fn add_float(&mut self, value: f64) -> Option<Handle> {
@@ -232,11 +232,13 @@ impl Pickle {
         Handle((Tag::Other as u32) << INDEX_BITS | index as u32)
     }
 
-    pub(crate) fn list_mut(&mut self, handle: Handle) -> Option<&mut Vec<Handle>> {
-        handle.is(Tag::List).then(|| &mut self.lists[handle.index()])
+    /// Appends to a list; `None` if there are too many items.
+    pub(crate) fn extend_list(&mut self, list: Handle, items: &[Handle]) -> Option<()> {
+        self.lists.extend(list.index(), items)
     }
 
-    pub(crate) fn dict_mut(&mut self, handle: Handle) -> Option<&mut Vec<[Handle; 2]>> {
-        handle.is(Tag::Dict).then(|| &mut self.dicts[handle.index()])
+    /// Sets entries of a dict; `None` if there are too many.
+    pub(crate) fn extend_dict(&mut self, dict: Handle, pairs: &[[Handle; 2]]) -> Option<()> {
+        self.dicts.extend(dict.index(), pairs)
     }
 }

@@ -98,6 +98,7 @@ class Counter(TorchDispatchMode):
             stack.enter_context(kernels.fallbacks())
             stack.enter_context(self._reading_back())
             stack.enter_context(self.attribution.installed())
+            stack.callback(torch.nn.modules.module.register_module_forward_pre_hook(self._look).remove)
             stack.enter_context(self.fake_mode)
             stack.enter_context(self)
             try:
@@ -105,6 +106,11 @@ class Counter(TorchDispatchMode):
             finally:
                 self.autocast.forget()
                 self.attribution.sort_out()
+
+    def _look(self, module, _):
+        """Notes a module that runs a kernel whose memory is not known."""
+        if self.kind == "cuda" and isinstance(module, torch.nn.RNNBase):
+            self.notes.add(type(module).__name__, "cuDNN's own copies and buffers are not counted")
 
     @contextlib.contextmanager
     def _kernels(self):
@@ -143,6 +149,17 @@ class Counter(TorchDispatchMode):
         def save(*_, **__):
             self.notes.add("torch.save", "nothing was written")
 
+        minimize = torch.optim.LBFGS.step
+
+        def step(optimizer, closure):
+            self.notes.add(
+                "LBFGS",
+                "values decide how often it evaluates and how many directions it keeps, up to "
+                f"{optimizer.param_groups[0]['history_size']} pairs of the size of all parameters; "
+                "they are not counted",
+            )
+            return minimize(optimizer, closure)
+
         patches = [
             (FakeTensor, "numpy", lambda tensor, **_: unknown.array(tensor, self.notes)),
             (FakeTensor, "__array__", lambda tensor, *_, **__: unknown.array(tensor, self.notes)),
@@ -151,6 +168,7 @@ class Counter(TorchDispatchMode):
             (torch, "compile", compile),
             (torch.nn.Module, "compile", lambda module, **_: compile(module) and None),
             (torch, "save", save),
+            (torch.optim.LBFGS, "step", step),
             # Libraries use this to detect tracing, and then skip decisions by value that a real
             # run makes.
             (torch._subclasses, "FakeTensor", type("FakeTensor", (), {})),

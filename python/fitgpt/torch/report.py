@@ -10,8 +10,23 @@ def size(count):
     return f"{count} B"
 
 
+def in_one_unit(largest):
+    """A `size` that writes every number in the unit of `largest`."""
+    for power, unit, digits in ((30, "GiB", 2), (20, "MiB", 1)):
+        if largest >= 1 << power:
+            return lambda count: _in_unit(count / (1 << power), unit, digits)
+    return size
+
+
+def _in_unit(value, unit, digits):
+    return f"{value:.{digits if value >= 0.1 or not value else digits + 1}f} {unit}"
+
+
 def text(measured, card=None, groups=12):
     """The report as text; with `card`, the last line is the verdict."""
+    if not measured.peak_bytes:
+        return f"nothing was allocated on {measured.device}"
+    size = in_one_unit(measured.peak_bytes)
     phases = list(measured.phases.values())
     highest = max(phases, key=lambda p: p.peak_bytes, default=measured.peak)
     if measured.peak_bytes > highest.peak_bytes:
@@ -52,6 +67,7 @@ def verdict(measured, card):
     found = cards.find(card)
     answer = found.verdict(measured.peak_bytes)
     words = {"fits": "fits", "tight": "tight", "no": "does not fit"}[answer]
+    size = in_one_unit(measured.peak_bytes)
     low, high = size(found.overhead_low_bytes), size(found.overhead_high_bytes)
     return (
         f"{words}: {size(measured.peak_bytes)} of tensors, plus {low} to {high} for the CUDA context "

@@ -216,7 +216,7 @@ fn one_engine(resolved: &Resolved, engine: EngineChoice) -> Result<Value, Failur
         "phases": phases,
         "command": plan_command::train_command(engine, state.files(), written, config),
         // The document that `plan --json` prints.
-        "report": plan_command::Timed { report, time, ranks: None },
+        "report": plan_command::TimedReport { report, time, ranks: None },
     }))
 }
 
@@ -308,7 +308,7 @@ pub(super) fn fit(asked: &Value) -> Result<Value, Trouble> {
     let engine = state.engine();
     let target = state.target(engine, config)?;
     let found = fit_options::all(config, *vocab, &target);
-    let lines = fit_command::Lines { files: state.files(), written, engine };
+    let lines = fit_command::OptionCommands { files: state.files(), written, engine };
     let recommended = found.recommended.map(|index| &found.options[index]);
     let changes = recommended.map_or(&[][..], |option| &option.changes);
     let text = fit::write(state.source(), written, changes)?;

@@ -5,9 +5,9 @@ use fitgpt_doctor::{Question, Remedy};
 messages! {
     smaller_micro_batch() {
         en: "use a smaller micro-batch and accumulate gradients over more of them: the step stays the same",
-        zh: "减小微批并增加梯度累积：每一步的训练不变",
+        zh: "减小 micro-batch 并增加梯度累积：每一步的训练不变",
         ja: "マイクロバッチを小さくし、勾配累積を増やす。ステップの内容は変わりません",
-        de: "kleinere Mikro-Batches mit mehr Gradientenakkumulation: der Schritt bleibt derselbe",
+        de: "kleinere Micro-Batches mit mehr Gradientenakkumulation: der Schritt bleibt derselbe",
     }
     gradient_checkpointing() {
         en: "recompute activations in the backward pass instead of keeping them; costs about a third more compute",
@@ -215,7 +215,7 @@ messages! {
     }
     free_the_card() {
         en: "list the processes on the card and end those that should not be there, including notebooks and earlier runs",
-        zh: "查看谁在使用显卡，结束不该在那里的进程，包括笔记本和之前的运行",
+        zh: "查看谁在使用显卡，结束不该在那里的进程，包括 notebook 和之前的运行",
         ja: "GPU の使用者を調べ、ノートブックや以前の実行を含め不要なものを終了する",
         de: "die Prozesse auf der Karte auflisten und beenden, was dort nicht hingehört, auch Notebooks und frühere Läufe",
     }
@@ -326,6 +326,18 @@ messages! {
         zh: "修正配置：该配置无效",
         ja: "設定を修正する。この設定は無効です",
         de: "die Konfiguration berichtigen: sie ist ungültig",
+    }
+    ort_arena() {
+        en: "let ONNX Runtime's arena grow by what is requested, up to a limit, instead of doubling",
+        zh: "让 ONNX Runtime 的内存池按实际请求增长并设上限，而不是翻倍",
+        ja: "ONNX Runtime のメモリプールを倍増ではなく必要な分だけ、上限付きで増やす",
+        de: "die Arena von ONNX Runtime um das Angeforderte wachsen lassen, bis zu einer Grenze, statt sie zu verdoppeln",
+    }
+    trt_workspace() {
+        en: "limit the builder's workspace, and build for smaller maximum shapes or in half precision",
+        zh: "限制构建器的工作空间，并用更小的最大形状或半精度构建",
+        ja: "ビルダーのワークスペースを制限し、より小さい最大形状か半精度でビルドする",
+        de: "den Arbeitsbereich des Builders begrenzen und für kleinere maximale Formen oder in halber Genauigkeit bauen",
     }
     record_snapshot() {
         en: "record a memory snapshot, which shows what allocated every byte, and pass it to `fitgpt doctor`",
@@ -453,6 +465,8 @@ pub(crate) fn advice(remedy: Remedy) -> String {
         Remedy::CheckIds => check_ids(),
         Remedy::SmallerTiles => smaller_tiles(),
         Remedy::FixConfig => fix_config(),
+        Remedy::OrtArena => ort_arena(),
+        Remedy::TrtWorkspace => trt_workspace(),
         Remedy::RecordSnapshot => record_snapshot(),
     }
 }

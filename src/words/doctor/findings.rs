@@ -129,11 +129,12 @@ messages! {
         ja: "オプティマイザの更新には追加のメモリが必要です: モーメントに {moments}",
         de: "der Schritt des Optimierers braucht zusätzlichen Speicher: {moments} für Momente",
     }
-    stale_logits(stale, sum, held, allocated) {
-        en: "the logits of the previous pass are still in memory ({stale}): {sum} = {held}; the message says {allocated}",
-        zh: "上一次前向的 logits 仍被占用（{stale}）：{sum} = {held}，而错误信息中是 {allocated}",
-        ja: "前回の順伝播の logits がまだ保持されています（{stale}）: {sum} = {held}、メッセージでは {allocated}",
-        de: "die Logits des vorigen Durchlaufs sind noch im Speicher ({stale}): {sum} = {held}; die Meldung nennt {allocated}",
+    /// The account of memory above it has the other parts.
+    stale_logits(stale, allocated) {
+        en: "the logits of the previous pass are still in memory: {stale} of the {allocated} that tensors hold",
+        zh: "上一次前向的 logits 仍被占用：张量占用的 {allocated} 中有 {stale}",
+        ja: "前回の順伝播の logits がまだ保持されています: テンソルの {allocated} のうち {stale}",
+        de: "die Logits des vorigen Durchlaufs sind noch im Speicher: {stale} der {allocated}, die Tensoren belegen",
     }
     asked_for(requested, what, tensor, shape, dtype) {
         en: "the request of {requested} is for {what}: `{tensor}` {shape} {dtype}",
@@ -186,7 +187,7 @@ messages! {
         en: "logits of the previous batch", zh: "上一批的 logits", ja: "直前のバッチの logits", de: "Logits des letzten Batches",
     }
     last_micro_logits() {
-        en: "logits of the previous micro-batch", zh: "上一微批的 logits", ja: "直前のマイクロバッチの logits", de: "Logits des letzten Mikro-Batches",
+        en: "logits of the previous micro-batch", zh: "上一 micro-batch 的 logits", ja: "直前のマイクロバッチの logits", de: "Logits des letzten Micro-Batches",
     }
     adapters() { en: "adapters and their state", zh: "适配器及其状态", ja: "アダプタとその状態", de: "Adapter und ihr Zustand" }
     activations() { en: "activations", zh: "激活值", ja: "活性値", de: "Aktivierungen" }
@@ -516,8 +517,8 @@ fn sentence(finding: &Finding, refused: Option<&ConfigError>) -> String {
             Some(bytes) => optimizer_moments(size(*bytes)),
             None => optimizer_step(),
         },
-        Cause::StaleLogits { stale_bytes, held_bytes, allocated_bytes, parts, .. } => {
-            stale_logits(size(*stale_bytes), sum(parts), size(*held_bytes), size(*allocated_bytes))
+        Cause::StaleLogits { stale_bytes, allocated_bytes, .. } => {
+            stale_logits(size(*stale_bytes), size(*allocated_bytes))
         }
         Cause::LogitsAtThePeak { asked } => match (&asked.line, &asked.supposing) {
             (Some(line), _) => line_logits(optional(asked.requested_bytes), line),

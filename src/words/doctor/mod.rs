@@ -115,6 +115,10 @@ messages! {
         ja: "内訳: {sum} = {explained}（ログでは {held}）",
         de: "Belegung: {sum} = {explained}; laut Log {held}",
     }
+    /// From a snapshot, which has every byte.
+    account_of_snapshot(sum, held) {
+        en: "memory held: {sum} = {held}", zh: "占用构成：{sum} = {held}", ja: "内訳: {sum} = {held}", de: "Belegung: {sum} = {held}",
+    }
     what_to_do() {
         en: "\nwhat to do, in this order:\n", zh: "\n建议依次尝试：\n", ja: "\n次の順に試してください:\n", de: "\nempfohlen, in dieser Reihenfolge:\n",
     }
@@ -216,6 +220,9 @@ fn in_gib(bytes: u64) -> String {
 /// What the allocated memory consists of.
 pub(crate) fn account(account: &Account) -> String {
     let sum = findings::sum(&account.parts);
+    if account.explained_bytes == account.held_bytes {
+        return account_of_snapshot(sum, size(account.held_bytes));
+    }
     account_is(sum, size(account.explained_bytes), size(account.held_bytes))
 }
 

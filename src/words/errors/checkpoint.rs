@@ -31,13 +31,13 @@ messages! {
         en: "`{path}` is not a safetensors file: its header says {found_bytes} bytes, at most {most_bytes} are possible",
         zh: "`{path}` 不是 safetensors 文件：文件头声明 {found_bytes} 字节，最多只可能有 {most_bytes} 字节",
         ja: "`{path}` は safetensors ファイルではありません: ヘッダには {found_bytes} バイトとありますが、最大でも {most_bytes} バイトです",
-        de: "`{path}` ist keine safetensors-Datei: der Header nennt {found_bytes} Bytes, möglich sind höchstens {most_bytes}",
+        de: "`{path}` ist keine safetensors-Datei: der Header nennt {found_bytes} Byte, möglich sind höchstens {most_bytes}",
     }
     length(path, expected_bytes, found_bytes) {
         en: "`{path}` should have {expected_bytes} bytes, found {found_bytes}",
         zh: "`{path}` 应有 {expected_bytes} 字节，实际为 {found_bytes}",
         ja: "`{path}` は {expected_bytes} バイトのはずですが、{found_bytes} バイトです",
-        de: "`{path}` sollte {expected_bytes} Bytes haben, gefunden: {found_bytes}",
+        de: "`{path}` sollte {expected_bytes} Byte haben, gefunden: {found_bytes}",
     }
     damaged(path, expected, found) {
         en: "`{path}` is damaged: its checksum should be {expected}, found {found}",

@@ -39,16 +39,16 @@ messages! {
         de: "`{key}` muss {range} sein, nicht `{value}`",
     }
     not_a_choice(key, choices, value) {
-        en: "`{key}` is {choices}, not `{value}`",
+        en: "`{key}` must be {choices}, not `{value}`",
         zh: "`{key}` 只能是 {choices}，而不是 `{value}`",
         ja: "`{key}` に指定できるのは {choices} です。`{value}` は使えません",
-        de: "`{key}` ist {choices}, nicht `{value}`",
+        de: "`{key}` muss {choices} sein, nicht `{value}`",
     }
     not_a_size(key, value) {
-        en: "`{key}` is a size such as `12GB` or `11.5GiB`, not `{value}`",
+        en: "`{key}` must be a size such as `12GB` or `11.5GiB`, not `{value}`",
         zh: "`{key}` 是内存大小，例如 `12GB` 或 `11.5GiB`，而不是 `{value}`",
         ja: "`{key}` は `12GB` や `11.5GiB` のようなサイズです。`{value}` は使えません",
-        de: "`{key}` ist eine Größe wie `12GB` oder `11.5GiB`, nicht `{value}`",
+        de: "`{key}` muss eine Größe wie `12GB` oder `11.5GiB` sein, nicht `{value}`",
     }
     heads(n_embd, n_head, heads, widths) {
         en: "`n_embd` {n_embd} is not a multiple of `n_head` {n_head}: `n_head` could be {heads}, or `n_embd` {widths}",

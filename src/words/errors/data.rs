@@ -44,7 +44,7 @@ messages! {
         en: "`{path}` ends inside a token: its {bytes} bytes are not a multiple of {width}",
         zh: "`{path}` 在一个 token 中间结束：{bytes} 字节不是 {width} 的整数倍",
         ja: "`{path}` はトークンの途中で終わっています: {bytes} バイトは {width} の倍数ではありません",
-        de: "`{path}` endet mitten in einem Token: {bytes} Bytes sind kein Vielfaches von {width}",
+        de: "`{path}` endet mitten in einem Token: {bytes} Byte sind kein Vielfaches von {width}",
     }
     wrong_count(path, announced, held) {
         en: "the header of `{path}` announces {announced} tokens, the file holds {held}",
@@ -56,7 +56,7 @@ messages! {
         en: "`{path}` ends inside its header of 1024 bytes, after {bytes}",
         zh: "`{path}` 在 1024 字节的文件头内就结束了，只有 {bytes} 字节",
         ja: "`{path}` は 1024 バイトのヘッダの途中、{bytes} バイトで終わっています",
-        de: "`{path}` endet innerhalb des Headers von 1024 Bytes, nach {bytes}",
+        de: "`{path}` endet innerhalb des Headers von 1024 Byte, nach {bytes}",
     }
     shard_version(path, magic, version) {
         en: "`{path}` is a shard with magic {magic} of version {version}; only 20240520 of version 1 (16-bit tokens) and 20240801 of version 7 (32-bit) can be read",
@@ -86,7 +86,7 @@ messages! {
         en: "`{path}` has {bytes} bytes, more than the {limit} that a vocabulary can need",
         zh: "`{path}` 有 {bytes} 字节，超过了词表最多需要的 {limit} 字节",
         ja: "`{path}` は {bytes} バイトあり、語彙に必要な上限 {limit} バイトを超えています",
-        de: "`{path}` hat {bytes} Bytes, mehr als die {limit}, die ein Vokabular brauchen kann",
+        de: "`{path}` hat {bytes} Byte, mehr als die {limit}, die ein Vokabular brauchen kann",
     }
     unreadable(path, reason) {
         en: "cannot read `{path}`: {reason}", zh: "无法读取 `{path}`：{reason}", ja: "`{path}` を読めません: {reason}", de: "`{path}` ist nicht lesbar: {reason}",
@@ -120,7 +120,7 @@ messages! {
         en: "it is cut off: it ends after {length} bytes, before its end mark",
         zh: "它不完整：在结束标记之前，{length} 字节处就中断了",
         ja: "途中で切れています。終端記号の前、{length} バイトで終わっています",
-        de: "sie ist abgeschnitten: sie endet nach {length} Bytes, vor ihrer Endmarke",
+        de: "sie ist abgeschnitten: sie endet nach {length} Byte, vor ihrer Endmarke",
     }
     no_operand(offset) {
         en: "it is not a valid pickle (the opcode at byte {offset} lacks its operand)",
@@ -147,14 +147,14 @@ messages! {
         en: "it has {extra} bytes after its end mark",
         zh: "结束标记之后还有 {extra} 字节",
         ja: "終端記号の後にさらに {extra} バイト続いています",
-        de: "nach ihrer Endmarke folgen noch {extra} Bytes",
+        de: "nach ihrer Endmarke folgen noch {extra} Byte",
     }
 
     not_a_dict(found) {
         en: "it is a pickled `{found}`, not a `dict`",
         zh: "其中存的是 `{found}`，而不是 `dict`",
         ja: "中身は `dict` ではなく `{found}` です",
-        de: "darin steht ein `{found}`, kein `dict`",
+        de: "sie enthält ein `{found}`, kein `dict`",
     }
     no_key(key) {
         en: "it has no `{key}`", zh: "缺少 `{key}`", ja: "`{key}` がありません", de: "`{key}` fehlt",

@@ -12,11 +12,11 @@ messages! {
     no_token(repo) { en: "the hub does not know `{repo}`, or it is private and there is no token (401)" }
     forbidden(repo, reason) { en: "`{repo}` may not be read (403): {reason}" }
     not_found(repo, what) { en: "`{repo}` has no `{what}` (404)" }
-    too_many_requests(attempts) { en: "the hub wants fewer requests (429); it was asked {attempts} times" }
+    too_many_requests(attempts) { en: "the hub limits requests (429), also after {attempts} attempts" }
     status(url, status) { en: "`{url}` answered with status {status}" }
     bad_answer(url, reason) { en: "`{url}` gave an answer that cannot be used: {reason}" }
     broken_off(path, bytes, total_bytes, attempts) {
-        en: "`{path}` broke off at byte {bytes} of {total_bytes}, {attempts} times without a byte more",
+        en: "the download of `{path}` ended at byte {bytes} of {total_bytes}; {attempts} attempts brought no more",
     }
     wrong_hash(path, found, expected) {
         en: "`{path}` arrived damaged twice: its hash is {found}, and should be {expected}",
@@ -26,7 +26,7 @@ messages! {
     too_little_disk(need_bytes, folder, free_bytes) {
         en: "{need_bytes} bytes are needed on the disk of `{folder}`, {free_bytes} are free",
     }
-    stopped() { en: "stopped; what was downloaded stays for the next time" }
+    stopped() { en: "stopped; the downloaded part is kept, and the same command continues" }
     set_a_token() {
         en: "make a token at https://huggingface.co/settings/tokens and set `HF_TOKEN`, or run `hf auth login`",
     }

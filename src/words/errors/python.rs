@@ -36,7 +36,7 @@ messages! {
         en: "the string is longer than {limit} bytes",
         zh: "字符串超过 {limit} 字节",
         ja: "文字列が {limit} バイトを超えています",
-        de: "die Zeichenkette ist länger als {limit} Bytes",
+        de: "die Zeichenkette ist länger als {limit} Byte",
     }
     too_deep(limit) {
         en: "nested deeper than {limit} levels",
@@ -48,7 +48,7 @@ messages! {
         en: "unknown name `{name}`",
         zh: "这里没有名为 `{name}` 的变量",
         ja: "`{name}` という名前はここにはありません",
-        de: "hier heißt nichts `{name}`",
+        de: "unbekannter Name `{name}`",
     }
     by_zero() { en: "division by zero", zh: "除以零", ja: "ゼロ除算です", de: "Division durch null" }
     overflow() {
@@ -137,7 +137,7 @@ messages! {
         en: "a query about the machine outside a config file",
         zh: "在配置文件之外查询本机",
         ja: "ファイルの外でのマシン情報の問い合わせ",
-        de: "eine Frage an die Maschine außerhalb einer Datei",
+        de: "eine Frage an den Rechner außerhalb einer Datei",
     }
 
     none() { en: "None", zh: " None ", ja: " None ", de: "None" }

@@ -41,7 +41,7 @@ messages! {
         en: "`cargo build --release --features gpu` builds one that runs on GPUs; `--device=cpu` runs it here",
         zh: "用 `cargo build --release --features gpu` 可编译出支持 GPU 的版本；加上 `--device=cpu` 即可在这里运行",
         ja: "`cargo build --release --features gpu` で GPU 対応のビルドができます。`--device=cpu` を付けるとここで実行できます",
-        de: "`cargo build --release --features gpu` baut eines, das auf GPUs läuft; mit `--device=cpu` läuft es hier",
+        de: "`cargo build --release --features gpu` baut ein Programm, das auf GPUs läuft; mit `--device=cpu` läuft es hier",
     }
     not_here(device, found) {
         en: "`device = '{device}'` is not available; found: {found}",
@@ -77,7 +77,7 @@ messages! {
         en: "set a limit, such as `--memory_budget=8GiB`",
         zh: "请写明可用多少，例如 `--memory_budget=8GiB`",
         ja: "使ってよい量を `--memory_budget=8GiB` のように指定してください",
-        de: "angeben, was es nehmen darf, etwa `--memory_budget=8GiB`",
+        de: "eine Grenze setzen, etwa `--memory_budget=8GiB`",
     }
     device_failed(device, message) {
         en: "the device `{device}` failed: {message}",
@@ -110,7 +110,7 @@ messages! {
         de: "`{tensor}` braucht eine Allokation von {need}, das Gerät erlaubt {have}",
     }
     ambiguous(name, candidates) {
-        en: "`{name}` may be {candidates}", zh: "`{name}` 可能是 {candidates}", ja: "`{name}` は {candidates} のどれかです", de: "`{name}` kann {candidates} sein",
+        en: "`{name}` is ambiguous: {candidates}", zh: "`{name}` 不明确：{candidates}", ja: "`{name}` は曖昧です: {candidates}", de: "`{name}` ist nicht eindeutig: {candidates}",
     }
     no_rates(name, known) {
         en: "the rates of `{name}` are not known; those of {known} are",
@@ -131,10 +131,10 @@ messages! {
         de: "das System hat die Arena von {asked} verweigert",
     }
     arena_taken(asked, left) {
-        en: "the arena of {asked} was given up: {left} is left, because another process took memory at the same time",
-        zh: "已放弃 {asked} 的内存：另一个进程同时占用了内存，只剩 {left}",
+        en: "the arena of {asked} was released again: only {left} is left, because another process took memory at the same time",
+        zh: "已释放 {asked} 的 arena：另一个进程同时占用了内存，只剩 {left}",
         ja: "{asked} のアリーナの確保を中止しました: 別のプロセスが同時にメモリを使い、残りは {left} です",
-        de: "die Arena von {asked} wurde aufgegeben: {left} sind übrig, weil ein anderer Prozess gleichzeitig Speicher belegt hat",
+        de: "die Arena von {asked} wurde wieder freigegeben: nur {left} sind übrig, weil ein anderer Prozess gleichzeitig Speicher belegt hat",
     }
     /// A command that saves nothing was interrupted.
     stopped_early() {
@@ -174,7 +174,7 @@ messages! {
         de: "`{tensor}` ist nicht endlich und wird nicht gespeichert; es gibt noch keinen Checkpoint",
     }
     keep_finite() {
-        en: "a lower `--learning_rate`, a longer `--warmup_iters` or `--dtype=float32` keep a loss finite; `--init_from=resume` continues from the last checkpoint",
+        en: "to keep the loss finite, lower `--learning_rate`, raise `--warmup_iters` or use `--dtype=float32`; `--init_from=resume` continues from the last checkpoint",
         zh: "降低 `--learning_rate`、加大 `--warmup_iters` 或使用 `--dtype=float32` 可以让损失保持有限；`--init_from=resume` 从最后的检查点继续",
         ja: "`--learning_rate` を下げる、`--warmup_iters` を長くする、または `--dtype=float32` にすると損失の発散を防げます。`--init_from=resume` で最後のチェックポイントから再開できます",
         de: "eine kleinere `--learning_rate`, längere `--warmup_iters` oder `--dtype=float32` halten den Loss endlich; `--init_from=resume` setzt beim letzten Checkpoint fort",

@@ -26,9 +26,9 @@ labels! {
     tab_runs { en: "Runs", zh: "训练", ja: "実行", de: "Läufe" }
     key_batch_size {
         en: "micro-batch (batch_size)",
-        zh: "微批 (batch_size)",
+        zh: "micro-batch (batch_size)",
         ja: "マイクロバッチ (batch_size)",
-        de: "Mikro-Batch (batch_size)",
+        de: "Micro-Batch (batch_size)",
     }
     key_gradient_accumulation_steps {
         en: "accumulation (gradient_accumulation_steps)",

@@ -13,10 +13,14 @@ const PLAIN: &[(&str, Wording, Memory)] = &[
     ("cuda_error_out_of_memory", Wording::NoNumbers, Memory::Gpu),
     ("cudaerrormemoryallocation", Wording::NoNumbers, Memory::Gpu),
     ("hiperroroutofmemory", Wording::NoNumbers, Memory::Gpu),
+    ("hip_error_outofmemory", Wording::NoNumbers, Memory::Gpu),
     ("failedtocudacalloc", Wording::NoNumbers, Memory::Gpu),
     ("rocblas_status_memory_error", Wording::Cublas, Memory::Gpu),
     // Notebooks print the bare name of the error above a traceback.
     ("resourceexhaustederrortraceback(mostrecent", Wording::NoNumbers, Memory::Gpu),
+    ("outofcudamemory", Wording::Word, Memory::Gpu),
+    ("outofgpumemory", Wording::Word, Memory::Gpu),
+    ("outofvram", Wording::Word, Memory::Gpu),
     ("显存不足", Wording::Word, Memory::Gpu),
     ("显存溢出", Wording::Word, Memory::Gpu),
     ("显存不够", Wording::Word, Memory::Gpu),
@@ -30,6 +34,14 @@ const PLAIN: &[(&str, Wording, Memory)] = &[
     ("cudahostalloc", Wording::PageLocked, Memory::Host),
     ("couldnotallocatepinnedhostmemory", Wording::PageLocked, Memory::Host),
     ("bytesonhost:cuda_error_out_of_memory", Wording::PageLocked, Memory::Host),
+    // Ray watches the memory of a machine and kills its own workers.
+    ("killedduetomemorypressure", Wording::HostOther, Memory::Host),
+    ("killedduetothenoderunninglowonmemory", Wording::HostOther, Memory::Host),
+    ("rayoutofmemoryerror", Wording::HostOther, Memory::Host),
+    // Ollama.
+    ("requiresmoresystemmemory", Wording::HostOther, Memory::Host),
+    ("notenoughavailablememorytorunthismodel", Wording::NoNumbers, Memory::Unknown),
+    ("youmaynothaveenoughavailablememory", Wording::NoNumbers, Memory::Unknown),
     ("oom-kill", Wording::HostOther, Memory::Host),
     ("oom_kill", Wording::HostOther, Memory::Host),
     ("oomkilled", Wording::HostOther, Memory::Host),
@@ -98,6 +110,10 @@ const CARDS: [&str; 14] = [
 fn out_of_memory(place: &Occurrence<'_>) -> Option<Message> {
     let before = last_of(place.before, 120);
     let after = first_of(place.after, 40);
+    // `the GPU is not out of memory`
+    if before.ends_with("isnot") || before.ends_with("wasnot") {
+        return None;
+    }
     let is_read_elsewhere = after.starts_with(".triedtoallocate")
         || after.starts_with("(mpsallocated")
         || after.starts_with("error:outofresource")
@@ -106,7 +122,9 @@ fn out_of_memory(place: &Occurrence<'_>) -> Option<Message> {
         || before.ends_with("wouldexceedallowedmemory.(")
         || before.ends_with("resource_exhausted:")
         || before.ends_with("resourceexhausted:")
-        || before.ends_with("hiperror"); // in the table
+        || after.starts_with("errorongpu")
+        || before.ends_with("hiperror") // these two are in the table
+        || before.ends_with("hip_error_");
     if is_read_elsewhere {
         return None;
     }
@@ -129,6 +147,8 @@ fn out_of_memory(place: &Occurrence<'_>) -> Option<Message> {
         || before.ends_with("hip")
         // llm.c prints file and line in between.
         || before.contains("[cudaerror]")
+        // TensorRT names the function in between.
+        || before.contains("cudaerrorin")
         // Notebooks print the bare name of the error above a traceback.
         || after.starts_with("errortraceback(mostrecent");
     let (wording, memory) =
@@ -173,6 +193,7 @@ pub(super) fn of_line(line: &str, at: Offset) -> Option<Message> {
         "exitcode=137",
         "exitedwithcode137",
         "exitstatus137",
+        "statuscode137",
         "exitedwithexitcode137",
         "exitcode:-9",
         "exitcode-9",
@@ -212,7 +233,11 @@ pub(super) fn of_line(line: &str, at: Offset) -> Option<Message> {
             false
         }
     });
-    let is_gpu = ["cuda", "gpu", "vram", "hip", "rocm"].contains(&before);
+    let is_gpu = ["cuda", "gpu", "vram", "hip", "rocm"].contains(&before)
+        || ["backward", "vllm", "sglang", "fsdp", "cuda", "vram"]
+            .iter()
+            .any(|word| lower.split(|c: char| !c.is_ascii_alphanumeric()).any(|w| w == *word))
+        || lower.contains("显存");
     is_oom.then(|| {
         Message::new(at, Wording::Word, if is_gpu { Memory::Gpu } else { Memory::Unknown })
     })

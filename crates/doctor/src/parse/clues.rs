@@ -36,7 +36,7 @@ clues! {
         "run_translation.py", "run_squad.py", "trainer.evaluate(", "trainer.predict(",
     ],
     /// Reinforcement learning and preference tuning.
-    Trl: ["trl/trainer", "dpotrainer", "ppotrainer", "grpotrainer", "sfttrainer", "dpo_trainer", "grpo_trainer", "ppo_trainer", "sft_trainer", "openrlhf", "rlhf", "verl/", "actor_rollout_ref", "orpo", "kto_trainer"],
+    Trl: ["trl/trainer", "dpotrainer", "ppotrainer", "grpotrainer", "sfttrainer", "dpo_trainer", "grpo_trainer", "ppo_trainer", "sft_trainer", "openrlhf", "rlhf", "verl/", "actor_rollout_ref", "orpo", "kto_trainer", "grpo", "train_ppo"],
     /// Fine-tuning programs for decoders.
     TuningKit: ["llamafactory", "llama-factory", "axolotl", "unsloth", "torchtune", "lit-gpt", "litgpt", "lit_gpt", "xtuner", "ms-swift", "swift/llm", "fastchat", "alpaca", "llama-recipes", "llama_recipes", "mistral-finetune", "gpt-neox", "pretrain_gpt", "lmflow", "nanotron", "happytransformer", "happy-transformer", "finetune.py", "qlora.py"],
     /// PEFT and adapters.
@@ -86,7 +86,7 @@ clues! {
     DiffusionTraining: ["dreambooth", "kohya", "train_network.py", "sdxl_train", "train_text_to_image", "sd-scripts", "textual_inversion"],
     // Servers and user interfaces.
     /// vLLM.
-    Vllm: ["vllm"],
+    Vllm: ["vllm", "ray_distributed_executor", "worker_base.py"],
     /// SGLang.
     Sglang: ["sglang", "mem_fraction_static", "mem-fraction-static"],
     /// Hugging Face's text-generation-inference.
@@ -100,7 +100,7 @@ clues! {
     /// ExLlama.
     Exllama: ["exllama", "tabbyapi"],
     /// TensorRT-LLM and Triton Inference Server.
-    TensorRt: ["tensorrt", "trtllm", "tritonserver"],
+    TensorRt: ["tensorrt", "trtllm", "tritonserver", "trtexec", "[trt]", "nvinfer1"],
     /// ComfyUI.
     ComfyUi: ["comfyui", "comfy\\", "comfy/"],
     /// Web interfaces of Stable Diffusion.
@@ -112,6 +112,8 @@ clues! {
     TensorFlow: ["tensorflow", "keras", "bfc_allocator", "gpu_0_bfc", "resourceexhaustederror"],
     /// Windows.
     Windows: ["c:\\", "d:\\", "e:\\", "f:\\", "windows", "wsl", "winerror", ".bat", ".dll"],
+    /// A GPU is mentioned.
+    Card: ["gpu", "cuda", "vram", "显存", "h100", "a100", "v100", "rtx", "3090", "4090"],
     // Activities.
     /// Training.
     Trains: ["training", "finetun", "fine-tun", "fine_tun", "微调", "训练", "train.py", "epoch", ".backward(", "optimizer.step(", "train_batch_size", "num_train_epochs", "trainer.fit(", "model.fit(", "pretrain_", "_train"],
@@ -137,7 +139,9 @@ clues! {
     /// Capturing CUDA graphs.
     CapturesGraphs: ["capturingcudagraph", "cudagraphcapture", "capture_model", "cuda_graph_runner", "capture_end("],
     /// An inference engine inside a training run takes its memory back.
-    WakesUp: ["wake_up(", "cumem_allocator", "resume_memory_occupation"],
+    WakesUp: ["wake_up(", "vllmwake_up", "vllmwakeup", "cumem_allocator", "resume_memory_occupation"],
+    /// `TensorRT` builds an engine.
+    BuildsEngine: ["trtexec", "buildserializednetwork", "build_cuda_engine", "buildengine", "enginecouldnotbecreated", "trtllm-build"],
     /// A data loader worker crashed.
     WorkerCrashed: ["killedbysignal:segmentationfault", "killedbysignal:aborted", "killedbysignal:illegalinstruction"],
     /// The watchdog of a display stopped the GPU.

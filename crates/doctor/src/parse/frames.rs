@@ -123,7 +123,8 @@ impl Frames {
         if own.is_empty() { self.after(at) } else { own }
     }
 
-    /// Workers write over one another: what a second traceback cuts off at once goes on in it.
+    /// Several workers write at the same time: a traceback that is cut off by another one continues
+    /// in that one.
     fn after(&self, at: Offset) -> Vec<Frame> {
         const CUT: usize = 3;
         let Some(first) = self.list.iter().find(|f| f.at > at) else { return Vec::new() };

@@ -6,12 +6,12 @@ const LONGEST: usize = 4096;
 
 /// Collects bytes into lines.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
+pub(super) struct LineSplitter {
     open: Vec<u8>,
     is_continued: bool,
 }
 
-impl Lines {
+impl LineSplitter {
     /// Takes some bytes and calls `line` with each complete line, and with whether it continues
     /// the previous piece of a long line.
     pub(super) fn push(&mut self, bytes: &[u8], mut line: impl FnMut(&str, bool)) {
@@ -158,7 +158,7 @@ mod tests {
 
     fn lines(bytes: &[u8]) -> Vec<String> {
         let mut list = Vec::new();
-        let mut lines = Lines::default();
+        let mut lines = LineSplitter::default();
         lines.push(bytes, |line, _| list.push(line.to_owned()));
         lines.finish(|line, _| list.push(line.to_owned()));
         list

@@ -39,6 +39,10 @@ pub enum Wording {
     TensorFlow,
     /// Habana.
     Habana,
+    /// `PaddlePaddle`: `Cannot allocate … memory on GPU 0, … and available memory is only …`.
+    Paddle,
+    /// ONNX Runtime: `Failed to allocate memory for requested buffer of size …`.
+    OnnxRuntime,
     /// PyTorch's CPU allocator.
     CpuAllocator,
     /// The operating system killed the process.
@@ -173,7 +177,9 @@ impl Message {
             | Wording::Server
             | Wording::Jax
             | Wording::TensorFlow
-            | Wording::Habana => 5,
+            | Wording::Habana
+            | Wording::Paddle
+            | Wording::OnnxRuntime => 5,
             Wording::NoNumbers
             | Wording::Cublas
             | Wording::Metal
@@ -231,6 +237,19 @@ pub(super) fn messages(passage: Passage<'_>, mut found: impl FnMut(Message)) {
         let mut message = Message::new(place.at, Wording::Habana, Memory::Gpu);
         message.requested = leading_number(place.after).map(PrintedSize::exact);
         found(message);
+    }
+    for place in passage.find("outofmemoryerrorongpu") {
+        found(paddle(&place));
+    }
+    // PaddlePaddle before version 1.6.
+    for place in passage.find("enforceallocating<=availablefailed,") {
+        let mut message = Message::new(place.at, Wording::Paddle, Memory::Gpu);
+        message.requested = leading_number(place.after).map(PrintedSize::exact);
+        message.free = number_after(first_of(place.after, 60), ">").map(PrintedSize::exact);
+        found(message);
+    }
+    for place in passage.find("failedtoallocatememoryforrequestedbufferofsize") {
+        found(onnx_runtime(&place));
     }
     for place in passage.find("outofresource:") {
         found(triton(&place));
@@ -415,6 +434,37 @@ fn exact(place: &Occurrence<'_>) -> Message {
     message.requested = number_after(own, "tryingtoallocate").map(PrintedSize::exact);
     message.free = number_after(own, "free:").map(PrintedSize::exact);
     message.total = number_after(own, "total:").map(PrintedSize::exact);
+    message
+}
+
+/// `Out of memory error on GPU 0. Cannot allocate 98.0MB memory on GPU 0, 6.0GB memory has been
+/// allocated and available memory is only 0.0B.`
+fn paddle(place: &Occurrence<'_>) -> Message {
+    let own = first_of(place.after, 300);
+    let mut message = Message::new(place.at, Wording::Paddle, Memory::Gpu);
+    message.requested = size_after(own, "cannotallocate");
+    message.allocated = size_before(own, "memoryhasbeenallocated");
+    message.free = size_after(own, "availablememoryisonly");
+    if own.contains("availablememoryisonly0.000000b") {
+        message.free = Some(PrintedSize::exact(0));
+    }
+    message
+}
+
+/// ONNX Runtime's arena, which exists for GPUs and for the host; the message does not say which.
+/// Only the CPU has kernels for the blocked layout.
+fn onnx_runtime(place: &Occurrence<'_>) -> Message {
+    let near = [last_of(place.before, 1500), first_of(place.after, 300)];
+    let is_host = near.iter().any(|text| {
+        ["_nchwc", "cpuexecutionprovider'"].iter().any(|sign| text.contains(sign))
+            && !text.contains("cuda")
+    });
+    let memory = if is_host { Memory::Host } else { Memory::Gpu };
+    let mut message = Message::new(place.at, Wording::OnnxRuntime, memory);
+    let is_number = place.after.starts_with(|c: char| c.is_ascii_digit());
+    // A number of 19 digits comes from a wrong shape.
+    let bytes = leading_number(place.after).unwrap_or(1 << 60);
+    message.requested = is_number.then_some(PrintedSize::exact(bytes));
     message
 }
 

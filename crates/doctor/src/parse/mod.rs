@@ -28,13 +28,13 @@ pub use self::{
     frames::Frame,
     message::{Message, PrintedShape, Wording},
     notes::{NOTES, Note},
-    progress::Progress,
+    progress::NanoGptOutput,
     setup::{Optimizer, Process, Setup},
     size::{PrintedSize, allocator_request},
 };
 use self::{
     frames::Frames,
-    lines::{Lines, plain},
+    lines::{LineSplitter, plain},
     squeezed::{Offset, Squeezed},
 };
 
@@ -46,7 +46,7 @@ const NEAR: Offset = 16 * 1024;
 /// Parses a log incrementally.
 #[derive(Debug, Default)]
 pub struct Reader {
-    lines: Lines,
+    lines: LineSplitter,
     body: LogBuilder,
 }
 
@@ -55,7 +55,7 @@ pub struct Reader {
 struct LogBuilder {
     squeezed: Squeezed,
     frames: Frames,
-    progress: Progress,
+    progress: NanoGptOutput,
     setup: Setup,
     found: Matches,
     ranks: VecDeque<(Offset, Option<u32>)>, // offsets at which the writing rank changes
@@ -87,7 +87,7 @@ pub struct Log {
     /// The line above the message.
     pub(crate) line_before: Option<String>,
     /// The output of the training script.
-    pub progress: Progress,
+    pub progress: NanoGptOutput,
     /// Harmless lines that look like causes.
     pub notes: Vec<&'static Note>,
     /// Ranks that wrote this log; 0 if no line names a rank.

@@ -6,7 +6,7 @@ use super::squeezed::Offset;
 
 /// The script's own lines, with their offsets, so that the last one can be determined.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Progress {
+pub struct NanoGptOutput {
     /// `compiling the model...`
     pub(crate) compiling: Option<Offset>,
     /// The model exists: its parameters were counted or listed for the optimizer.
@@ -68,7 +68,7 @@ const SHIPPED: &[(&str, &[(&str, &str)])] = &[
     ),
 ];
 
-impl Progress {
+impl NanoGptOutput {
     pub(super) fn push(&mut self, line: &str, at: Offset) {
         if self.own_line(line, at) {
             self.is_nanogpt = true;
@@ -213,8 +213,8 @@ fn hundredths(number: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn read(log: &str) -> Progress {
-        let mut progress = Progress::default();
+    fn read(log: &str) -> NanoGptOutput {
+        let mut progress = NanoGptOutput::default();
         for (at, line) in (0..).zip(log.lines()) {
             progress.push(line.trim(), at);
         }

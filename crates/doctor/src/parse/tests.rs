@@ -209,6 +209,65 @@ fn other_messages_have_the_right_memory_kind() {
         ),
         ("it says OOM", Wording::Word, Memory::Unknown),
         ("a CUDA OOM again", Wording::Word, Memory::Gpu),
+        ("some runs OOM in the backward pass of the critic", Wording::Word, Memory::Gpu),
+        ("we see an OOM as soon as vllm wakes up", Wording::Word, Memory::Gpu),
+        ("stage 4 ended because of out of CUDA memory", Wording::Word, Memory::Gpu),
+        ("推理时显存很快上升到OOM", Wording::Word, Memory::Gpu),
+        ("the training task exits with status code 137", Wording::Killed, Memory::Host),
+        (
+            "ResourceExhaustedError:\n\nOut of memory error on GPU 2. Cannot allocate 512.500000MB memory on GPU 2, \
+             9.250000GB memory has been allocated and available memory is only 0.000000B.",
+            Wording::Paddle,
+            Memory::Gpu,
+        ),
+        (
+            "EnforceNotMet: enforce allocating <= available failed, 9663676416 > 2147483648",
+            Wording::Paddle,
+            Memory::Gpu,
+        ),
+        (
+            "Non-zero status code returned while running Conv node. Name:'/head/Conv' Status Message: bfc_arena.cc:376 \
+             AllocateRawInternal Failed to allocate memory for requested buffer of size 123456789",
+            Wording::OnnxRuntime,
+            Memory::Gpu,
+        ),
+        (
+            "Non-zero status code returned while running Conv node. Name:'12_nchwc' Status Message: bfc_arena.cc:330 \
+             AllocateRawInternal Failed to allocate memory for requested buffer of size 123456789",
+            Wording::OnnxRuntime,
+            Memory::Host,
+        ),
+        (
+            "rocm_driver.cc:600] failed to allocate 512.00M (536870912 bytes) from device: HIP_ERROR_OutOfMemory",
+            Wording::NoNumbers,
+            Memory::Gpu,
+        ),
+        (
+            "[E] [TRT] runtime.cpp (25) - Cuda Error in nvinfer1::internal::DefaultAllocator::allocate: 2 (out of memory)",
+            Wording::NoNumbers,
+            Memory::Gpu,
+        ),
+        (
+            "(raylet) node_manager.cc:3000: 3 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers \
+             crashed due to other reasons at node (ID: abc)",
+            Wording::HostOther,
+            Memory::Host,
+        ),
+        (
+            "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.",
+            Wording::HostOther,
+            Memory::Host,
+        ),
+        (
+            "Error: model requires more system memory (9.1 GiB) than is available (5.0 GiB)",
+            Wording::HostOther,
+            Memory::Host,
+        ),
+        (
+            "Error: llama runner exited, you may not have enough available memory to run this model",
+            Wording::NoNumbers,
+            Memory::Unknown,
+        ),
         (
             "E client.cc:1981] Execution failed: Resource exhausted: Failed to allocate request for 48.00MiB (50331648B) on device ordinal 0",
             Wording::Jax,
@@ -261,7 +320,7 @@ fn other_messages_have_the_right_memory_kind() {
         ),
         (
             "Out of memory error on GPU 0. Cannot allocate 1.1GB memory",
-            Wording::NoNumbers,
+            Wording::Paddle,
             Memory::Gpu,
         ),
         ("CUDA out of memory. Tried to allocate", Wording::NoNumbers, Memory::Gpu),
@@ -368,7 +427,8 @@ fn the_model_is_recognized_by_keywords_only() {
     let of = |log: &str| Log::read(log.as_bytes()).clues;
     assert!(of("fine-tuning GPT-2 small").has(Clue::Gpt2));
     assert!(of("Stable Diffusion, 768 x 768").has(Clue::Diffusion));
-    assert_eq!(of("CUDA out of memory."), Clues::default());
+    assert_eq!(of("Killed"), Clues::default());
+    assert!(!of("CUDA out of memory.").any(&[Clue::Gpt2, Clue::Diffusion, Clue::Decoder]));
 }
 
 #[test]

@@ -18,7 +18,7 @@ pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<S
     let eval = setup.eval_batch.map_or(1, |batch| (batch / 4).max(1));
     let one = |text: &str| vec![text.to_owned()];
     match (remedy, stack) {
-        (R::SmallerMicroBatch, S::Jax)
+        (R::SmallerMicroBatch, S::Jax | S::Paddle)
         | (R::QuantizeWeights, S::Diffusers | S::ComfyUi | S::SdWebui)
         | (R::SmallerContext, S::Plain | S::HfTrainer | S::TextGenWebui) => Vec::new(),
         (R::SmallerMicroBatch, S::NanoGpt) => {
@@ -162,6 +162,10 @@ pub(super) fn of(remedy: Remedy, stack: Stack, analysis: &Analysis<'_>) -> Vec<S
             "torch.cuda.memory._dump_snapshot(\"oom.pickle\")  # in `except torch.OutOfMemoryError`".to_owned(),
             "fitgpt doctor oom.pickle".to_owned(),
         ],
+        (R::OrtArena, _) => one(
+            "InferenceSession(path, providers=[(\"CUDAExecutionProvider\", {\"arena_extend_strategy\": \"kSameAsRequested\", \"gpu_mem_limit\": 4 << 30})])",
+        ),
+        (R::TrtWorkspace, _) => one("trtexec --onnx=MODEL.onnx --fp16 --memPoolSize=workspace:1024"),
         (R::SmallerTiles, _) => one("pip install --upgrade torch triton"),
         (R::FixConfig, _) => one("fitgpt plan config/train_gpt2.py"),
         (R::LeaveMemoryForCompiler, S::NanoGpt) => one("python train.py --compile=False"),

@@ -149,6 +149,10 @@ names! {
         SmallerTiles = "smaller-tiles",
         /// Fix the config.
         FixConfig = "fix-config",
+        /// ONNX Runtime's arena grows by what is requested, up to a limit.
+        OrtArena = "ort-arena",
+        /// A smaller workspace and smaller shapes for `TensorRT`'s builder.
+        TrtWorkspace = "trt-workspace",
         /// Record a memory snapshot.
         RecordSnapshot = "record-snapshot",
     }
@@ -199,11 +203,11 @@ pub(crate) fn advice(
         list.extend(remedies(analysis, stack, &finding.cause));
     }
     let is_sure = |f: &Finding| f.is_cause && f.certainty > Certainty::Unknown;
-    let is_torch = !matches!(stack, Stack::Jax | Stack::Keras | Stack::LlamaCpp | Stack::Ollama);
-    let is_open = match kind {
-        MemoryKind::GpuMemory => is_torch && !findings.iter().any(is_sure),
-        kind => kind == MemoryKind::Unknown,
-    };
+    let is_open = is_torch(stack)
+        && match kind {
+            MemoryKind::GpuMemory => !findings.iter().any(is_sure),
+            kind => kind == MemoryKind::Unknown,
+        };
     if is_open && analysis.log.snapshot.is_none() {
         list.truncate(MOST - 1);
         list.push(Remedy::RecordSnapshot);
@@ -229,6 +233,20 @@ pub(crate) fn advice(
     list.truncate(MOST);
     let of = |id| Advice { id, commands: commands::of(id, stack, analysis) };
     list.into_iter().map(of).collect()
+}
+
+/// Whether PyTorch can record a snapshot of this program's memory.
+const fn is_torch(stack: Stack) -> bool {
+    !matches!(
+        stack,
+        Stack::Jax
+            | Stack::Keras
+            | Stack::Paddle
+            | Stack::OnnxRuntime
+            | Stack::TensorRt
+            | Stack::LlamaCpp
+            | Stack::Ollama
+    )
 }
 
 /// The next command and question.
@@ -291,7 +309,8 @@ fn question(analysis: &Analysis<'_>, kind: MemoryKind, findings: &[Finding]) -> 
         return Some(Question::WhichCard);
     }
     let is_likely = cause.is_some_and(|finding| finding.certainty > Certainty::Unknown);
-    (!is_likely && analysis.log.snapshot.is_none()).then_some(Question::Snapshot)
+    let has_snapshots = is_torch(Stack::of(analysis)) && analysis.log.snapshot.is_none();
+    (!is_likely && has_snapshots).then_some(Question::Snapshot)
 }
 
 /// The remedies for a cause on a stack, in order.
@@ -363,6 +382,9 @@ fn remedies(analysis: &Analysis<'_>, stack: Stack, cause: &Cause) -> Vec<Remedy>
         },
         Cause::FreeExceedsRequest { .. } => {
             vec![R::FreeTheCard, R::OneRankPerCard, R::FindTheShape]
+        }
+        Cause::RequestLargerThanCard { .. } if matches!(stack, Stack::Vllm | Stack::Sglang) => {
+            vec![R::MaxModelLen, R::TensorParallel, R::FindTheShape]
         }
         Cause::RequestLargerThanCard { .. } => {
             let mut list = vec![R::FindTheShape, R::SmallerMicroBatch];
@@ -446,6 +468,10 @@ fn pass(analysis: &Analysis<'_>, stack: Stack) -> Vec<Remedy> {
             return vec![R::MaxModelLen, R::GpuMemoryUtilization, R::TensorParallel];
         }
         Stack::LlamaCpp | Stack::Ollama => return vec![R::SmallerContext, R::FewerGpuLayers],
+        Stack::Paddle if !analysis.trains() => return vec![R::FreeTheCard, R::SmallerInput],
+        Stack::Paddle => return vec![R::SmallerMicroBatch, R::SmallerInput, R::FreeTheCard],
+        Stack::OnnxRuntime => return vec![R::FreeTheCard, R::OrtArena, R::SmallerInput],
+        Stack::TensorRt => return vec![R::TrtWorkspace, R::SmallerInput, R::FreeTheCard],
         Stack::Jax => {
             return vec![R::XlaPreallocate, R::SmallerMicroBatch, R::SmallerInput, R::FreeTheCard];
         }

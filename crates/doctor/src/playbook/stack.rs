@@ -16,6 +16,9 @@ pub(super) enum Stack {
     Yolo,
     Keras,
     Jax,
+    Paddle,
+    OnnxRuntime,
+    TensorRt,
     Vllm,
     Sglang,
     Tgi,
@@ -40,6 +43,10 @@ impl Stack {
             }
             Some(Wording::Jax) => return Self::Jax,
             Some(Wording::TensorFlow) => return Self::Keras,
+            Some(Wording::Paddle) => return Self::Paddle,
+            Some(Wording::OnnxRuntime) => return Self::OnnxRuntime,
+            Some(Wording::Server) if !clues.has(Clue::Sglang) => return Self::Vllm,
+            _ if clues.has(Clue::BuildsEngine) => return Self::TensorRt,
             Some(Wording::Ggml) if !clues.has(Clue::Ollama) => return Self::LlamaCpp,
             _ => {}
         }

@@ -2,7 +2,7 @@
 
 use crate::{
     diagnosis::Domain,
-    parse::{Clue, Clues, Frame, Log},
+    parse::{Clue, Clues, Frame, Log, Wording},
 };
 
 /// Model servers and user interfaces.
@@ -51,7 +51,8 @@ pub(crate) fn domain(log: &Log) -> Domain {
     if is_nanogpt && !of_library && !words.any(&SERVERS) {
         return Domain::NanoGpt;
     }
-    let is_server = words.any(&SERVERS);
+    let wording = log.message.as_ref().map(|message| message.wording);
+    let is_server = words.any(&SERVERS) || wording == Some(Wording::Server);
     let learns = frames.any(&[Clue::Trains, Clue::HfTrainer, Clue::Trl])
         || words.any(&[Clue::Trl, Clue::HfTrainer, Clue::DiffusionTraining]);
     let draws = words.has(Clue::Diffusion);
@@ -73,6 +74,9 @@ pub(crate) fn domain(log: &Log) -> Domain {
         } else {
             Domain::OtherTraining
         };
+    }
+    if wording == Some(Wording::OnnxRuntime) {
+        return Domain::Inference;
     }
     if words.any(&[Clue::Generates, Clue::Loading]) || frames.any(&[Clue::Generates, Clue::Decoder])
     {

@@ -190,7 +190,7 @@ impl<'a> Trace<'a> {
         let is_save = |frame: &Frame, text: &str| {
             let name = frame.function.to_ascii_lowercase();
             (name.starts_with("save") || name.contains("_save_") || name.ends_with("_save"))
-                && !name.contains("load")
+                && !["load", "and_save"].iter().any(|word| name.contains(word))
                 || has(
                     text,
                     &["torch.save(", "save_pretrained(", "save_checkpoint(", "save_model("],
@@ -295,6 +295,8 @@ pub(super) fn by_words(log: &Log, domain: Domain) -> Option<FailurePhase> {
     match message.wording {
         Wording::Server => return likely(PhaseName::Start),
         Wording::Ggml => return likely(PhaseName::Load),
+        // TensorRT's builder tries kernels.
+        _ if clues.has(Clue::BuildsEngine) => return likely(PhaseName::Compile),
         Wording::PagingFile if log.frames.is_empty() => return Some(FailurePhase::UNKNOWN),
         _ => {}
     }

@@ -16,16 +16,19 @@ use super::Answer;
 use crate::{
     cause::Cause,
     diagnosis::{Certainty, Domain, PhaseName},
-    parse::{Memory, Wording},
+    parse::{Clue, Memory, Wording},
     reason::Analysis,
 };
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     let message = analysis.log.message.as_ref()?;
     let (facts, setup) = (&analysis.facts, &analysis.log.setup);
-    // A bare "OOM" counts only next to the settings of a training run.
+    // A bare "OOM" counts only next to the settings of a training run, or if a card is mentioned.
     let is_prose = message.wording == Wording::Word && message.memory != Memory::Host;
-    let is_described = is_prose && analysis.trains() && setup.batch.is_some();
+    let names_card = message.memory == Memory::Gpu || analysis.log.clues.has(Clue::Card);
+    let computes = analysis.trains() || analysis.domain == Domain::Inference;
+    let is_described =
+        is_prose && (analysis.trains() && setup.batch.is_some() || computes && names_card);
     if is_prose && !is_described || !is_prose && !analysis.is_gpu() {
         return None;
     }

@@ -15,7 +15,7 @@
 //! the run does not fit an empty card either. If their memory is only inferred, they are not blamed
 //! if PyTorch itself had reserved more than that without using it.
 
-use super::{Answer, LAST_PAGES};
+use super::{Answer, LAST_PAGES, is_full};
 use crate::{
     cause::Cause,
     diagnosis::Certainty,
@@ -52,7 +52,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     let foreign = facts.foreign.filter(|size| size.bytes >= NEGLIGIBLE)?;
     let (free, requested) = (facts.free?, facts.requested?);
     // If enough memory was free, other processes are not the cause.
-    let was_short = free.low <= requested.high.saturating_add(LAST_PAGES);
+    let was_short = free.low <= requested.high.saturating_add(LAST_PAGES) || is_full(facts);
     let would_hold = free.plus(foreign).bytes >= requested.bytes;
     // A step that is larger than the whole card fails on an empty card, too.
     let fits_alone = analysis.fits_an_empty_card();

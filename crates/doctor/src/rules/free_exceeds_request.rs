@@ -1,8 +1,8 @@
 //! # `free-exceeds-request`
 //!
 //! ## What it detects
-//! Clearly more memory was free than requested, and the request still failed. A few dozen MiB do not
-//! count: a driver never gives away its last pages.
+//! Clearly more memory was free than requested, and the request still failed. A few dozen MiB, or
+//! less than a twentieth of the card, do not count: a driver never gives away its last pages.
 //!
 //! ## Why it happens
 //! A limit on the process (`set_per_process_memory_fraction`), another process that freed memory
@@ -12,7 +12,7 @@
 //! ## What helps
 //! Look for a limit and for other processes on the card. A smaller batch does not fix the cause.
 
-use super::{Answer, LAST_PAGES};
+use super::{Answer, LAST_PAGES, is_full};
 use crate::{cause::Cause, diagnosis::Certainty, reason::Analysis};
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
@@ -24,6 +24,6 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     };
     // Leave a margin for the alignment of large segments.
     let margin = LAST_PAGES.max(requested.bytes / 50);
-    let is_more = free.low > requested.high.saturating_add(margin);
+    let is_more = !is_full(&analysis.facts) && free.low > requested.high.saturating_add(margin);
     is_more.then_some(Answer { certainty: Certainty::Certain, is_cause: true, cause })
 }

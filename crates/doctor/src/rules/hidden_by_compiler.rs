@@ -17,13 +17,16 @@ use super::Answer;
 use crate::{
     cause::Cause,
     diagnosis::{Certainty, PhaseName},
+    parse::Clue,
     reason::Analysis,
 };
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
     let while_compiling = analysis.phase.name == PhaseName::Compile;
     let wrapped = analysis.log.has_compiler_error;
-    if !analysis.is_gpu() || (!while_compiling && !wrapped) {
+    // `TensorRT` reports its own allocations, which are the cause.
+    let is_engine = analysis.log.clues.has(Clue::BuildsEngine);
+    if !analysis.is_gpu() || is_engine || (!while_compiling && !wrapped) {
         return None;
     }
     let requested_bytes = analysis.facts.requested.map(|size| size.bytes);

@@ -43,7 +43,7 @@ mod weights_too_large;
 
 use crate::{
     cause::{Cause, RequestedTensor},
-    diagnosis::{CandidateTensor, Certainty, Finding, Role},
+    diagnosis::{CandidateTensor, Certainty, Finding, MemoryFacts, Role},
     reason::{Analysis, Candidate, trace},
 };
 
@@ -74,6 +74,11 @@ enum Settles {
 /// Free memory that a driver reports but does not give away: requests of 20 MiB fail with 25 MiB
 /// free.
 const LAST_PAGES: u64 = 64 << 20;
+
+/// Whether the card is nearly full: of the last twentieth, a driver gives away little.
+fn is_full(facts: &MemoryFacts) -> bool {
+    matches!((facts.free, facts.total), (Some(free), Some(total)) if free.bytes < total.bytes / 20)
+}
 
 /// The result of a rule that applies.
 struct Answer {

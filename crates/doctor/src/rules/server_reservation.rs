@@ -52,7 +52,10 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
         return of(Reservation::NothingLeft, Certainty::Likely);
     }
     let has_company = match (facts.foreign, facts.total) {
-        (Some(foreign), Some(total)) => foreign.bytes >= total.bytes / 10,
+        // Other processes with most of the card are the cause themselves.
+        (Some(foreign), Some(total)) => {
+            (total.bytes / 10..total.bytes / 2).contains(&foreign.bytes)
+        }
         _ => false,
     };
     if has_company { of(Reservation::Share, Certainty::Likely) } else { None }

@@ -15,14 +15,18 @@ use super::Answer;
 use crate::{
     cause::Cause,
     diagnosis::{Certainty, Domain, PhaseName},
-    parse::{Clue, Wording},
+    parse::{Clue, Memory, Wording},
     reason::Analysis,
 };
 
 pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
-    let message =
-        analysis.log.message.as_ref().filter(|_| analysis.is_gpu() && analysis.run.is_none())?;
     let (log, facts) = (analysis.log, &analysis.facts);
+    let is_local = log.clues.any(&[Clue::Ollama, Clue::LlamaCpp]);
+    let message = log.message.as_ref().filter(|message| {
+        // Ollama does not say which memory is too small for the model.
+        let is_unsaid = message.memory == Memory::Unknown && message.wording == Wording::NoNumbers;
+        (analysis.is_gpu() || is_unsaid && is_local) && analysis.run.is_none()
+    })?;
     let is_quantized = log.clues.has(Clue::Quantized);
     let weights = analysis.decoder.as_ref().map(|decoder| decoder.weights_bytes(is_quantized));
     let is_larger = match (weights, facts.total) {
@@ -45,7 +49,7 @@ pub(super) fn check(analysis: &Analysis<'_>) -> Option<Answer> {
         return of(Certainty::Likely);
     }
     // Ollama and llama.cpp usually fail while loading.
-    if log.clues.any(&[Clue::Ollama, Clue::LlamaCpp]) && message.requested.is_none() {
+    if is_local && message.requested.is_none() {
         return of(Certainty::Unknown);
     }
     if analysis.phase.name != PhaseName::Load {

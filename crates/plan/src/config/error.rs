@@ -95,7 +95,7 @@ pub enum ConfigError {
         place: Location,
     },
     /// The value is not one of the key's choices.
-    #[error("{place}: `{key}` is {}, not `{value}`", OneOf(.choices))]
+    #[error("{place}: `{key}` must be {}, not `{value}`", OneOf(.choices))]
     NotAChoice {
         /// The key.
         key: &'static str,
@@ -107,7 +107,7 @@ pub enum ConfigError {
         place: Location,
     },
     /// A memory size that is not a number with a unit.
-    #[error("{place}: `{key}` is a size such as `12GB` or `11.5GiB`, not `{value}`")]
+    #[error("{place}: `{key}` must be a size such as `12GB` or `11.5GiB`, not `{value}`")]
     NotASize {
         /// The key.
         key: &'static str,

@@ -353,33 +353,33 @@ fn an_error_names_key_value_and_what_is_possible() {
             "dtype",
             "fp8",
             "not-a-choice",
-            "`dtype` is `float32`, `bfloat16` or `float16`, not `fp8`",
+            "`dtype` must be `float32`, `bfloat16` or `float16`, not `fp8`",
         ),
-        ("gelu", "relu", "not-a-choice", "`gelu` is `exact` or `tanh`, not `relu`"),
+        ("gelu", "relu", "not-a-choice", "`gelu` must be `exact` or `tanh`, not `relu`"),
         (
             "grad_checkpoint",
             "some",
             "not-a-choice",
-            "`grad_checkpoint` is `False`, `True` or `auto`, not `some`",
+            "`grad_checkpoint` must be `False`, `True` or `auto`, not `some`",
         ),
         (
             "init_from",
             " ",
             "not-a-choice",
-            "`init_from` is `scratch`, `resume`, `gpt2`, `gpt2-medium`, `gpt2-large`, `gpt2-xl` \
+            "`init_from` must be `scratch`, `resume`, `gpt2`, `gpt2-medium`, `gpt2-large`, `gpt2-xl` \
              or `PATH/TO/FOLDER`, not ``",
         ),
         (
             "device",
             "tpu",
             "not-a-choice",
-            "`device` is `auto`, `cpu`, `gpu`, `cuda`, `vulkan`, `metal` or `mps`, not `tpu`",
+            "`device` must be `auto`, `cpu`, `gpu`, `cuda`, `vulkan`, `metal` or `mps`, not `tpu`",
         ),
         (
             "memory_budget",
             "lots",
             "not-a-size",
-            "`memory_budget` is a size such as `12GB` or `11.5GiB`, not `lots`",
+            "`memory_budget` must be a size such as `12GB` or `11.5GiB`, not `lots`",
         ),
         (
             "eval_block_size",

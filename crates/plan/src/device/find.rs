@@ -12,7 +12,7 @@ use super::{GPUS, Gpu};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     /// Several cards have this name, with different memory.
-    #[error("`{name}` may be {}", list(.candidates))]
+    #[error("`{name}` is ambiguous: {}", list(.candidates))]
     Ambiguous {
         /// As written.
         name: String,
