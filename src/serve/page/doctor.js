@@ -138,8 +138,8 @@ function account({ account: found, facts }, texts) {
   const sum = parts.reduce((all, part) => all + part.bytes, 0);
   const scale = Math.max(sum, facts.total_bytes ?? 0);
   const label = parts.map((part) => `${part.name} ${size(part.bytes)}`).join(", ");
-  return h("div", { class: "cards", id: "account" }, bar(parts, scale, { label }),
-    facts.total_bytes ? h("p", { class: "soft small" }, t("card_has", { n: size(facts.total_bytes), s: size(sum) })) : null, key(parts));
+  return h("div", { class: "cards", id: "account" }, bar(parts, scale, { label, limit: facts.total_bytes ?? null }),
+    facts.total_bytes ? h("p", { class: "soft small" }, h("span", { class: "limitkey" }), t("card_has", { n: size(facts.total_bytes), s: size(sum) })) : null, key(parts));
 }
 
 /** The segments of a snapshot and who owns what is in them. */
