@@ -100,7 +100,7 @@ await check("the pointer and the keys show what is alive", async () => {
   const plot = page.locator(".panel[data-engine=torch] .plot");
   const box = await plot.boundingBox();
   await page.mouse.move(box.x + box.width * 0.35, box.y + box.height * 0.6);
-  const text = await until("tensors are listed", () => page.locator("#tip").textContent(), (text) => text.includes("alive"));
+  const text = await until("tensors are listed", () => page.locator("#tip").textContent(), (text) => text.includes("live tensors"));
   assert.match(text, /GiB/);
   await page.mouse.move(5, 5);
   await until("it is hidden", () => page.locator("#tip").isHidden());

@@ -20,7 +20,7 @@ const plan = await open(chrome, `${server.origin}/#/plan?gpu=GeForce+RTX+4070&en
 await plan.waitForSelector(".panel .peaktext");
 const box = await plan.locator(".panel[data-engine=torch] .plot").boundingBox();
 await plan.mouse.move(box.x + box.width * 0.3, box.y + box.height * 0.45);
-await plan.waitForFunction(() => document.getElementById("tip").textContent.includes("alive"));
+await plan.waitForFunction(() => document.getElementById("tip").textContent.includes("live tensors"));
 await plan.screenshot({ path: `${docs}page-plan.png` });
 
 const doctor = await open(chrome, `${server.origin}/#/doctor`, { viewport: size, colorScheme: "light" });

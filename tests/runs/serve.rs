@@ -126,7 +126,8 @@ fn the_plan_is_the_one_that_the_command_line_prints() {
     let mut of_ranks = asked.clone();
     of_ranks["ranks"] = json!(4);
     let answer = server.post("/api/plan", &of_ranks).json();
-    let args = ["plan", "--batch_size=4", "--n_layer=3", "--gpu", "RTX 4070", "--ranks=4", "--json"];
+    let args =
+        ["plan", "--batch_size=4", "--n_layer=3", "--gpu", "RTX 4070", "--ranks=4", "--json"];
     assert_eq!(answer["engines"][1]["report"], place.run(&args).json());
     assert_eq!(answer["engines"][0]["failure"]["kind"], "ranks");
     let fit = server.post("/api/fit", &asked).json();

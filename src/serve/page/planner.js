@@ -5,7 +5,7 @@ import { choice, divisors, segments, slider, stops } from "./controls.js";
 import { legend, picture } from "./picture.js";
 import { go, note, packed, unpacked } from "./state.js";
 
-const DEFAULT_CARD = "GeForce RTX 4070";
+export const DEFAULT_CARD = "GeForce RTX 4070";
 const HERE = "here";
 const MAX_RANKS = 256; // as the server's
 const SLIDERS = {
