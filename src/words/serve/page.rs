@@ -274,6 +274,9 @@ labels! {
         de: "Log wird gelesen: $n %",
     }
     arena { en: "arena of the plan", zh: "规划的预分配", ja: "計画のアリーナ", de: "Arena des Plans" }
+    process_itself {
+        en: "the process itself, at most", zh: "进程自身，最多", ja: "プロセス自体（最大）", de: "der Prozess selbst, höchstens",
+    }
     resident {
         en: "the process holds $n of at most $m",
         zh: "进程占用 $n，最多 $m",
