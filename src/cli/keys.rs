@@ -51,7 +51,7 @@ impl Topic {
             ) => Self::Optimizer,
             (_, name) if name.starts_with("muon_") => Self::Optimizer,
             (_, name) if name.starts_with("eval_") => Self::Evaluation,
-            (_, "log_interval" | "always_save_checkpoint") => Self::Evaluation,
+            (_, "log_interval" | "sample_interval" | "always_save_checkpoint") => Self::Evaluation,
             _ => Self::Data,
         }
     }

@@ -101,7 +101,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
         if answer == Answer::Yes {
             let train = train_command(target.engine, args::files(matches), &written, &config);
             let train = match matches.get_one::<u32>("ranks") {
-                Some(ranks) => format!("mpirun -np {ranks} {train}"),
+                Some(ranks) => plan_ranks::command_of(*ranks, &train),
                 None => train,
             };
             terminal::line(&words::names::next(train));
@@ -130,7 +130,7 @@ pub(super) fn train_command(
 pub(super) struct Planned {
     pub(super) panel: Panel,
     pub(super) time: Option<RunTime>,
-    job: Job,
+    pub(super) job: Job,
 }
 
 /// Plans for `target`, and estimates the time if the card's rates are known.

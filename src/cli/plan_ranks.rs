@@ -52,9 +52,23 @@ pub(super) fn of(
     if EngineChoice::of(matches).contains(&EngineChoice::Torch) {
         return Err(Failure::new("usage", words::ranks_of_fitgpt()));
     }
+    of_count(ranks, config, vocab).map(Some)
+}
+
+/// The config with its lanes, and of so many ranks the one with the most memory.
+pub(super) fn of_count(
+    ranks: u32,
+    config: &Config,
+    vocab: u32,
+) -> Result<(Config, Share), Failure> {
     let config = together::with_lanes(ranks, config)?;
     let [_, largest] = extremes(&config, vocab, ranks);
-    Ok(Some((config, largest)))
+    Ok((config, largest))
+}
+
+/// `command` as several ranks run it.
+pub(super) fn command_of(ranks: u32, command: &str) -> String {
+    format!("mpirun -np {ranks} {command}")
 }
 
 /// The ranks with the smallest and the largest share of the optimizer's states; of equals, the
@@ -93,18 +107,29 @@ impl PlannedRanks {
         time: Option<&RunTime>,
     ) -> Option<Self> {
         let ranks = matches.get_one::<u32>("ranks").copied()?;
+        let rate = matches.try_get_one::<NetworkRate>("network").ok().flatten().copied();
+        Some(Self::new(ranks, config, job, rate, time))
+    }
+
+    /// Of a plan for the largest of `ranks`.
+    pub(super) fn new(
+        ranks: u32,
+        config: &Config,
+        job: &Job,
+        rate: Option<NetworkRate>,
+        time: Option<&RunTime>,
+    ) -> Self {
         let parameters = job.model.parameters();
         let optimizer = &job.training.optimizer;
         let bytes = |share: Share| share.optimizer_bytes(&parameters, optimizer);
-        let rate = matches.try_get_one::<NetworkRate>("network").ok().flatten();
-        Some(Self {
+        Self {
             count: ranks,
             rank: job.training.share.rank,
             lanes: job.training.lanes,
             optimizer_bytes: extremes(config, job.model.vocab, ranks).map(bytes),
             buffer_bytes: lanes::buffer_bytes(&job.training, &parameters),
-            network: rate.map(|rate| StepTraffic::of(job, *rate, time.map(|time| time.step_s))),
-        })
+            network: rate.map(|rate| StepTraffic::of(job, rate, time.map(|time| time.step_s))),
+        }
     }
 
     /// As text.

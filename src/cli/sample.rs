@@ -16,6 +16,7 @@ use crate::{
         sample::{Choice, Sampler, Window},
         setup,
         stop::Stop,
+        train::Samples,
     },
     terminal,
     tokenizer::{END_OF_TEXT, Json, Stream, TOKENIZER_FILE, Tokenizer},
@@ -24,6 +25,9 @@ use crate::{
 
 /// Far more than any model's context.
 const MAX_PROMPT_BYTES: u64 = 64 << 20;
+
+/// Tokens of a sample that a run draws while it trains and at its end.
+const MAX_TOKENS_OF_A_RUN: u32 = 400;
 
 /// What nanoGPT prints after every sample.
 const SEPARATOR: &str = "---------------";
@@ -56,9 +60,24 @@ fn next_step(config: &Config, folder: &Path) -> String {
     format!("{}  ({why})\n", names::next(command))
 }
 
+/// What a run samples while it trains; `None` if it does not. `folder` has the tokenizer's files.
+pub(super) fn in_training(
+    config: &Config,
+    folder: &Path,
+    architecture: &Architecture,
+) -> Result<Option<Samples>, Failure> {
+    if config.sample_interval() == 0 {
+        return Ok(None);
+    }
+    let tokenizer = tokenizer(config, None, folder, architecture)?;
+    let prompt = prompt(config, &tokenizer, architecture.model.vocab)?;
+    let n_tokens = config.max_new_tokens().min(MAX_TOKENS_OF_A_RUN);
+    Ok(Some(Samples { tokenizer, prompt, choice: Choice::new(config), n_tokens }))
+}
+
 /// One sample of what was just trained, on the terminal.
 pub(super) fn after_training(config: &Config, out_dir: &Path, stop: &Stop) -> Result<(), Failure> {
-    let tokens = i64::from(config.max_new_tokens().min(400));
+    let tokens = i64::from(config.max_new_tokens().min(MAX_TOKENS_OF_A_RUN));
     let one = [("num_samples", 1i64.into()), ("max_new_tokens", tokens.into())];
     let config = config.with("train", one)?;
     let folder = checkpoint::weights_dir(out_dir);
@@ -110,8 +129,8 @@ fn generate(
         }
         texts.extend(made.into_iter().take(wanted));
     }
-    if sampler.refills > 0 {
-        terminal::note(&text::refilled(model.block, sampler.refills));
+    if sampler.refills() > 0 {
+        terminal::note(&text::refilled(model.block, sampler.refills()));
     }
     let seconds = clock.elapsed().as_secs_f64();
     if reader == Reader::Programs {
@@ -121,7 +140,7 @@ fn generate(
         let rate = made as f64 / seconds;
         let arena = planned.plan.plan().arena_bytes();
         let answer = json!({ "samples": samples, "prompt_tokens": prompt.len(),
-            "tokens_per_s": rate, "arena_bytes": arena, "refills": sampler.refills });
+            "tokens_per_s": rate, "arena_bytes": arena, "refills": sampler.refills() });
         terminal::line(&answer.to_string());
     }
     Ok(Answer::Yes)

@@ -224,6 +224,8 @@ fn train(matches: &ArgMatches, reader: Reader, ranks: &Rc<Ranks>) -> Result<Answ
     if ranks.is_root() {
         write_tokenizer(&start, &architecture, &data, &folder, (vocab, config.block_size()))?;
     }
+    let samples =
+        if ranks.is_root() { sample::in_training(&config, &folder, &architecture)? } else { None };
     let trainer =
         Trainer::of_rank(Rc::clone(ranks), backend, config.clone(), planned.job, data, scaler);
     let mut trainer = together(ranks, trainer.map_err(Failure::from))?;
@@ -258,6 +260,7 @@ fn train(matches: &ArgMatches, reader: Reader, ranks: &Rc<Ranks>) -> Result<Answ
         stop: stop_run,
         saved,
         run_id: run_id.clone(),
+        samples,
         evaluated: History::of_log(&log)?.evaluations.pop(),
     };
     let mut report = serde_json::to_value(&planned.report).expect("a report is plain data");

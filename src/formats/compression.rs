@@ -27,13 +27,26 @@ pub fn plain<'a>(source: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
             Err(error) => return Err(error),
         }
     };
-    if first.starts_with(&GZIP_MAGIC) {
+    if is_gzip(first) {
         Ok(Box::new(MultiGzDecoder::new(source)))
-    } else if first.starts_with(&ZSTD_MAGIC) || first.get(1..4) == Some(&ZSTD_SKIPPABLE) {
+    } else if is_zstd(first) {
         Ok(Box::new(ZstdFrames { source, decoder: FrameDecoder::new(), is_inside: false }))
     } else {
         Ok(Box::new(source))
     }
+}
+
+/// Whether what begins with these bytes is compressed.
+pub fn is_compressed(first: &[u8]) -> bool {
+    is_gzip(first) || is_zstd(first)
+}
+
+fn is_gzip(first: &[u8]) -> bool {
+    first.starts_with(&GZIP_MAGIC)
+}
+
+fn is_zstd(first: &[u8]) -> bool {
+    first.starts_with(&ZSTD_MAGIC) || first.get(1..4) == Some(&ZSTD_SKIPPABLE)
 }
 
 /// The frames of a file, one after the other: `pzstd` and `cat` make files of several.

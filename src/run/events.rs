@@ -71,6 +71,15 @@ pub enum Event {
         #[serde(deserialize_with = "number")]
         val_loss_se: f64,
     },
+    /// A text that the model wrote, before the update of this step.
+    Sample {
+        /// The step that comes next.
+        step: u64,
+        /// What it continued, or the end of that.
+        prompt: String,
+        /// What it wrote.
+        text: String,
+    },
     /// A checkpoint was committed.
     Checkpoint {
         /// The step that comes next.
@@ -212,11 +221,11 @@ struct EventHead {
 impl EventHead {
     /// Whether it happened before a checkpoint that continues at `next_step`.
     ///
-    /// Steps and evaluations at `next_step` happen after it and will happen again: an evaluation
-    /// follows the save of its step. Plans, checkpoints and ends carry the step that comes next.
+    /// Steps, evaluations and samples at `next_step` happen after it and will happen again: an
+    /// evaluation follows the save of its step. Plans, checkpoints and ends carry the step that comes next.
     fn is_before(&self, next_step: u64) -> bool {
         match self.event.as_str() {
-            "step" | "evaluation" => self.step < next_step,
+            "step" | "evaluation" | "sample" => self.step < next_step,
             _ => self.step <= next_step,
         }
     }

@@ -8,9 +8,9 @@
 use fitgpt_exec::{Arguments, Backend, BackendError};
 use fitgpt_plan::{
     config::Config,
-    job::{DECODE, PREFILL},
+    job::{DECODE, DECODE_IN_TRAINING, PREFILL, PREFILL_IN_TRAINING},
     model::{Model, Parameter},
-    program::SamplingState,
+    program::{SamplingState, TrainingState, decoder::Training},
     units::{Bytes, DType, TensorId},
 };
 
@@ -101,36 +101,36 @@ impl Choice {
 /// Keeps the draws of samples apart from those of data and weights.
 const STREAM: u64 = 0x7361_6d70;
 
-/// Samples being written.
-pub struct Sampler {
-    backend: Box<dyn Backend>,
-    parameters: Vec<Parameter>,
-    state: SamplingState,
+/// Texts being written, in the memory of some backend: of sampling alone, or of a training run.
+pub struct Continuation {
+    prefill: usize,
+    decode: usize,
+    caches: Vec<[TensorId; 2]>,
+    cache_bytes: Bytes, // of one tensor
     block: usize,
     vocab: usize,
     window: Window,
     texts: Vec<Vec<u32>>, // the prompt and all that follows, by sample
     cached: usize,        // tokens of each text that the cache holds
     logits: Vec<f32>,     // by sample
-    /// How often the cache began again.
-    pub refills: u64,
+    refills: u64,
 }
 
-impl Sampler {
-    /// `backend` holds the plan of sampling `samples` sequences of `model`.
-    pub fn new(
-        mut backend: Box<dyn Backend>,
+impl Continuation {
+    /// Of `samples` sequences of `model`; `caches` hold the keys and values of all of them.
+    fn new(
+        (prefill, decode): (usize, usize),
+        caches: &[[TensorId; 2]],
+        cache_bytes: Bytes,
         model: &Model,
         samples: u64,
-        activations: DType,
         window: Window,
-    ) -> Result<Self, BackendError> {
-        let state = SamplingState::new(model, samples, activations);
-        init::rotary(&mut *backend, PREFILL, state.rotary, model)?;
-        Ok(Self {
-            backend,
-            parameters: model.parameters(),
-            state,
+    ) -> Self {
+        Self {
+            prefill,
+            decode,
+            caches: caches.to_vec(),
+            cache_bytes,
             block: model.block as usize,
             vocab: model.vocab as usize,
             window,
@@ -138,17 +138,26 @@ impl Sampler {
             cached: 0,
             logits: vec![0.0; model.vocab as usize * samples as usize],
             refills: 0,
-        })
+        }
+    }
+
+    /// Of the sequences that a training run samples; `None` if it samples none.
+    pub fn in_training(model: &Model, training: &Training, state: &TrainingState) -> Option<Self> {
+        let first = state.caches.first()?[0];
+        let cache_bytes = state.tensors[first.index()].bytes();
+        let programs = (PREFILL_IN_TRAINING, DECODE_IN_TRAINING);
+        let samples = training.sampled;
+        Some(Self::new(programs, &state.caches, cache_bytes, model, samples, Window::Half))
     }
 
     /// Begins every sample with `prompt`, which is not empty.
-    pub fn begin(&mut self, prompt: &[u32]) -> Result<(), RunError> {
+    pub fn begin(&mut self, backend: &mut dyn Backend, prompt: &[u32]) -> Result<(), RunError> {
         assert!(!prompt.is_empty(), "there is something to continue");
         for text in &mut self.texts {
             text.clear();
             text.extend_from_slice(prompt);
         }
-        self.refill(prompt.len().saturating_sub(self.block))
+        self.refill(backend, prompt.len().saturating_sub(self.block))
     }
 
     /// Adds one token to every sample; the first one's is returned. `first_sample` is the
@@ -172,48 +181,43 @@ impl Sampler {
         &self.texts
     }
 
-    /// The scores of the next token, by sample.
-    pub fn logits(&self) -> &[f32] {
-        &self.logits
-    }
-
     /// Makes the scores of the token after the last.
-    pub fn advance(&mut self) -> Result<(), RunError> {
+    pub fn advance(&mut self, backend: &mut dyn Backend) -> Result<(), RunError> {
         let length = self.texts[0].len();
         if self.window == Window::Exact {
-            return self.refill(length.saturating_sub(self.block));
+            return self.refill(backend, length.saturating_sub(self.block));
         }
         if self.cached == self.block {
             self.refills += 1;
-            return self.refill(length - (self.block / 2).max(1));
+            return self.refill(backend, length - (self.block / 2).max(1));
         }
         let tokens: Vec<u32> = self.texts.iter().map(|text| text[length - 1]).collect();
-        self.put(DECODE, &tokens)?;
+        put(backend, self.decode, &tokens)?;
         let arguments = Arguments { length: self.cached as u64, ..Arguments::default() };
-        self.backend.run(DECODE, &arguments)?;
+        backend.run(self.decode, &arguments)?;
         self.cached += 1;
-        let output = self.logits_of(DECODE);
+        let output = logits_of(backend, self.decode);
         let bytes = bytemuck::cast_slice_mut(&mut self.logits);
-        Ok(self.backend.read(DECODE, output, Bytes::ZERO, bytes)?)
+        Ok(backend.read(self.decode, output, Bytes::ZERO, bytes)?)
     }
 
     /// Fills the caches with the texts from token `first` on.
-    fn refill(&mut self, first: usize) -> Result<(), RunError> {
+    fn refill(&mut self, backend: &mut dyn Backend, first: usize) -> Result<(), RunError> {
         self.cached = self.texts[0].len() - first;
-        let output = self.logits_of(PREFILL);
+        let output = logits_of(backend, self.prefill);
         let is_alike = self.texts.windows(2).all(|pair| pair[0] == pair[1]);
         for sample in 0..self.texts.len() {
             let tokens = self.texts[sample][first..].to_vec();
-            self.put(PREFILL, &tokens)?;
+            put(backend, self.prefill, &tokens)?;
             let (length, cache_row) = (tokens.len() as u64, sample as u64);
             let arguments = Arguments { length, cache_row, ..Arguments::default() };
-            self.backend.run(PREFILL, &arguments)?;
+            backend.run(self.prefill, &arguments)?;
             let row = &mut self.logits[sample * self.vocab..][..self.vocab];
             let bytes = bytemuck::cast_slice_mut(row);
-            self.backend.read(PREFILL, output, Bytes::ZERO, bytes)?;
+            backend.read(self.prefill, output, Bytes::ZERO, bytes)?;
             // All prompts are one: the cache of the first serves the others.
             if is_alike && self.texts.len() > 1 && self.window == Window::Half {
-                self.share_first_cache()?;
+                self.share_first_cache(backend)?;
                 break;
             }
         }
@@ -221,32 +225,94 @@ impl Sampler {
     }
 
     /// Copies the first sample's cache and scores to the others.
-    fn share_first_cache(&mut self) -> Result<(), RunError> {
+    fn share_first_cache(&mut self, backend: &mut dyn Backend) -> Result<(), RunError> {
         let (first, rest) = self.logits.split_at_mut(self.vocab);
         for row in rest.chunks_mut(self.vocab) {
             row.copy_from_slice(first);
         }
-        let first = self.state.caches[0][0].index();
-        let row_bytes = self.state.tensors[first].bytes().get() / self.texts.len() as u64;
+        let row_bytes = self.cache_bytes.get() / self.texts.len() as u64;
         // Only what the prompt filled.
         let used_bytes = row_bytes / self.block as u64 * self.cached as u64;
         let mut row = vec![0u8; used_bytes as usize];
-        for &tensor in self.state.caches.as_flattened() {
-            self.backend.read(PREFILL, tensor, Bytes::ZERO, &mut row)?;
+        for &tensor in self.caches.as_flattened() {
+            backend.read(self.prefill, tensor, Bytes::ZERO, &mut row)?;
             for sample in 1..self.texts.len() as u64 {
-                self.backend.write(PREFILL, tensor, Bytes::new(sample * row_bytes), &row)?;
+                backend.write(self.prefill, tensor, Bytes::new(sample * row_bytes), &row)?;
             }
         }
         Ok(())
     }
+}
 
-    fn put(&mut self, program: usize, tokens: &[u32]) -> Result<(), RunError> {
-        let tensor = self.backend.plan().program(program).find("tokens").expect("an input");
-        Ok(self.backend.write(program, tensor, Bytes::ZERO, bytemuck::cast_slice(tokens))?)
+fn put(backend: &mut dyn Backend, program: usize, tokens: &[u32]) -> Result<(), RunError> {
+    let tensor = backend.plan().program(program).find("tokens").expect("an input");
+    Ok(backend.write(program, tensor, Bytes::ZERO, bytemuck::cast_slice(tokens))?)
+}
+
+fn logits_of(backend: &dyn Backend, program: usize) -> TensorId {
+    backend.plan().program(program).find("logits").expect("an output")
+}
+
+/// Samples being written, with the memory that they need.
+pub struct Sampler {
+    backend: Box<dyn Backend>,
+    parameters: Vec<Parameter>,
+    weights: Vec<TensorId>,
+    continuation: Continuation,
+}
+
+impl Sampler {
+    /// `backend` holds the plan of sampling `samples` sequences of `model`.
+    pub fn new(
+        mut backend: Box<dyn Backend>,
+        model: &Model,
+        samples: u64,
+        activations: DType,
+        window: Window,
+    ) -> Result<Self, BackendError> {
+        let state = SamplingState::new(model, samples, activations);
+        init::rotary(&mut *backend, PREFILL, state.rotary, model)?;
+        let cache_bytes = state.tensors[state.caches[0][0].index()].bytes();
+        let programs = (PREFILL, DECODE);
+        let continuation =
+            Continuation::new(programs, &state.caches, cache_bytes, model, samples, window);
+        let (parameters, weights) = (model.parameters(), state.weights);
+        Ok(Self { backend, parameters, weights, continuation })
     }
 
-    fn logits_of(&self, program: usize) -> TensorId {
-        self.backend.plan().program(program).find("logits").expect("an output")
+    /// Begins every sample with `prompt`, which is not empty.
+    pub fn begin(&mut self, prompt: &[u32]) -> Result<(), RunError> {
+        self.continuation.begin(&mut *self.backend, prompt)
+    }
+
+    /// As [`Continuation::choose`].
+    pub fn choose(
+        &mut self,
+        choice: &Choice,
+        first_sample: u64,
+        ranked: &mut Vec<(f32, u32)>,
+    ) -> u32 {
+        self.continuation.choose(choice, first_sample, ranked)
+    }
+
+    /// The prompt and all that follows, by sample.
+    pub fn texts(&self) -> &[Vec<u32>] {
+        self.continuation.texts()
+    }
+
+    /// The scores of the next token, by sample.
+    pub fn logits(&self) -> &[f32] {
+        &self.continuation.logits
+    }
+
+    /// How often the cache began again.
+    pub fn refills(&self) -> u64 {
+        self.continuation.refills
+    }
+
+    /// Makes the scores of the token after the last.
+    pub fn advance(&mut self) -> Result<(), RunError> {
+        self.continuation.advance(&mut *self.backend)
     }
 }
 
@@ -255,7 +321,7 @@ impl checkpoint::TensorSink for Sampler {
         let index = self.parameters.iter().position(|p| p.name == piece.entry.parameter);
         let index = index.expect("entries are made from the parameters");
         let start = Bytes::new(piece.start as u64);
-        Ok(self.backend.write(PREFILL, self.state.weights[index], start, bytes)?)
+        Ok(self.backend.write(PREFILL, self.weights[index], start, bytes)?)
     }
 }
 

@@ -1,4 +1,4 @@
-//! When what happens: learning rate, evaluations.
+//! When what happens: learning rate, evaluations, samples.
 
 use fitgpt_plan::config::Config;
 
@@ -22,6 +22,13 @@ pub fn lr(config: &Config, step: u64) -> f64 {
 /// Whether an evaluation comes before the update of `step`.
 pub fn evaluates(config: &Config, step: u64) -> bool {
     step.is_multiple_of(config.eval_interval())
+}
+
+/// Whether a sample is drawn before the update of `step`. Not at 0: it would show the first draw of
+/// the weights.
+pub fn samples(config: &Config, step: u64) -> bool {
+    let interval = config.sample_interval();
+    interval > 0 && step > 0 && step.is_multiple_of(interval)
 }
 
 /// How many evaluations lie in `from..=max_iters`.
@@ -68,6 +75,14 @@ mod tests {
         let config = config(&[("learning_rate", "0.5"), ("decay_lr", "False")]);
         assert!((lr(&config, 0) - 0.5).abs() < 1e-12);
         assert!((lr(&config, 1_000_000) - 0.5).abs() < 1e-12);
+    }
+
+    #[test]
+    fn samples_are_drawn_every_so_many_steps_but_not_before_the_first() {
+        let every = config(&[("sample_interval", "10")]);
+        let drawn: Vec<_> = (0..=30).filter(|step| samples(&every, *step)).collect();
+        assert_eq!(drawn, [10, 20, 30]);
+        assert!(!(0..=30).any(|step| samples(&config(&[]), step)));
     }
 
     #[test]

@@ -5,10 +5,12 @@ use std::path::{Path, PathBuf};
 use fitgpt_exec::{Backend, BackendError};
 use fitgpt_plan::{
     config::{Config, Precision},
-    job::{self, Job},
+    job::{self, Job, PREFILL_IN_TRAINING},
     memory::{PlanError, VerifiedPlan},
     model::Model,
-    report::{DeviceMemory, Overhead, PhaseReport, PhaseTimeline, PlanReport, Verdict},
+    report::{
+        DeviceMemory, Overhead, PhaseReport, PhaseTimeline, PlanReport, Verdict, phases_of_training,
+    },
     shard::Share,
     units::Bytes,
 };
@@ -90,10 +92,7 @@ impl Setup {
         let overhead = with_messages(overhead, &job, runner);
         let programs = job.training_programs();
         runner.check(&programs, precision)?;
-        let mut phases: Vec<_> = programs
-            .iter()
-            .map(|program| PhaseReport::of(program.name(), [program], &target))
-            .collect();
+        let mut phases = phases_of_training(&programs, &target);
         phases.push(PhaseReport::of("sample", &job.sampling_programs(), &target));
         let plan = job::plan(programs, &target)?;
         let arena = Some(plan.plan().arena_bytes());
@@ -104,7 +103,9 @@ impl Setup {
 
     /// The live bytes of a step and an evaluation, op by op.
     pub fn courses(&self) -> Vec<PhaseTimeline> {
-        let programs = self.plan.plan().programs.iter().map(|planned| &planned.program);
+        // Sampling is forward only and of one sequence: it is never the peak.
+        let programs = self.plan.plan().programs.iter().take(PREFILL_IN_TRAINING);
+        let programs = programs.map(|planned| &planned.program);
         let target = self.runner.target();
         programs.map(|program| PhaseTimeline::of(program.name(), program, &target)).collect()
     }

@@ -105,7 +105,10 @@ impl TensorBoard {
             Event::Evaluation { step, train_loss, val_loss, .. } => {
                 self.scalars(step, time, &[("train/loss", train_loss), ("val/loss", val_loss)])
             }
-            Event::Plan { .. } | Event::Checkpoint { .. } | Event::End { .. } => Ok(()),
+            Event::Plan { .. }
+            | Event::Sample { .. }
+            | Event::Checkpoint { .. }
+            | Event::End { .. } => Ok(()),
         }
     }
 

@@ -18,6 +18,7 @@ use super::{
     error::RunError,
     events::{self, Event, EventError, EventLog},
     progress::RunProgress,
+    sample::Choice,
     scaler::Scaler,
     schedule,
     stop::Stop,
@@ -26,6 +27,7 @@ use super::{
 use crate::{
     checkpoint::{self, Architecture, CheckpointError, Contents, Keep, Label, NanoGptRun},
     data::{Fingerprint, Split},
+    tokenizer::Tokenizer,
     words::{errors::Spoken as _, train as words},
 };
 
@@ -124,11 +126,32 @@ impl History {
                 let val = Estimate { mean: val_loss, standard_error: val_loss_se };
                 history.evaluations.push((step, Evaluated { train, val }));
             }
-            Event::Plan { .. } | Event::Checkpoint { .. } | Event::End { .. } => {}
+            Event::Plan { .. }
+            | Event::Sample { .. }
+            | Event::Checkpoint { .. }
+            | Event::End { .. } => {}
         })?;
         Ok(history)
     }
 }
+
+/// What a run samples while it trains.
+#[derive(Debug)]
+pub struct Samples {
+    /// How the tokens read.
+    pub tokenizer: Tokenizer,
+    /// What every sample continues, at least one token.
+    pub prompt: Vec<u32>,
+    /// How tokens are chosen.
+    pub choice: Choice,
+    /// Tokens of a sample.
+    pub n_tokens: u32,
+}
+
+/// Tokens at the end of a prompt that the log states.
+const PROMPT_TOKENS_IN_LOG: usize = 256;
+/// The beginning of a sample, as a line of the terminal shows it.
+const EXCERPT_CHARACTERS: usize = 72;
 
 /// A trainer with the folder it saves to.
 pub struct Run<'a> {
@@ -148,6 +171,8 @@ pub struct Run<'a> {
     pub saved: Option<u64>,
     /// Names the run in its log and its checkpoints.
     pub run_id: String,
+    /// What is sampled, if the config asks for it.
+    pub samples: Option<Samples>,
     /// The last evaluation and its step, also of an earlier part of the run.
     pub evaluated: Option<(u64, Evaluated)>,
 }
@@ -190,6 +215,9 @@ impl Run<'_> {
                 }
                 let Some(evaluated) = self.evaluate(config)? else { return self.stopped() };
                 history.evaluations.push((step, evaluated));
+            }
+            if schedule::samples(config, step) && !self.sample()? {
+                return self.stopped();
             }
 
             let clock = Instant::now();
@@ -273,6 +301,24 @@ impl Run<'_> {
             }
         }
         Ok(Some(evaluated))
+    }
+
+    /// Writes a sample to the log; whether it was not stopped.
+    fn sample(&mut self) -> Result<bool, RunError> {
+        let Some(samples) = &self.samples else { return Ok(true) };
+        let step = self.trainer.position.step;
+        self.progress.working(&words::sampling(step));
+        let Samples { tokenizer, prompt, choice, n_tokens } = samples;
+        let Some(tokens) = self.trainer.sample(prompt, *n_tokens, choice, self.stop)? else {
+            return Ok(false);
+        };
+        let shown = prompt.len().saturating_sub(PROMPT_TOKENS_IN_LOG);
+        let (prompt, text) = (tokenizer.decode(&prompt[shown..]), tokenizer.decode(&tokens));
+        let excerpt: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let excerpt: String = excerpt.chars().take(EXCERPT_CHARACTERS).collect();
+        self.progress.line(&format!("step {step}: sample: {excerpt}"));
+        self.events.write(&Event::Sample { step, prompt, text })?;
+        Ok(true)
     }
 
     /// A state that is not finite is a run that has diverged.

@@ -20,6 +20,7 @@ use super::{
     follow::{Command, Encoded, Owners, StateBytes},
     init,
     lanes::{self, LaneSum, Round},
+    sample::{Choice, Continuation},
     scaler::Scaler,
     schedule,
     stop::Stop,
@@ -91,6 +92,8 @@ pub struct Trainer {
     tokens: Vec<u32>,
     targets: Vec<u32>,
     losses: EvaluatedRound,
+    /// If samples are drawn.
+    continuation: Option<Continuation>,
     /// With more than one lane.
     lanes: Option<LaneSum>,
     owners: Owners,
@@ -144,6 +147,7 @@ impl Trainer {
         let parameters = job.model.parameters();
         let tensors = Tensors::of(&job.model, &job.training.optimizer);
         let state = TrainingState::new(&job.model, training);
+        let continuation = Continuation::in_training(&job.model, training, &state);
         let lanes = LaneSum::new(Rc::clone(&ranks), training, &parameters);
         let owners = Owners::new(training.share.ranks, &parameters, training.optimizer);
         init::rotary(&mut *backend, TRAIN, state.rotary, &job.model)?;
@@ -157,6 +161,7 @@ impl Trainer {
                 own: vec![0.0; 1 + training.eval_batch as usize],
                 all: vec![0.0; ranks.count() * (1 + training.eval_batch as usize)],
             },
+            continuation,
             lanes,
             owners,
             is_midway: false,
@@ -461,6 +466,33 @@ impl Trainer {
         let mean = sum / n;
         let variance = ((squares - n * mean * mean) / (n - 1.0)).max(0.0);
         Ok(Some(Estimate { mean, standard_error: (variance / n).sqrt() }))
+    }
+
+    /// Continues `prompt` by `n_tokens` tokens with the weights as they are; `None` if it was
+    /// stopped. Only the root samples: the plan of every rank has the caches, and the other ranks
+    /// wait for the next command. Panics if the config asks for no samples.
+    pub fn sample(
+        &mut self,
+        prompt: &[u32],
+        n_tokens: u32,
+        choice: &Choice,
+        stop: &Stop,
+    ) -> Result<Option<Vec<u32>>, RunError> {
+        let continuation = self.continuation.as_mut().expect("the plan has programs for it");
+        let backend = &mut *self.backend;
+        let mut ranked = Vec::new();
+        continuation.begin(backend, prompt)?;
+        for n in 0..n_tokens {
+            if stop.is_asked_for() {
+                return Ok(None);
+            }
+            if n > 0 {
+                continuation.advance(backend)?;
+            }
+            // The step numbers the draws, so that a resumed run writes the same text again.
+            continuation.choose(choice, self.position.step, &mut ranked);
+        }
+        Ok(Some(continuation.texts()[0][prompt.len()..].to_vec()))
     }
 
     /// Puts a micro-batch in place.

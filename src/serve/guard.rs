@@ -30,9 +30,13 @@ pub(crate) fn new_token() -> Result<String, getrandom::Error> {
 impl Guard {
     /// Why a request is not answered, if it is not.
     pub(crate) fn check(&self, request: &Request<'_>) -> Result<(), Refusal> {
-        let host = request.header("host").ok_or(refuse(400, "a request needs a Host"))?;
+        let host = request.only_header("host").ok_or(refuse(400, "a request needs one Host"))?;
         if !self.is_own_host(host) {
             return Err(refuse(421, "this server has another name"));
+        }
+        // Of two, the checked one might not be the one that counts.
+        if request.headers_of("origin") > 1 {
+            return Err(refuse(400, "a request has one Origin"));
         }
         if let Some(origin) = request.header("origin")
             && origin.strip_prefix("http://") != Some(host)

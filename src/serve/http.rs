@@ -193,6 +193,16 @@ impl<'a> Request<'a> {
         found.map(|(_, value)| value.as_str())
     }
 
+    /// How many headers of this name there are.
+    pub(crate) fn headers_of(&self, name: &str) -> usize {
+        self.headers.iter().filter(|(found, _)| found == name).count()
+    }
+
+    /// The header of this name, if there is exactly one.
+    pub(crate) fn only_header(&self, name: &str) -> Option<&str> {
+        self.header(name).filter(|_| self.headers_of(name) == 1)
+    }
+
     /// A parameter of the query, decoded.
     pub(crate) fn parameter(&self, name: &str) -> Option<String> {
         let pairs = self.query.split('&').filter_map(|pair| pair.split_once('='));

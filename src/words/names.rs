@@ -35,6 +35,9 @@ messages! {
     evaluate() { en: "evaluate", zh: "评估", ja: "評価", de: "Evaluierung" }
     evaluate_first() { en: "evaluate_first", zh: "首次评估", ja: "初回の評価", de: "1. Evaluierung" }
     resume() { en: "resume", zh: "恢复", ja: "再開", de: "Fortsetzen" }
+    sample_in_training() {
+        en: "samples", zh: "训练中采样", ja: "学習中の生成", de: "Textproben",
+    }
     sample() { en: "sample", zh: "采样", ja: "生成", de: "Sampling" }
 
     uniforms() {
@@ -88,6 +91,7 @@ pub(crate) fn phase(name: &str) -> String {
         "evaluate" => evaluate(),
         "evaluate_first" => evaluate_first(),
         "resume" => resume(),
+        "sample_in_training" => sample_in_training(),
         "sample" => sample(),
         other => other.to_owned(),
     }

@@ -273,6 +273,12 @@ messages! {
         ja: "ステップ {step}: 評価中",
         de: "Schritt {step}: Evaluierung läuft",
     }
+    sampling(step) {
+        en: "step {step}: drawing a sample",
+        zh: "第 {step} 步：正在采样",
+        ja: "ステップ {step}: テキストを生成中",
+        de: "Schritt {step}: Textprobe wird erzeugt",
+    }
     /// float16's scale was too large.
     overflowed(step, scale) {
         en: "step {step}: a gradient overflowed; the update is skipped, and the loss scale is now {scale}",

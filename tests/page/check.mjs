@@ -40,6 +40,12 @@ const planned = (page) => page.evaluate(() => Number(document.getElementById("ma
 const peaks = (page) => page.locator(".peaktext").allTextContents();
 const verdicts = (page) => page.locator(".panel").evaluateAll((panels) => panels.map((panel) => panel.dataset.verdict));
 
+/** Heights of the peak with its overhead and of the budget in PyTorch's picture; 0 is the top. */
+const lines = (page) => page.locator(".panel[data-engine=torch] .plot").evaluate((plot) => ({
+  peak: Number(plot.querySelector(".beside").getAttribute("y")),
+  budget: Number(plot.querySelector(".budget").getAttribute("y1")),
+}));
+
 /** Sets a slider as a hand does, and waits for the picture. */
 async function slide(page, key, index) {
   const before = await planned(page);
@@ -94,7 +100,7 @@ await check("the pointer and the keys show what is alive", async () => {
   const plot = page.locator(".panel[data-engine=torch] .plot");
   const box = await plot.boundingBox();
   await page.mouse.move(box.x + box.width * 0.35, box.y + box.height * 0.6);
-  const text = await until("tensors are listed", () => page.locator("#tip").textContent(), (text) => text.includes("alive"));
+  const text = await until("tensors are listed", () => page.locator("#tip").textContent(), (text) => text.includes("live tensors"));
   assert.match(text, /GiB/);
   await page.mouse.move(5, 5);
   await until("it is hidden", () => page.locator("#tip").isHidden());
@@ -130,23 +136,53 @@ await check("a config is pasted, does not fit, is made to fit, and is copied", a
   await page.context().close();
 });
 
+await check("several ranks are planned as `plan --ranks` does", async () => {
+  const page = await open(chrome, server.origin);
+  await until("there is a plan", () => planned(page));
+  await slide(page, "ranks", 3); // of the divisors of 40: 5
+  assert.equal(await page.inputValue("#key-ranks"), "5");
+  const shown = (await peaks(page)).map((text) => /[\d.]+ GiB/.exec(text)[0]);
+  const plan = run(place, "plan", "--ranks", "5", "--gpu", "GeForce RTX 4070", "--json");
+  assert.equal(await plan.ended, 0, plan.output);
+  const { arena_bytes: arena } = JSON.parse(plan.output);
+  assert.deepEqual(shown, [`${(arena / 2 ** 30).toFixed(2)} GiB`]);
+  // nanoGPT's ranks are not planned, and the panel says so.
+  assert.match(await page.locator(".panel[data-engine=torch] .sentence").textContent(), /PyTorch/);
+  assert.match(await page.locator("#command").textContent(), /^mpirun -np 5 fitgpt train/);
+  await until("the address has it", () => page.url(), (url) => url.includes("ranks=5"));
+  assert.deepEqual(page.problems, []);
+  await page.context().close();
+});
+
 await check("an error is diagnosed, and its fix shrinks under the line", async () => {
-  const page = await open(chrome, `${server.origin}/#/doctor`);
+  const page = await open(chrome, server.origin);
+  await page.getByRole("link", { name: "Doctor" }).click();
+  await page.waitForSelector("#log");
   await page.fill("#log", readFileSync(new URL("../../examples/estimate-loss-batch-64.log", import.meta.url), "utf8"));
   await page.waitForSelector("#account");
   const key = await page.locator("#account .keyed").textContent();
-  assert.match(key, /logits of the (previous|last) batch/);
+  assert.match(key, /logits of the previous batch/);
+  // They are the widest part of what the process held, and the request goes past the card's line.
+  const held = await page.locator("#account .bar rect.gap").evaluateAll((all) => all.map((rect) => Number(rect.getAttribute("width"))));
+  assert.equal(held.indexOf(Math.max(...held)), 1, held.join(" "));
+  assert.ok(held[1] > 300, `${held[1]} of 1000`);
+  assert.equal(await page.locator("#account .bar .limit").count(), 1);
   assert.match(await page.locator("#findings").textContent(), /stale-logits/);
   await page.locator("#advice .command button").first().click();
   assert.match(await clipboard(page), /fitgpt patch/);
   await page.locator("#findings button").first().click();
   await page.waitForSelector(".explain");
-  await page.locator("#fixes .try").first().click();
+  await page.locator("#fixes .fix:has(.badge) .try").click();
   await until("the planner shows the run", () => page.inputValue("#key-batch_size").catch(() => ""), (value) => value === "64");
   assert.equal((await verdicts(page))[0], "no");
+  const before = await lines(page);
+  assert.ok(before.peak < before.budget, `above the line of the card: ${JSON.stringify(before)}`);
   await until("the fix is applied", () => verdicts(page), ([torch]) => torch === "fits");
+  const after = await lines(page);
+  assert.ok(after.peak > after.budget, `below the line of the card: ${JSON.stringify(after)}`);
+  assert.match(await page.locator(".panel[data-engine=torch] .budgettext").textContent(), /RTX 4070 · 11\.69 GiB/);
   await page.click("#copy-command");
-  assert.match(await clipboard(page), /python train\.py/);
+  assert.match(await clipboard(page), /python train\.py .*--\w+=/);
   assert.deepEqual(page.problems, []);
   await page.context().close();
 });
@@ -204,7 +240,7 @@ await check("another site cannot read from the server", async () => {
 await check("a run is watched live from its start to its end", async () => {
   const page = await open(chrome, `${server.origin}/#/runs`);
   await page.waitForSelector("#norun:not([hidden])");
-  const training = run(place, "train", ...TINY, "--max_iters=150", "--eval_interval=50", "--out_dir=out-live");
+  const training = run(place, "train", ...TINY, "--max_iters=150", "--eval_interval=50", "--sample_interval=50", "--max_new_tokens=60", "--out_dir=out-live");
   await until("it is listed", () => page.locator("#runlist li").count());
   const steps = new Set();
   await until("it is done", async () => {
@@ -218,6 +254,12 @@ await check("a run is watched live from its start to its end", async () => {
   assert.ok((await page.locator(".chart .line.c0").first().getAttribute("d")).length > 500);
   // Four evaluations, of both splits.
   await until("the evaluations are drawn", () => page.locator(".chart.large .dot").count(), (count) => count === 8);
+  // Three samples, the last one first.
+  await until("the last sample is shown", () => page.locator("#samples").textContent(), (text) => text.includes("150"));
+  const last = await page.locator("#samples .sample").textContent();
+  await page.locator("#samples input").focus();
+  await page.keyboard.press("Home");
+  await until("the first sample is shown", () => page.locator("#samples .sample").textContent(), (text) => text && text !== last);
   const other = run(place, "train", ...TINY, "--max_iters=40", "--out_dir=out-other", "--learning_rate=0.01");
   assert.equal(await other.ended, 0, other.output);
   await until("both are listed", () => page.locator("#runlist li").count(), (count) => count === 2);
@@ -292,6 +334,33 @@ await check("four languages, two themes, and a phone without a sideways scroll",
   await phone.context().close();
 });
 
+await check("nothing moves while the page loads and plans", async () => {
+  const context = await chrome.newContext({ viewport: { width: 1440, height: 980 } });
+  const page = await context.newPage();
+  await page.addInitScript(() => {
+    window.shifts = [];
+    new PerformanceObserver((list) => {
+      for (const shift of list.getEntries()) {
+        const from = shift.sources.map(({ node }) => node?.className?.baseVal ?? node?.className ?? node?.nodeName).join(" ");
+        window.shifts.push({ value: shift.value, from });
+      }
+    }).observe({ type: "layout-shift", buffered: true });
+  });
+  for (const tab of ["plan", "doctor", "runs"]) {
+    await page.goto("about:blank");
+    await page.goto(`${server.origin}/#/${tab}`);
+    await page.waitForSelector("html[data-ready=true]");
+    await page.waitForTimeout(400);
+    if (tab === "plan") for (const index of [4, 12, 2]) await slide(page, "batch_size", index);
+    await page.waitForTimeout(100);
+    const shifts = await page.evaluate(() => window.shifts);
+    const sum = shifts.reduce((all, shift) => all + shift.value, 0);
+    // What people notice begins at 0.1.
+    assert.ok(sum < 0.02, `${tab}: ${JSON.stringify(shifts)}`);
+  }
+  await context.close();
+});
+
 await check("everything can be reached with the keyboard", async () => {
   const page = await open(chrome, server.origin);
   await until("there is a plan", () => planned(page));
@@ -300,7 +369,7 @@ await check("everything can be reached with the keyboard", async () => {
     await page.keyboard.press("Tab");
     reached.add(await page.evaluate(() => document.activeElement?.id || document.activeElement?.className?.baseVal || document.activeElement?.className));
   }
-  for (const id of ["language", "preset", "card", "key-batch_size", "lock", "key-dtype", "fit", "copy-command", "plot"]) {
+  for (const id of ["language", "preset", "card", "key-batch_size", "lock", "key-ranks", "key-dtype", "fit", "copy-command", "plot"]) {
     assert.ok(reached.has(id), `${id} of ${[...reached].join(" ")}`);
   }
   const before = await planned(page);

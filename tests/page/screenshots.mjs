@@ -8,7 +8,7 @@ import { browser, folder, open, run, serve } from "./server.mjs";
 const docs = new URL("../../docs/", import.meta.url).pathname;
 const size = { width: 1280, height: 800 };
 const place = folder();
-const common = ["--n_layer=3", "--n_embd=96", "--n_head=3", "--block_size=64", "--batch_size=8", "--gradient_accumulation_steps=1", "--eval_iters=8", "--eval_interval=50", "--max_iters=200", "--device=cpu"];
+const common = ["--n_layer=3", "--n_embd=96", "--n_head=3", "--block_size=64", "--batch_size=8", "--gradient_accumulation_steps=1", "--eval_iters=8", "--eval_interval=50", "--max_iters=200", "--sample_interval=50", "--max_new_tokens=120", "--device=cpu"];
 for (const [name, ...more] of [["out-small-step", "--learning_rate=0.001"], ["out-large-step", "--learning_rate=0.004"]]) {
   const training = run(place, "train", ...common, ...more, `--out_dir=${name}`);
   if ((await training.ended) !== 0) throw new Error(training.output);
@@ -20,7 +20,7 @@ const plan = await open(chrome, `${server.origin}/#/plan?gpu=GeForce+RTX+4070&en
 await plan.waitForSelector(".panel .peaktext");
 const box = await plan.locator(".panel[data-engine=torch] .plot").boundingBox();
 await plan.mouse.move(box.x + box.width * 0.3, box.y + box.height * 0.45);
-await plan.waitForFunction(() => document.getElementById("tip").textContent.includes("alive"));
+await plan.waitForFunction(() => document.getElementById("tip").textContent.includes("live tensors"));
 await plan.screenshot({ path: `${docs}page-plan.png` });
 
 const doctor = await open(chrome, `${server.origin}/#/doctor`, { viewport: size, colorScheme: "light" });

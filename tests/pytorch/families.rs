@@ -89,6 +89,7 @@ impl FamilyRun {
             recompute,
             loss_chunk_rows: 16,
             lanes: 1,
+            sampled: 0,
             share: Share::WHOLE,
         };
         let job = Job { model, training, eval_sequences: facts.batch, samples: 1 };

@@ -54,6 +54,7 @@ impl GoldenRun {
             recompute: Recompute::default(),
             loss_chunk_rows: 16, // does not divide the rows of most cases
             lanes: 1,
+            sampled: 0,
             share: Share::WHOLE,
         };
         let model = facts.case.model();

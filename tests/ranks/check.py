@@ -35,7 +35,7 @@ TRAIN = [
 WIDE = ["--n_embd=160", "--n_head=4"]
 CASES = [
     ("float32", [1, 2, 3, 4, 6, 12], ["--lanes=12", "--dropout=0.1"]),
-    ("float32, wide", [1, 2, 4], ["--lanes=4", *WIDE]),
+    ("float32, wide, samples", [1, 2, 4], ["--lanes=4", "--sample_interval=2", *WIDE]),
     ("bfloat16, recomputation", [1, 3], ["--lanes=6", "--dtype=bfloat16", "--grad_checkpoint=True", *WIDE]),
     ("float16, loss scaling", [1, 2, 6], ["--lanes=6", "--dtype=float16", "--dropout=0.2"]),
     ("adamw8bit", [1, 2, 4], ["--lanes=4", "--optimizer=adamw8bit", *WIDE]),
@@ -78,7 +78,8 @@ class Runs:
         events = [json.loads(line) for line in open(folder / "events.jsonl")]
         steps = [(e["step"], e["loss"], e["grad_norm"], e.get("loss_scale")) for e in events if e["event"] == "step"]
         losses = [(e["step"], e["train_loss"], e["val_loss"]) for e in events if e["event"] == "evaluation"]
-        return steps, losses, values(folder / "model.safetensors"), values(folder / "state.safetensors")
+        samples = [(e["step"], e["text"]) for e in events if e["event"] == "sample"]
+        return steps, losses, values(folder / "model.safetensors"), values(folder / "state.safetensors"), samples
 
     def remove(self, out):
         shutil.rmtree(self.folder / out, ignore_errors=True)
@@ -114,6 +115,8 @@ def equal_bits(runs):
         for ranks, result in results.items():
             check(result == results[counts[0]], f"{name}: {ranks} ranks differ from {counts[0]}")
         check(len(results[counts[0]][0][0]) == 7, f"{name}: not all steps are logged")
+        drawn = [step for step, _ in results[counts[0]][0][-1]]
+        check(drawn == ([2, 4, 6] if "samples" in name else []), f"{name}: samples at {drawn}")
         print(f"{name}: {counts} ranks train the same bits")
     # The order of sums is part of the training: this would fail if lanes did nothing.
     for lanes in [1, 12]:

@@ -19,6 +19,7 @@ mod pictures;
 mod presets;
 mod program;
 mod ranks;
+mod samples;
 mod serve;
 #[cfg(target_os = "linux")]
 mod terminals;

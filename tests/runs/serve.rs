@@ -122,6 +122,14 @@ fn the_plan_is_the_one_that_the_command_line_prints() {
         let phase = phases.iter().find(|phase| phase["name"] == "train").unwrap();
         assert_eq!(drawn.max(), phase["peak_bytes"].as_u64());
     }
+    // One of several ranks, too; nanoGPT's ranks are not planned.
+    let mut of_ranks = asked.clone();
+    of_ranks["ranks"] = json!(4);
+    let answer = server.post("/api/plan", &of_ranks).json();
+    let args =
+        ["plan", "--batch_size=4", "--n_layer=3", "--gpu", "RTX 4070", "--ranks=4", "--json"];
+    assert_eq!(answer["engines"][1]["report"], place.run(&args).json());
+    assert_eq!(answer["engines"][0]["failure"]["kind"], "ranks");
     let fit = server.post("/api/fit", &asked).json();
     let args = ["fit", "--batch_size=4", "--n_layer=3", "--gpu", "RTX 4070", "--engine", "torch"];
     let printed = place.run(&[&args[..], &["--json"]].concat()).json();
@@ -200,6 +208,35 @@ fn a_snapshot_shows_its_segments_and_a_hostile_one_is_refused() {
     assert_eq!(server.doctor(&json!({}), code).status, 422);
 }
 
+/// The most memory that a process has taken.
+#[cfg(target_os = "linux")]
+fn peak_bytes(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    peak.trim().strip_suffix(" kB").unwrap().trim().parse::<u64>().unwrap() << 10
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn packed_logs_and_long_ones_take_bounded_memory() {
+    let place = Place::new();
+    let server = Server::start(&place, &[]);
+    let error = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 6.14 GiB. GPU 0 has a \
+                 total capacity of 11.69 GiB of which 2.68 GiB is free.\n";
+    // 256 MiB of one letter.
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    for _ in 0..256 {
+        packed.write_all(&vec![b'x'; 1 << 20]).unwrap();
+    }
+    let answer = server.doctor(&json!({}), &packed.finish().unwrap()).json();
+    assert_eq!(answer["diagnosis"]["kind"], "none");
+    // The error at the end of a log that is too long to be read whole.
+    let long = [&vec![b'\n'; 40 << 20][..], error.as_bytes()].concat();
+    let answer = server.doctor(&json!({}), &long).json();
+    assert_eq!(answer["diagnosis"]["facts"]["requested_bytes"], 6_592_774_799_u64);
+    assert!(peak_bytes(server.child.id()) < 150 << 20, "{}", peak_bytes(server.child.id()));
+}
+
 #[test]
 fn requests_of_other_names_and_sites_are_refused() {
     let place = Place::new();
@@ -218,6 +255,11 @@ fn requests_of_other_names_and_sites_are_refused() {
     assert_eq!(get(&format!("127.0.0.1.evil.example:{port}"), ""), 421);
     assert_eq!(get("127.0.0.1:1", ""), 421);
     assert_eq!(server.raw(b"GET /api/runs HTTP/1.1\r\n\r\n").status, 400);
+    // Of two names or origins, the wrong one might be checked.
+    assert_eq!(get(&own, "Host: evil.example\r\n"), 400);
+    assert_eq!(get("evil.example", &format!("Host: {own}\r\n")), 400);
+    let origins = format!("Origin: http://{own}\r\nOrigin: http://evil.example\r\n");
+    assert_eq!(get(&own, &origins), 400);
     // Scripts, images and forms of another site.
     assert_eq!(get(&own, "Origin: http://evil.example\r\n"), 403);
     assert_eq!(get(&own, "Origin: null\r\n"), 403);
@@ -296,6 +338,8 @@ fn what_is_too_long_is_refused() {
     assert_eq!(server.ask("POST /api/plan", kind, deep.as_bytes()).status, 400);
     let layers = json!({ "keys": { "n_layer": "4000" }, "gpu": "RTX 4070" });
     assert_eq!(server.post("/api/plan", &layers).json()["error"]["kind"], "limit");
+    let ranks = json!({ "ranks": 1_000_000, "gpu": "RTX 4070" });
+    assert_eq!(server.post("/api/plan", &ranks).json()["error"]["kind"], "limit");
     assert_eq!(server.get("/api/hello").status, 200);
 }
 

@@ -77,6 +77,7 @@ fn training(dropout: f32, activations: DType) -> Training {
         recompute: Recompute { blocks: 1, cheap: 1 },
         loss_chunk_rows: 64,
         lanes: 1,
+        sampled: 0,
         share: Share::WHOLE,
     }
 }

@@ -72,6 +72,7 @@ fn training(batch: u64) -> Training {
         recompute: Recompute { blocks: 0, cheap: 0 },
         loss_chunk_rows: 8,
         lanes: 1,
+        sampled: 0,
         share: Share::WHOLE,
     }
 }

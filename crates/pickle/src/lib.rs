@@ -16,7 +16,7 @@ mod machine;
 mod rows;
 mod values;
 
-pub use self::values::{Handle, Pickle, PickleObject, PickleValue};
+pub use self::values::{Handle, Pickle, PickleObject, PickleValue, VALUES_PER_CONTAINER};
 
 /// Why the input is not a plain pickle. Offsets are in bytes from the start.
 #[derive(Debug, thiserror::Error)]
@@ -121,6 +121,24 @@ mod tests {
         let read = |most| Pickle::read_within(bytes.as_slice(), most, |_, _| true);
         assert!(read(11).is_ok());
         assert!(matches!(read(10), Err(PickleError::TooLarge { .. })));
+    }
+
+    #[test]
+    fn marks_operands_and_numbers_are_bounded_with_the_containers() {
+        for hostile in
+            [&b"("[..], b"N", b"K\x01", b"\x8c\x00", b"G\0\0\0\0\0\0\0\0", b"J\0\0\0\x800"]
+        {
+            let bytes = [b"\x80\x02".to_vec(), hostile.repeat(100), b"N.".to_vec()].concat();
+            let read = |most| Pickle::read_within(bytes.as_slice(), most, |_, _| true);
+            assert!(matches!(read(10), Err(PickleError::TooLarge { .. })), "{hostile:?}");
+        }
+        // Other keys of the memo than Python's: each with four bytes.
+        let memo: Vec<u8> =
+            (1..100).flat_map(|n: u32| [&b"r"[..], &(7 * n).to_le_bytes()].concat()).collect();
+        let bytes = [b"\x80\x02N".to_vec(), memo, b".".to_vec()].concat();
+        assert!(Pickle::read(bytes.as_slice()).is_ok());
+        let bounded = Pickle::read_within(bytes.as_slice(), 10, |_, _| true);
+        assert!(matches!(bounded, Err(PickleError::TooLarge { .. })));
     }
 
     #[test]

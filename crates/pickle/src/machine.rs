@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, io::Read};
 use crate::{
     PickleError,
     input::Input,
-    values::{Handle, Pickle, PickleObject, PickleValue, Tag},
+    values::{Handle, Pickle, PickleObject, PickleValue, Tag, VALUES_PER_CONTAINER},
 };
 
 pub(crate) struct Machine<R, K> {
@@ -14,6 +14,8 @@ pub(crate) struct Machine<R, K> {
     /// Which globals may be described; `None`: no objects at all.
     allows: Option<fn(&str, &str) -> bool>,
     opcode_at: usize,
+    /// Operands, marks and memorised values that may be held at a time.
+    most: usize,
     stack: Vec<Handle>,
     marks: Vec<usize>,           // heights of the stack
     memo: Vec<Handle>,           // keys from 0 on without a gap, as Python writes them
@@ -34,6 +36,7 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
             keep,
             allows,
             opcode_at: 0,
+            most: containers.saturating_mul(VALUES_PER_CONTAINER),
             stack: Vec::new(),
             marks: Vec::new(),
             memo: Vec::new(),
@@ -52,6 +55,10 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
                 break self.pop()?;
             }
             self.step(opcode)?;
+            let held = self.stack.len().max(self.marks.len());
+            if held.max(self.memo.len() + self.rest.len()) > self.most {
+                return Err(PickleError::TooLarge { offset: self.opcode_at });
+            }
         };
         self.pickle.root = Some(root);
         match self.input.rest()? {

@@ -91,12 +91,17 @@ impl Handle {
     }
 }
 
+/// Values, marks and operands for each list or dict that is allowed: more than any real file has.
+pub const VALUES_PER_CONTAINER: usize = 4;
+
 /// A parsed pickle.
 #[derive(Debug, Default)]
 pub struct Pickle {
     pub(crate) root: Option<Handle>,
     /// Lists and dicts that may be added. A byte can make one, and it takes dozens.
     containers_left: usize,
+    /// Numbers, texts and objects that may be added. Two bytes can make one, which takes a dozen.
+    values_left: usize,
     ints: Vec<i64>,
     texts: String,
     ends: Vec<usize>, // of each text
@@ -122,8 +127,9 @@ impl Pickle {
         Self::read_within(reader, usize::MAX, keep)
     }
 
-    /// Like [`Pickle::read_some`], but fails if there are more lists and dicts than `containers`,
-    /// so that a hostile file cannot take many times its own size.
+    /// Like [`Pickle::read_some`], but fails if there are more lists and dicts than `containers`, or
+    /// [`VALUES_PER_CONTAINER`] times as many other values, so that a hostile file cannot take
+    /// many times its own size.
     pub fn read_within(
         reader: impl Read,
         containers: usize,
@@ -143,7 +149,8 @@ impl Pickle {
     }
 
     pub(crate) fn new(containers: usize) -> Self {
-        Self { containers_left: containers, ..Self::default() }
+        let values_left = containers.saturating_mul(VALUES_PER_CONTAINER);
+        Self { containers_left: containers, values_left, ..Self::default() }
     }
 
     /// The top-level value.
@@ -186,11 +193,13 @@ impl Pickle {
         if (0..SMALL).contains(&value) {
             return Handle::new(Tag::SmallInt, value as usize);
         }
+        self.values_left = self.values_left.checked_sub(1)?;
         self.ints.push(value);
         Handle::new(Tag::Int, self.ints.len() - 1)
     }
 
     pub(crate) fn add_text(&mut self, text: &str) -> Option<Handle> {
+        self.values_left = self.values_left.checked_sub(1)?;
         self.texts.push_str(text);
         self.ends.push(self.texts.len());
         Handle::new(Tag::Text, self.ends.len() - 1)
@@ -209,11 +218,13 @@ impl Pickle {
     }
 
     pub(crate) fn add_float(&mut self, value: f64) -> Option<Handle> {
+        self.values_left = self.values_left.checked_sub(1)?;
         self.floats.push(value);
         Handle::new(Tag::Float, self.floats.len() - 1)
     }
 
     pub(crate) fn add_object(&mut self, object: PickleObject) -> Option<Handle> {
+        self.values_left = self.values_left.checked_sub(1)?;
         self.objects.push(object);
         Handle::new(Tag::Object, self.objects.len() - 1)
     }

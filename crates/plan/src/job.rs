@@ -36,6 +36,11 @@ pub const UPDATE: usize = 1;
 /// The index of the evaluation.
 pub const EVALUATE: usize = 2;
 
+/// The index of the prompt's program in [`Job::training_programs`], if the run draws samples.
+pub const PREFILL_IN_TRAINING: usize = 3;
+/// The index of the program for one more token there.
+pub const DECODE_IN_TRAINING: usize = 4;
+
 /// The index of the prompt's program in [`Job::sampling_programs`].
 pub const PREFILL: usize = 0;
 /// The index of the program for one more token.
@@ -118,6 +123,7 @@ impl Job {
                 lanes => lanes.into(),
             },
             share,
+            sampled: u64::from(config.sample_interval() > 0),
         };
         Self {
             model,
@@ -127,13 +133,20 @@ impl Job {
         }
     }
 
-    /// Train, update and evaluate: [`TRAIN`], [`UPDATE`], [`EVALUATE`].
+    /// Train, update and evaluate: [`TRAIN`], [`UPDATE`], [`EVALUATE`]. A run that draws samples
+    /// also has [`PREFILL_IN_TRAINING`] and [`DECODE_IN_TRAINING`].
     pub fn training_programs(&self) -> Vec<Program> {
-        vec![
-            decoder::train(&self.model, &self.training),
-            decoder::update(&self.model, &self.training),
-            decoder::evaluate(&self.model, &self.training),
-        ]
+        let Self { model, training, .. } = self;
+        let mut programs = vec![
+            decoder::train(model, training),
+            decoder::update(model, training),
+            decoder::evaluate(model, training),
+        ];
+        if training.sampled > 0 {
+            programs.push(decoder::prefill_in_training(model, training));
+            programs.push(decoder::decode_in_training(model, training));
+        }
+        programs
     }
 
     /// Prefill and decode: [`PREFILL`], [`DECODE`].

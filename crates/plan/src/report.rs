@@ -4,6 +4,7 @@ use serde::{Serialize, Serializer, ser::SerializeMap};
 
 use crate::{
     config::{Config, EffectiveBatch},
+    job::PREFILL_IN_TRAINING,
     memory::{Peak, Profile, Target, profile},
     program::{Op, Program, TensorClass},
     units::Bytes,
@@ -106,7 +107,7 @@ pub struct PeakOp {
 /// One phase: its peak, the op at the peak, and the bytes by class.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PhaseReport {
-    /// `train`, `update`, `evaluate`, `sample`.
+    /// `train`, `update`, `evaluate`, `sample`; `sample_in_training` if the run draws samples.
     pub name: &'static str,
     /// Most live bytes.
     pub peak_bytes: Bytes,
@@ -141,6 +142,19 @@ impl PhaseReport {
         // The first of equals, as inside a program.
         peaks.reduce(|a, b| if b.peak_bytes > a.peak_bytes { b } else { a }).expect("ops to run")
     }
+}
+
+/// The phases of a run that has the programs of [`Job::training_programs`].
+///
+/// [`Job::training_programs`]: crate::job::Job::training_programs
+pub fn phases_of_training(programs: &[Program], target: &impl Target) -> Vec<PhaseReport> {
+    let (phases, samples) = programs.split_at(PREFILL_IN_TRAINING);
+    let mut reports: Vec<_> =
+        phases.iter().map(|program| PhaseReport::of(program.name(), [program], target)).collect();
+    if !samples.is_empty() {
+        reports.push(PhaseReport::of("sample_in_training", samples, target));
+    }
+    reports
 }
 
 /// The live bytes of one phase, op by op. Charts are drawn from it.

@@ -62,6 +62,7 @@ fn four_sequences() -> Training {
         recompute: Recompute::default(),
         loss_chunk_rows: decoder::default_loss_chunk_rows(50304, 4096),
         lanes: 1,
+        sampled: 0,
         share: Share::WHOLE,
     }
 }

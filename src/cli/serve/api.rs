@@ -128,10 +128,10 @@ impl Api {
                 planner::fit(&asked)
             }
             (Method::Post, "/api/doctor") => {
-                // A snapshot takes more memory than anything else, so one at a time.
                 let is_large = request.body_bytes() > MAX_JSON_BYTES;
-                let _upload = if is_large { Some(self.uploads.take()?) } else { None };
-                clinic::diagnose(request.body(clinic::MAX_BODY_BYTES)?, &self.turns)
+                let upload = if is_large { Some(self.uploads.take()?) } else { None };
+                let body = request.body(clinic::MAX_BODY_BYTES)?;
+                clinic::diagnose(body, upload, &self.uploads, &self.turns)
             }
             (Method::Post, "/api/train") => {
                 let asked = request.json(MAX_JSON_BYTES)?;

@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-use fitgpt_doctor::{Context, Diagnosis, MemoryKind, diagnose as examine, explain};
+use fitgpt_doctor::{Context, Diagnosis, MemoryKind, Snapshot, diagnose as examine, explain};
 use fitgpt_plan::{
     config::{Config, Written},
     device,
@@ -22,9 +22,10 @@ use super::{
     },
     api::Trouble,
     planner,
-    work::Turns,
+    work::{Turn, Turns},
 };
 use crate::{
+    formats::compression,
     serve::refuse,
     words::{doctor as sentences, names},
 };
@@ -34,9 +35,13 @@ pub(super) const MAX_BODY_BYTES: u64 = 64 << 20;
 /// The first line of a body.
 const MAX_HEAD_BYTES: u64 = 1 << 20;
 
-/// Of an input that was uploaded. A container takes about 100 bytes.
+/// Of an input that was uploaded. A container takes about 100 bytes, and a megabyte of nothing but
+/// errors about 0.1 s.
 const LIMITS: InputLimits =
-    InputLimits { log_bytes: 256 << 20, snapshot_bytes: 256 << 20, containers: 2_000_000 };
+    InputLimits { log_bytes: 32 << 20, snapshot_bytes: 256 << 20, containers: 2_000_000 };
+/// Of a longer log the beginning and the end are read: the config is printed first, the error last.
+const LOG_HEAD_BYTES: usize = 1 << 20;
+const LOG_TAIL_BYTES: usize = 15 << 20;
 
 /// What is known besides the log: the first line of a body.
 #[derive(Debug, Default, Deserialize)]
@@ -51,7 +56,15 @@ struct Known {
 }
 
 /// Diagnoses a body: one line of JSON, then the log or the snapshot as it is.
-pub(super) fn diagnose(body: &mut dyn Read, turns: &Turns) -> Result<Value, Trouble> {
+///
+/// Of `uploads` there is one at a time: a snapshot takes more memory than anything else, and a few
+/// compressed kilobytes may ask for 100 MiB. The caller has taken its turn if the body is large.
+pub(super) fn diagnose(
+    body: &mut dyn Read,
+    upload: Option<Turn<'_>>,
+    uploads: &Turns,
+    turns: &Turns,
+) -> Result<Value, Trouble> {
     let mut body = BufReader::with_capacity(64 << 10, body);
     let mut head = Vec::new();
     let late = |_: io::Error| refuse(408, "the body did not arrive");
@@ -61,6 +74,10 @@ pub(super) fn diagnose(body: &mut dyn Read, turns: &Turns) -> Result<Value, Trou
     // Before the turn: a slow client must not hold one.
     let mut bytes = Vec::new();
     body.read_to_end(&mut bytes).map_err(late)?;
+    let _upload = match upload {
+        None if !is_log(&bytes) => Some(uploads.take()?),
+        other => other,
+    };
     let _turn = turns.take()?;
 
     let mut context = Context::default();
@@ -70,7 +87,8 @@ pub(super) fn diagnose(body: &mut dyn Read, turns: &Turns) -> Result<Value, Trou
     if let Some(name) = known.gpu.as_deref().filter(|name| !name.is_empty()) {
         context.gpu = Some(device::find(name)?);
     }
-    let input = doctor::read(&mut bytes.as_slice(), Path::new("the upload"), LIMITS)?;
+    let (head, tail) = ends(&bytes);
+    let input = doctor::read(&mut head.chain(tail), Path::new("the upload"), LIMITS)?;
     drop(bytes);
     let snapshot = match &input {
         DoctorInput::Log(_) => Value::Null,
@@ -91,6 +109,24 @@ pub(super) fn diagnose(body: &mut dyn Read, turns: &Turns) -> Result<Value, Trou
         "total_bytes": diagnosis.facts.total.map(|size| size.bytes),
     });
     Ok(answer)
+}
+
+/// Whether these bytes take no more memory than they are: not a snapshot, and not compressed.
+fn is_log(bytes: &[u8]) -> bool {
+    !Snapshot::is_one(bytes) && !compression::is_compressed(bytes)
+}
+
+/// The beginning and the end of a log, without a torn line; all of a snapshot or of what is
+/// compressed, as the beginning.
+fn ends(bytes: &[u8]) -> (&[u8], &[u8]) {
+    if !is_log(bytes) || bytes.len() <= LOG_HEAD_BYTES + LOG_TAIL_BYTES {
+        return (bytes, &[]);
+    }
+    let (head, tail) = (&bytes[..LOG_HEAD_BYTES], &bytes[bytes.len() - LOG_TAIL_BYTES..]);
+    let is_end = |byte: &u8| *byte == b'\n';
+    let head = head.iter().rposition(is_end).map_or(head, |end| &head[..=end]);
+    let tail = tail.iter().position(is_end).map_or(tail, |end| &tail[end + 1..]);
+    (head, tail)
 }
 
 /// The sentences of a diagnosis, in the order of `fitgpt doctor`.
@@ -154,4 +190,28 @@ fn written_keys(config: &Config) -> BTreeMap<&'static str, String> {
 pub(super) fn page(topic: &str) -> Option<Value> {
     let page = explain(topic, doctor::language())?;
     Some(json!({ "topic": topic, "text": page.trim_end() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_log_whole_lines_of_both_ends_are_read() {
+        let line = b"step 1: loss 3.0\n";
+        let long = line.repeat((LOG_HEAD_BYTES + 2 * LOG_TAIL_BYTES) / line.len());
+        let long = [b"first\n", &long[..], b"last\n"].concat();
+        let (head, tail) = ends(&long);
+        assert!(head.starts_with(b"first\n") && head.ends_with(line));
+        assert!(tail.starts_with(line) && tail.ends_with(b"last\n"));
+        assert!(head.len() + tail.len() <= LOG_HEAD_BYTES + LOG_TAIL_BYTES);
+        // Without lines it is cut anywhere; a snapshot and compressed bytes are never cut.
+        let flat = vec![b'x'; 40 << 20];
+        assert_eq!(ends(&flat).1.len(), LOG_TAIL_BYTES);
+        for start in [&b"\x80\x02"[..], b"\x1f\x8b", b""] {
+            let length = if start.is_empty() { 100 } else { 40 << 20 };
+            let bytes = [start, &vec![b'x'; length][..]].concat();
+            assert_eq!(ends(&bytes), (&bytes[..], &[][..]));
+        }
+    }
 }

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use super::{
     super::{
         Failure, args, fit as fit_command, fit_options, origin, plan as plan_command,
+        plan_ranks::{self, PlannedRanks},
         plan_target::{DeviceFlags, EngineChoice, PlanTarget},
     },
     api::Trouble,
@@ -27,7 +28,7 @@ use crate::{
     picture::chart::{Panel, columns},
     run::{pretrained, setup::Setup},
     serve::refuse,
-    words::{fit as fit_words, names, plan as plan_words, serve as messages},
+    words::{fit as fit_words, names, plan as plan_words, ranks as ranks_words, serve as messages},
 };
 
 /// Columns of one engine's picture: about one for every two pixels of a wide screen.
@@ -37,7 +38,9 @@ const LEAST_COLUMNS: u64 = 12;
 /// Tensors that are listed under the pointer.
 const ALIVE: usize = 7;
 /// Larger models are planned on the command line: a page should answer at once.
-const MAX_LAYERS: u32 = 512;
+const MAX_LAYERS: u32 = 200;
+/// Ranks that the page plans; every one's share is counted.
+const MAX_RANKS: u32 = 256;
 
 /// The page's whole state.
 #[derive(Debug, Deserialize)]
@@ -55,6 +58,9 @@ struct PlannerState {
     /// A card by its name; without one, this machine.
     #[serde(default)]
     gpu: Option<String>,
+    /// Processes that train together, each on such a device; 0 or 1 for one.
+    #[serde(default)]
+    ranks: u32,
     /// The engine that is asked about: `fitgpt` or `torch`.
     #[serde(default)]
     engine: String,
@@ -111,9 +117,27 @@ impl PlannerState {
         Ok(origin::describe(written, None)?)
     }
 
-    fn target(&self, engine: EngineChoice, config: &Config) -> Result<PlanTarget, Failure> {
+    /// How many ranks, if there are several.
+    fn ranks(&self) -> Option<u32> {
+        (self.ranks > 1).then_some(self.ranks)
+    }
+
+    /// The target of `engine`, and the config as one of several ranks trains it.
+    fn target(
+        &self,
+        engine: EngineChoice,
+        config: &Config,
+        vocab: u32,
+    ) -> Result<(PlanTarget, Config), Failure> {
         let flags = DeviceFlags { gpu: self.gpu.as_deref(), reserve: None, is_compared: true };
-        PlanTarget::on(engine, flags, config)
+        let mut target = PlanTarget::on(engine, flags, config)?;
+        let Some(ranks) = self.ranks() else { return Ok((target, config.clone())) };
+        if engine == EngineChoice::Torch {
+            return Err(Failure::new("ranks", ranks_words::ranks_of_fitgpt()));
+        }
+        let (config, share) = plan_ranks::of_count(ranks, config, vocab)?;
+        target.share = share;
+        Ok((target, config))
     }
 }
 
@@ -132,6 +156,10 @@ impl Resolved {
         let config = written.resolve()?;
         if config.n_layer() > MAX_LAYERS {
             let message = messages::too_many_layers(config.n_layer(), MAX_LAYERS);
+            return Err(Failure::new("limit", message).into());
+        }
+        if state.ranks > MAX_RANKS {
+            let message = messages::too_many_ranks(state.ranks, MAX_RANKS);
             return Err(Failure::new("limit", message).into());
         }
         let vocab = vocab(&config)?;
@@ -154,6 +182,9 @@ fn vocab(config: &Config) -> Result<u32, Failure> {
 /// The whole config as a file: its text with the overrides in it.
 pub(super) fn config_text(asked: &Value) -> Result<String, Trouble> {
     let Resolved { state, written, .. } = Resolved::of(asked)?;
+    if state.ranks().is_some() {
+        return Err(Failure::new("ranks", messages::one_process()).into());
+    }
     Ok(fit::write(state.source(), &written, &[])?)
 }
 
@@ -192,9 +223,15 @@ const fn engine_name(engine: EngineChoice) -> &'static str {
 
 fn one_engine(resolved: &Resolved, engine: EngineChoice) -> Result<Value, Failure> {
     let Resolved { state, written, config, vocab } = resolved;
-    let target = state.target(engine, config)?;
-    let plan_command::Planned { panel, time, .. } =
-        plan_command::planned(config, *vocab, &target, true)?;
+    let (target, config) = state.target(engine, config, *vocab)?;
+    let plan_command::Planned { panel, time, job } =
+        plan_command::planned(&config, *vocab, &target, true)?;
+    let ranks =
+        state.ranks().map(|ranks| PlannedRanks::new(ranks, &config, &job, None, time.as_ref()));
+    let command = plan_command::train_command(engine, state.files(), written, &config);
+    let command = state
+        .ranks()
+        .map_or_else(|| command.clone(), |ranks| plan_ranks::command_of(ranks, &command));
     let report = &panel.report;
     let note = (target.precision == Precision::Bfloat16 && !target.has_bf16)
         .then(|| plan_words::no_bfloat16(&target.device.name));
@@ -214,9 +251,10 @@ fn one_engine(resolved: &Resolved, engine: EngineChoice) -> Result<Value, Failur
         "time": time.as_ref().map(plan_command::time_text),
         "note": note,
         "phases": phases,
-        "command": plan_command::train_command(engine, state.files(), written, config),
+        "command": command,
+        "ranks": ranks.map(|ranks| ranks.text()),
         // The document that `plan --json` prints.
-        "report": plan_command::TimedReport { report, time, ranks: None },
+        "report": plan_command::TimedReport { report, time, ranks },
     }))
 }
 
@@ -251,17 +289,18 @@ pub(super) fn alive(asked: &Value) -> Result<Value, Trouble> {
     let resolved = Resolved::of(asked)?;
     let Resolved { state, config, vocab, .. } = &resolved;
     let engine = state.engine();
-    let target = state.target(engine, config)?;
+    let (target, config) = state.target(engine, config, *vocab)?;
     let tensors = match engine {
         EngineChoice::Torch => {
-            let options = target.torch_options(config);
-            let phases = torch::phases(&Model::new(config, *vocab), &options);
+            let options = target.torch_options(&config);
+            let phases = torch::phases(&Model::new(&config, *vocab), &options);
             let found = phases.into_iter().find(|(phase, _)| phase.name() == state.phase);
             found.map(|(_, program)| tensors_at(&program, state.op, &torch::CachingAllocator))
         }
         EngineChoice::Fitgpt => {
-            let PlanTarget { device, overhead, precision, runner, .. } = target;
-            let setup = Setup::new(config, *vocab, precision, &runner, device, overhead)?;
+            let PlanTarget { device, overhead, precision, runner, share, .. } = target;
+            let setup =
+                Setup::of_share(&config, *vocab, precision, &runner, device, overhead, share)?;
             let mut programs = setup.plan.plan().programs.iter().map(|planned| &planned.program);
             let found = programs.find(|program| program.name() == state.phase);
             found.map(|program| tensors_at(program, state.op, &runner.target()))
@@ -306,8 +345,8 @@ pub(super) fn fit(asked: &Value) -> Result<Value, Trouble> {
     let resolved = Resolved::of(asked)?;
     let Resolved { state, written, config, vocab } = &resolved;
     let engine = state.engine();
-    let target = state.target(engine, config)?;
-    let found = fit_options::all(config, *vocab, &target);
+    let (target, config) = state.target(engine, config, *vocab)?;
+    let found = fit_options::all(&config, *vocab, &target);
     let lines = fit_command::OptionCommands { files: state.files(), written, engine };
     let recommended = found.recommended.map(|index| &found.options[index]);
     let changes = recommended.map_or(&[][..], |option| &option.changes);

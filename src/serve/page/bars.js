@@ -13,8 +13,8 @@ export function partColour(index) {
   return COLOURS[index] ?? GREYS[(index - COLOURS.length) % GREYS.length];
 }
 
-/** A bar of `parts` ({name, bytes, colour}) on a scale of `total` bytes. */
-export function bar(parts, total, { height = 46, label = "" } = {}) {
+/** A bar of `parts` ({name, bytes, colour}) on a scale of `total` bytes, with a line at `limit`. */
+export function bar(parts, total, { height = 46, label = "", limit = null } = {}) {
   const svg = s("svg", { class: "bar", viewBox: `0 0 ${WIDTH} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": label });
   svg.append(s("rect", { class: "free", width: WIDTH, height }));
   let x = 0;
@@ -26,6 +26,10 @@ export function bar(parts, total, { height = 46, label = "" } = {}) {
     rect.addEventListener("pointerleave", hideTip);
     svg.append(rect);
     x += width;
+  }
+  if (limit !== null && limit < total) {
+    const at = (WIDTH * limit) / total;
+    svg.append(s("line", { x1: at, x2: at, y1: 0, y2: height, class: "limit" }));
   }
   return svg;
 }

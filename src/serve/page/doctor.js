@@ -2,6 +2,7 @@
 
 import { ask, command, failureBox, fill, h, number, size, start, t, takesDrops } from "./lib.js";
 import { bar, key, partColour } from "./bars.js";
+import { DEFAULT_CARD } from "./planner.js";
 import { address } from "./state.js";
 
 const MAX_FILE_BYTES = 64 * 2 ** 20;
@@ -111,14 +112,21 @@ export function doctor(main) {
 /** The planner with the run that was inferred, and changes that it shows being applied. */
 function plannerLink({ keys, gpu, total_bytes: total }, changes) {
   if (!keys) return null;
-  const near = start.cards.filter(({ bytes }) => total && Math.abs(bytes - total) < total * 0.015);
-  const usual = near.find(({ name }) => /^GeForce RTX/.test(name)) ?? near[0];
-  const found = gpu ?? usual?.name;
+  const found = gpu ?? cardOf(total);
   const state = { engine: "torch", ...keys };
   if (found) state.gpu = found;
   else if (total) Object.assign(state, { memory_budget: `${Math.round(total / 2 ** 20)}MiB` });
   const then = new URLSearchParams(changes).toString();
   return address("plan", then ? { ...state, then } : state);
+}
+
+/** The card whose memory is nearest to a log's; of those with the same, one that people have. */
+function cardOf(total) {
+  if (!total) return undefined;
+  const away = ({ bytes }) => Math.round(Math.abs(bytes - total) / 2 ** 24); // logs have two digits of a GiB
+  const rank = ({ name }) => (name === DEFAULT_CARD ? 0 : /^GeForce RTX (?!.*Laptop)/.test(name) ? 1 : 2);
+  const near = start.cards.filter(({ bytes }) => Math.abs(bytes - total) < total * 0.015);
+  return near.toSorted((a, b) => away(a) - away(b) || rank(a) - rank(b))[0]?.name;
 }
 
 /** What the log's memory consists of, what was asked for, and what the card has. */
@@ -138,8 +146,8 @@ function account({ account: found, facts }, texts) {
   const sum = parts.reduce((all, part) => all + part.bytes, 0);
   const scale = Math.max(sum, facts.total_bytes ?? 0);
   const label = parts.map((part) => `${part.name} ${size(part.bytes)}`).join(", ");
-  return h("div", { class: "cards", id: "account" }, bar(parts, scale, { label }),
-    facts.total_bytes ? h("p", { class: "soft small" }, t("card_has", { n: size(facts.total_bytes), s: size(sum) })) : null, key(parts));
+  return h("div", { class: "cards", id: "account" }, bar(parts, scale, { label, limit: facts.total_bytes ?? null }),
+    facts.total_bytes ? h("p", { class: "soft small" }, h("span", { class: "limitkey" }), t("card_has", { n: size(facts.total_bytes), s: size(sum) })) : null, key(parts));
 }
 
 /** The segments of a snapshot and who owns what is in them. */

@@ -17,8 +17,13 @@ export function h(tag, properties = {}, ...children) {
     else if (name in element && name !== "list" && name !== "form") element[name] = value;
     else element.setAttribute(name, value);
   }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.append(...listed(children));
   return element;
+}
+
+/** Children as one list: lists of lists are flattened, and nothing is left out. */
+function listed(children) {
+  return children.flat(Infinity).filter((child) => child !== null && child !== undefined);
 }
 
 /** An SVG element with attributes and children. */
@@ -140,14 +145,19 @@ export function copyButton(label, text, properties = {}) {
   return h("button", { type: "button", class: "quiet", ...properties, onclick: () => copy(text()) }, label);
 }
 
+/** A command line whose arguments are broken between, not within. */
+export function argumentsOf(text) {
+  return text.split(" ").flatMap((word, index) => [index > 0 ? " " : null, h("span", { class: "word" }, word)]);
+}
+
 /** A command with a button that copies it. */
 export function command(text) {
-  return h("div", { class: "command" }, h("code", {}, text), copyButton(t("copy"), () => text));
+  return h("div", { class: "command" }, h("code", {}, argumentsOf(text)), copyButton(t("copy"), () => text));
 }
 
 /** Replaces the children of an element. */
 export function fill(element, ...children) {
-  element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+  element.replaceChildren(...listed(children));
 }
 
 /** Shows `content` beside the pointer, inside the window. */

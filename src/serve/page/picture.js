@@ -154,7 +154,7 @@ function panel(name, request) {
       element.dataset.verdict = next.verdict;
       mark.textContent = next.mark;
       message.textContent = next.sentence;
-      fill(more, next.total, next.time ? h("br") : null, next.time ? next.time.split("\n")[0] : null, next.note ? h("br") : null, next.note);
+      fill(more, next.total, next.time ? h("br") : null, next.time ? next.time.split("\n")[0] : null, next.ranks ? h("br") : null, next.ranks, next.note ? h("br") : null, next.note);
       const width = Math.max(240, svg.clientWidth || svg.getBoundingClientRect().width);
       svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
       svg.setAttribute("aria-label", `${title.textContent}: ${next.sentence} ${t("picture_keys")}`);

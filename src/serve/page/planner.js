@@ -1,12 +1,13 @@
 // The planner: a config, a card and a few sliders; the memory of both engines follows.
 
-import { Failure, ask, copyButton, failureBox, fill, h, number, size, start, t, takesDrops } from "./lib.js";
+import { argumentsOf, Failure, ask, copyButton, failureBox, fill, h, number, size, start, t, takesDrops } from "./lib.js";
 import { choice, divisors, segments, slider, stops } from "./controls.js";
 import { legend, picture } from "./picture.js";
 import { go, note, packed, unpacked } from "./state.js";
 
-const DEFAULT_CARD = "GeForce RTX 4070";
+export const DEFAULT_CARD = "GeForce RTX 4070";
 const HERE = "here";
+const MAX_RANKS = 256; // as the server's
 const SLIDERS = {
   batch_size: () => stops(1, 128),
   gradient_accumulation_steps: () => stops(1, 1024),
@@ -42,6 +43,13 @@ export function planner(main, parameters) {
   for (const [key, values] of Object.entries(SLIDERS)) {
     fields[key] = slider({ key, label: t(`key_${key}`), values: values(), zero: key === "eval_batch_size", change: set });
   }
+  const ranks = slider({ key: "ranks", label: t("key_ranks"), values: [1], change: (_, value) => {
+    ghost = null;
+    state.ranks = value;
+    // Ranks are FitGPT's: the command and the options are about it from now on.
+    if (value > 1) state.engine = "fitgpt";
+    plan();
+  } });
   fields.dtype = choice({ key: "dtype", label: t("key_dtype"), change: set, options: [["None", t("dtype_auto")], ["float32", "float32"], ["bfloat16", "bfloat16"], ["float16", "float16"]] });
   fields.grad_checkpoint = choice({ key: "grad_checkpoint", label: t("key_grad_checkpoint"), change: set, options: [["False", t("recompute_off")], ["auto", t("recompute_auto")], ["True", t("recompute_on")]] });
   fields.optimizer = choice({ key: "optimizer", label: t("key_optimizer"), change: set, options: [["adamw", "AdamW"], ["adamw8bit", "AdamW 8-bit"], ["muon", "Muon"]] });
@@ -104,7 +112,7 @@ export function planner(main, parameters) {
         h("div", { class: "choice" }, h("label", { htmlFor: "budget" }, t("budget")), budget)),
       group(t("group_step"), fields.batch_size.element, fields.gradient_accumulation_steps.element,
         h("div", { class: "lockrow" }, h("label", {}, lock, t("lock")), product),
-        fields.block_size.element, fields.eval_batch_size.element),
+        ranks.element, fields.block_size.element, fields.eval_batch_size.element),
       group(t("group_model"), fields.n_layer.element, fields.n_embd.element),
       group(t("group_memory"), fields.dtype.element, fields.grad_checkpoint.element, fields.optimizer.element, fields.compile.element)),
     h("div", { class: "result" },
@@ -189,12 +197,14 @@ export function planner(main, parameters) {
       if (key in SLIDERS) field.set(Number(value), lists[key] ?? SLIDERS[key]());
       else field.set(value);
     }
+    // Every rank has as many micro-batches as the others.
+    ranks.set(state.ranks, divisors(Number(state.keys.gradient_accumulation_steps ?? values.gradient_accumulation_steps)).filter((count) => count <= MAX_RANKS));
     const batch = answer.effective_batch;
     product.textContent = `${number(batch.sequences)} × ${number(batch.tokens / batch.sequences)} = ${t("tokens", { n: number(batch.tokens) })}`;
     facts.textContent = t("facts", { p: millions(answer.parameters), v: number(answer.vocab) });
     const own = answer.engines.find(({ engine: name }) => name === state.engine);
     fill(status, h("span", { class: `verdict ${own?.verdict ?? "none"}` }, own?.failure ? own.failure.message : own?.sentence ?? ""));
-    commandText.textContent = own?.command ?? "";
+    fill(commandText, argumentsOf(own?.command ?? ""));
     fitButton.classList.toggle("needed", own?.verdict === "no" || own?.verdict === "tight");
     view.show(answer);
   }
@@ -204,7 +214,8 @@ export function planner(main, parameters) {
     try {
       const found = await ask("/api/fit", request(state));
       fill(options, table(found));
-      options.querySelector("button")?.focus();
+      options.querySelector("button")?.focus({ preventScroll: true });
+      options.scrollIntoView({ block: "nearest" });
     } catch (error) {
       fill(options, failureBox(error));
     }
@@ -227,11 +238,11 @@ export function planner(main, parameters) {
       const marks = [index === found.recommended ? t("recommended") : null, index === found.safest ? t("safest") : null].filter(Boolean);
       return h("tr", { class: option.fits ? "fits" : option.verdict },
         h("td", {}, h("span", { class: `verdict ${option.verdict}` }, option.verdict_text), marks.map((mark) => h("span", { class: "badge" }, mark))),
-        h("td", { class: "figure" }, size(option.peak_bytes)),
-        h("td", { class: "figure" }, `−${size(option.saved_bytes)}`),
-        h("td", { class: "figure" }, `+${number(option.extra_compute * 100)} %`),
+        h("td", { class: "figure", data: { label: t("col_peak") } }, size(option.peak_bytes)),
+        h("td", { class: "figure", data: { label: t("col_saved") } }, `−${size(option.saved_bytes)}`),
+        h("td", { class: "figure", data: { label: t("col_work") } }, `+${number(option.extra_compute * 100)} %`),
         h("td", {}, option.effect_text),
-        h("td", {}, h("code", {}, option.changes_text), option.patches.length ? h("span", { class: "soft small" }, ` ${t("needs_patches", { p: option.patches.join(", ") })}`) : null),
+        h("td", {}, h("code", {}, argumentsOf(option.changes_text)), option.patches.length ? h("span", { class: "soft small" }, ` ${t("needs_patches", { p: option.patches.join(", ") })}`) : null),
         h("td", {}, h("button", { type: "button", class: "quiet apply", onclick: () => apply(option.apply) }, t("apply"))));
     };
     const head = ["col_verdict", "col_peak", "col_saved", "col_work", "col_training", "col_changes"].map((key) => h("th", { scope: "col" }, t(key)));
@@ -239,9 +250,9 @@ export function planner(main, parameters) {
   }
 
   function remember() {
-    const { config, file, gpu, engine: own, keys } = state;
+    const { config, file, gpu, ranks: count, engine: own, keys } = state;
     const preset = start.presets.find((it) => it.name === file && it.text === config);
-    const shown = { gpu, engine: own, ...(locked === null ? {} : { lock: "1" }), ...keys };
+    const shown = { gpu, engine: own, ...(count > 1 ? { ranks: count } : {}), ...(locked === null ? {} : { lock: "1" }), ...keys };
     if (preset) shown.preset = preset.name;
     else if (config) Object.assign(shown, { config: packed(config), file });
     note("plan", shown);
@@ -295,17 +306,18 @@ function trainForm(state) {
   } }, h("label", { htmlFor: "run-name" }, t("run_folder")), name, button, problem);
 }
 
-function request({ config, file, keys, gpu, engine }) {
-  return { config, file, keys, engine, gpu: gpu === HERE ? null : gpu };
+function request({ config, file, keys, gpu, ranks, engine }) {
+  return { config, file, keys, engine, ranks, gpu: gpu === HERE ? null : gpu };
 }
 
 /** The state that an address holds. Anything may be in it: the server checks every key. */
 function read(parameters) {
-  const state = { config: "", file: "", keys: {}, gpu: DEFAULT_CARD, engine: "torch" };
+  const state = { config: "", file: "", keys: {}, gpu: DEFAULT_CARD, ranks: 1, engine: "torch" };
   const preset = start.presets.find(({ name }) => name === parameters.get("preset"));
   if (preset) Object.assign(state, { config: preset.text, file: preset.name });
   for (const [key, value] of parameters) {
     if (key === "gpu") state.gpu = value === HERE || start.cards.some(({ name }) => name === value) ? value : DEFAULT_CARD;
+    else if (key === "ranks") state.ranks = Math.max(1, Math.min(MAX_RANKS, Number.parseInt(value, 10) || 1));
     else if (key === "engine") state.engine = value === "fitgpt" ? "fitgpt" : "torch";
     else if (key === "config") state.config = unpacked(value);
     else if (key === "file") state.file = value;

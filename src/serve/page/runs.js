@@ -186,11 +186,11 @@ export function runs(main, parameters) {
   /** The memory that a process holds, against its plan. */
   function memories(own) {
     const rows = own.map((id) => known.get(id)).filter((run) => run?.arena_bytes).map((run) => {
-      const { plan } = data.get(run.id);
+      const { plan, device } = data.get(run.id);
       const most = run.arena_bytes + sum(plan.overhead, 1);
       const scale = Math.max(most, run.resident_bytes ?? 0);
-      const parts = [{ name: t("arena"), bytes: run.arena_bytes, colour: "#0072B2" }, { name: t("beside"), bytes: most - run.arena_bytes, colour: "#98a3ad" }];
-      return h("div", { class: "cards" }, h("p", {}, h("strong", {}, run.name), " ", h("span", { class: "soft" }, plan.device?.name ?? "")), bar(parts, scale, { height: 22, label: run.name }), key(parts),
+      const parts = [{ name: t("arena"), bytes: run.arena_bytes, colour: "#0072B2" }, { name: t("process_itself"), bytes: most - run.arena_bytes, colour: "#98a3ad" }];
+      return h("div", { class: "cards" }, h("p", {}, h("strong", {}, run.name), " ", h("span", { class: "soft" }, device ?? "")), bar(parts, scale, { height: 22, label: run.name }), key(parts),
         run.resident_bytes ? h("p", { class: run.resident_bytes > most ? "failure" : "soft" }, t("resident", { n: size(run.resident_bytes), m: size(most) })) : null);
     });
     memory.hidden = rows.length === 0;

@@ -91,7 +91,7 @@ pub(super) fn glance(path: &Path) -> io::Result<History> {
     if tail < bytes {
         read(tail, bytes)?;
     }
-    Ok(history)
+    Ok(history.without_curves())
 }
 
 /// A regular file: links lead out of the folder.

@@ -14,6 +14,9 @@ const MAX_BUCKETS: usize = 1 << 15;
 const MAX_EVALUATIONS: usize = 4096;
 const MAX_SAMPLES: usize = 100;
 const MAX_SAMPLE_BYTES: usize = 4096;
+/// Values and letters of a plan's part; a config has about a hundred values. More is not a plan.
+const MAX_PLAN_VALUES: usize = 2000;
+const MAX_PLAN_TEXT_BYTES: usize = 64 << 10;
 
 /// The quantities of a step, as its event names them.
 const QUANTITIES: [&str; 6] = ["loss", "lr", "grad_norm", "ms", "tokens_per_s", "loss_scale"];
@@ -164,6 +167,7 @@ impl History {
                 self.plan = PLAN_KEYS
                     .iter()
                     .filter_map(|key| Some(((*key).to_owned(), plan.remove(*key)?)))
+                    .filter(|(_, value)| is_small(value))
                     .collect();
             }
             EventKind::Step => self.add_step(&line),
@@ -255,6 +259,11 @@ impl History {
         json!({ "series": series, "first_step": first, "last_step": self.last_step })
     }
 
+    /// Keeps what a list of runs shows, and no curves.
+    pub(super) fn without_curves(self) -> Self {
+        Self { buckets: Vec::new(), evaluations: Vec::new(), samples: VecDeque::new(), ..self }
+    }
+
     /// The evaluations: step, training loss and its error, validation loss and its error.
     pub(super) fn evaluations(&self) -> &[Value] {
         &self.evaluations
@@ -274,6 +283,28 @@ fn merged(buckets: &[Bucket], count: usize) -> Vec<Bucket> {
         all
     };
     buckets.chunks(count.max(1)).map(merge).collect()
+}
+
+/// Whether a value of a log is of a size that a plan has: it is kept for every run.
+fn is_small(value: &Value) -> bool {
+    let (mut values, mut text_bytes) = (0, 0);
+    let mut left = vec![value];
+    while let Some(value) = left.pop() {
+        values += 1;
+        match value {
+            Value::String(text) => text_bytes += text.len(),
+            Value::Array(all) => left.extend(all),
+            Value::Object(all) => {
+                text_bytes += all.keys().map(String::len).sum::<usize>();
+                left.extend(all.values());
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+        if values > MAX_PLAN_VALUES || text_bytes > MAX_PLAN_TEXT_BYTES {
+            return false;
+        }
+    }
+    true
 }
 
 /// The beginning of a text, without control characters that are no layout.
@@ -329,6 +360,25 @@ mod tests {
         assert_eq!(history.ended.as_deref(), Some("interrupted"));
         history.add(&step(3, 1.0));
         assert_eq!(history.ended, None);
+    }
+
+    #[test]
+    fn a_plan_that_is_too_large_to_be_one_is_not_kept() {
+        let mut history = History::default();
+        let plan = |config: Value| {
+            json!({ "event": "plan", "step": 0, "plan": { "config": config, "arena_bytes": 7 } })
+                .to_string()
+        };
+        let many = json!(vec![1; 100_000]);
+        let deep =
+            (0..100).fold(json!("x".repeat(1000)), |inner, _| json!([inner, "y".repeat(1000)]));
+        let keys: Map<_, _> = (0..1000).map(|n| (format!("{n:0100}"), json!(n))).collect();
+        for config in [many, deep, json!(keys)] {
+            history.add(plan(config).as_bytes());
+            assert_eq!((history.plan.get("config"), history.plan.len()), (None, 1));
+        }
+        history.add(plan(json!({ "n_layer": 2 })).as_bytes());
+        assert_eq!(history.plan["config"]["n_layer"], 2);
     }
 
     #[test]

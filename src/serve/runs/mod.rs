@@ -23,7 +23,7 @@ use self::{
     follow::{Follower, glance},
     history::History,
 };
-use crate::os;
+use crate::{os, words::names};
 
 /// How long the list of folders counts as new.
 const FIND_AGAIN: Duration = Duration::from_secs(5);
@@ -31,6 +31,8 @@ const FIND_AGAIN: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(400);
 /// Logs that are held at a time.
 const MAX_FOLLOWED: usize = 12;
+/// How long one look at all runs may read logs. The next one goes on with the others.
+const LOOKING_TIME: Duration = Duration::from_millis(500);
 /// How long one request may read a log. The next one goes on.
 const READING_TIME: Duration = Duration::from_secs(2);
 /// A log without an end that has not grown for so long belongs to a run that was killed, on systems
@@ -49,6 +51,8 @@ struct State {
     found: Vec<Found>,
     found_at: Option<Instant>,
     looked_at: Option<Instant>,
+    /// The run that the next look begins with, in the order of `found`.
+    next_look: usize,
     summaries: HashMap<String, Summary>,
     followed: Vec<(String, Arc<Mutex<Follower>>)>, // the last used is the last
 }
@@ -98,6 +102,8 @@ impl Runs {
         document["evaluations"] = json!(history.evaluations());
         document["samples"] = json!(history.samples().collect::<Vec<_>>());
         document["plan"] = json!(history.plan);
+        let device = history.plan.get("device").and_then(|device| device["name"].as_str());
+        document["device"] = json!(device.map(names::device));
         document["read"] = json!(if is_whole { 1.0 } else { follower.share().min(1.0) });
         Some(document)
     }
@@ -126,10 +132,18 @@ impl Runs {
             followed.retain(|(id, _)| is_there(id));
         }
         if is_old(state.looked_at, LOOK_AGAIN) {
-            for run in state.found.clone() {
+            let until = Instant::now() + LOOKING_TIME;
+            let count = state.found.len();
+            for n in 0..count {
+                let index = (state.next_look + n) % count;
+                if Instant::now() > until {
+                    state.next_look = index;
+                    break;
+                }
+                let run = state.found[index].clone();
                 let last = state.summaries.remove(&run.id);
                 if let Some(summary) = summary(&run, last) {
-                    state.summaries.insert(run.id.clone(), summary);
+                    state.summaries.insert(run.id, summary);
                 }
             }
             state.looked_at = Some(Instant::now());

@@ -63,6 +63,18 @@ messages! {
         ja: "ページで計画できるのは {most} 層までです（指定: {layers}）。それ以上は `fitgpt plan` で計画できます",
         de: "die Seite plant bis zu {most} Schichten, nicht {layers}; `fitgpt plan` plant mehr",
     }
+    too_many_ranks(ranks, most) {
+        en: "the page plans up to {most} ranks, not {ranks}; `fitgpt plan --ranks` plans more",
+        zh: "页面最多规划 {most} 个 rank，而不是 {ranks} 个；更多请用 `fitgpt plan --ranks`",
+        ja: "ページで計画できるのは {most} rank までです（指定: {ranks}）。それ以上は `fitgpt plan --ranks` で計画できます",
+        de: "die Seite plant bis zu {most} Ranks, nicht {ranks}; `fitgpt plan --ranks` plant mehr",
+    }
+    one_process() {
+        en: "the page starts runs of one process; copy the command to start several ranks",
+        zh: "页面只能启动单进程的训练；要启动多个 rank，请复制命令",
+        ja: "ページから始められるのは 1 プロセスの実行だけです。複数の rank はコマンドをコピーして始めてください",
+        de: "die Seite startet Läufe mit einem Prozess; für mehrere Ranks den Befehl kopieren",
+    }
     too_many_runs(most) {
         en: "{most} runs that were started here have not ended", zh: "从这里启动的 {most} 个训练尚未结束", ja: "ここから始めた {most} 件の実行がまだ終わっていません", de: "{most} hier gestartete Läufe sind noch nicht zu Ende",
     }

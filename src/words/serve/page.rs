@@ -50,11 +50,14 @@ labels! {
         ja: "評価のバッチ (eval_batch_size)",
         de: "Auswertungs-Batch (eval_batch_size)",
     }
+    key_ranks {
+        en: "ranks (mpirun -np)", zh: "rank 数 (mpirun -np)", ja: "rank 数 (mpirun -np)", de: "Ranks (mpirun -np)",
+    }
     key_dtype { en: "dtype", zh: "dtype", ja: "dtype", de: "dtype" }
     key_grad_checkpoint { en: "recompute", zh: "重计算", ja: "再計算", de: "neu berechnen" }
     key_optimizer { en: "optimizer", zh: "优化器", ja: "オプティマイザ", de: "Optimierer" }
     key_compile { en: "torch.compile", zh: "torch.compile", ja: "torch.compile", de: "torch.compile" }
-    dtype_auto { en: "what the card has", zh: "由显卡决定", ja: "カードに合わせる", de: "was die Karte kann" }
+    dtype_auto { en: "chosen for the card", zh: "由显卡决定", ja: "カードに合わせる", de: "was die Karte kann" }
     recompute_off { en: "nothing", zh: "不重计算", ja: "しない", de: "nichts" }
     recompute_auto { en: "as needed", zh: "按需", ja: "必要なだけ", de: "nach Bedarf" }
     recompute_on { en: "every block", zh: "每个块", ja: "全ブロック", de: "jeden Block" }
@@ -81,9 +84,11 @@ labels! {
     group_model { en: "model", zh: "模型", ja: "モデル", de: "Modell" }
     group_memory { en: "memory", zh: "内存", ja: "メモリ", de: "Speicher" }
     preset { en: "preset", zh: "预设", ja: "プリセット", de: "Vorlage" }
-    config_text { en: "the config's text", zh: "配置文本", ja: "設定のテキスト", de: "Text der Konfiguration" }
+    config_text { en: "config text", zh: "配置文本", ja: "設定のテキスト", de: "Text der Konfiguration" }
     card { en: "card", zh: "显卡", ja: "カード", de: "Karte" }
-    lock { en: "keep the product", zh: "保持乘积", ja: "積を保つ", de: "Produkt behalten" }
+    lock {
+        en: "keep the effective batch", zh: "保持有效批量", ja: "実効バッチを保つ", de: "effektiven Batch behalten",
+    }
     run_with { en: "run with", zh: "运行于", ja: "実行エンジン", de: "ausführen mit" }
     tokens {
         en: "$n tokens per step",
@@ -98,7 +103,7 @@ labels! {
         de: "$p Parameter, Vokabular $v",
     }
     options {
-        en: "Options, the least change first",
+        en: "Options, smallest change first",
         zh: "办法，改动最小的在前",
         ja: "方法（変更の少ない順）",
         de: "Möglichkeiten, die kleinste Änderung zuerst",
@@ -122,7 +127,7 @@ labels! {
     col_verdict { en: "verdict", zh: "结论", ja: "判定", de: "Urteil" }
     col_peak { en: "peak", zh: "峰值", ja: "ピーク", de: "Spitze" }
     col_saved { en: "saved", zh: "节省", ja: "削減", de: "gespart" }
-    col_work { en: "work", zh: "计算量", ja: "計算量", de: "Arbeit" }
+    col_work { en: "extra compute", zh: "额外计算", ja: "追加の計算", de: "Mehrarbeit" }
     col_training { en: "training", zh: "训练", ja: "学習", de: "Training" }
     col_changes { en: "changes", zh: "修改", ja: "変更", de: "Änderungen" }
     start_run { en: "Start training", zh: "开始训练", ja: "学習を開始", de: "Training starten" }
@@ -138,13 +143,13 @@ labels! {
     ops { en: "$n ops", zh: "$n 个算子", ja: "$n 演算", de: "$n Ops" }
     others { en: "others", zh: "其他", ja: "その他", de: "andere" }
     alive {
-        en: "alive, largest first",
+        en: "live tensors, largest first",
         zh: "存活的张量，最大的在前",
         ja: "生存中（大きい順）",
-        de: "lebendig, das Größte zuerst",
+        de: "lebende Tensoren, die größten zuerst",
     }
     beside {
-        en: "context and libraries, from least to most",
+        en: "context and libraries, low to high",
         zh: "上下文与库，从最少到最多",
         ja: "コンテキストとライブラリ（最小〜最大）",
         de: "Kontext und Bibliotheken, von bis",
@@ -201,10 +206,10 @@ labels! {
     foreign { en: "other processes", zh: "其他进程", ja: "ほかのプロセス", de: "andere Prozesse" }
     requested { en: "requested", zh: "申请", ja: "要求", de: "angefordert" }
     card_has {
-        en: "the card has $n; this makes $s",
+        en: "the card has $n; this adds up to $s",
         zh: "显卡有 $n；合计 $s",
         ja: "カードは $n、合計 $s",
-        de: "die Karte hat $n; das macht $s",
+        de: "die Karte hat $n; zusammen sind es $s",
     }
     segments { en: "Live segments", zh: "存活的内存段", ja: "生存中のセグメント", de: "Lebende Segmente" }
     segments_sum {
@@ -252,7 +257,7 @@ labels! {
     state_interrupted { en: "stopped, saved", zh: "已停止，已保存", ja: "停止・保存済み", de: "angehalten, gespeichert" }
     state_diverged { en: "diverged", zh: "发散", ja: "発散", de: "divergiert" }
     state_failed { en: "failed", zh: "失败", ja: "失敗", de: "gescheitert" }
-    state_stopped { en: "ended without a word", zh: "意外结束", ja: "突然終了", de: "ohne Nachricht beendet" }
+    state_stopped { en: "ended unexpectedly", zh: "意外结束", ja: "予期せず終了", de: "unerwartet beendet" }
     loss { en: "loss", zh: "损失", ja: "損失", de: "Loss" }
     val { en: "validation", zh: "验证", ja: "検証", de: "Validierung" }
     train_split { en: "training split", zh: "训练集", ja: "学習データ", de: "Trainingsdaten" }
@@ -269,14 +274,17 @@ labels! {
         de: "Log wird gelesen: $n %",
     }
     arena { en: "arena of the plan", zh: "规划的预分配", ja: "計画のアリーナ", de: "Arena des Plans" }
+    process_itself {
+        en: "the process itself, at most", zh: "进程自身，最多", ja: "プロセス自体（最大）", de: "der Prozess selbst, höchstens",
+    }
     resident {
         en: "the process holds $n of at most $m",
         zh: "进程占用 $n，最多 $m",
         ja: "プロセスは $n を保持（最大 $m）",
         de: "der Prozess hält $n von höchstens $m",
     }
-    memory { en: "Memory and its plan", zh: "内存与规划", ja: "メモリと計画", de: "Speicher und Plan" }
-    samples { en: "Samples", zh: "采样", ja: "生成例", de: "Proben" }
+    memory { en: "Memory against the plan", zh: "内存与规划对比", ja: "メモリと計画の比較", de: "Speicher im Vergleich zum Plan" }
+    samples { en: "Samples", zh: "采样", ja: "生成例", de: "Textproben" }
     config_diff {
         en: "configs: $n keys differ",
         zh: "配置：$n 个键不同",

@@ -137,6 +137,7 @@ impl Setting {
             recompute,
             loss_chunk_rows: 5,
             lanes: 1,
+            sampled: 0,
             share: Share::WHOLE,
         }
     }

@@ -308,6 +308,8 @@ macro_rules! key_table {
                 "seed of every random number";
             FitGpt threads: u32 = int(0), THREADS,
                 "threads of the CPU; 0: all";
+            FitGpt sample_interval: u64 = int(0), NUMBER,
+                "steps between samples that a run writes to its log while it trains; 0: none";
             FitGpt keep_checkpoints: u32 = int(2), SIZE,
                 "checkpoints to keep, the last one included; the best one stays in addition";
 

@@ -13,11 +13,8 @@ use crate::{
     memory::{PlanError, Target},
     model::Model,
     optimizer::Footprint,
-    program::{
-        Program,
-        decoder::{self, Recompute, Training},
-    },
-    report::{Overhead, PhaseReport, PlanReport, Verdict},
+    program::decoder::{self, Recompute, Training},
+    report::{Overhead, PhaseReport, PlanReport, Verdict, phases_of_training},
     torch::{self, CachingAllocator, TorchOptions},
     units::{Bytes, DType},
 };
@@ -195,7 +192,7 @@ impl<'a> Counter<'a> {
                 let (mut report, refusal) = match self.report_here(config, &job, &target) {
                     Ok(report) => (report, None),
                     Err(error) => {
-                        let phases = phases(&job.training_programs(), &target);
+                        let phases = phases_of_training(&job.training_programs(), &target);
                         let device = (*device).clone();
                         let mut report =
                             PlanReport::new("fitgpt", device, *overhead, config, phases, None);
@@ -226,7 +223,7 @@ impl<'a> Counter<'a> {
         target: &impl Target,
     ) -> Result<PlanReport, PlanError> {
         let programs = job.training_programs();
-        let phases = phases(&programs, target);
+        let phases = phases_of_training(&programs, target);
         let plan = job::plan(programs, target)?;
         let arena = Some(plan.plan().arena_bytes());
         let overhead = self.overhead(config, job.staging_bytes());
@@ -308,8 +305,4 @@ impl<'a> Counter<'a> {
         self.flops.borrow_mut().insert(key, flops);
         flops
     }
-}
-
-fn phases(programs: &[Program], target: &impl Target) -> Vec<PhaseReport> {
-    programs.iter().map(|program| PhaseReport::of(program.name(), [program], target)).collect()
 }

@@ -47,6 +47,8 @@ pub struct TrainingState {
     pub loss: TensorId,
     /// Cosines and sines of rotary positions.
     pub rotary: Option<TensorId>,
+    /// Keys and values of each layer, (B, T, KV·D), if samples are drawn while it trains.
+    pub caches: Vec<[TensorId; 2]>,
 }
 
 impl TrainingState {
@@ -93,6 +95,11 @@ impl TrainingState {
         let name = table.names.of("loss");
         let loss = table.add(name, vec![1], DType::F32, TensorClass::Scratch);
         let rotary = table.rotary(model);
+        let caches = match training.sampled {
+            0 => Vec::new(),
+            // Last, so that all other ids are those of a run without samples.
+            batch => table.caches(model, batch, training.activations),
+        };
         let parameters = weights
             .into_iter()
             .zip(gradients)
@@ -107,7 +114,7 @@ impl TrainingState {
                 states,
             })
             .collect();
-        Self { tensors: table.tensors, parameters, loss, rotary }
+        Self { tensors: table.tensors, parameters, loss, rotary, caches }
     }
 }
 
@@ -133,16 +140,7 @@ impl SamplingState {
     pub(super) fn of(model: &Model, weights: &Weights, batch: u64, activations: DType) -> Self {
         let mut table = StateBuilder { tensors: Vec::new(), names: Names::Kept };
         let ids = table.each(&weights.parameters, "", TensorClass::Parameter);
-        let shape = vec![batch, model.block.into(), model.kv_channels()];
-        let naming = model.family.naming();
-        let caches = (0..model.layers)
-            .map(|layer| {
-                ["keys", "values"].map(|part| {
-                    let name = format!("{}.{part}", naming.block(layer));
-                    table.add(name, shape.clone(), activations, TensorClass::Activation)
-                })
-            })
-            .collect();
+        let caches = table.caches(model, batch, activations);
         let rotary = table.rotary(model);
         Self { tensors: table.tensors, weights: ids, caches, rotary }
     }
@@ -172,6 +170,19 @@ impl StateBuilder {
             self.add(name, p.shape.clone(), DType::F32, class)
         };
         parameters.iter().map(like).collect()
+    }
+
+    /// Keys and values of `batch` sequences in each layer.
+    fn caches(&mut self, model: &Model, batch: u64, activations: DType) -> Vec<[TensorId; 2]> {
+        let shape = vec![batch, model.block.into(), model.kv_channels()];
+        let naming = model.family.naming();
+        let of_layer = |layer| {
+            ["keys", "values"].map(|part| {
+                let name = self.names.of(format_args!("{}.{part}", naming.block(layer)));
+                self.add(name, shape.clone(), activations, TensorClass::Activation)
+            })
+        };
+        (0..model.layers).map(of_layer).collect()
     }
 
     /// The table of rotary positions, if the model has them: a constant that a backend fills.

@@ -151,6 +151,14 @@ impl<'a> DecoderBuilder<'a> {
         }
     }
 
+    /// Keys and values of each layer, by layer.
+    fn caches(&self) -> &[[TensorId; 2]] {
+        match &self.state {
+            StateTensors::Training(state) => &state.caches,
+            StateTensors::Sampling(state) => &state.caches,
+        }
+    }
+
     fn rotary_table(&self) -> Option<TensorId> {
         match &self.state {
             StateTensors::Training(state) => state.rotary,
@@ -449,9 +457,8 @@ impl<'a> DecoderBuilder<'a> {
         let norm_1 = self.norm(weights.norm_1, x, "");
         let (qkv, _) = self.qkv(&weights, norm_1.out, "");
         let attended = self.attended(&name, "");
-        if let (StateTensors::Sampling(state), true) = (&self.state, mixer != TokenMixer::Attention)
-        {
-            let [keys, values] = state.caches[layer as usize];
+        if mixer != TokenMixer::Attention {
+            let [keys, values] = self.caches()[layer as usize];
             self.program.op(match mixer {
                 TokenMixer::Cache => {
                     Op::CachedAttention { qkv, keys, values, out: attended, heads }

@@ -58,6 +58,9 @@ pub struct Training {
     pub lanes: u64,
     /// Which of the processes that train together this is.
     pub share: Share,
+    /// Sequences that are sampled together while it trains; 0: none. Their keys and values have
+    /// their own memory, because they live from one token to the next.
+    pub sampled: u64,
 }
 
 impl Training {
@@ -240,7 +243,16 @@ fn write_evaluate(model: &Model, training: &Training, names: Names) -> Program {
 
 /// A prompt of one sequence, up to a whole block: fills its cache, gives the last row's logits.
 pub fn prefill(model: &Model, batch: u64, activations: DType) -> Program {
-    let mut b = DecoderBuilder::of_sampling(ProgramKind::Prefill, model, batch, activations);
+    write_prefill(DecoderBuilder::of_sampling(ProgramKind::Prefill, model, batch, activations))
+}
+
+/// The same with the state of training, which has caches for [`Training::sampled`] sequences.
+pub fn prefill_in_training(model: &Model, training: &Training) -> Program {
+    write_prefill(DecoderBuilder::of_training(ProgramKind::Prefill, model, training, Names::Kept))
+}
+
+fn write_prefill(mut b: DecoderBuilder<'_>) -> Program {
+    let model = b.model;
     b.shape = (1, model.block.into());
     let tokens = b.input("tokens");
     let mut x = b.embed(tokens);
@@ -256,11 +268,21 @@ pub fn prefill(model: &Model, batch: u64, activations: DType) -> Program {
 
 /// One more token of every sequence.
 pub fn decode(model: &Model, batch: u64, activations: DType) -> Program {
-    let mut b = DecoderBuilder::of_sampling(ProgramKind::Decode, model, batch, activations);
+    let b = DecoderBuilder::of_sampling(ProgramKind::Decode, model, batch, activations);
+    write_decode(b, batch)
+}
+
+/// The same with the state of training.
+pub fn decode_in_training(model: &Model, training: &Training) -> Program {
+    let b = DecoderBuilder::of_training(ProgramKind::Decode, model, training, Names::Kept);
+    write_decode(b, training.sampled)
+}
+
+fn write_decode(mut b: DecoderBuilder<'_>, batch: u64) -> Program {
     b.shape = (batch, 1);
     let tokens = b.input("tokens");
     let mut x = b.embed(tokens);
-    for layer in 0..model.layers {
+    for layer in 0..b.model.layers {
         x = b.block_forward_only(layer, x, TokenMixer::Cache);
     }
     b.next_logits(x);
