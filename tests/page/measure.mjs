@@ -130,7 +130,11 @@ report("of which the server's answer", compute, "ms", null);
 await planner.context().close();
 
 // Ten runs of 10^5 steps, all of them shown.
-const ids = (await (await fetch(`${server.origin}/api/runs`)).json()).map((it) => it.id);
+let ids = [];
+for (let n = 0; ids.length < RUNS && n < 60; n++) {
+  await new Promise((done) => setTimeout(done, 500)); // one look at all logs reads for so long
+  ids = (await (await fetch(`${server.origin}/api/runs`)).json()).map((it) => it.id);
+}
 if (ids.length !== RUNS) throw new Error(`${ids.length} runs`);
 const watching = await open(chrome, `${server.origin}/#/runs?run=${ids.join(",")}`);
 await watching.waitForFunction((count) => document.querySelectorAll(".chart.large .line").length === count, RUNS, { timeout: 120000 });

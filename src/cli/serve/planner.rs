@@ -1,7 +1,7 @@
 //! The planner's answers: what `plan --json` and `fit --json` print, with the picture's columns and
 //! the sentences that the page shows.
 
-use std::{borrow::Cow, collections::BTreeMap, path::Path};
+use std::{borrow::Cow, collections::BTreeMap, panic::resume_unwind, path::Path, thread};
 
 use fitgpt_plan::{
     config::{Config, ConfigValue, InitFrom, Precision, Written},
@@ -28,7 +28,9 @@ use crate::{
     picture::chart::{Panel, columns},
     run::{pretrained, setup::Setup},
     serve::refuse,
-    words::{fit as fit_words, names, plan as plan_words, ranks as ranks_words, serve as messages},
+    words::{
+        self, fit as fit_words, names, plan as plan_words, ranks as ranks_words, serve as messages,
+    },
 };
 
 /// Columns of one engine's picture: about one for every two pixels of a wide screen.
@@ -192,15 +194,20 @@ pub(super) fn config_text(asked: &Value) -> Result<String, Trouble> {
 pub(super) fn plan(asked: &Value) -> Result<Value, Trouble> {
     let resolved = Resolved::of(asked)?;
     let Resolved { state, written, config, .. } = &resolved;
-    let engines = [EngineChoice::Torch, EngineChoice::Fitgpt].map(|engine| {
-        let name = engine_name(engine);
-        match one_engine(&resolved, engine) {
-            Ok(document) => document,
-            // One engine may lack what the other one has.
-            Err(failure) => {
-                json!({ "engine": name, "failure": failure.to_json_with_hints()["error"] })
-            }
+    let document = |engine| match one_engine(&resolved, engine) {
+        Ok(document) => document,
+        // One engine may lack what the other one has.
+        Err(failure) => {
+            let error = &failure.to_json_with_hints()["error"];
+            json!({ "engine": engine_name(engine), "failure": error })
         }
+    };
+    // A slider waits for both: with 48 layers each takes 25 ms.
+    let lang = words::lang();
+    let engines = thread::scope(|scope| {
+        let torch = scope.spawn(|| words::with_lang(lang, || document(EngineChoice::Torch)));
+        let fitgpt = document(EngineChoice::Fitgpt);
+        [torch.join().unwrap_or_else(|panic| resume_unwind(panic)), fitgpt]
     });
     let values: BTreeMap<_, _> =
         config.pairs().into_iter().map(|(key, value)| (key, plain(&value))).collect();

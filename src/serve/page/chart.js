@@ -7,6 +7,7 @@ const RIGHT = 10;
 const TOP = 8;
 const BOTTOM = 24;
 const COLOURS = 7;
+const MAX_CIRCLES = 100; // of one run's evaluations
 
 /** The class of a run's colour; a dash tells apart those that share one. */
 export function colourOf(index) {
@@ -173,14 +174,24 @@ function plot(svg, { lines, dots, range, isLog }, width, height) {
   }
   for (const line of lines) inside.append(s("path", { class: `line ${line.colour}`, d: path(line, x, y, isShown) }));
   for (const dot of dots) {
+    let errors = "";
+    const points = [];
     dot.x.forEach((step, index) => {
       const value = dot.y[index];
       if (!isShown(value) || step < low || step > high) return;
       const error = dot.error?.[index];
       const lower = isLog ? Math.max(value - error, value / 100) : value - error;
-      if (error > 0) inside.append(s("path", { class: `error ${dot.colour}`, d: `M${x(step)} ${y(lower)}V${y(value + error)}` }));
-      inside.append(s("circle", { cx: x(step), cy: y(value), r: 3.6, class: `dot ${dot.colour} ${dot.hollow ? "hollow" : ""}` }));
+      if (error > 0) errors += `M${x(step).toFixed(1)} ${y(lower).toFixed(1)}V${y(value + error).toFixed(1)}`;
+      points.push([x(step).toFixed(1), y(value).toFixed(1)]);
     });
+    const style = `${dot.colour} ${dot.hollow ? "hollow" : ""}`;
+    if (errors) inside.append(s("path", { class: `error ${dot.colour}`, d: errors }));
+    if (points.length > MAX_CIRCLES) {
+      // Thousands of elements would make every frame slow: one path with round ends instead.
+      inside.append(s("path", { class: `dots ${style}`, d: points.map(([px, py]) => `M${px} ${py}h0`).join("") }));
+    } else {
+      inside.append(...points.map(([cx, cy]) => s("circle", { cx, cy, r: 3.6, class: `dot ${style}` })));
+    }
   }
   const cursor = s("g", { class: "cursor", visibility: "hidden" }, s("line", { x1: 0, x2: 0, y1: TOP, y2: bottom }));
   const select = s("rect", { class: "select", y: TOP, height: bottom - TOP, width: 0 });

@@ -16,13 +16,14 @@ export function runs(main, parameters) {
   let range = null;
   let sampleAt = null;
   let ended = false;
+  let frame = 0; // in which the charts are drawn next
   const busy = new Set();
   const again = new Set();
 
   const list = h("ul", { class: "runlist", id: "runlist" });
   const empty = h("div", { class: "card empty", id: "norun" }, h("p", {}, t("no_runs")), command("fitgpt train"));
-  const smoothing = h("input", { type: "range", min: 0, max: 0.99, step: 0.01, value: parameters.get("smooth") ?? 0.6, id: "smoothing", oninput: draw });
-  const log = h("input", { type: "checkbox", id: "log-axis", checked: parameters.get("log") === "1", onchange: draw });
+  const smoothing = h("input", { type: "range", min: 0, max: 0.99, step: 0.01, value: parameters.get("smooth") ?? 0.6, id: "smoothing", oninput: redraw });
+  const log = h("input", { type: "checkbox", id: "log-axis", checked: parameters.get("log") === "1", onchange: redraw });
   const reset = h("button", { type: "button", class: "quiet", onclick: () => zoom(), hidden: true }, t("zoom_reset"));
   const stopButton = start.allows_training ? h("button", { type: "button", id: "stop", class: "quiet", hidden: true, onclick: stop }, t("stop_run")) : null;
   const problem = h("div");
@@ -127,16 +128,34 @@ export function runs(main, parameters) {
 
   function draw() {
     const own = shown.filter((id) => data.has(id));
+    drawCharts(own);
+    summary(own);
+    memories(own);
+    sampleList(own);
+    configs(own);
+    remember();
+  }
+
+  /** The charts alone, once a frame: smoothing is dragged. */
+  function redraw() {
+    if (frame) return;
+    frame = requestAnimationFrame(() => {
+      frame = 0;
+      drawCharts(shown.filter((id) => data.has(id)));
+      remember();
+    });
+  }
+
+  function drawCharts(own) {
     const weight = Number(smoothing.value);
     smoothing.style.setProperty("--share", `${(100 * weight) / 0.99}%`);
     for (const name of QUANTITIES) {
       const lines = own.flatMap((id) => lineOf(id, name, weight));
       charts[name].show({ lines, dots: name === "loss" ? own.flatMap(dotsOf) : [], range, isLog: log.checked });
     }
-    summary(own);
-    memories(own);
-    sampleList(own);
-    configs(own);
+  }
+
+  function remember() {
     const state = { ...(shown.length ? { run: shown.join(",") } : {}), ...(log.checked ? { log: "1" } : {}), smooth: smoothing.value };
     note("runs", state);
   }
@@ -250,6 +269,7 @@ export function runs(main, parameters) {
     end() {
       ended = true;
       events.close();
+      cancelAnimationFrame(frame);
       observer.disconnect();
     },
   };
