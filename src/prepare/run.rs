@@ -515,16 +515,11 @@ impl<'a> JsonFile<'a> {
             let found = self.json.end_of_text(folder);
             return found.ok_or_else(|| PrepareError::NoEndOfText { path: self.path.to_owned() });
         };
-        match self.json.id_of(token) {
-            Some(id) => {
-                let (token, origin) = (token.to_owned(), EndOfTextOrigin::Option);
-                Ok(EndOfTextToken { token, id, origin })
-            }
-            None => {
-                let (path, token) = (self.path.to_owned(), token.to_owned());
-                Err(PrepareError::Encode { source: TokenizerError::NoToken { path, token } })
-            }
-        }
+        let Some(id) = self.json.id_of(token) else {
+            let (path, token) = (self.path.to_owned(), token.to_owned());
+            return Err(PrepareError::Encode { source: TokenizerError::NoToken { path, token } });
+        };
+        Ok(EndOfTextToken { token: token.to_owned(), id, origin: EndOfTextOrigin::Option })
     }
 }
 

@@ -329,7 +329,9 @@ impl Format {
 pub(super) fn share_one_split(sources: &mut [TextSource]) {
     let first = sources.first().and_then(TextSource::named_split);
     if first.is_some() && sources.iter().all(|source| source.named_split() == first) {
-        sources.iter_mut().for_each(|source| source.is_shared = true);
+        for source in sources {
+            source.is_shared = true;
+        }
     }
 }
 

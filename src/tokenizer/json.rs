@@ -9,7 +9,7 @@ use super::TokenizerError;
 /// The file's name.
 pub const TOKENIZER_FILE: &str = "tokenizer.json";
 
-/// How families of models spell the end of a text: GPT-2, Qwen and SmolLM; Llama 3; `DeepSeek`;
+/// How families of models spell the end of a text: GPT-2, Qwen and `SmolLM`; Llama 3; `DeepSeek`;
 /// Llama 2 and Mistral; Gemma; others.
 const END_OF_TEXT_NAMES: [&str; 8] = [
     "<|endoftext|>",

@@ -61,18 +61,24 @@ fn files(place: &Place, folder: &str) -> BTreeMap<String, Vec<u8>> {
     files.map(|path| (name(&path), fs::read(path).unwrap())).collect()
 }
 
+/// Whether a preparation into a folder has noted how far it is.
+fn is_noted(place: &Place, folder: &str) -> bool {
+    let entries = fs::read_dir(place.path(folder)).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| entry.path().join("journal.json").is_file())
+}
+
 #[test]
 fn a_prepare_that_is_killed_again_and_again_loses_nothing_and_repeats_nothing() {
     let place = Place::new();
     let mut numbers = Numbers(7);
-    let text = lines(&mut numbers, 6_000_000);
+    let text = lines(&mut numbers, 20_000_000);
     fs::write(place.path("a.txt"), &text).unwrap();
     let gzip = fs::File::create(place.path("b.jsonl.gz")).unwrap();
     let mut gzip = flate2::write::GzEncoder::new(gzip, flate2::Compression::fast());
     gzip.write_all(text.as_bytes()).unwrap();
     gzip.finish().unwrap();
     let cases: [&[&str]; 3] = [
-        &["b.jsonl.gz"],
+        &["b.jsonl.gz", "--threads=1"],
         &["b.jsonl.gz", "a.txt", "--output=shards", "--shard_tokens=100003"],
         &["a.txt", "--chars"],
     ];
@@ -87,10 +93,19 @@ fn a_prepare_that_is_killed_again_and_again_loses_nothing_and_repeats_nothing() 
         let killed = out("killed");
         let arguments = [&["prepare", &killed, "--json"], case].concat();
         let mut is_done = false;
-        for _ in 0..4 {
+        for kill in 0..4 {
             let mut command = place.command(&arguments);
             let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-            thread::sleep(whole_time.mul_f64((numbers.next() % 1000) as f64 / 1500.0));
+            // The third one comes after a note of how far it is.
+            while kill == 2 && !is_noted(&place, &killed[6..]) {
+                if child.try_wait().unwrap().is_some() {
+                    break;
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+            if kill != 2 {
+                thread::sleep(whole_time.mul_f64((numbers.next() % 1000) as f64 / 1500.0));
+            }
             is_done |= child.try_wait().unwrap().is_some();
             child.kill().unwrap();
             is_done |= child.wait().unwrap().success();
