@@ -119,6 +119,8 @@ fn a_text_in_characters_is_nanogpts_dataset() {
         train_tokens: cut as u64,
         val_tokens: (n - cut) as u64,
         forced_cuts: 0,
+        end_of_text: None,
+        memory_limit_bytes: summary.memory_limit_bytes,
         skipped: Vec::new(),
         resumed_tokens: 0,
         train_shards: None,
