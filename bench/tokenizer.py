@@ -3,12 +3,15 @@
 
     bench/tokenizer.py --ranks r50k_base.tiktoken [--rounds 5] [--megabytes 16] [--write FILE.md]
                        [--encoder target/release/examples/encode_gpt2] [--corpus NAME=FILE ...]
+    bench/tokenizer.py --ranks r50k_base.tiktoken --equal FOLDER ... [--megabytes 1000]
 
 Needs `tiktoken` and `numpy` from PyPI, and `gigatoken` if it should be in the table. The ranks are
 OpenAI's file; the sources of the crate `tiktoken-rs` have it under `assets`. Without `--corpus` the
 texts are Debian's packages of manuals (English, Chinese, Japanese; fetched by `apt-get download`)
-and Python's standard library (code), repeated to the size asked for: a thousand of them make the
-run of 1 GB.
+and Python's standard library (code), repeated to the size asked for.
+
+`--equal` does not measure: it compares the tokens of every UTF-8 file in some folders, up to the size
+asked for, a thousand megabytes for the run of 1 GB.
 
 The tokens must be equal to the last one. Times are CPU time of one thread, the least of some
 rounds in which the three take turns, so that a busy machine disturbs the ratio little. Ends with
@@ -113,10 +116,50 @@ def measure(text, arguments, encoding, folder):
         if giga:
             seconds, ids = cpu(lambda: [giga.encode(text) for text in documents])
             take("gigatoken", seconds)
-    expected = numpy.array(encoding.encode_ordinary(text), dtype=numpy.uint16)
+    expected = encoding.encode_to_numpy(text, disallowed_special=())
     if not numpy.array_equal(numpy.fromfile(tokens, dtype=numpy.uint16), expected):
         sys.exit("the tokens differ from tiktoken's")
     return least, len(expected)
+
+
+def utf8_files(folders):
+    """The texts of all files, hidden ones too, in the order of their names."""
+    for folder in folders:
+        for path in sorted(folder.rglob("*")):
+            try:
+                if path.is_file() and not path.is_symlink():
+                    yield path.read_bytes().decode("utf-8")
+            except (UnicodeDecodeError, OSError):
+                continue
+
+
+def equal(arguments, encoding, folder):
+    """Compares the tokens of many files, some megabytes at a time; exits with 1 at a difference."""
+    file, tokens = folder / "text.txt", folder / "tokens.bin"
+    n_files = n_bytes = n_tokens = 0
+    held, held_bytes = [], 0
+
+    def compare():
+        nonlocal n_bytes, n_tokens
+        text = "".join(held)
+        file.write_text(text, encoding="utf-8", newline="")
+        subprocess.run([arguments.encoder, file, tokens, "1"], check=True)
+        expected = encoding.encode_to_numpy(text, disallowed_special=())
+        found = numpy.fromfile(tokens, dtype=numpy.uint16)
+        if not numpy.array_equal(found, expected):
+            sys.exit(f"the tokens differ from tiktoken's after {n_bytes} bytes of {n_files} files")
+        n_bytes, n_tokens = n_bytes + len(text.encode()), n_tokens + len(expected)
+
+    for text in utf8_files(arguments.equal):
+        held.append(text)
+        n_files, held_bytes = n_files + 1, held_bytes + len(text)
+        if held_bytes >= 8 << 20:
+            compare()
+            held, held_bytes = [], 0
+            if n_bytes >= arguments.megabytes * 1e6:
+                break
+    compare()
+    print(f"{n_files:,} files, {n_bytes / 1e6:,.0f} MB, {n_tokens:,} tokens: all equal")
 
 
 def main():
@@ -127,6 +170,7 @@ def main():
     parser.add_argument("--encoder", type=pathlib.Path,
                         default=pathlib.Path("target/release/examples/encode_gpt2"))
     parser.add_argument("--corpus", action="append", default=[], metavar="NAME=FILE")
+    parser.add_argument("--equal", nargs="+", type=pathlib.Path, metavar="FOLDER")
     parser.add_argument("--write", type=pathlib.Path, metavar="FILE.md")
     arguments = parser.parse_args()
     lines = (line.split() for line in arguments.ranks.read_bytes().splitlines())
@@ -137,6 +181,9 @@ def main():
     is_good = True
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
+        if arguments.equal:
+            equal(arguments, encoding, folder)
+            return
         given = [corpus.split("=", 1) for corpus in arguments.corpus]
         texts = ([(name, pathlib.Path(path).read_text(encoding="utf-8")) for name, path in given]
                  or corpora(folder))

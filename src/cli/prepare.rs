@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command, builder::PossibleValue};
 use fitgpt_plan::units::Bytes;
 
 use super::{Answer, Failure, Reader, named, plan};
@@ -18,6 +18,7 @@ use crate::{
     },
     run::stop::Stop,
     terminal,
+    tokenizer::{EndOfTextOrigin, EndOfTextToken},
     words::{errors::Spoken as _, hub as hub_words, prepare as words},
 };
 
@@ -78,7 +79,12 @@ pub(super) fn command() -> Command {
         )
         .arg(
             value("format", "FORMAT", "How files hold text [default: by their extension]")
-                .value_parser(["text", "jsonl", "parquet", "shards"])
+                .value_parser([
+                    PossibleValue::new("text"),
+                    PossibleValue::new("jsonl"),
+                    PossibleValue::new("parquet"),
+                    PossibleValue::new("shards").hide(true), // it says how the dataset is written
+                ])
                 .long_help(
                     "How files hold text: text, jsonl or parquet [default: by their extension];\n\
                      `shards` is the same as `--output shards`",
@@ -128,7 +134,7 @@ pub(super) fn command() -> Command {
 
 pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failure> {
     let stop = Stop::on_signals().map_err(|error| Failure::signals(&error))?;
-    let mut options = options(matches);
+    let mut options = options(matches)?;
     if !named::fetch(&mut options, matches, &|| stop.is_asked_for())? {
         return Err(Failure::stopped());
     }
@@ -166,7 +172,7 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     Ok(Answer::Yes)
 }
 
-fn options(matches: &ArgMatches) -> Options {
+fn options(matches: &ArgMatches) -> Result<Options, Failure> {
     let inputs = matches.get_many::<String>("INPUT").into_iter().flatten();
     let inputs = inputs.map(|input| match input.as_str() {
         "-" => Input::Stdin,
@@ -183,7 +189,14 @@ fn options(matches: &ArgMatches) -> Options {
         Some("text") => Some(Format::Text),
         _ => None,
     };
-    if word("output") == Some("shards") || word("format") == Some("shards") {
+    let is_shards = word("output") == Some("shards") || word("format") == Some("shards");
+    if is_shards && word("output") == Some("bin") {
+        return Err(Failure::new("usage", words::shards_and_bin()));
+    }
+    if !is_shards && matches.value_source("shard_tokens").is_some() {
+        return Err(Failure::new("usage", words::needs_shards()));
+    }
+    if is_shards {
         let tokens = matches.get_one("shard_tokens").copied().unwrap_or(SHARD_TOKENS);
         options.output = OutputFormat::Shards { tokens };
     }
@@ -212,7 +225,7 @@ fn options(matches: &ArgMatches) -> Options {
     }
     options.overwrite = matches.get_flag("overwrite");
     options.threads = matches.get_one("threads").copied();
-    options
+    Ok(options)
 }
 
 fn line(at: &Progress) -> String {
@@ -261,7 +274,18 @@ fn text(summary: &Summary) -> String {
             0 => String::new(),
             tokens => words::resumed(plan::grouped(tokens)),
         },
+        // GPT-2's tokens have but one.
+        match &summary.end_of_text {
+            Some(EndOfTextToken { token, id, origin }) if *origin != EndOfTextOrigin::Gpt2 => {
+                words::end_of_text(token, id, words::end_of_text_origin(*origin))
+            }
+            _ => String::new(),
+        },
         words::rate(rate, format!("{:.1}", summary.seconds)),
+        os::process_memory(std::process::id()).map_or_else(String::new, |memory| {
+            let megabytes = |bytes: u64| bytes.div_ceil(1_000_000);
+            words::memory(megabytes(memory.peak.get()), megabytes(summary.memory_limit_bytes))
+        }),
         words::train_on_it(folder),
     ]
     .concat()

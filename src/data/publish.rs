@@ -26,8 +26,16 @@ const PREPARED: &str = ".prepared-";
 const PLACING: &str = ".placing-";
 
 /// Files that belong to a dataset, those of the training split first.
-const FILES: [&str; 6] =
-    ["train.bin", "train.u32.bin", "val.bin", "val.u32.bin", "meta.pkl", "tokenizer.json"];
+const FILES: [&str; 8] = [
+    "train.bin",
+    "train.u32.bin",
+    "val.bin",
+    "val.u32.bin",
+    "meta.pkl",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "generation_config.json",
+];
 
 /// What a preparation notes while it runs. It is never published.
 pub(crate) const JOURNAL: &str = "journal.json";

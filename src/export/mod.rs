@@ -10,6 +10,7 @@ mod names;
 mod nanogpt;
 #[cfg(test)]
 mod tests;
+mod vocabulary;
 
 use std::{
     fs, io,
@@ -19,7 +20,7 @@ use std::{
 use fitgpt_plan::{
     config::{ConfigError, Gelu},
     family::Family,
-    model::{MlpKind, Model, RopeScaling},
+    model::{MlpKind, Model, Rope, RopeScaling},
 };
 
 use self::gguf::{GgufFile, GgufTensor, GgufType, GgufValue};
@@ -30,7 +31,6 @@ use crate::{
         self, Architecture, CheckpointError, Positions, StoreError, TensorPiece, TensorSink,
         Tensors, Weights,
     },
-    tokenizer::{END_OF_TEXT, TOKENIZER_FILE, Tokenizer, gpt2, huggingface::spelled},
 };
 
 /// Why nothing was exported.
@@ -88,8 +88,10 @@ pub enum ExportError {
     /// The config of the checkpoint does not resolve.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Rotary positions that this export does not write.
-    #[error("GGUF export does not support `rope_scaling` of type `llama3`")]
+    /// Rotary positions that llama.cpp has for Llama alone.
+    #[error(
+        "GGUF has `rope_scaling` of type `llama3` for the families `llama` and `mistral` alone"
+    )]
     RopeScaling,
 }
 
@@ -99,9 +101,14 @@ pub enum TokenizerGap {
     /// Characters of several bytes.
     #[error("its characters are not all ASCII")]
     Characters,
-    /// A `tokenizer.json`.
-    #[error("converting a model's `tokenizer.json` is not supported")]
+    /// A `tokenizer.json` whose rules have no name in llama.cpp.
+    #[error(
+        "its `tokenizer.json` is not byte-level BPE with the rules of GPT-2, Llama 3, Qwen 2 or SmolLM"
+    )]
     Json,
+    /// More tokens than the model has.
+    #[error("it has more tokens than the model")]
+    TooLarge,
 }
 
 /// What was written.
@@ -130,7 +137,12 @@ pub fn to_gguf(
     let model = architecture.model;
     let metadata = metadata(&folder, &architecture, dtype)?;
     let tensors = Tensors::weights_of(&model);
-    let described = described(&tensors, dtype);
+    let mut described = described(&tensors, dtype);
+    let divisors = rope_divisors(&model);
+    if let Some(divisors) = &divisors {
+        let (name, shape) = (ROPE_DIVISORS.to_owned(), vec![divisors.len()]);
+        described.push(GgufTensor { name, shape, dtype: GgufType::F32 });
+    }
     let n_tensors = described.len();
 
     let failed = |action, source| ExportError::Io { action, path: out.to_owned(), source };
@@ -139,6 +151,10 @@ pub fn to_gguf(
         .map_err(|source| failed(Attempt::Write, source))?;
     let mut sink = GgufSink { model, tensors: &tensors, file, values: Vec::new(), filled: 0 };
     weights.read(&tensors, Positions::Exact, &mut sink)?;
+    if let Some(divisors) = &divisors {
+        let written = sink.file.write(ROPE_DIVISORS, divisors);
+        written.map_err(|source| failed(Attempt::Write, source))?;
+    }
     sink.file.finish().map_err(|source| failed(Attempt::Sync, source))?;
     let bytes = fs::metadata(&draft.0).map_err(|source| failed(Attempt::Read, source))?.len();
     fs::rename(&draft.0, out).map_err(|source| failed(Attempt::Rename, source))?;
@@ -229,6 +245,22 @@ impl TensorSink for GgufSink<'_> {
     }
 }
 
+/// The tensor of [`rope_divisors`].
+const ROPE_DIVISORS: &str = "rope_freqs.weight";
+
+/// What llama.cpp divides the frequency of each pair of channels by, if a model of Llama 3's kind
+/// scales them.
+fn rope_divisors(model: &Model) -> Option<Vec<f32>> {
+    let rope = model.rope()?;
+    let is_read = names::architecture(model.family) == "llama";
+    if !is_read || !matches!(rope.scaling, RopeScaling::Llama3 { .. }) {
+        return None;
+    }
+    let scaled = rope.frequencies(model.head_channels);
+    let plain = Rope::new(rope.theta.get()).frequencies(model.head_channels);
+    Some(plain.iter().zip(&scaled).map(|(plain, scaled)| (plain / scaled) as f32).collect())
+}
+
 fn metadata(
     folder: &Path,
     architecture: &Architecture,
@@ -265,65 +297,11 @@ fn metadata(
                 add("rope.scaling.type", GgufValue::Text("linear".to_owned()));
                 add("rope.scaling.factor", GgufValue::Real(factor.get() as f32));
             }
+            // A tensor has them, which llama.cpp reads for the `llama` architecture alone.
+            RopeScaling::Llama3 { .. } if rope_divisors(model).is_some() => {}
             RopeScaling::Llama3 { .. } => return Err(ExportError::RopeScaling),
         }
     }
-    all.extend(tokenizer(folder, architecture)?);
-    Ok(all)
-}
-
-/// llama.cpp's kinds of tokens.
-const NORMAL: i32 = 1;
-const CONTROL: i32 = 3;
-const UNUSED: i32 = 5;
-
-fn tokenizer(
-    folder: &Path,
-    architecture: &Architecture,
-) -> Result<Vec<(String, GgufValue)>, ExportError> {
-    let vocab = architecture.model.vocab;
-    let gap = |kind| ExportError::NoTokenizer { folder: folder.to_owned(), kind };
-    let has_file = folder.join(TOKENIZER_FILE).is_file();
-    let (mut tokens, merges): (Vec<_>, Vec<_>) = match &architecture.tokenizer {
-        Some(Tokenizer::Gpt2) => {
-            let spell = |id: u32| spelled(gpt2::bytes_of(id).unwrap_or_default());
-            let tokens = (0..vocab.min(END_OF_TEXT)).map(|id| (spell(id), NORMAL)).collect();
-            let merges = gpt2::merges()
-                .map(|[left, right]| format!("{} {}", spell(left.into()), spell(right.into())));
-            (tokens, merges.collect())
-        }
-        Some(Tokenizer::Chars(chars)) => {
-            // A byte-level vocabulary without merges: each character must be one byte.
-            if chars.symbols().iter().any(|symbol| symbol.len() > 1 || !symbol.is_ascii()) {
-                return Err(gap(TokenizerGap::Characters));
-            }
-            let symbol = |symbol: &String| (spelled(symbol.as_bytes()), NORMAL);
-            (chars.symbols().iter().map(symbol).collect(), Vec::new())
-        }
-        Some(Tokenizer::Json(_)) => return Err(gap(TokenizerGap::Json)),
-        None if has_file => return Err(gap(TokenizerGap::Json)),
-        Some(Tokenizer::Ids) | None => {
-            let none = GgufValue::Text("no_vocab".to_owned());
-            return Ok(vec![("tokenizer.ggml.model".to_owned(), none)]);
-        }
-    };
-    let mut all = Vec::new();
-    let mut add = |key: &str, value| all.push((format!("tokenizer.ggml.{key}"), value));
-    add("model", GgufValue::Text("gpt2".to_owned()));
-    add("pre", GgufValue::Text("gpt-2".to_owned()));
-    if architecture.tokenizer == Some(Tokenizer::Gpt2) && vocab > END_OF_TEXT {
-        tokens.push(("<|endoftext|>".to_owned(), CONTROL));
-        for token in ["bos_token_id", "eos_token_id", "unknown_token_id"] {
-            add(token, GgufValue::Count(END_OF_TEXT));
-        }
-    }
-    // Rows of the embedding that no text uses, up to the trained vocabulary.
-    for id in tokens.len()..vocab as usize {
-        tokens.push((format!("[PAD{id}]"), UNUSED));
-    }
-    let (texts, kinds) = tokens.into_iter().unzip();
-    add("tokens", GgufValue::Texts(texts));
-    add("token_type", GgufValue::Numbers(kinds));
-    add("merges", GgufValue::Texts(merges));
+    all.extend(vocabulary::metadata(folder, architecture)?);
     Ok(all)
 }

@@ -148,6 +148,17 @@ fn every_family_is_exported_and_queries_are_reordered_for_llama_alone() {
 }
 
 #[test]
+fn llama_3s_scaling_is_a_divisor_for_each_pair_of_channels() {
+    let parsed = export(&golden("families/llama_tied"), GgufType::Q8);
+    let (shape, kind, bytes) = &parsed.tensors["rope_freqs.weight"];
+    assert_eq!((shape[0] as usize * 4, *kind), (bytes.len(), 0));
+    let (divisors, _) = bytes.as_chunks::<4>();
+    let divisors: Vec<_> = divisors.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    assert!(divisors.is_sorted() && divisors[0] >= 1.0, "{divisors:?}");
+    assert!(divisors.last() > divisors.first(), "{divisors:?}");
+}
+
+#[test]
 fn a_type_is_that_of_the_matrices() {
     let parsed = export(&golden("transformers_gpt2"), GgufType::F16);
     assert_eq!(parsed.tensors["blk.0.ffn_up.weight"].1, 1);

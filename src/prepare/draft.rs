@@ -28,9 +28,12 @@ impl DiskNeed {
         Self { usual_bytes: bytes, most_bytes: bytes }
     }
 
-    /// GPT-2's tokens have at least one byte of text and usually about four.
-    pub(super) fn of_gpt2(input_bytes: u64) -> Self {
-        Self { usual_bytes: input_bytes / 2, most_bytes: input_bytes.saturating_mul(2) }
+    /// Tokens of `token_bytes` each have at least one byte of text and usually about four.
+    pub(super) fn of_tokens(input_bytes: u64, token_bytes: u64) -> Self {
+        Self {
+            usual_bytes: (input_bytes / 4).saturating_mul(token_bytes),
+            most_bytes: input_bytes.saturating_mul(token_bytes),
+        }
     }
 
     /// Refuses a disk that has less than what is usual.
@@ -394,7 +397,7 @@ mod tests {
         assert!(exact.check(Some(250)).is_ok() && exact.check(None).is_ok());
         let error = exact.check(Some(249)).unwrap_err().to_string();
         assert_eq!(error, "the dataset needs 250 bytes, the disk has 249 bytes free");
-        let error = DiskNeed::of_gpt2(1000).check(Some(499)).unwrap_err().to_string();
+        let error = DiskNeed::of_tokens(1000, 2).check(Some(499)).unwrap_err().to_string();
         assert_eq!(
             error,
             "the dataset needs about 500 and at most 2000 bytes, the disk has 499 bytes free"

@@ -115,10 +115,12 @@ pub enum PrepareError {
         source: DataError,
     },
     /// Shards hold GPT-2's tokens.
-    #[error("`{path}` holds GPT-2's tokens, which have no characters: leave out `--chars`")]
-    ShardInChars {
+    #[error("`{path}` holds GPT-2's tokens, not text: leave out `{flag}`")]
+    ShardInOther {
         /// Which file.
         path: PathBuf,
+        /// What asks for other tokens.
+        flag: &'static str,
     },
     /// A tokenizer whose end of text is not known.
     #[error(
@@ -141,7 +143,7 @@ pub enum PrepareError {
         reason: String,
     },
     /// A line without the text.
-    #[error("`{path}` line {line} has no field `{field}`")]
+    #[error("`{path}` line {line} has no field `{field}`{}", other_fields(fields))]
     NoField {
         /// Which file.
         path: PathBuf,
@@ -149,6 +151,8 @@ pub enum PrepareError {
         line: u64,
         /// The field, dots between its levels.
         field: String,
+        /// The first fields that the line has.
+        fields: Vec<String>,
     },
     /// A line whose text is something else.
     #[error("`{path}` line {line}: the field `{field}` should be text, but is {found}")]
@@ -266,6 +270,13 @@ impl From<DiskError> for PrepareError {
         let DiskError { action, path, source } = error;
         Self::Io { action, path, source }
     }
+}
+
+fn other_fields(fields: &[String]) -> String {
+    if fields.is_empty() {
+        return String::new();
+    }
+    format!("; its fields are `{}`: `--field` names another", fields.join("`, `"))
 }
 
 impl PrepareError {

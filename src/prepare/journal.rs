@@ -1,6 +1,7 @@
 //! How far a preparation is, written down so that the next one continues after a kill.
 //!
-//! An entry is made every few seconds: the drafts are brought to the disk, then the journal, which
+//! An entry is made after a tenth of a second, then at twice the interval each time, up to every few
+//! seconds: the drafts are brought to the disk, then the journal, which
 //! says how long they are and which part of the input comes next. What was written after the entry
 //! is written again, with the same bytes. A journal is used only by a preparation that would write
 //! the same dataset: same options, same files with the same lengths and times.
@@ -92,23 +93,29 @@ impl Journal {
     }
 }
 
+/// The time to the first entry. Later ones are further apart, since each waits for the disk.
+const FIRST: Duration = Duration::from_millis(100);
+
 /// When the next entry is due.
 #[derive(Debug)]
 pub(super) struct Clock {
-    every: Duration,
+    interval: Duration,
+    longest: Duration,
     last: Instant,
 }
 
 impl Clock {
-    pub(super) fn new(every: Duration) -> Self {
-        Self { every, last: Instant::now() }
+    /// Intervals that double up to `longest`.
+    pub(super) fn new(longest: Duration) -> Self {
+        Self { interval: FIRST.min(longest), longest, last: Instant::now() }
     }
 
     /// Whether it is time, and if so, the next time is counted from now.
     pub(super) fn is_due(&mut self) -> bool {
-        let is_due = self.last.elapsed() >= self.every;
+        let is_due = self.last.elapsed() >= self.interval;
         if is_due {
             self.last = Instant::now();
+            self.interval = (2 * self.interval).min(self.longest);
         }
         is_due
     }

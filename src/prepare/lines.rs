@@ -15,6 +15,10 @@ use super::{Invalid, PrepareError, error::JsonKind};
 /// the input.
 pub(super) const LINE_BYTES: u64 = 64 << 20;
 
+/// How many fields of a line an error names, and how many characters of each.
+const SHOWN_FIELDS: usize = 12;
+const SHOWN_CHARACTERS: usize = 60;
+
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// The lines of a file.
@@ -66,6 +70,11 @@ impl<'a> Lines<'a> {
         }
     }
 
+    /// The memory of the longest line so far.
+    pub(super) fn longest_bytes(&self) -> u64 {
+        self.line.capacity() as u64
+    }
+
     /// The text in the field of the line that was read.
     fn text(&self) -> Result<Cow<'_, str>, PrepareError> {
         let path = || self.path.to_owned();
@@ -95,7 +104,8 @@ impl<'a> Lines<'a> {
         match found {
             Ok(FieldValue::Text(text)) => Ok(text),
             Ok(FieldValue::Nothing) => {
-                Err(PrepareError::NoField { path: path(), line, field: field() })
+                let fields = first_fields(&String::from_utf8_lossy(bytes));
+                Err(PrepareError::NoField { path: path(), line, field: field(), fields })
             }
             Ok(FieldValue::Other(found)) => {
                 Err(PrepareError::NotText { path: path(), line, field: field(), found })
@@ -128,6 +138,13 @@ impl FieldValue<'_> {
             Self::Nothing => FieldValue::Nothing,
         }
     }
+}
+
+/// The names of the first fields of a line, for an error.
+fn first_fields(json: &str) -> Vec<String> {
+    let fields: serde_json::Map<_, _> = serde_json::from_str(json).unwrap_or_default();
+    let short = |name: String| name.chars().take(SHOWN_CHARACTERS).collect();
+    fields.into_iter().take(SHOWN_FIELDS).map(|(name, _)| short(name)).collect()
 }
 
 /// Looks a field up without keeping anything else of the line.
@@ -290,10 +307,22 @@ mod tests {
             ("{\"text\": \"x\"", "text", "is not JSON: EOF while parsing an object, column 12"),
             ("plain words", "text", "is not JSON: expected value, column 1"),
             ("{\"text\": \"x\"} {", "text", "is not JSON: trailing characters, column 15"),
-            ("{\"title\": \"x\"}", "text", "has no field `text`"),
+            (
+                "{\"title\": \"x\"}",
+                "text",
+                "has no field `text`; its fields are `title`: `--field` names another",
+            ),
             ("[\"text\"]", "text", "has no field `text`"),
-            ("{\"a\": \"x\"}", "a.b", "has no field `a.b`"),
-            ("{\"a\": {\"b\": 1}}", "a.c", "has no field `a.c`"),
+            (
+                "{\"a\": \"x\"}",
+                "a.b",
+                "has no field `a.b`; its fields are `a`: `--field` names another",
+            ),
+            (
+                "{\"a\": {\"b\": 1}}",
+                "a.c",
+                "has no field `a.c`; its fields are `a`: `--field` names another",
+            ),
         ];
         for (line, field, expected) in table {
             assert_eq!(error_of(line.as_bytes(), field), format!("`a.jsonl` line 1 {expected}"));

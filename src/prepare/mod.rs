@@ -2,8 +2,8 @@
 //!
 //! The input is files, folders, patterns and standard input: text, JSONL or Parquet, compressed
 //! or not, and llm.c's shards of tokens. It is read a piece at a time, encoded on all cores and
-//! written in order, so that memory does not depend on the amount of text: some tens of megabytes,
-//! and a line of JSONL or a page of Parquet if that is longer. What must be known before writing
+//! written in order, so that memory does not depend on the amount of text: `memory.rs` states how
+//! much it is. What must be known before writing
 //! (the characters, the length of a text that is cut in two) takes a first reading; input that can
 //! be read only once is copied to the folder for it.
 //!
@@ -16,6 +16,7 @@ mod encode;
 mod error;
 mod journal;
 mod lines;
+mod memory;
 mod pieces;
 mod run;
 mod shards;
@@ -36,7 +37,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::data::Split;
+use crate::{data::Split, tokenizer::EndOfTextToken};
 
 pub(crate) use self::error::file_name;
 pub use self::{
@@ -269,6 +270,10 @@ pub struct Summary {
     /// whole. With GPT-2's tokens: once for each 256 KiB without white space or two classes of
     /// characters. With a `tokenizer.json`: once for each 256 KiB of a document.
     pub forced_cuts: u64,
+    /// The token between documents; `None` if there is none.
+    pub end_of_text: Option<EndOfTextToken>,
+    /// The most memory that this takes; it does not depend on the amount of text.
+    pub memory_limit_bytes: u64,
     /// Files in folders that were not read.
     pub skipped: Vec<SkippedFile>,
     /// How many tokens were there from a `prepare` that was stopped or killed.

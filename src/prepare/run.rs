@@ -17,9 +17,10 @@ use super::{
     encode::{Encoder, Outputs, TokenWidth, WORKERS_LIMIT},
     error::{file_name, wide_file_name},
     journal::{Clock, EncodingEntry, Journal, ScanEntry, Written},
+    memory,
     pieces::Pieces,
     shards::{Shards, TokenDraft},
-    source::{FoundSources, TextSource, total_bytes},
+    source::{self, FoundSources, TextSource, total_bytes},
     split::{DocumentCount, Rule, hash_of},
     symbols::Symbols,
     walk::{DocumentPart, LastLine, Position, Tally, Walk},
@@ -28,7 +29,11 @@ use crate::{
     data::{Meta, Split, publish::is_shard_name},
     disk::Disk,
     formats::compression,
-    tokenizer::{END_OF_TEXT, Json, TOKENIZER_FILE, Tokenizer, TokenizerError},
+    tokenizer::{
+        END_OF_TEXT, END_OF_TEXT_SPELLING, EndOfTextOrigin, EndOfTextToken, Json, TOKENIZER_FILE,
+        Tokenizer, TokenizerError,
+        huggingface::{self, GENERATION_CONFIG_FILE, TOKENIZER_CONFIG_FILE},
+    },
 };
 
 const META: &str = "meta.pkl";
@@ -40,13 +45,15 @@ const LARGE_BYTES: u64 = 1_000_000_000;
 const KNOWN_LIMIT: usize = 10_000;
 
 /// Every file that a dataset may have, the tokens for training first.
-const NAMES: [&str; 6] = [
+const NAMES: [&str; 8] = [
     file_name(Split::Train),
     wide_file_name(Split::Train),
     file_name(Split::Val),
     wide_file_name(Split::Val),
     META,
     TOKENIZER_FILE,
+    TOKENIZER_CONFIG_FILE,
+    GENERATION_CONFIG_FILE,
 ];
 
 /// [`super::prepare`] with any standard input.
@@ -59,6 +66,7 @@ pub(super) fn prepare_from(
     let start = Instant::now();
     let FoundSources { mut sources, skipped } =
         FoundSources::find(&options.inputs, options.format)?;
+    source::share_one_split(&mut sources);
     let n_texts = sources.iter().filter(|source| source.format == Format::Text).count();
     let is_one_text = n_texts == 1 && sources.len() == 1;
     if let Some(val_fraction) = options.val_fraction
@@ -70,8 +78,13 @@ pub(super) fn prepare_from(
 
     let is_scanned = is_one_text || options.vocabulary == Vocabulary::Chars;
     let shard = sources.iter().find(|source| source.format == Format::Shard);
-    if let (Some(shard), Vocabulary::Chars) = (shard, options.vocabulary) {
-        return Err(PrepareError::ShardInChars { path: shard.name.clone() });
+    let other = match options.vocabulary {
+        Vocabulary::Gpt2 => None,
+        Vocabulary::Chars => Some("--chars"),
+        Vocabulary::Json => Some("--tokenizer"),
+    };
+    if let (Some(shard), Some(flag)) = (shard, other) {
+        return Err(PrepareError::ShardInOther { path: shard.name.clone(), flag });
     }
     let json = match &options.tokenizer {
         Some(path) if options.vocabulary == Vocabulary::Json => Some(JsonFile::open(path)?),
@@ -145,19 +158,30 @@ pub(super) fn prepare_from(
         }
         _ => (Tokenizer::Gpt2, END_OF_TEXT + 1, None),
     };
-    let end_of_text_id = match (&json, end_of_text) {
-        (_, EndOfText::None) => None,
+    let end_of_text_token = match (&json, end_of_text) {
+        // It is written nowhere, but `transformers` may know where to stop.
+        (Some(file), EndOfText::None) if options.end_of_text_token.is_none() => {
+            file.end_of_text(None).ok()
+        }
         (Some(file), _) => Some(file.end_of_text(options.end_of_text_token.as_deref())?),
-        (None, _) if options.vocabulary == Vocabulary::Gpt2 => Some(END_OF_TEXT),
+        (None, _) if options.vocabulary == Vocabulary::Gpt2 => Some(EndOfTextToken {
+            token: END_OF_TEXT_SPELLING.to_owned(),
+            id: END_OF_TEXT,
+            origin: EndOfTextOrigin::Gpt2,
+        }),
         (None, _) => None,
     };
+    let is_marked = end_of_text != EndOfText::None;
+    let end_of_text_id = end_of_text_token.as_ref().filter(|_| is_marked).map(|token| token.id);
     let width = TokenWidth::of(vocab_size);
     let need = match (&meta, &scan, preparation.total_bytes) {
         (Some(meta), Some(scan), _) if json.is_none() => {
             Some(DiskNeed::of_characters(scan.characters, meta.len() as u64))
         }
         // Nobody knows how much text a compressed file holds.
-        (_, _, bytes) if sources.iter().all(TextSource::is_plain) => bytes.map(DiskNeed::of_gpt2),
+        (_, _, bytes) if sources.iter().all(TextSource::is_plain) => {
+            bytes.map(|bytes| DiskNeed::of_tokens(bytes, width.bytes()))
+        }
         _ => None,
     };
     let kept_bytes = kept.iter().map(Draft::bytes).sum(); // of what was free
@@ -210,6 +234,13 @@ pub(super) fn prepare_from(
             Vocabulary::Gpt2 => written.tally.forced_cuts,
             Vocabulary::Json => written.tally.cuts,
         },
+        end_of_text: end_of_text_token.clone().filter(|_| is_marked),
+        memory_limit_bytes: memory::limit_bytes(
+            options.vocabulary,
+            json.as_ref().map_or(0, |file| file.bytes.len() as u64),
+            workers.min(WORKERS_LIMIT),
+            written.tally.held_bytes,
+        ),
         skipped,
         resumed_tokens,
         train_shards: match options.output {
@@ -221,8 +252,13 @@ pub(super) fn prepare_from(
         val_path: path(&token_name(options.output, width, Split::Val)),
         meta_path: meta.as_ref().map(|_| path(META)),
     };
-    let tables =
-        Tables { meta: meta.as_deref(), tokenizer: json.as_ref().map(|file| &*file.bytes) };
+    let mut tables: Vec<(&str, Vec<u8>)> = Vec::new();
+    tables.extend(meta.map(|meta| (META, meta)));
+    if let Some(file) = json {
+        let next_to_it = huggingface::files_for_json(end_of_text_token.as_ref());
+        tables.extend(next_to_it.into_iter().map(|(name, text)| (name, text.into_bytes())));
+        tables.push((TOKENIZER_FILE, file.bytes));
+    }
     drop(kept); // only the dataset is published
     match publish(notes.folder, outputs, &tables, stop) {
         Ok(()) => Ok(Summary { seconds: start.elapsed().as_secs_f64(), ..summary }),
@@ -312,27 +348,19 @@ fn known_documents(
     Ok(Some(hashes))
 }
 
-/// What a dataset has next to its tokens.
-struct Tables<'a> {
-    meta: Option<&'a [u8]>,
-    tokenizer: Option<&'a [u8]>,
-}
-
 /// Brings the files to the disk and makes them the dataset.
 fn publish(
     folder: &mut Folder,
     outputs: Outputs,
-    tables: &Tables<'_>,
+    tables: &[(&str, Vec<u8>)],
     stop: &dyn Fn() -> bool,
 ) -> Result<(), PrepareError> {
     outputs.train.finish()?;
     outputs.val.finish()?;
-    for (name, bytes) in [(META, tables.meta), (TOKENIZER_FILE, tables.tokenizer)] {
-        if let Some(bytes) = bytes {
-            let mut draft = folder.drafts().draft(name, 0)?;
-            draft.write(bytes)?;
-            draft.finish()?;
-        }
+    for (name, bytes) in tables {
+        let mut draft = folder.drafts().draft(name, 0)?;
+        draft.write(bytes)?;
+        draft.finish()?;
     }
     if stop() {
         return Err(PrepareError::Stopped);
@@ -475,24 +503,23 @@ struct JsonFile<'a> {
 impl<'a> JsonFile<'a> {
     fn open(path: &'a Path) -> Result<Self, PrepareError> {
         let bytes = fs::read(path).map_err(|source| PrepareError::reading(path, source))?;
-        let json = Json::open(path).map_err(|source| PrepareError::Encode { source })?;
+        let json =
+            Json::open_for_documents(path).map_err(|source| PrepareError::Encode { source })?;
         Ok(Self { path, bytes, json })
     }
 
-    /// The id of the end of a text: of the token that is named, or else of the usual one.
-    fn end_of_text(&self, named: Option<&str>) -> Result<u32, PrepareError> {
-        let found = match named {
-            Some(token) => self.json.id_of(token),
-            None => self.json.end_of_text(self.path.parent().unwrap_or(Path::new(""))),
+    /// The token that ends a text: the one that is named, or else the usual one.
+    fn end_of_text(&self, named: Option<&str>) -> Result<EndOfTextToken, PrepareError> {
+        let Some(token) = named else {
+            let folder = self.path.parent().unwrap_or(Path::new(""));
+            let found = self.json.end_of_text(folder);
+            return found.ok_or_else(|| PrepareError::NoEndOfText { path: self.path.to_owned() });
         };
-        match (found, named) {
-            (Some(id), _) => Ok(id),
-            (None, Some(token)) => {
-                let (path, token) = (self.path.to_owned(), token.to_owned());
-                Err(PrepareError::Encode { source: TokenizerError::NoToken { path, token } })
-            }
-            (None, None) => Err(PrepareError::NoEndOfText { path: self.path.to_owned() }),
-        }
+        let Some(id) = self.json.id_of(token) else {
+            let (path, token) = (self.path.to_owned(), token.to_owned());
+            return Err(PrepareError::Encode { source: TokenizerError::NoToken { path, token } });
+        };
+        Ok(EndOfTextToken { token: token.to_owned(), id, origin: EndOfTextOrigin::Option })
     }
 }
 

@@ -27,6 +27,7 @@ pub(super) struct TextSource {
     pub(super) bytes: Option<u64>,
     /// The split that all of it is for, if that is known.
     pub(super) split: Option<Split>,
+    is_shared: bool,        // between both splits, whatever its name says
     path: Option<PathBuf>,  // standard input has none
     first: Option<PathBuf>, // the bytes of standard input that were read before
     joined: Option<Joined>,
@@ -156,7 +157,8 @@ impl FoundSources {
 impl TextSource {
     /// What can be read once, and has no path.
     fn new(name: PathBuf, format: Format) -> Self {
-        Self { name, format, bytes: None, split: None, path: None, first: None, joined: None }
+        let (split, is_shared, path, first, joined) = (None, false, None, None, None);
+        Self { name, format, bytes: None, split, is_shared, path, first, joined }
     }
 
     fn joined(paths: &[PathBuf], column: &str) -> Result<Self, PrepareError> {
@@ -225,6 +227,9 @@ impl TextSource {
     /// The split that all of it is for: as it was given, or as the name of a shard states it:
     /// `fineweb_val_000000.bin`.
     pub(super) fn named_split(&self) -> Option<Split> {
+        if self.is_shared {
+            return None;
+        }
         if self.split.is_some() || self.format != Format::Shard {
             return self.split;
         }
@@ -315,6 +320,17 @@ impl Format {
             "parquet" => Some(Self::Parquet),
             "bin" => Some(Self::Shard),
             _ => None,
+        }
+    }
+}
+
+/// If every source is for the same split, its documents are shared between both: somebody has
+/// downloaded shards for training alone.
+pub(super) fn share_one_split(sources: &mut [TextSource]) {
+    let first = sources.first().and_then(TextSource::named_split);
+    if first.is_some() && sources.iter().all(|source| source.named_split() == first) {
+        for source in sources {
+            source.is_shared = true;
         }
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use super::{run::prepare_from, *};
 use crate::{
     data::{Dataset, Split},
-    tokenizer::{END_OF_TEXT, Tokenizer},
+    tokenizer::{END_OF_TEXT, EndOfTextOrigin, Tokenizer},
 };
 
 /// A folder with inputs, and one for a dataset.
@@ -119,6 +119,8 @@ fn a_text_in_characters_is_nanogpts_dataset() {
         train_tokens: cut as u64,
         val_tokens: (n - cut) as u64,
         forced_cuts: 0,
+        end_of_text: None,
+        memory_limit_bytes: summary.memory_limit_bytes,
         skipped: Vec::new(),
         resumed_tokens: 0,
         train_shards: None,
@@ -510,7 +512,17 @@ fn a_parquet_file_gives_what_its_rows_give_as_jsonl() {
     run_with(&stdin, &parquet).unwrap();
     assert!(place.tokens() == expected);
     let error = run(&with(place.options(&["body.parquet"]))).unwrap_err().to_string();
-    assert!(error.ends_with("has no column `text`; its columns are `body`"), "{error}");
+    assert!(
+        error.ends_with("has no column `text`; its columns are `body`: `--column` names another"),
+        "{error}"
+    );
+    let place = Place::new(&[("x.jsonl", b"{\"body\": \"a\", \"id\": 1}\n")]);
+    let error = run(&place.options(&["x.jsonl"])).unwrap_err().to_string();
+    assert!(
+        error
+            .ends_with("has no field `text`; its fields are `body`, `id`: `--field` names another"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -536,8 +548,13 @@ fn shards_become_one_dataset_and_their_names_state_the_split() {
     let [train, val] = place.tokens();
     assert_eq!(train.len() + val.len(), second.len());
     assert!(!val.is_empty() && val.chunks(4).all(|document| document[0] == END_OF_TEXT));
+    // Shards for training alone are shared, too.
+    let place = Place::new(&[("f_train_000001.bin", &shard(&second))]);
+    run(&Options { val_fraction: Some(0.3), ..place.options(&["f_train_000001.bin"]) }).unwrap();
+    assert!(place.tokens() == [train, val]);
+    let place = Place::new(&[("a.bin", &shard(&second))]);
     let error = run(&Options { overwrite: true, ..place.chars(&["a.bin"]) }).unwrap_err();
-    assert!(matches!(error, PrepareError::ShardInChars { .. }), "{error}");
+    assert!(matches!(error, PrepareError::ShardInOther { flag: "--chars", .. }), "{error}");
     let cut = Place::new(&[("a.bin", &shard(&second)[..1100])]);
     let error = run(&cut.options(&["a.bin"])).unwrap_err().to_string();
     assert!(error.contains("announces 400 tokens"), "{error}");
@@ -561,10 +578,26 @@ fn a_tokenizer_of_any_model_writes_its_tokens_its_size_and_itself() {
     assert!(run(&unknown).unwrap_err().to_string().ends_with("has no token `<e>`"));
     let summary = run(&Options { end_of_text_token: Some("<s>".into()), ..options() }).unwrap();
     assert_eq!((summary.vocab_size, summary.vocabulary), (257, Vocabulary::Json));
-    assert_eq!(place.names(), ["meta.pkl", "tokenizer.json", "train.bin", "val.bin"]);
+    assert_eq!(
+        place.names(),
+        [
+            "generation_config.json",
+            "meta.pkl",
+            "tokenizer.json",
+            "tokenizer_config.json",
+            "train.bin",
+            "val.bin"
+        ]
+    );
     assert_eq!(place.dataset().vocab_size(), 257);
     let all = place.tokens().concat();
     assert_eq!(all.iter().filter(|&&id| id == 256).count(), 50);
+    let end = summary.end_of_text.unwrap();
+    assert_eq!((&*end.token, end.id, end.origin), ("<s>", 256, EndOfTextOrigin::Option));
+    let config = fs::read_to_string(place.folder().join("tokenizer_config.json")).unwrap();
+    assert!(config.contains(r#""eos_token": "<s>""#), "{config}");
+    let generation = fs::read_to_string(place.folder().join("generation_config.json")).unwrap();
+    assert!(generation.contains(r#""eos_token_id": 256"#), "{generation}");
     assert!(tokenizer.decode(&all).contains("tale 17"));
     // GPT-2's tokens need neither table.
     run(&Options { overwrite: true, ..place.options(&["x.jsonl"]) }).unwrap();
@@ -591,7 +624,8 @@ fn a_vocabulary_of_more_than_sixteen_bits_writes_wide_tokens() {
     };
     let summary = run(&options).unwrap();
     assert_eq!(summary.vocab_size, 70_001);
-    assert_eq!(place.names(), ["meta.pkl", "tokenizer.json", "train.u32.bin", "val.u32.bin"]);
+    let names = place.names();
+    assert!(names.ends_with(&["train.u32.bin", "val.u32.bin"].map(String::from)), "{names:?}");
     let all = place.tokens().concat();
     assert_eq!(all.len() as u64, summary.train_tokens + summary.val_tokens);
     assert_eq!(all.iter().filter(|&&id| id == 70_000).count(), 50);

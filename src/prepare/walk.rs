@@ -60,6 +60,8 @@ pub(super) struct Tally {
     pub(super) cuts: u64,
     /// Those at which GPT-2's tokens may differ from those of the whole.
     pub(super) forced_cuts: u64,
+    /// The most that a line of JSONL or a page of Parquet took.
+    pub(super) held_bytes: u64,
 }
 
 /// How many tokens of a shard are read at once.
@@ -185,8 +187,10 @@ impl Walk<'_> {
         let split = source.named_split();
         while let Some(text) = lines.next()? {
             tally.bytes = bytes.get();
+            tally.held_bytes = tally.held_bytes.max(text.len() as u64);
             self.document(&text, split, tally, each)?;
         }
+        tally.held_bytes = tally.held_bytes.max(lines.longest_bytes());
         Ok(())
     }
 
@@ -220,6 +224,7 @@ impl Walk<'_> {
             bytes.set(start + column.read_bytes());
             tally.bytes = bytes.get();
         }
+        tally.held_bytes = tally.held_bytes.max(column.held_bytes());
         // The other columns count as read.
         bytes.set(start + source.bytes.unwrap_or_default());
         Ok(())
@@ -361,7 +366,10 @@ mod tests {
     fn files_and_lines_are_documents_in_the_order_they_are_named() {
         let (text, tally) = walked(&FILES, LastLine::AsItIs);
         assert_eq!(text, "[one\n][two][three][][]");
-        assert_eq!(tally, Tally { bytes: 38, documents: 5, cuts: 0, forced_cuts: 0 });
+        assert_eq!(
+            tally,
+            Tally { held_bytes: tally.held_bytes, bytes: 38, documents: 5, ..Tally::default() }
+        );
     }
 
     #[test]

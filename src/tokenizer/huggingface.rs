@@ -8,7 +8,13 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value, json};
 
-use super::{END_OF_TEXT, END_OF_TEXT_SPELLING, Tokenizer, gpt2};
+use super::{END_OF_TEXT, END_OF_TEXT_SPELLING, EndOfTextToken, Tokenizer, gpt2};
+
+/// What `transformers` should know about a tokenizer.
+pub const TOKENIZER_CONFIG_FILE: &str = "tokenizer_config.json";
+
+/// What it should know to generate text.
+pub const GENERATION_CONFIG_FILE: &str = "generation_config.json";
 
 /// The files of a tokenizer for a model of `vocab` tokens and sequences of `block`; none for
 /// tokens of unknown meaning, and for a `tokenizer.json`, which is a file already.
@@ -28,8 +34,7 @@ pub fn files(tokenizer: &Tokenizer, vocab: u32, block: u32) -> Vec<(&'static str
         "model_max_length": block,
         "clean_up_tokenization_spaces": false,
     });
-    // nanoGPT's defaults for sampling.
-    let mut generation = json!({ "do_sample": true, "temperature": 0.8, "top_k": 200 });
+    let mut generation = sampling();
     if *tokenizer == Tokenizer::Gpt2 && vocab > END_OF_TEXT {
         for token in ["bos_token", "eos_token"] {
             config[token] = json!(END_OF_TEXT_SPELLING);
@@ -39,9 +44,33 @@ pub fn files(tokenizer: &Tokenizer, vocab: u32, block: u32) -> Vec<(&'static str
     }
     vec![
         (super::TOKENIZER_FILE, format!("{document}\n")),
-        ("tokenizer_config.json", format!("{config:#}\n")),
-        ("generation_config.json", format!("{generation:#}\n")),
+        (TOKENIZER_CONFIG_FILE, format!("{config:#}\n")),
+        (GENERATION_CONFIG_FILE, format!("{generation:#}\n")),
     ]
+}
+
+/// The files next to a `tokenizer.json`, so that `transformers` reads it as it is, and generates up
+/// to the token that ends the texts of a dataset.
+pub fn files_for_json(end_of_text: Option<&EndOfTextToken>) -> Vec<(&'static str, String)> {
+    let mut config = json!({
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "clean_up_tokenization_spaces": false,
+    });
+    let mut generation = sampling();
+    if let Some(EndOfTextToken { token, id, .. }) = end_of_text {
+        config["eos_token"] = json!(token);
+        generation["eos_token_id"] = json!(id);
+        generation["pad_token_id"] = json!(id);
+    }
+    vec![
+        (TOKENIZER_CONFIG_FILE, format!("{config:#}\n")),
+        (GENERATION_CONFIG_FILE, format!("{generation:#}\n")),
+    ]
+}
+
+/// nanoGPT's defaults for sampling.
+fn sampling() -> Value {
+    json!({ "do_sample": true, "temperature": 0.8, "top_k": 200 })
 }
 
 fn gpt2_document() -> Value {

@@ -8,6 +8,8 @@ use std::{
     sync::Arc,
 };
 
+use serde::Serialize;
+
 use super::TokenizerError;
 use crate::os;
 
@@ -17,9 +19,62 @@ pub const TOKENIZER_FILE: &str = "tokenizer.json";
 /// Larger files are refused; Gemma's has 33 MB.
 const FILE_LIMIT_BYTES: u64 = 512 << 20;
 
-/// How families of models spell the end of a text: GPT-2 and Qwen, Llama 3, Llama 2 and Mistral,
-/// Gemma.
-const END_OF_TEXT_NAMES: [&str; 4] = ["<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"];
+/// How families of models spell the end of a text: GPT-2, Qwen and `SmolLM`; Llama 3; `DeepSeek`;
+/// Llama 2 and Mistral; Gemma; others.
+const END_OF_TEXT_NAMES: [&str; 8] = [
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<｜end▁of▁sentence｜>",
+    "</s>",
+    "<eos>",
+    "<EOS>",
+    "[EOS]",
+    "<|eos|>",
+];
+
+/// How chat models spell the end of a turn, which their files state as the end to stop at. It does
+/// not separate documents.
+const END_OF_TURN_NAMES: [&str; 8] = [
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|eot|>",
+    "<|end|>",
+    "<|return|>",
+    "<end_of_turn>",
+    "<|END_OF_TURN_TOKEN|>",
+];
+
+/// The token that ends a text, and who says so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EndOfTextToken {
+    /// Its spelling.
+    pub token: String,
+    /// Its id.
+    pub id: u32,
+    /// Who says so.
+    pub origin: EndOfTextOrigin,
+}
+
+/// Who says which token ends a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum EndOfTextOrigin {
+    /// It is GPT-2's.
+    Gpt2,
+    /// The command line.
+    Option,
+    /// `tokenizer_config.json`.
+    TokenizerConfig,
+    /// `special_tokens_map.json`.
+    SpecialTokensMap,
+    /// `generation_config.json`.
+    GenerationConfig,
+    /// `config.json`.
+    ModelConfig,
+    /// Nobody; it is a usual name.
+    UsualName,
+}
 
 /// A tokenizer that was read from a file.
 #[derive(Clone)]
@@ -41,6 +96,15 @@ impl Json {
         }
     }
 
+    /// Reads the file at `path` for documents, in which special tokens are text like any other.
+    pub fn open_for_documents(path: &Path) -> Result<Self, TokenizerError> {
+        let mut json = Self::open(path)?;
+        if let Some(tokenizer) = Arc::get_mut(&mut json.0) {
+            tokenizer.set_encode_special_tokens(true);
+        }
+        Ok(json)
+    }
+
     /// One more than the largest id.
     pub fn vocab_size(&self) -> u32 {
         self.0.get_vocab(true).into_values().max().map_or(0, |id| id.saturating_add(1))
@@ -51,25 +115,52 @@ impl Json {
         self.0.token_to_id(token)
     }
 
-    /// The id of the token that ends a text: what the files of a model in `folder` say, else the
-    /// first of the usual names that the vocabulary has.
-    pub fn end_of_text(&self, folder: &Path) -> Option<u32> {
+    /// The token with an id.
+    pub fn token_of(&self, id: u32) -> Option<String> {
+        self.0.id_to_token(id)
+    }
+
+    /// The token that ends a text: what the files of a model in `folder` say, else the first of the
+    /// usual names that the vocabulary has. A chat model's files state the end of a turn; there,
+    /// the usual name comes first.
+    pub fn end_of_text(&self, folder: &Path) -> Option<EndOfTextToken> {
         let read = |name: &str| -> Option<serde_json::Value> {
             serde_json::from_slice(&fs::read(folder.join(name)).ok()?).ok()
         };
-        let of_tokenizer = read("tokenizer_config.json").and_then(|config| {
+        let found = |token: &str, origin| {
+            let id = self.id_of(token)?;
+            Some(EndOfTextToken { token: token.to_owned(), id, origin })
+        };
+        let spelled = |name, origin| {
+            let config = read(name)?;
             let token = &config["eos_token"];
-            self.id_of(token.as_str().or_else(|| token["content"].as_str())?)
-        });
-        let of_model = |name| {
+            found(token.as_str().or_else(|| token["content"].as_str())?, origin)
+        };
+        let numbered = |name, origin| {
             let config = read(name)?;
             let id = &config["eos_token_id"];
-            u32::try_from(id.as_u64().or_else(|| id[0].as_u64())?).ok()
+            let id = u32::try_from(id.as_u64().or_else(|| id[0].as_u64())?).ok()?;
+            Some(EndOfTextToken { token: self.token_of(id)?, id, origin })
         };
-        of_tokenizer
-            .or_else(|| of_model("generation_config.json"))
-            .or_else(|| of_model("config.json"))
-            .or_else(|| END_OF_TEXT_NAMES.iter().find_map(|name| self.id_of(name)))
+        let stated = spelled("tokenizer_config.json", EndOfTextOrigin::TokenizerConfig)
+            .or_else(|| spelled("special_tokens_map.json", EndOfTextOrigin::SpecialTokensMap))
+            .or_else(|| numbered("generation_config.json", EndOfTextOrigin::GenerationConfig))
+            .or_else(|| numbered("config.json", EndOfTextOrigin::ModelConfig));
+        let usual = || {
+            // A special token first: `</s>` may also be a piece of a web page.
+            let added = self.0.get_added_vocabulary();
+            let is_special = |name: &&&str| added.is_special_token(name);
+            let names = || END_OF_TEXT_NAMES.iter();
+            let name = names()
+                .find(is_special)
+                .or_else(|| names().find(|name| self.id_of(name).is_some()))?;
+            found(name, EndOfTextOrigin::UsualName)
+        };
+        match stated {
+            Some(stated) if END_OF_TURN_NAMES.contains(&&*stated.token) => usual().or(Some(stated)),
+            Some(stated) => Some(stated),
+            None => usual(),
+        }
     }
 
     /// The tokens of a prompt, with those that the model expects around it.
@@ -77,7 +168,8 @@ impl Json {
         self.ids(text, true)
     }
 
-    /// The tokens of a text alone.
+    /// The tokens of a text alone. What spells a special token is text only if the file was opened
+    /// for documents.
     pub(super) fn encode_document(&self, text: &str) -> Result<Vec<u32>, TokenizerError> {
         self.ids(text, false)
     }
@@ -178,23 +270,90 @@ pub(crate) mod tests {
         assert_eq!(tokenizer.decode(&[256, 97, 98, 32, 99]), "ab c");
     }
 
+    /// [`bytes_tokenizer`] with these special tokens instead of its own, from id 256 on.
+    fn with_specials(folder: &Path, specials: &[&str]) -> Json {
+        bytes_tokenizer(folder);
+        let path = folder.join(TOKENIZER_FILE);
+        let mut json: serde_json::Value =
+            serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+        let added = (256..).zip(specials).map(|(id, content): (u32, _)| {
+            serde_json::json!({ "id": id, "content": content, "special": true,
+                "single_word": false, "lstrip": false, "rstrip": false, "normalized": false })
+        });
+        json["added_tokens"] = added.collect();
+        json["post_processor"] = serde_json::Value::Null;
+        fs::write(&path, json.to_string()).unwrap();
+        Json::open_for_documents(&path).unwrap()
+    }
+
     #[test]
     fn the_end_of_text_is_what_the_model_says_or_a_usual_name() {
         let folder = tempfile::tempdir().unwrap();
         let Tokenizer::Json(json) = bytes_tokenizer(folder.path()) else { panic!() };
         assert_eq!(json.vocab_size(), 257);
-        assert_eq!(json.end_of_text(folder.path()), None);
+        let found = || json.end_of_text(folder.path()).map(|found| (found.id, found.origin));
+        assert_eq!(found(), None);
         let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
         write("config.json", r#"{"eos_token_id": 7}"#);
-        assert_eq!(json.end_of_text(folder.path()), Some(7));
+        assert_eq!(found(), Some((7, EndOfTextOrigin::ModelConfig)));
         write("generation_config.json", r#"{"eos_token_id": [9, 7]}"#);
-        assert_eq!(json.end_of_text(folder.path()), Some(9));
+        assert_eq!(found(), Some((9, EndOfTextOrigin::GenerationConfig)));
+        write("special_tokens_map.json", r#"{"eos_token": {"content": "<s>"}}"#);
+        assert_eq!(found(), Some((256, EndOfTextOrigin::SpecialTokensMap)));
         for token in [r#""<s>""#, r#"{"content": "<s>", "lstrip": false}"#] {
             write("tokenizer_config.json", &format!(r#"{{"eos_token": {token}}}"#));
-            assert_eq!(json.end_of_text(folder.path()), Some(256));
+            assert_eq!(found(), Some((256, EndOfTextOrigin::TokenizerConfig)));
         }
         write("tokenizer_config.json", "[not JSON");
-        assert_eq!(json.end_of_text(folder.path()), Some(9));
+        assert_eq!(found(), Some((256, EndOfTextOrigin::SpecialTokensMap)));
+        // An id that the vocabulary lacks says nothing.
+        fs::remove_file(folder.path().join("special_tokens_map.json")).unwrap();
+        write("generation_config.json", r#"{"eos_token_id": 300}"#);
+        assert_eq!(found(), Some((7, EndOfTextOrigin::ModelConfig)));
+    }
+
+    #[test]
+    fn documents_of_every_family_end_with_its_end_of_text_and_not_with_the_end_of_a_turn() {
+        let families: [(&[&str], &str, &str); 7] = [
+            // SmolLM2 and Qwen 2.5, then their chat models, then Llama 3.
+            (&["<|endoftext|>", "<|im_start|>", "<|im_end|>"], "<|endoftext|>", "<|endoftext|>"),
+            (&["<|im_start|>", "<|im_end|>", "<|endoftext|>"], "<|im_end|>", "<|endoftext|>"),
+            (&["<|begin_of_text|>", "<|end_of_text|>"], "<|end_of_text|>", "<|end_of_text|>"),
+            (
+                &["<|begin_of_text|>", "<|eot_id|>", "<|end_of_text|>"],
+                "<|eot_id|>",
+                "<|end_of_text|>",
+            ),
+            (&["<s>", "</s>"], "</s>", "</s>"),
+            // A name that nobody knows but its file, and a chat model without another token.
+            (&["<s>", "<fin>"], "<fin>", "<fin>"),
+            (&["<|im_start|>", "<|im_end|>"], "<|im_end|>", "<|im_end|>"),
+        ];
+        for (specials, stated, expected) in families {
+            let folder = tempfile::tempdir().unwrap();
+            let json = with_specials(folder.path(), specials);
+            let config = serde_json::json!({ "eos_token": stated });
+            fs::write(folder.path().join("tokenizer_config.json"), config.to_string()).unwrap();
+            let found = json.end_of_text(folder.path()).unwrap();
+            let id = 256 + specials.iter().position(|token| *token == expected).unwrap() as u32;
+            assert_eq!((&*found.token, found.id), (expected, id), "{specials:?}");
+            // The file alone knows the usual names.
+            fs::remove_file(folder.path().join("tokenizer_config.json")).unwrap();
+            let alone = json.end_of_text(folder.path()).map(|found| found.id);
+            let is_usual = END_OF_TEXT_NAMES.contains(&expected);
+            assert_eq!(alone, is_usual.then_some(id), "{specials:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_document_spells_is_text() {
+        let folder = tempfile::tempdir().unwrap();
+        let documents = with_specials(folder.path(), &["<|endoftext|>"]);
+        let ids = documents.encode_document("a<|endoftext|>b").unwrap();
+        assert!(ids.len() > 3 && !ids.contains(&256), "{ids:?}");
+        assert_eq!(documents.decode(&ids), "a<|endoftext|>b");
+        let prompts = Json::open(&folder.path().join(TOKENIZER_FILE)).unwrap();
+        assert_eq!(prompts.encode("a<|endoftext|>b").unwrap(), [97, 256, 98]);
     }
 
     #[test]

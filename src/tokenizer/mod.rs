@@ -17,14 +17,15 @@ use serde::{Deserialize, Serialize};
 
 pub use self::{
     chars::Chars,
-    json::{Json, TOKENIZER_FILE},
+    json::{EndOfTextOrigin, EndOfTextToken, Json, TOKENIZER_FILE},
     stream::Stream,
 };
 
 /// The end of a document, in GPT-2's vocabulary.
 pub const END_OF_TEXT: u32 = 50_256;
 
-const END_OF_TEXT_SPELLING: &str = "<|endoftext|>";
+/// Its spelling.
+pub const END_OF_TEXT_SPELLING: &str = "<|endoftext|>";
 
 /// The text of an id without a symbol.
 const NO_SYMBOL: &str = "\u{fffd}";

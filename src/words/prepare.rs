@@ -1,6 +1,9 @@
 //! What `prepare` prints while it reads and when it is done.
 
-use crate::prepare::{Pass, SkipReason};
+use crate::{
+    prepare::{Pass, SkipReason},
+    tokenizer::EndOfTextOrigin,
+};
 
 messages! {
     keeping() { en: "keeping", zh: "缓存中", ja: "保存中", de: "Zwischenspeichern" }
@@ -39,12 +42,39 @@ messages! {
         ja: "シャード: 学習用 {n} 個、train_000001.bin から\n",
         de: "Shards: {n} zum Trainieren, ab train_000001.bin\n",
     }
+    shards_and_bin() {
+        en: "`--format shards` and `--output bin` contradict each other",
+        zh: "`--format shards` 与 `--output bin` 相互矛盾",
+        ja: "`--format shards` と `--output bin` は矛盾しています",
+        de: "`--format shards` und `--output bin` widersprechen sich",
+    }
+    needs_shards() {
+        en: "`--shard_tokens` needs `--output shards`",
+        zh: "`--shard_tokens` 需要 `--output shards`",
+        ja: "`--shard_tokens` には `--output shards` が必要です",
+        de: "`--shard_tokens` braucht `--output shards`",
+    }
     /// It continued what was stopped or killed.
     resumed(tokens) {
         en: "continued after {tokens} tokens of a prepare that had stopped\n",
         zh: "从上次中断处继续：此前已有 {tokens} 个 token\n",
         ja: "中断した prepare の {tokens} トークンの続きから再開しました\n",
         de: "fortgesetzt nach {tokens} Tokens eines angehaltenen prepare\n",
+    }
+    /// The token between documents, and who says that it is the one.
+    end_of_text(token, id, origin) {
+        en: "end of text: `{token}`, id {id} ({origin})\n",
+        zh: "文本结束：`{token}`，id {id}（{origin}）\n",
+        ja: "テキストの終わり: `{token}`、id {id}（{origin}）\n",
+        de: "Textende: `{token}`, Id {id} ({origin})\n",
+    }
+    usual_name() { en: "a usual name; `--eot_token` sets another", zh: "常用名称；可用 `--eot_token` 另行指定", ja: "通常の名前。`--eot_token` で変更できます", de: "ein üblicher Name; `--eot_token` setzt ein anderes" }
+    from_file(name) { en: "from {name}", zh: "来自 {name}", ja: "{name} による", de: "aus {name}" }
+    memory(peak, limit) {
+        en: "memory: {peak} MB at the peak, limit {limit} MB for any amount of text\n",
+        zh: "内存：峰值 {peak} MB，上限 {limit} MB，与文本量无关\n",
+        ja: "メモリ: 最大 {peak} MB、上限 {limit} MB（テキストの量によりません）\n",
+        de: "Speicher: höchstens {peak} MB belegt, Grenze {limit} MB für beliebig viel Text\n",
     }
     rate(bytes_per_token, seconds) {
         en: "{bytes_per_token} bytes per token, {seconds} s\n",
@@ -71,6 +101,19 @@ messages! {
         zh: "下一步：fitgpt train --dataset={folder}\n",
         ja: "次に: fitgpt train --dataset={folder}\n",
         de: "als Nächstes: fitgpt train --dataset={folder}\n",
+    }
+}
+
+/// Who says which token ends a text.
+pub(crate) fn end_of_text_origin(origin: EndOfTextOrigin) -> String {
+    match origin {
+        EndOfTextOrigin::Gpt2 => "GPT-2".to_owned(),
+        EndOfTextOrigin::Option => "--eot_token".to_owned(),
+        EndOfTextOrigin::TokenizerConfig => from_file("tokenizer_config.json"),
+        EndOfTextOrigin::SpecialTokensMap => from_file("special_tokens_map.json"),
+        EndOfTextOrigin::GenerationConfig => from_file("generation_config.json"),
+        EndOfTextOrigin::ModelConfig => from_file("config.json"),
+        EndOfTextOrigin::UsualName => usual_name(),
     }
 }
 

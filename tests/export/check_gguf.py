@@ -44,6 +44,26 @@ def expected(folder):
         yield target, value.astype(numpy.float32)
 
 
+def check_divisors(config, found):
+    """The divisors of Llama 3's frequencies, by the rules of llama.cpp's converter."""
+    rope = config["rope_parameters"]
+    size = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    original = rope["original_max_position_embeddings"]
+    low, high = original / rope["low_freq_factor"], original / rope["high_freq_factor"]
+    for pair, value in enumerate(found):
+        wavelength = 2 * numpy.pi * rope["rope_theta"] ** (2 * pair / size)
+        if wavelength < high:
+            divisor = 1
+        elif wavelength > low:
+            divisor = rope["factor"]
+        else:
+            smooth = (original / wavelength - rope["low_freq_factor"]) / (
+                rope["high_freq_factor"] - rope["low_freq_factor"])
+            divisor = 1 / ((1 - smooth) / rope["factor"] + smooth)
+        if abs(value - divisor) > 1e-5 * divisor:
+            sys.exit(f"`rope_freqs.weight` has {value} for pair {pair}, not {divisor}")
+
+
 def main(folder, file):
     reader = gguf.GGUFReader(file)
     found = {tensor.name: tensor for tensor in reader.tensors}
@@ -62,6 +82,9 @@ def main(folder, file):
             limit = numpy.abs(value) * ALLOWED[kind] + (6e-8 if kind == "F16" else 0)
         if not (numpy.abs(stored - value) <= limit * 1.0001).all():
             sys.exit(f"`{name}` differs by {numpy.abs(stored - value).max()}")
+    config = json.loads((pathlib.Path(folder) / "config.json").read_text())
+    if (config.get("rope_parameters") or {}).get("rope_type") == "llama3":
+        check_divisors(config, found.pop("rope_freqs.weight").data)
     for name, tensor in found.items():
         if not name.endswith(".bias") or tensor.data.any():
             sys.exit(f"`{name}` should not be there")

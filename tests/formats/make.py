@@ -50,6 +50,9 @@ def main():
     whole = [text for text in rows if text is not None]
     schema = pa.schema([pa.field("body", pa.string(), nullable=False)])
     pq.write_table(pa.table([whole], schema=schema), HERE / "required.parquet")
+    # The least and the largest text are in each page's header, which is longer than 4 KiB.
+    long = [letter * 3000 for letter in "amz"]
+    pq.write_table(pa.table([long], names=["body"]), HERE / "statistics.parquet")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ mod optimizers;
 mod outputs;
 mod patch;
 mod pictures;
+mod prepare;
 mod presets;
 mod program;
 mod ranks;

@@ -62,7 +62,10 @@ pub enum ParquetError {
         offset: u64,
     },
     /// No such column.
-    #[error("it has no column `{column}`; its columns are `{}`", columns.join("`, `"))]
+    #[error(
+        "it has no column `{column}`; its columns are `{}`: `--column` names another",
+        columns.join("`, `")
+    )]
     NoColumn {
         /// What was asked for.
         column: String,
@@ -206,6 +209,12 @@ impl TextColumn {
         self.read_bytes
     }
 
+    /// The memory of the largest page so far: as it is stored, as it is read, and its dictionary.
+    pub fn held_bytes(&self) -> u64 {
+        let dictionary = self.dictionary.capacity() + 8 * self.dictionary_spans.capacity();
+        (dictionary + self.page.capacity() + self.stored.capacity()) as u64
+    }
+
     /// The bytes of the next text; `None` at the end. Null is no text.
     pub fn next_text(&mut self) -> Result<Option<&[u8]>, ParquetError> {
         loop {
@@ -301,12 +310,9 @@ impl TextColumn {
                     self.advance(compact.at() as u64)?;
                     return Ok(header);
                 }
-                // It may only be longer than what was read of it.
-                Err(Damaged { at })
-                    if at == self.stored.len()
-                        && wanted < self.chunk.len
-                        && wanted < HEADER_LIMIT =>
-                {
+                // It may only be longer than what was read of it: pyarrow writes texts of up to
+                // 4 KiB into the statistics of a page.
+                Err(_) if wanted < self.chunk.len && wanted < HEADER_LIMIT => {
                     wanted = (wanted * 8).min(self.chunk.len);
                 }
                 Err(Damaged { at }) => {

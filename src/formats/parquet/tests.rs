@@ -45,11 +45,19 @@ fn every_encoding_and_compression_gives_the_texts() {
 }
 
 #[test]
+fn a_page_whose_header_holds_long_texts_is_read() {
+    let long = ["a", "m", "z"].map(|letter| letter.repeat(3000).into_bytes());
+    let file = File::open(path("statistics.parquet")).unwrap();
+    assert!(read(file, "body").unwrap() == long);
+}
+
+#[test]
 fn a_column_that_holds_no_texts_is_refused_by_name() {
     let open = |column| TextColumn::open(File::open(path("snappy.parquet")).unwrap(), column);
     assert_eq!(
         open("body").unwrap_err().to_string(),
-        "it has no column `body`; its columns are `id`, `text`, `meta.text`, `tags.list.element`"
+        "it has no column `body`; its columns are `id`, `text`, `meta.text`, `tags.list.element`: \
+         `--column` names another"
     );
     for column in ["id", "tags.list.element"] {
         let expected = format!("its column `{column}` does not have one text per row");

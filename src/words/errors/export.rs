@@ -26,7 +26,13 @@ messages! {
         en: "its characters are not all ASCII", zh: "其字符并非全是 ASCII", ja: "文字がすべて ASCII ではありません", de: "seine Zeichen sind nicht alle ASCII",
     }
     json() {
-        en: "converting a model's `tokenizer.json` is not supported", zh: "不转换模型的 `tokenizer.json`", ja: "モデルの `tokenizer.json` は変換されません", de: "die `tokenizer.json` eines Modells wird nicht umgewandelt",
+        en: "its `tokenizer.json` is not byte-level BPE with the rules of GPT-2, Llama 3, Qwen 2 or SmolLM",
+        zh: "其 `tokenizer.json` 不是采用 GPT-2、Llama 3、Qwen 2 或 SmolLM 规则的字节级 BPE",
+        ja: "`tokenizer.json` が GPT-2、Llama 3、Qwen 2、SmolLM の規則によるバイト単位の BPE ではありません",
+        de: "seine `tokenizer.json` ist kein BPE über Bytes mit den Regeln von GPT-2, Llama 3, Qwen 2 oder SmolLM",
+    }
+    too_large() {
+        en: "it has more tokens than the model", zh: "其 token 数超过模型", ja: "トークンがモデルより多くあります", de: "er hat mehr Tokens als das Modell",
     }
     family(family) {
         en: "nanoGPT has no model of the family `{family}`", zh: "nanoGPT 没有 `{family}` 系列的模型", ja: "nanoGPT に `{family}` 系のモデルはありません", de: "nanoGPT hat kein Modell der Familie `{family}`",
@@ -38,10 +44,10 @@ messages! {
         de: "nanoGPT kann den Zustand des Optimierers `{name}` nicht halten",
     }
     rope_scaling() {
-        en: "GGUF export does not support `rope_scaling` of type `llama3`",
-        zh: "GGUF 导出不支持 `llama3` 类型的 `rope_scaling`",
-        ja: "GGUF への書き出しは `llama3` の `rope_scaling` に対応していません",
-        de: "der GGUF-Export kennt kein `rope_scaling` der Art `llama3`",
+        en: "GGUF has `rope_scaling` of type `llama3` for the families `llama` and `mistral` alone",
+        zh: "GGUF 只对 `llama` 和 `mistral` 系列支持 `llama3` 类型的 `rope_scaling`",
+        ja: "GGUF の `llama3` の `rope_scaling` は `llama` 系と `mistral` 系だけのものです",
+        de: "GGUF kennt `rope_scaling` der Art `llama3` nur für die Familien `llama` und `mistral`",
     }
 }
 
@@ -56,6 +62,7 @@ impl Spoken for ExportError {
                 let kind = match kind {
                     TokenizerGap::Characters => characters(),
                     TokenizerGap::Json => json(),
+                    TokenizerGap::TooLarge => too_large(),
                 };
                 no_tokenizer(folder.display(), kind)
             }

@@ -85,10 +85,10 @@ messages! {
         en: "it is damaged at byte {offset}", zh: "第 {offset} 字节处已损坏", ja: "バイト {offset} で破損しています", de: "sie ist bei Byte {offset} beschädigt",
     }
     no_column(column, columns) {
-        en: "it has no column `{column}`; its columns are {columns}",
-        zh: "没有列 `{column}`；现有的列是 {columns}",
-        ja: "列 `{column}` がありません。あるのは {columns} です",
-        de: "sie hat keine Spalte `{column}`; ihre Spalten sind {columns}",
+        en: "it has no column `{column}`; its columns are {columns}: `--column` names another",
+        zh: "没有列 `{column}`；现有的列是 {columns}：可用 `--column` 指定",
+        ja: "列 `{column}` がありません。あるのは {columns} です。`--column` で指定できます",
+        de: "sie hat keine Spalte `{column}`; ihre Spalten sind {columns}: `--column` nennt eine andere",
     }
     column_not_text(column) {
         en: "its column `{column}` does not have one text per row",
@@ -108,11 +108,11 @@ messages! {
         ja: "バイト {offset} の部分は {bytes} バイトで、読み取れる {limit} を超えています",
         de: "sie hat bei Byte {offset} einen Teil von {bytes} Bytes, mehr als die {limit}, die gelesen werden",
     }
-    shard_in_chars(path) {
-        en: "`{path}` holds GPT-2's tokens, which have no characters: leave out `--chars`",
-        zh: "`{path}` 存的是 GPT-2 的 token，没有字符：请去掉 `--chars`",
-        ja: "`{path}` は GPT-2 のトークンで、文字がありません。`--chars` を外してください",
-        de: "`{path}` enthält GPT-2s Tokens, die keine Zeichen haben: `--chars` weglassen",
+    shard_in_other(path, flag) {
+        en: "`{path}` holds GPT-2's tokens, not text: leave out `{flag}`",
+        zh: "`{path}` 存的是 GPT-2 的 token，不是文本：请去掉 `{flag}`",
+        ja: "`{path}` は GPT-2 のトークンで、テキストではありません。`{flag}` を外してください",
+        de: "`{path}` enthält GPT-2s Tokens, keinen Text: `{flag}` weglassen",
     }
     no_end_of_text(path) {
         en: "`{path}` does not say which token ends a text: name it with `--eot_token`, or use `--eot none`",
@@ -131,6 +131,12 @@ messages! {
         zh: "`{path}` 第 {line} 行没有字段 `{field}`",
         ja: "`{path}` の {line} 行目にフィールド `{field}` がありません",
         de: "`{path}`, Zeile {line} hat kein Feld `{field}`",
+    }
+    other_fields(fields) {
+        en: "; its fields are {fields}: `--field` names another",
+        zh: "；现有的字段是 {fields}：可用 `--field` 指定",
+        ja: "。あるのは {fields} です。`--field` で指定できます",
+        de: "; ihre Felder sind {fields}: `--field` nennt ein anderes",
     }
     not_text(path, line, field, found) {
         en: "`{path}` line {line}: the field `{field}` should be text, but is {found}",
@@ -213,12 +219,18 @@ impl Spoken for PrepareError {
             Self::RowNotUtf8 { path, row } => row_not_utf8(path.display(), row),
             Self::Parquet { path, source } => parquet(path.display(), source.spoken()),
             Self::Shard { source } => source.spoken(),
-            Self::ShardInChars { path } => shard_in_chars(path.display()),
+            Self::ShardInOther { path, flag } => shard_in_other(path.display(), flag),
             Self::NoEndOfText { path } => no_end_of_text(path.display()),
             Self::NotJson { path, line, column, reason } => {
                 not_json(path.display(), line, reason, column)
             }
-            Self::NoField { path, line, field } => no_field(path.display(), line, field),
+            Self::NoField { path, line, field, fields } => {
+                let message = no_field(path.display(), line, field);
+                if fields.is_empty() {
+                    return message;
+                }
+                message + &other_fields(format!("`{}`", fields.join("`, `")))
+            }
             Self::NotText { path, line, field, found } => {
                 not_text(path.display(), line, field, kind(*found))
             }

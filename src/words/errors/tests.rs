@@ -385,7 +385,7 @@ fn every_attempt() {
 fn preparing() {
     let (path, line, field) = (path(), 3, "text".to_owned());
     let folder = path.clone();
-    for kind in [TokenizerGap::Characters, TokenizerGap::Json] {
+    for kind in [TokenizerGap::Characters, TokenizerGap::Json, TokenizerGap::TooLarge] {
         same(&ExportError::NoTokenizer { folder: folder.clone(), kind });
     }
     same(&ExportError::RopeScaling);
@@ -399,7 +399,7 @@ fn preparing() {
     same(&PrepareError::NoMatch { pattern: path.clone() });
     same(&PrepareError::RowNotUtf8 { path: path.clone(), row: 3 });
     same(&PrepareError::Shard { source: DataError::Empty { path: path.clone() } });
-    same(&PrepareError::ShardInChars { path: path.clone() });
+    same(&PrepareError::ShardInOther { path: path.clone(), flag: "--chars" });
     same(&PrepareError::NoEndOfText { path: path.clone() });
     let column = || "text".to_owned();
     for source in [
@@ -424,7 +424,9 @@ fn preparing() {
     }
     same(&PrepareError::NotUtf8 { path: path.clone(), offset: 3 });
     same(&PrepareError::NotJson { path: path.clone(), line, column: 2, reason: "x".into() });
-    same(&PrepareError::NoField { path: path.clone(), line, field: field.clone() });
+    for fields in [vec![], vec!["a".into(), "b".into()]] {
+        same(&PrepareError::NoField { path: path.clone(), line, field: field.clone(), fields });
+    }
     for found in
         [JsonKind::Boolean, JsonKind::Number, JsonKind::Null, JsonKind::Array, JsonKind::Object]
     {
