@@ -337,6 +337,8 @@ fn judge_sampling(
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use fitgpt_plan::{memory::VerifiedPlan, program::decoder::evaluate, units::OpIndex};
 
     use super::*;
@@ -391,9 +393,26 @@ mod tests {
         MeanOfLoss,
     }
 
+    impl Faulty {
+        fn scaled(&self, arguments: &Arguments) -> Arguments {
+            let rows = SEQUENCES as f32 * MODEL.block as f32;
+            let factor = if self.fault == Fault::MeanOfLoss { rows / (rows - 1.0) } else { 1.0 };
+            Arguments { loss_scale: arguments.loss_scale * factor, ..*arguments }
+        }
+    }
+
     impl Backend for Faulty {
         fn plan(&self) -> &VerifiedPlan {
             self.backend.plan()
+        }
+
+        fn run_part(
+            &mut self,
+            program: usize,
+            ops: Range<usize>,
+            arguments: &Arguments,
+        ) -> Result<(), BackendError> {
+            self.backend.run_part(program, ops, &self.scaled(arguments))
         }
 
         fn run_op_by_op(
@@ -402,10 +421,7 @@ mod tests {
             arguments: &Arguments,
             ended: &mut dyn FnMut(OpIndex),
         ) -> Result<(), BackendError> {
-            let rows = SEQUENCES as f32 * MODEL.block as f32;
-            let factor = if self.fault == Fault::MeanOfLoss { rows / (rows - 1.0) } else { 1.0 };
-            let loss_scale = arguments.loss_scale * factor;
-            self.backend.run_op_by_op(program, &Arguments { loss_scale, ..*arguments }, ended)
+            self.backend.run_op_by_op(program, &self.scaled(arguments), ended)
         }
 
         fn write(
