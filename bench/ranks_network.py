@@ -3,9 +3,8 @@
 
     bench/ranks_network.py PROGRAM [RATE ...]
 
-PROGRAM is `fitgpt` built with feature `mpi` against Open MPI; RATE is one that `plan --network` and
-`tc` understand without its unit `Gb` or `Mb` being mixed up: 1Gb, 200Mb (these unless given). The
-hosts are two network namespaces of this machine with names of their own, connected by a pair of virtual
+PROGRAM is `fitgpt` built with feature `mpi` against Open MPI; RATE is a rate of `plan --network`
+(1Gb and 200Mb unless given). The hosts are two network namespaces of this machine with names of their own, connected by a pair of virtual
 interfaces that `tc` limits in both directions. Needs root, iproute2 and unshare.
 
 Printed are the time that the messages of a step take according to the plan, and the time that
@@ -51,7 +50,6 @@ class Link:
             run(*inside, "ip", "address", "add", f"{address}/24", "dev", link)
             run(*inside, "ip", "link", "set", link, "up")
             run(*inside, "ip", "link", "set", "lo", "up")
-            # Whole segments, so that the limit counts what is sent.
             run(*inside, "tc", "qdisc", "add", "dev", link, "root", "tbf", "rate", "1gbit", "burst", "256kb", "latency", "100ms")
         return self
 
@@ -112,7 +110,7 @@ def main():
             plan = run(program, "plan", *KEYS[1:], "--ranks=2", f"--network={rate}", "--json", capture_output=True, text=True)
             network = json.loads(plan.stdout)["ranks"]["network"]
             planned = 1e3 * network["transfer_s"]
-            print(f"{rate}: {network['sent_bytes'] / 1e6:.0f} MB a step; {planned:.0f} ms according to the plan")
+            print(f"{rate}: {network['sent_bytes'] / 1e6:.1f} MB a step; {planned:.0f} ms according to the plan")
             results = []
             for overlap, name in [("0", "after"), ("1", "during")]:
                 ms, waits, bits = train(program, folder, f"out-{overlap}", overlap)

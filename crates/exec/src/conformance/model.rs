@@ -412,7 +412,8 @@ mod tests {
             ops: Range<usize>,
             arguments: &Arguments,
         ) -> Result<(), BackendError> {
-            self.backend.run_part(program, ops, &self.scaled(arguments))
+            let arguments = self.scaled(arguments);
+            self.backend.run_part(program, ops, &arguments)
         }
 
         fn run_op_by_op(
@@ -421,7 +422,8 @@ mod tests {
             arguments: &Arguments,
             ended: &mut dyn FnMut(OpIndex),
         ) -> Result<(), BackendError> {
-            self.backend.run_op_by_op(program, &self.scaled(arguments), ended)
+            let arguments = self.scaled(arguments);
+            self.backend.run_op_by_op(program, &arguments, ended)
         }
 
         fn write(
