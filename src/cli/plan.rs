@@ -65,9 +65,9 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
     }
     let planned = |target: &PlanTarget| planned(&config, vocab, target, wants_picture(matches));
     let planned: Vec<_> = targets.iter().map(planned).collect::<Result<_, _>>()?;
-    let ranks = planned.last().and_then(|Planned { time, job, .. }| {
-        PlannedRanks::of(matches, &config, job, time.as_ref())
-    });
+    let ranks = planned
+        .last()
+        .and_then(|Planned { time, job, .. }| PlannedRanks::of(matches, job, time.as_ref()));
     let (panels, times): (_, Vec<_>) =
         planned.into_iter().map(|planned| (planned.panel, planned.time)).unzip();
     let chart = Chart { panels };

@@ -2,7 +2,12 @@
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use fitgpt_plan::{
-    config::Config, job::Job, model::Model, optimizer::Optimizer, shard::Share, units::Bytes,
+    config::Config,
+    job::Job,
+    model::{Model, Parameter},
+    optimizer::Optimizer,
+    shard::Share,
+    units::Bytes,
 };
 use serde::Serialize;
 
@@ -17,7 +22,7 @@ use crate::{
 };
 
 /// More ranks than any cluster has.
-const MOST_RANKS: i64 = 1 << 20;
+const MOST_RANKS: i64 = 1 << 16;
 
 /// Adds `--ranks`.
 pub(super) fn with_ranks(command: Command) -> Command {
@@ -62,7 +67,8 @@ pub(super) fn of_count(
     vocab: u32,
 ) -> Result<(Config, Share), Failure> {
     let config = together::with_lanes(ranks, config)?;
-    let [_, largest] = extremes(&config, vocab, ranks);
+    let parameters = Model::new(&config, vocab).parameters();
+    let (_, largest) = extremes(&parameters, &Optimizer::of(&config), ranks);
     Ok((config, largest))
 }
 
@@ -71,15 +77,14 @@ pub(super) fn command_of(ranks: u32, command: &str) -> String {
     format!("mpirun -np {ranks} {command}")
 }
 
-/// The ranks with the smallest and the largest share of the optimizer's states; of equals, the
-/// first.
-fn extremes(config: &Config, vocab: u32, ranks: u32) -> [Share; 2] {
-    let parameters = Model::new(config, vocab).parameters();
-    let optimizer = Optimizer::of(config);
-    let bytes = |share: &Share| share.optimizer_bytes(&parameters, &optimizer);
-    let smallest = Share::all(ranks).min_by_key(bytes).unwrap_or_default();
-    let largest = Share::all(ranks).rev().max_by_key(bytes).unwrap_or_default();
-    [smallest, largest]
+/// The smallest and the largest share of the optimizer's states, and the first rank that has the
+/// largest.
+fn extremes(parameters: &[Parameter], optimizer: &Optimizer, ranks: u32) -> ([u64; 2], Share) {
+    let bytes = Share::all_optimizer_bytes(ranks, parameters, optimizer);
+    let low = bytes.iter().copied().min().unwrap_or(0);
+    let high = bytes.iter().copied().max().unwrap_or(0);
+    let rank = bytes.iter().position(|bytes| *bytes == high).unwrap_or(0) as u32;
+    ([low, high], Share { rank, ranks })
 }
 
 /// What a plan says of its ranks.
@@ -100,33 +105,26 @@ pub(super) struct PlannedRanks {
 
 impl PlannedRanks {
     /// `None` without `--ranks`.
-    pub(super) fn of(
-        matches: &ArgMatches,
-        config: &Config,
-        job: &Job,
-        time: Option<&RunTime>,
-    ) -> Option<Self> {
+    pub(super) fn of(matches: &ArgMatches, job: &Job, time: Option<&RunTime>) -> Option<Self> {
         let ranks = matches.get_one::<u32>("ranks").copied()?;
         let rate = matches.try_get_one::<NetworkRate>("network").ok().flatten().copied();
-        Some(Self::new(ranks, config, job, rate, time))
+        Some(Self::new(ranks, job, rate, time))
     }
 
     /// Of a plan for the largest of `ranks`.
     pub(super) fn new(
         ranks: u32,
-        config: &Config,
         job: &Job,
         rate: Option<NetworkRate>,
         time: Option<&RunTime>,
     ) -> Self {
         let parameters = job.model.parameters();
-        let optimizer = &job.training.optimizer;
-        let bytes = |share: Share| share.optimizer_bytes(&parameters, optimizer);
+        let (optimizer_bytes, _) = extremes(&parameters, &job.training.optimizer, ranks);
         Self {
             count: ranks,
             rank: job.training.share.rank,
             lanes: job.training.lanes,
-            optimizer_bytes: extremes(config, job.model.vocab, ranks).map(bytes),
+            optimizer_bytes,
             buffer_bytes: lanes::buffer_bytes(&job.training, &parameters),
             network: rate.map(|rate| StepTraffic::of(job, rate, time.map(|time| time.step_s))),
         }
@@ -139,12 +137,13 @@ impl PlannedRanks {
             words::share(self.count, self.lanes, self.rank, low, high, self.buffer_bytes);
         if let Some(network) = &self.network {
             let bytes = Bytes::new(network.sent_bytes);
-            let seconds = format!("{:.2}", network.exposed_s);
+            let seconds = |s: f64| format!("{s:.2}");
             text.push('\n');
-            text += &words::traffic(bytes, seconds);
-            if let Some([low, high]) = network.efficiency {
-                let percent = |share: f64| format!("{:.0}", share * 100.0);
-                text += &words::efficiency(percent(low), percent(high));
+            text += &words::traffic(bytes, seconds(network.transfer_s));
+            if let (Some(exposed), Some(shares)) = (network.exposed_s, network.efficiency) {
+                let [least, most] = exposed.map(seconds);
+                let [low, high] = shares.map(|share| format!("{:.0}", share * 100.0));
+                text += &words::efficiency(least, most, low, high);
             }
         }
         text

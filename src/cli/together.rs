@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use fitgpt_exec::cpu::isa::Isa;
 use fitgpt_plan::{
-    config::{Config, ConfigValue, DeviceChoice, LaneSplit, Written},
+    config::{Config, ConfigValue, LaneSplit, Written},
     job::divisors,
     report::DeviceMemory,
     units::Bytes,
@@ -14,8 +14,11 @@ use fitgpt_plan::{
 use super::Failure;
 use crate::{
     os,
-    ranks::{Common, Ranks},
-    run::{device::Runner, setup},
+    ranks::{Common, ROOT, Ranks},
+    run::{
+        device::{Runner, device_in_turn},
+        setup,
+    },
     words::{errors, ranks as words},
 };
 
@@ -35,6 +38,13 @@ pub(super) fn together<T>(ranks: &Ranks, result: Result<T, Failure>) -> Result<T
 /// Whether the answer is yes on every rank; else the first rank that says no.
 pub(super) fn first_no(ranks: &Ranks, is_yes: bool) -> Option<usize> {
     ranks.gather_numbers(u64::from(is_yes)).iter().position(|yes| *yes == 0)
+}
+
+/// Whether the answer is yes on every rank; else a rank that says no, `preferred` if it does.
+pub(super) fn any_no(ranks: &Ranks, is_yes: bool, preferred: usize) -> Option<usize> {
+    let all = ranks.gather_numbers(u64::from(is_yes));
+    let first = all.iter().position(|yes| *yes == 0)?;
+    Some(if all[preferred] == 0 { preferred } else { first })
 }
 
 /// Checks that all ranks were started with the same program and config.
@@ -96,14 +106,7 @@ pub(super) fn runner(ranks: &Ranks, config: &Config) -> Result<Runner, Failure> 
         0 => (setup::threads(config) / sharers_of_cores(ranks)).max(1) as u32,
         written => written,
     };
-    let index = ranks.index_on_host() as u32;
-    let device = match config.device() {
-        DeviceChoice::Gpu(None) => DeviceChoice::Gpu(Some(index)),
-        DeviceChoice::Cuda(None) => DeviceChoice::Cuda(Some(index)),
-        DeviceChoice::Vulkan(None) => DeviceChoice::Vulkan(Some(index)),
-        DeviceChoice::Metal(None) => DeviceChoice::Metal(Some(index)),
-        other => other,
-    };
+    let device = device_in_turn(config.device(), ranks.index_on_host());
     let changes = [("threads", threads.into()), ("device", device.to_string().into())];
     let found = Runner::of(&config.with("ranks", changes)?);
     let found = together(ranks, found.map_err(Failure::from))?;
@@ -130,22 +133,30 @@ fn sharers_of_cores(ranks: &Ranks) -> usize {
 }
 
 /// The memory that a rank may use: of its share of this machine and that of every other rank, the
-/// least.
+/// least. Also returns which rank has the least.
 pub(super) fn memory(
     ranks: &Ranks,
     runner: &Runner,
     config: &Config,
-) -> Result<DeviceMemory, Failure> {
+) -> Result<(DeviceMemory, usize), Failure> {
     let mut device = runner.device(config)?;
     if ranks.count() == 1 {
-        return Ok(device);
+        return Ok((device, ROOT));
     }
     if runner.is_host() {
         let shared = os::host_memory().usable().get() / ranks.count_on_host() as u64;
         device.usable_bytes = device.usable_bytes.min(Bytes::new(shared));
     }
+    // More ranks than devices take turns; of a written budget each has all.
+    let own = device_in_turn(config.device(), ranks.index_on_host()).to_string();
+    let all = ranks.gather_texts(&own);
+    let is_sharer = |rank: &usize| ranks.is_on_this_host(*rank) && all[*rank] == own;
+    let sharers = (0..ranks.count()).filter(is_sharer).count() as u64;
+    if !runner.is_host() && config.memory_budget().is_none() {
+        device.usable_bytes = Bytes::new(device.usable_bytes.get() / sharers);
+    }
     let all = ranks.gather_numbers(device.usable_bytes.get());
-    let least = all.into_iter().min().expect("there is at least one rank");
-    device.usable_bytes = Bytes::new(least);
-    Ok(device)
+    let least = (0..all.len()).min_by_key(|rank| all[*rank]).expect("there is at least one rank");
+    device.usable_bytes = Bytes::new(all[least]);
+    Ok((device, least))
 }

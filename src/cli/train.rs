@@ -25,7 +25,7 @@ use super::{
     named, plan,
     plan_target::PlanTarget,
     sample,
-    together::{self, first_no, together},
+    together::{self, any_no, first_no, together},
 };
 use crate::{
     attempt::Attempt,
@@ -108,7 +108,14 @@ pub(super) fn run(matches: &ArgMatches, reader: Reader) -> Result<Answer, Failur
 /// Trains, as one of `ranks`. Until the first step all ranks do the same, except that only the
 /// root reads and writes the run's folder; after that the others follow the root.
 fn train(matches: &ArgMatches, reader: Reader, ranks: &Rc<Ranks>) -> Result<Answer, Failure> {
-    let stop = Stop::on_signals().map_err(|error| Failure::signals(&error));
+    let stop = Stop::on_signals().and_then(|stop| {
+        #[cfg(unix)]
+        if ranks.are_of_open_mpi() {
+            stop.also_on_continue()?;
+        }
+        Ok(stop)
+    });
+    let stop = stop.map_err(|error| Failure::signals(&error));
     let stop = together(ranks, stop)?;
     // A closed pipe or a full disk behind stdout must not end a run.
     terminal::continue_without_stdout();
@@ -126,7 +133,8 @@ fn train(matches: &ArgMatches, reader: Reader, ranks: &Rc<Ranks>) -> Result<Answ
     let vocab = together(ranks, vocab(&beginning.config, &data))?;
     together(ranks, beginning.check_shape(vocab))?;
     let runner = together(ranks, together::runner(ranks, &beginning.config))?;
-    let memory = together(ranks, together::memory(ranks, &runner, &beginning.config))?;
+    let memory = together::memory(ranks, &runner, &beginning.config);
+    let (memory, least) = together(ranks, memory)?;
     let here = PlanHere { vocab, runner: runner.clone(), memory, share: ranks.share() };
     let mut planned = together(ranks, here.plan(&beginning.config))?;
 
@@ -166,9 +174,10 @@ fn train(matches: &ArgMatches, reader: Reader, ranks: &Rc<Ranks>) -> Result<Answ
         }
         terminal::out(&plan::text(&planned.report));
     }
-    if let Some(smallest) = first_no(ranks, planned.report.fits) {
+    // The machine with the least memory decides for all, and its name is in the message.
+    if let Some(too_small) = any_no(ranks, planned.report.fits, least) {
         let is_resumed = matches!(start, Start::Resume(..));
-        if smallest == ranks.rank() {
+        if too_small == ranks.rank() {
             refuse(&as_written, &here, &planned, reader)?;
         }
         if wants_fit && is_resumed && reader == Reader::People {

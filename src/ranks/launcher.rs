@@ -33,7 +33,15 @@ pub(super) struct Launcher {
     pub(super) count: usize,
 }
 
+/// Set by Open MPI's `mpirun`.
+const OPEN_MPI: &str = VARIABLES[0];
+
 impl Launcher {
+    /// Whether Open MPI's `mpirun` has started this process.
+    pub(super) fn is_open_mpi(&self) -> bool {
+        self.variable == OPEN_MPI
+    }
+
     /// The launcher of this process, if there is one.
     pub(super) fn find() -> Option<Self> {
         Self::of(|variable| env::var(variable).ok())

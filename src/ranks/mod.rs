@@ -4,16 +4,18 @@
 //! was not started by a launcher is a single rank, and nothing here costs anything.
 //!
 //! Everything that ranks say to each other is bytes from one to another ([`Ranks::exchange`]), in
-//! an order that both know. MPI's own reductions promise no order of additions, so none is used:
+//! an order that both know. A thread of its own talks to MPI, so messages also travel while this
+//! rank computes ([`Ranks::post`]). MPI's own reductions promise no order of additions, so none is used:
 //! numbers are added by our code, in an order that does not depend on the number of ranks.
 //!
-//! A rank that does not answer within its deadline ends the whole run: [`Ranks::exchange`] prints
+//! A rank that does not answer within its deadline ends the whole run: whoever waits for it prints
 //! which one it was and aborts. MPI has no way to go on without it.
 //!
 //! `cfg(feature = "mpi")` is in this file alone: `transport` is there twice, and the second one
 //! knows a single process.
 
 mod agree;
+mod exchange;
 mod launcher;
 #[cfg(feature = "mpi")]
 #[path = "mpi.rs"]
@@ -23,7 +25,8 @@ mod transport;
 mod transport;
 
 use std::{
-    cell::Cell,
+    cell::{Cell, RefCell},
+    collections::VecDeque,
     sync::OnceLock,
     time::{Duration, Instant},
 };
@@ -32,9 +35,13 @@ use fitgpt_plan::shard::Share;
 
 pub use self::{
     agree::{Common, Mismatch, hash},
+    exchange::{Exchange, Parcel},
     launcher::LaunchError,
 };
-use self::{launcher::Launcher, transport::Transport};
+use self::{
+    launcher::Launcher,
+    transport::{Arrival, Transport},
+};
 use crate::{
     terminal,
     words::{names, ranks as words},
@@ -63,15 +70,32 @@ pub struct Ranks {
     transport: Option<Transport>,
     hosts: Vec<String>,
     patience: Duration,
-    /// When the last exchange ended.
+    /// When this rank last waited for another one.
     last: Cell<Instant>,
+    /// How long it has waited in all.
+    waited: Cell<Duration>,
+    /// How many exchanges were posted and not collected.
+    posted: Cell<usize>,
+    /// The same of a single process, which have nowhere to go.
+    alone: RefCell<VecDeque<Exchange>>,
 }
 
 impl Ranks {
     /// A single process.
     pub fn single() -> Self {
-        let last = Cell::new(Instant::now());
-        Self { transport: None, hosts: vec![String::new()], patience: PATIENCE, last }
+        Self::of(None, 1, PATIENCE)
+    }
+
+    fn of(transport: Option<Transport>, count: usize, patience: Duration) -> Self {
+        Self {
+            transport,
+            hosts: vec![String::new(); count],
+            patience,
+            last: Cell::new(Instant::now()),
+            waited: Cell::default(),
+            posted: Cell::default(),
+            alone: RefCell::default(),
+        }
     }
 
     /// Joins the other processes that a launcher has started, if one has. Only once in a process.
@@ -80,13 +104,10 @@ impl Ranks {
         let Some(transport) = Transport::start(&launcher)? else { return Ok(Self::single()) };
         let count = transport.count();
         let patience = std::env::var(PATIENCE_VARIABLE).ok().and_then(|text| text.parse().ok());
-        let mut ranks = Self {
-            hosts: vec![String::new(); count],
-            patience: patience.map_or(PATIENCE, Duration::from_secs),
-            transport: Some(transport),
-            last: Cell::new(Instant::now()),
-        };
-        ranks.hosts = ranks.gather_texts(&Transport::host());
+        let host = transport.host().to_owned();
+        let patience = patience.map_or(PATIENCE, Duration::from_secs);
+        let mut ranks = Self::of(Some(transport), count, patience);
+        ranks.hosts = ranks.gather_texts(&host);
         if count > 1 {
             let _ = LABEL.set(format!("{} ", ranks.name(ranks.rank())));
             if !ranks.is_root() {
@@ -147,21 +168,80 @@ impl Ranks {
         (0..self.rank()).filter(|rank| self.is_on_this_host(*rank)).count()
     }
 
-    /// Sends and receives at the same time, and returns when all of it has arrived. Two ranks make
-    /// matching calls in the same order.
-    pub fn exchange<'a>(&self, sends: &[(usize, &'a [u8])], receives: Vec<(usize, &'a mut [u8])>) {
-        let Some(transport) = &self.transport else {
-            assert!(sends.is_empty() && receives.is_empty(), "there is nobody else");
-            return;
+    /// Begins to send and to receive. Exchanges happen one after the other, in the order in which
+    /// they were posted; two ranks post matching ones in the same order.
+    pub fn post(&self, exchange: Exchange) {
+        self.posted.update(|posted| posted + 1);
+        match &self.transport {
+            // Machines differ, and one may have more to do.
+            Some(transport) => {
+                transport.post(exchange, self.patience + 3 * self.last.get().elapsed());
+            }
+            None => self.alone.borrow_mut().push_back(exchange),
+        }
+    }
+
+    /// Waits for the exchange that was posted first.
+    pub fn collect(&self) -> Exchange {
+        let start = Instant::now();
+        let arrival = match &self.transport {
+            Some(transport) => transport.wait(),
+            None => Arrival::Complete(self.alone.borrow_mut().pop_front().expect("it was posted")),
         };
-        let busy = self.last.get().elapsed();
-        let deadline = self.patience + 3 * busy;
-        transport.exchange(sends, receives, deadline, &|silent| {
-            let message = words::silent(self.name(silent), deadline.as_secs());
-            terminal::err(&format!("{}{}{message}\n", label(), names::error()));
-            self.abort()
-        });
+        let exchange = self.arrived(arrival);
         self.last.set(Instant::now());
+        self.waited.update(|waited| waited + start.elapsed());
+        exchange
+    }
+
+    /// The exchange that was posted first, if it is complete.
+    pub fn collect_complete(&self) -> Option<Exchange> {
+        let arrival = match &self.transport {
+            Some(transport) => transport.arrived(),
+            None => self.alone.borrow_mut().pop_front().map(Arrival::Complete),
+        };
+        arrival.map(|arrival| self.arrived(arrival))
+    }
+
+    fn arrived(&self, arrival: Arrival) -> Exchange {
+        match arrival {
+            Arrival::Complete(exchange) => {
+                self.posted.update(|posted| posted - 1);
+                exchange
+            }
+            Arrival::Silent { rank, seconds } => {
+                let message = words::silent(self.name(rank), seconds);
+                terminal::err(&format!("{}{}{message}\n", label(), names::error()));
+                self.abort()
+            }
+        }
+    }
+
+    /// How long this rank has waited for others since the last call.
+    pub fn take_waited(&self) -> Duration {
+        self.waited.take()
+    }
+
+    /// Sends and receives at the same time, and returns when all of it has arrived.
+    pub fn exchange(&self, sends: &[(usize, &[u8])], receives: Vec<(usize, &mut [u8])>) {
+        if sends.is_empty() && receives.is_empty() {
+            return;
+        }
+        assert_eq!(self.posted.get(), 0, "the answer would be another exchange's");
+        let parcel = |(rank, bytes): &(usize, &[u8])| Parcel::of(*rank, bytes);
+        let space = |(rank, bytes): &(usize, &mut [u8])| {
+            let mut parcel = Parcel::with_capacity(*rank, bytes.len());
+            parcel.resize(bytes.len());
+            parcel
+        };
+        self.post(Exchange {
+            sends: sends.iter().map(parcel).collect(),
+            receives: receives.iter().map(space).collect(),
+        });
+        let arrived = self.collect().receives;
+        for ((_, bytes), parcel) in receives.into_iter().zip(arrived) {
+            bytes.copy_from_slice(parcel.bytes());
+        }
     }
 
     /// Sends bytes to one rank.
@@ -218,6 +298,11 @@ impl Ranks {
     pub fn from_root(&self, own: &str) -> String {
         let own = if self.is_root() { own } else { "" };
         self.gather_texts(own).swap_remove(ROOT)
+    }
+
+    /// Whether Open MPI's `mpirun` has started several ranks.
+    pub fn are_of_open_mpi(&self) -> bool {
+        self.count() > 1 && Launcher::find().is_some_and(|launcher| launcher.is_open_mpi())
     }
 
     /// Waits, without using a core, until all ranks are done: MPI's own end would spin.

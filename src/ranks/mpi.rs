@@ -1,31 +1,152 @@
 //! The transport of a build with MPI: messages from one rank to another, without blocking.
+//!
+//! Only one thread calls MPI, from its start to its end. It receives exchanges through a channel,
+//! runs one after the other, and returns them through another. Messages make progress only while
+//! somebody asks MPI about them; a thread that does nothing else asks even if a kernel takes long.
 
 use std::{
-    convert::Infallible,
-    thread,
+    collections::VecDeque,
+    sync::mpsc::{self, Receiver, Sender, TryRecvError},
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
 use mpi::{
-    Threading,
-    environment::{self, Universe},
+    Threading, environment,
     request::{self, LocalScope, Request},
     topology::SimpleCommunicator,
     traits::{Communicator as _, Destination as _, Source as _},
 };
 
-use super::launcher::{LaunchError, Launcher};
+use super::{
+    exchange::Exchange,
+    launcher::{LaunchError, Launcher},
+};
 
-/// How long a waiting rank asks MPI without a pause. After that it sleeps in between: a core may
-/// be shared with the rank that it waits for.
+/// How long the thread asks MPI without a pause. After that it sleeps in between: a core may be
+/// shared with a kernel, or with the rank that it waits for.
 const EAGER: Duration = Duration::from_micros(300);
-/// The pause between two questions.
-const PAUSE: Duration = Duration::from_micros(100);
+/// The shortest and the longest pause between two questions: a fraction of the time so far.
+const PAUSES: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1)];
+const PAUSE_FRACTION: u32 = 20;
 
-/// MPI, until it is dropped.
+/// The answer to an exchange.
+pub(super) enum Arrival {
+    Complete(Exchange),
+    /// A rank has not answered. Only [`Transport::abort`] may follow: MPI keeps the memory of a
+    /// message until it is complete.
+    Silent {
+        rank: usize,
+        seconds: u64,
+    },
+}
+
+enum Task {
+    Exchange { exchange: Exchange, patience: Duration },
+    Abort(i32),
+}
+
+/// The thread that talks to MPI. Dropping it ends MPI.
 pub(super) struct Transport {
+    rank: usize,
+    count: usize,
+    host: String,
+    tasks: Option<Sender<Task>>, // `None` only while being dropped
+    arrivals: Receiver<Arrival>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What MPI says of this process.
+struct Joined {
+    rank: usize,
+    count: usize,
+    host: String,
+}
+
+impl Transport {
+    /// Joins the other processes.
+    pub(super) fn start(_: &Launcher) -> Result<Option<Self>, LaunchError> {
+        let (joined, answer) = mpsc::channel();
+        let (tasks, receiver) = mpsc::channel();
+        let (sender, arrivals) = mpsc::channel();
+        let talk = move || {
+            // Only the thread that has started MPI calls it; kernels have others.
+            let Some((universe, _)) = environment::initialize_with_threading(Threading::Funneled)
+            else {
+                return;
+            };
+            let world = universe.world();
+            let _ = joined.send(Joined {
+                rank: world.rank() as usize,
+                count: world.size() as usize,
+                host: environment::processor_name().unwrap_or_default(),
+            });
+            Messenger { world, tasks: receiver, waiting: VecDeque::new(), arrivals: sender }.run();
+        };
+        let thread = thread::Builder::new().name("messages".into()).spawn(talk);
+        let thread = thread.map_err(|_| LaunchError::NotStarted)?;
+        let Joined { rank, count, host } = answer.recv().map_err(|_| LaunchError::NotStarted)?;
+        Ok(Some(Self { rank, count, host, tasks: Some(tasks), arrivals, thread: Some(thread) }))
+    }
+
+    pub(super) fn rank(&self) -> usize {
+        self.rank
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The name of this machine.
+    pub(super) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Begins an exchange after those that were posted before. `patience` counts from its start.
+    pub(super) fn post(&self, exchange: Exchange, patience: Duration) {
+        self.send(Task::Exchange { exchange, patience });
+    }
+
+    /// Waits for the exchange that was posted first.
+    pub(super) fn wait(&self) -> Arrival {
+        self.arrivals.recv().expect("the thread outlives its exchanges")
+    }
+
+    /// The exchange that was posted first, if it is complete.
+    pub(super) fn arrived(&self) -> Option<Arrival> {
+        self.arrivals.try_recv().ok()
+    }
+
+    /// Ends all ranks.
+    pub(super) fn abort(&self, code: i32) -> ! {
+        self.send(Task::Abort(code));
+        loop {
+            thread::park();
+        }
+    }
+
+    fn send(&self, task: Task) {
+        let tasks = self.tasks.as_ref().expect("not being dropped");
+        tasks.send(task).expect("the thread waits for tasks");
+    }
+}
+
+impl Drop for Transport {
+    fn drop(&mut self) {
+        self.tasks = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread's own state.
+struct Messenger {
     world: SimpleCommunicator,
-    universe: Universe, // dropped last: ends MPI
+    tasks: Receiver<Task>,
+    /// Tasks that arrived during an exchange.
+    waiting: VecDeque<Task>,
+    arrivals: Sender<Arrival>,
 }
 
 /// A message on its way, and the rank at the other end.
@@ -34,67 +155,75 @@ struct Pending<'a, 's> {
     request: Request<'a, [u8], &'s LocalScope<'a>>,
 }
 
-impl Transport {
-    /// Joins the other processes.
-    pub(super) fn start(_: &Launcher) -> Result<Option<Self>, LaunchError> {
-        // One thread calls MPI; kernels have others.
-        let started = environment::initialize_with_threading(Threading::Funneled);
-        let (universe, _) = started.ok_or(LaunchError::NotStarted)?;
-        Ok(Some(Self { world: universe.world(), universe }))
+impl Messenger {
+    fn run(mut self) {
+        while let Some(task) = self.waiting.pop_front().or_else(|| self.tasks.recv().ok()) {
+            match task {
+                Task::Exchange { mut exchange, patience } => {
+                    self.run_exchange(&mut exchange, patience);
+                    let _ = self.arrivals.send(Arrival::Complete(exchange));
+                }
+                Task::Abort(code) => self.world.abort(code),
+            }
+        }
     }
 
-    pub(super) fn rank(&self) -> usize {
-        self.world.rank() as usize
-    }
-
-    pub(super) fn count(&self) -> usize {
-        self.world.size() as usize
-    }
-
-    /// The name of this machine.
-    pub(super) fn host() -> String {
-        environment::processor_name().unwrap_or_default()
-    }
-
-    /// Waits for all messages. After `patience` it calls `give_up` with a rank that has not
-    /// answered, which ends the process: MPI keeps the buffers of a message until it is complete.
-    pub(super) fn exchange<'a>(
-        &self,
-        sends: &[(usize, &'a [u8])],
-        receives: Vec<(usize, &'a mut [u8])>,
-        patience: Duration,
-        give_up: &dyn Fn(usize) -> Infallible,
-    ) {
+    fn run_exchange(&mut self, exchange: &mut Exchange, patience: Duration) {
+        let Self { world, tasks, waiting, arrivals } = self;
+        let Exchange { sends, receives } = exchange;
         request::scope(|scope| {
             let mut pending = Vec::with_capacity(sends.len() + receives.len());
-            for (rank, bytes) in receives {
-                let from = self.world.process_at_rank(rank as i32);
-                pending.push(Pending { rank, request: from.immediate_receive_into(scope, bytes) });
+            for parcel in receives {
+                let (rank, bytes) = (parcel.rank, parcel.bytes_mut());
+                if !bytes.is_empty() {
+                    let from = world.process_at_rank(rank as i32);
+                    let request = from.immediate_receive_into(scope, bytes);
+                    pending.push(Pending { rank, request });
+                }
             }
-            for (rank, bytes) in sends {
-                let to = self.world.process_at_rank(*rank as i32);
-                pending.push(Pending { rank: *rank, request: to.immediate_send(scope, *bytes) });
+            for parcel in &*sends {
+                let (rank, bytes) = (parcel.rank, parcel.bytes());
+                if !bytes.is_empty() {
+                    let to = world.process_at_rank(rank as i32);
+                    pending.push(Pending { rank, request: to.immediate_send(scope, bytes) });
+                }
             }
             let start = Instant::now();
             loop {
                 pending = pending.into_iter().filter_map(Pending::unless_done).collect();
                 let Some(first) = pending.first() else { return };
+                match tasks.try_recv() {
+                    Ok(Task::Abort(code)) => world.abort(code),
+                    Ok(task) => waiting.push_back(task),
+                    // The main thread has panicked.
+                    Err(TryRecvError::Disconnected) => world.abort(2),
+                    Err(TryRecvError::Empty) => {}
+                }
                 let waited = start.elapsed();
                 if waited > patience {
-                    match give_up(first.rank) {}
+                    let silent = Arrival::Silent { rank: first.rank, seconds: waited.as_secs() };
+                    let _ = arrivals.send(silent);
+                    abort_on_request(world, tasks);
                 }
                 if waited > EAGER {
-                    thread::sleep(PAUSE);
+                    let [shortest, longest] = PAUSES;
+                    thread::sleep((waited / PAUSE_FRACTION).clamp(shortest, longest));
                 } else {
                     thread::yield_now();
                 }
             }
         });
     }
+}
 
-    /// Ends all ranks.
-    pub(super) fn abort(&self, code: i32) -> ! {
-        self.universe.world().abort(code)
+/// Waits until the main thread has reported the silent rank.
+fn abort_on_request(world: &SimpleCommunicator, tasks: &Receiver<Task>) -> ! {
+    loop {
+        match tasks.recv() {
+            Ok(Task::Abort(code)) => world.abort(code),
+            Ok(Task::Exchange { .. }) => {}
+            Err(_) => world.abort(2),
+        }
     }
 }
 

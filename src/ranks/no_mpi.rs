@@ -1,8 +1,21 @@
 //! The transport of a build without MPI: there is nobody to talk to.
 
-use std::{convert::Infallible, time::Duration};
+use std::time::Duration;
 
-use super::launcher::{LaunchError, Launcher};
+use super::{
+    exchange::Exchange,
+    launcher::{LaunchError, Launcher},
+};
+
+/// The answer to an exchange.
+pub(super) enum Arrival {
+    Complete(Exchange),
+    #[expect(dead_code, reason = "a single process waits for nobody")]
+    Silent {
+        rank: usize,
+        seconds: u64,
+    },
+}
 
 /// Never made.
 pub(super) enum Transport {}
@@ -24,17 +37,19 @@ impl Transport {
         match *self {}
     }
 
-    pub(super) fn host() -> String {
-        String::new()
+    pub(super) fn host(&self) -> &str {
+        match *self {}
     }
 
-    pub(super) fn exchange(
-        &self,
-        _: &[(usize, &[u8])],
-        _: Vec<(usize, &mut [u8])>,
-        _: Duration,
-        _: &dyn Fn(usize) -> Infallible,
-    ) {
+    pub(super) fn post(&self, _: Exchange, _: Duration) {
+        match *self {}
+    }
+
+    pub(super) fn wait(&self) -> Arrival {
+        match *self {}
+    }
+
+    pub(super) fn arrived(&self) -> Option<Arrival> {
         match *self {}
     }
 

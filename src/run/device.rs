@@ -121,6 +121,22 @@ pub fn available_gpus() -> Option<AvailableGpus> {
     gpus::available_gpus()
 }
 
+/// The device of the rank that is number `index` on its machine: devices are dealt out in turns,
+/// unless `choice` names one.
+pub fn device_in_turn(choice: DeviceChoice, index: usize) -> DeviceChoice {
+    let kind: fn(Option<u32>) -> DeviceChoice = match choice {
+        DeviceChoice::Auto | DeviceChoice::Gpu(None) => DeviceChoice::Gpu,
+        DeviceChoice::Cuda(None) => DeviceChoice::Cuda,
+        DeviceChoice::Vulkan(None) => DeviceChoice::Vulkan,
+        DeviceChoice::Metal(None) => DeviceChoice::Metal,
+        _ => return choice,
+    };
+    match gpus::count(kind(None)) {
+        0 => choice, // the host, or an error that says so
+        count => kind(Some((index % count) as u32)),
+    }
+}
+
 /// A card that a run on the host leaves unused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unused {

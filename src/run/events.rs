@@ -53,6 +53,9 @@ pub enum Event {
         /// Whether the update was left out, because a gradient had overflowed.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         skipped: bool,
+        /// How long rank 0 waited for others, with several ranks.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        wait_ms: Option<f64>,
     },
     /// Losses of both splits, before the update of this step.
     Evaluation {
@@ -395,6 +398,7 @@ mod tests {
             tokens_per_s: 1e5,
             loss_scale: None,
             skipped: false,
+            wait_ms: None,
         }
     }
 
@@ -469,6 +473,7 @@ mod tests {
                 tokens_per_s,
                 loss_scale,
                 skipped,
+                wait_ms: None,
             })
             .unwrap();
         }

@@ -95,8 +95,7 @@ pub(super) struct Owners {
 
 impl Owners {
     pub(super) fn new(ranks: u32, parameters: &[Parameter], optimizer: Optimizer) -> Self {
-        let of = |share: Share| share.ranges(parameters, &optimizer);
-        Self { ranges: Share::all(ranks).map(of).collect(), optimizer }
+        Self { ranges: Share::all_ranges(ranks, parameters, &optimizer), optimizer }
     }
 
     /// Cuts bytes of a state at the borders of shards: the owner, where its part of them begins in

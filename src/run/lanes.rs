@@ -6,29 +6,42 @@
 //! order, beginning with lane 0 itself. The order of additions is therefore a property of the
 //! training run: it depends on the number of lanes, never on the number of ranks.
 //!
+//! A gradient is sent as soon as the last micro-batch of a lane has finished with it, while the
+//! backward pass goes on to earlier layers ([`LaneSum::progress`]). So messages are in the order in
+//! which the backward pass finishes gradients, and at most [`IN_FLIGHT`] exchanges are on their way.
+//!
 //! A message holds pieces of at most [`message_elements`] elements. All buffers are allocated
 //! before the first step and are part of the plan ([`buffer_bytes`]).
 
-use std::{ops::Range, rc::Rc};
+use std::{env, ops::Range, rc::Rc};
 
 use fitgpt_exec::{Backend, BackendError, cpu::gradient_norm};
 use fitgpt_plan::{
     job::TRAIN,
     model::Parameter,
-    program::{TrainingState, decoder::Training},
+    program::{Program, TrainingState, decoder::Training},
     shard::{SHARD_BLOCK, Share},
     units::{Bytes, TensorId},
 };
 
-use crate::ranks::{ROOT, Ranks};
+use crate::ranks::{Exchange, Parcel, ROOT, Ranks};
 
 /// What all buffers together take, unless there are so many ranks that their smallest messages
 /// take more.
-const BUFFER_BYTES: u64 = 8 << 20;
+const BUFFER_BYTES: u64 = 16 << 20;
+
+/// How many exchanges are on their way at a time: the next one begins while the last one is added
+/// up.
+const IN_FLIGHT: u64 = 2;
+
+/// `0` sends gradients only after the backward pass, to measure what overlapping gains.
+const OVERLAP_VARIABLE: &str = "FITGPT_OVERLAP";
 
 /// Elements of a message: whole blocks, so that the squares of a block are never in two messages.
+/// Each exchange has a message to and from every other rank; four more messages are this rank's
+/// part, the sum, zeros, and the copy of a message that is not posted.
 fn message_elements(ranks: u64) -> u64 {
-    let elements = BUFFER_BYTES / 4 / (2 * ranks);
+    let elements = BUFFER_BYTES / 4 / (2 * IN_FLIGHT * ranks);
     (elements / SHARD_BLOCK).max(1) * SHARD_BLOCK
 }
 
@@ -37,15 +50,15 @@ pub(super) fn message_bytes(ranks: usize) -> usize {
     4 * message_elements(ranks as u64) as usize
 }
 
-/// Bytes on the host that adding up lanes takes: a message to and from every other rank, this
-/// rank's part and the sum, and a sum of squares for each block of the gradient.
+/// Bytes on the host that adding up lanes takes: messages, and a sum of squares for each block of
+/// the gradient.
 pub fn buffer_bytes(training: &Training, parameters: &[Parameter]) -> Bytes {
     if !training.adds_up_lanes() {
         return Bytes::ZERO;
     }
     let ranks = u64::from(training.share.ranks);
     let blocks: u64 = parameters.iter().map(|p| p.count().div_ceil(SHARD_BLOCK)).sum();
-    Bytes::new(2 * ranks * 4 * message_elements(ranks) + 8 * blocks)
+    Bytes::new(2 * IN_FLIGHT * ranks * 4 * message_elements(ranks) + 8 * blocks)
 }
 
 /// Which tensors of the parameters a message is read from or written to.
@@ -68,15 +81,16 @@ struct Piece {
 /// Pieces that travel together.
 type Message = Vec<Piece>;
 
-fn length(message: &Message) -> usize {
+fn length(message: &[Piece]) -> usize {
     message.iter().map(|piece| piece.length).sum()
 }
 
-/// The messages of some elements of each parameter.
-fn messages(ranges: &[Range<u64>], most: u64) -> Vec<Message> {
+/// The messages of some elements of each parameter, in this order of parameters.
+fn messages(ranges: &[Range<u64>], order: &[usize], most: u64) -> Vec<Message> {
     let mut list: Vec<Message> = Vec::new();
     let mut free = 0;
-    for (parameter, range) in ranges.iter().enumerate() {
+    for parameter in order.iter().copied() {
+        let range = &ranges[parameter];
         let mut start = range.start;
         while start < range.end {
             let left = range.end - start;
@@ -96,6 +110,61 @@ fn messages(ranges: &[Range<u64>], most: u64) -> Vec<Message> {
     list
 }
 
+/// For each parameter, how many ops of `program` have ended when its gradient is complete.
+fn completions(program: &Program, state: &TrainingState) -> Vec<usize> {
+    let mut ended = vec![0; program.tensors().len()];
+    for (at, op) in program.ops().iter().enumerate() {
+        for operand in op.operands() {
+            ended[operand.tensor.index()] = at + 1;
+        }
+    }
+    state.parameters.iter().map(|parameter| ended[parameter.gradient.index()]).collect()
+}
+
+/// Every exchange of gradients: messages to the owners of shards.
+pub(super) struct Schedule {
+    /// The messages of each rank's shard; the first of every rank are exchanged together, then the
+    /// second ones.
+    shards: Vec<Vec<Message>>,
+    /// How many ops have ended when the gradients of each exchange are complete; never fewer than
+    /// for the one before.
+    pub(super) complete: Vec<usize>,
+}
+
+impl Schedule {
+    /// `program` is the training step of `state`.
+    pub(super) fn new(
+        program: &Program,
+        state: &TrainingState,
+        ranges: &[Vec<Range<u64>>],
+    ) -> Self {
+        let completions = completions(program, state);
+        let mut order: Vec<_> = (0..completions.len()).collect();
+        order.sort_by_key(|parameter| completions[*parameter]);
+        let most = message_elements(ranges.len() as u64);
+        let shards: Vec<_> = ranges.iter().map(|of| messages(of, &order, most)).collect();
+        let count = shards.iter().map(Vec::len).max().unwrap_or(0);
+        let mut so_far = 0;
+        let complete = |at: usize| {
+            let pieces = shards.iter().filter_map(|shard| shard.get(at)).flatten();
+            let ended = pieces.map(|piece| completions[piece.parameter]).max();
+            so_far = so_far.max(ended.unwrap_or(0));
+            so_far
+        };
+        let complete = (0..count).map(complete).collect();
+        Self { shards, complete }
+    }
+
+    fn message(&self, rank: usize, at: usize) -> &[Piece] {
+        self.shards[rank].get(at).map_or(&[], Vec::as_slice)
+    }
+
+    /// Bytes of message `at` of a rank's shard.
+    pub(super) fn bytes(&self, rank: usize, at: usize) -> usize {
+        4 * length(self.message(rank, at))
+    }
+}
+
 /// Whether a round of lanes is the first or the last of a step; with as many lanes as ranks it is
 /// both.
 #[derive(Clone, Copy)]
@@ -107,31 +176,35 @@ pub(super) struct Round {
 /// Adds up lanes.
 pub(super) struct LaneSum {
     ranks: Rc<Ranks>,
-    /// The messages of each rank's shard.
-    shards: Vec<Vec<Message>>,
-    /// For each rank, where the blocks of its shard are in `squares`.
-    blocks: Vec<Range<usize>>,
+    schedule: Schedule,
+    /// For each rank, the blocks of its shard in `squares`.
+    blocks: Vec<Vec<Range<usize>>>,
     /// The block that each parameter begins with.
     first_block: Vec<usize>,
     squares: Vec<f64>,
-    /// By rank; this rank's are empty.
-    outgoing: Vec<Vec<f32>>,
-    incoming: Vec<Vec<f32>>,
+    /// Exchanges that are not on their way.
+    idle: Vec<Exchange>,
     own: Vec<f32>,
     sum: Vec<f32>,
+    zeros: Vec<f32>,
+    /// How many exchanges of this round were posted and added.
+    n_posted: usize,
+    n_added: usize,
+    overlaps: bool,
 }
 
 impl LaneSum {
-    /// Allocates all buffers; `None` if there is one lane only.
+    /// Allocates all buffers; `None` if there is one lane only. `program` is the training step.
     pub(super) fn new(
         ranks: Rc<Ranks>,
         training: &Training,
         parameters: &[Parameter],
+        program: &Program,
+        state: &TrainingState,
     ) -> Option<Self> {
         if !training.adds_up_lanes() {
             return None;
         }
-        let most = message_elements(ranks.count() as u64);
         let mut n_blocks = 0;
         let first_block: Vec<_> = parameters
             .iter()
@@ -141,135 +214,178 @@ impl LaneSum {
                 first
             })
             .collect();
-        let (mut shards, mut blocks, mut end) = (Vec::new(), Vec::new(), 0);
-        for share in Share::all(training.share.ranks) {
-            let ranges = share.ranges(parameters, &training.optimizer);
-            let of = |range: &Range<u64>| (range.end - range.start).div_ceil(SHARD_BLOCK) as usize;
-            let start = end;
-            end += ranges.iter().map(of).sum::<usize>();
-            blocks.push(start..end);
-            shards.push(messages(&ranges, most));
-        }
-        assert_eq!(end, n_blocks, "shards cover every block once");
-        let most = most as usize;
-        let for_others = || -> Vec<Vec<f32>> {
-            let length = |rank| if rank == ranks.rank() { 0 } else { most };
-            (0..ranks.count()).map(|rank| vec![0.0; length(rank)]).collect()
+        let ranges = Share::all_ranges(training.share.ranks, parameters, &training.optimizer);
+        let blocks_of = |ranges: &Vec<Range<u64>>| -> Vec<Range<usize>> {
+            let blocks = |(first, range): (&usize, &Range<u64>)| {
+                let block = |at: u64| first + at.div_ceil(SHARD_BLOCK) as usize;
+                block(range.start)..block(range.end)
+            };
+            first_block.iter().zip(ranges).map(blocks).collect()
         };
+        let most = message_elements(ranks.count() as u64) as usize;
+        let parcels = || ranks.others().map(|rank| Parcel::with_capacity(rank, 4 * most)).collect();
+        let idle = (0..IN_FLIGHT).map(|_| Exchange { sends: parcels(), receives: parcels() });
         Some(Self {
-            outgoing: for_others(),
-            incoming: for_others(),
+            idle: idle.collect(),
             own: vec![0.0; most],
             sum: vec![0.0; most],
+            zeros: vec![0.0; most],
             squares: vec![0.0; n_blocks],
+            blocks: ranges.iter().map(blocks_of).collect(),
+            schedule: Schedule::new(program, state, &ranges),
             ranks,
-            shards,
-            blocks,
             first_block,
+            n_posted: 0,
+            n_added: 0,
+            overlaps: env::var(OVERLAP_VARIABLE).as_deref() != Ok("0"),
         })
+    }
+
+    /// After how many ops of a lane's last micro-batch [`LaneSum::progress`] may have something to
+    /// do for the first time; `None` if everything waits for the end of the micro-batch.
+    pub(super) fn first_complete(&self) -> Option<usize> {
+        let is_worth_it = self.overlaps && self.ranks.count() > 1;
+        self.schedule.complete.first().copied().filter(|_| is_worth_it)
+    }
+
+    /// Sends gradients that are complete after `ended` ops, as far as there are buffers, and adds
+    /// what has arrived. Waits for nobody.
+    pub(super) fn progress(
+        &mut self,
+        backend: &mut dyn Backend,
+        state: &TrainingState,
+        round: Round,
+        ended: usize,
+    ) -> Result<(), BackendError> {
+        while self.n_added < self.n_posted
+            && let Some(exchange) = self.ranks.collect_complete()
+        {
+            self.add(backend, state, round, exchange)?;
+        }
+        while self.schedule.complete.get(self.n_posted).is_some_and(|complete| *complete <= ended)
+            && let Some(exchange) = self.idle.pop()
+        {
+            self.post(backend, state, exchange)?;
+        }
+        Ok(())
     }
 
     /// Adds the gradients of one round of lanes, one of each rank, to what earlier rounds have
     /// left. All gradients are zero afterwards; after the last round, this rank's shard is the sum
     /// over all lanes, and its squares are known.
-    pub(super) fn add(
+    pub(super) fn finish(
         &mut self,
         backend: &mut dyn Backend,
         state: &TrainingState,
         round: Round,
     ) -> Result<(), BackendError> {
-        let own_rank = self.ranks.rank();
-        let count = self.shards.iter().map(Vec::len).max().unwrap_or(0);
-        for at in 0..count {
-            for rank in self.ranks.others() {
-                if let Some(message) = self.shards[rank].get(at) {
-                    let values = &mut self.outgoing[rank][..length(message)];
-                    read(backend, state, Of::Gradients, message, values)?;
-                }
-            }
-            self.exchange_shards(at);
-            for rank in self.ranks.others() {
-                if let Some(message) = self.shards[rank].get(at) {
-                    let values = &mut self.outgoing[rank][..length(message)];
-                    values.fill(0.0);
-                    write(backend, state, Of::Gradients, message, values)?;
-                }
-            }
-            let Some(message) = self.shards[own_rank].get(at) else { continue };
-            let length = length(message);
-            let (own, sum) = (&mut self.own[..length], &mut self.sum[..length]);
-            read(backend, state, Of::Gradients, message, own)?;
-            if !round.is_first {
-                read(backend, state, Of::Totals, message, sum)?;
-            }
-            for rank in 0..self.ranks.count() {
-                let lane = if rank == own_rank { &*own } else { &self.incoming[rank][..length] };
-                if round.is_first && rank == 0 {
-                    sum.copy_from_slice(lane); // not 0 + lane: that would lose a negative zero
-                } else {
-                    sum.iter_mut().zip(lane).for_each(|(sum, value)| *sum += value);
-                }
-            }
-            if round.is_last {
-                write(backend, state, Of::Gradients, message, sum)?;
-                let mut rest = &*sum;
-                for piece in message {
-                    let values;
-                    (values, rest) = rest.split_at(piece.length);
-                    let first = self.first_block[piece.parameter];
-                    let first = first + (piece.start / SHARD_BLOCK) as usize;
-                    let sums = gradient_norm::block_sums(values);
-                    self.squares[first..].iter_mut().zip(sums).for_each(|(to, sum)| *to = sum);
-                }
-            } else {
-                write(backend, state, Of::Totals, message, sum)?;
-                own.fill(0.0);
-                write(backend, state, Of::Gradients, message, own)?;
+        while self.n_added < self.schedule.complete.len() {
+            self.progress(backend, state, round, usize::MAX)?;
+            if self.n_added < self.n_posted {
+                let exchange = self.ranks.collect();
+                self.add(backend, state, round, exchange)?;
             }
         }
+        (self.n_posted, self.n_added) = (0, 0);
         Ok(())
     }
 
-    /// Message `at` of every shard: to its owner from all others.
-    fn exchange_shards(&mut self, at: usize) {
-        let Self { ranks, shards, outgoing, incoming, .. } = self;
-        let mut sends = Vec::with_capacity(ranks.count());
-        for (rank, values) in outgoing.iter().enumerate().filter(|(_, values)| !values.is_empty()) {
-            if let Some(message) = shards[rank].get(at) {
-                sends.push((rank, bytemuck::cast_slice(&values[..length(message)])));
+    /// Begins the next exchange. What is sent becomes zero here.
+    fn post(
+        &mut self,
+        backend: &mut dyn Backend,
+        state: &TrainingState,
+        mut exchange: Exchange,
+    ) -> Result<(), BackendError> {
+        let at = self.n_posted;
+        for parcel in &mut exchange.sends {
+            let message = self.schedule.message(parcel.rank, at);
+            parcel.resize(4 * length(message));
+            read(backend, state, Of::Gradients, message, parcel.floats_mut())?;
+            write(backend, state, Of::Gradients, message, &self.zeros)?;
+        }
+        let own = self.schedule.bytes(self.ranks.rank(), at);
+        exchange.receives.iter_mut().for_each(|parcel| parcel.resize(own));
+        self.ranks.post(exchange);
+        self.n_posted += 1;
+        Ok(())
+    }
+
+    /// Adds the lanes of the oldest exchange to this rank's shard.
+    fn add(
+        &mut self,
+        backend: &mut dyn Backend,
+        state: &TrainingState,
+        round: Round,
+        exchange: Exchange,
+    ) -> Result<(), BackendError> {
+        let own_rank = self.ranks.rank();
+        let message = self.schedule.message(own_rank, self.n_added);
+        self.n_added += 1;
+        let length = length(message);
+        let (own, sum) = (&mut self.own[..length], &mut self.sum[..length]);
+        read(backend, state, Of::Gradients, message, own)?;
+        if !round.is_first {
+            read(backend, state, Of::Totals, message, sum)?;
+        }
+        let mut received = exchange.receives.iter();
+        for rank in 0..self.ranks.count() {
+            let lane = if rank == own_rank {
+                &*own
+            } else {
+                received.next().expect("one of each other rank, in their order").floats()
+            };
+            if round.is_first && rank == 0 {
+                sum.copy_from_slice(lane); // not 0 + lane: that would lose a negative zero
+            } else {
+                sum.iter_mut().zip(lane).for_each(|(sum, value)| *sum += value);
             }
         }
-        let mut receives = Vec::with_capacity(ranks.count());
-        if let Some(message) = shards[ranks.rank()].get(at) {
-            let length = length(message);
-            let others = incoming.iter_mut().enumerate().filter(|(_, values)| !values.is_empty());
-            receives.extend(
-                others
-                    .map(|(rank, values)| (rank, bytemuck::cast_slice_mut(&mut values[..length]))),
-            );
+        if round.is_last {
+            write(backend, state, Of::Gradients, message, sum)?;
+            let mut rest = &*sum;
+            for piece in message {
+                let values;
+                (values, rest) = rest.split_at(piece.length);
+                let first = self.first_block[piece.parameter];
+                let first = first + (piece.start / SHARD_BLOCK) as usize;
+                let sums = gradient_norm::block_sums(values);
+                self.squares[first..].iter_mut().zip(sums).for_each(|(to, sum)| *to = sum);
+            }
+        } else {
+            write(backend, state, Of::Totals, message, sum)?;
+            write(backend, state, Of::Gradients, message, &self.zeros)?;
         }
-        ranks.exchange(&sends, receives);
+        self.idle.push(exchange);
+        Ok(())
     }
 
     /// The norm of the sum over all lanes, the same bits on every rank.
     pub(super) fn norm(&mut self, loss_scale: f32) -> f32 {
         let Self { ranks, blocks, squares, .. } = self;
-        let own = squares[blocks[ranks.rank()].clone()].to_vec();
+        let of = |rank: usize| -> Vec<f64> {
+            blocks[rank].iter().flat_map(|blocks| &squares[blocks.clone()]).copied().collect()
+        };
+        let own = of(ranks.rank());
         let sends: Vec<_> = ranks
             .others()
             .filter(|_| !own.is_empty())
             .map(|rank| (rank, bytemuck::cast_slice(&own)))
             .collect();
-        let mut receives = Vec::with_capacity(ranks.count());
-        let mut rest = &mut squares[..];
-        for (rank, blocks) in blocks.iter().enumerate() {
-            let part;
-            (part, rest) = rest.split_at_mut(blocks.len());
-            if rank != ranks.rank() && !part.is_empty() {
-                receives.push((rank, bytemuck::cast_slice_mut(part)));
+        let mut all: Vec<_> = ranks.others().map(|rank| (rank, of(rank))).collect();
+        let receives = all
+            .iter_mut()
+            .filter(|(_, squares)| !squares.is_empty())
+            .map(|(rank, squares)| (*rank, bytemuck::cast_slice_mut(squares)))
+            .collect();
+        ranks.exchange(&sends, receives);
+        for (rank, received) in all {
+            let mut received = received.into_iter();
+            for blocks in &blocks[rank] {
+                let to = squares[blocks.clone()].iter_mut();
+                to.zip(&mut received).for_each(|(to, sum)| *to = sum);
             }
         }
-        ranks.exchange(&sends, receives);
         gradient_norm::of_sums(squares, loss_scale)
     }
 
@@ -279,31 +395,35 @@ impl LaneSum {
         backend: &mut dyn Backend,
         state: &TrainingState,
     ) -> Result<(), BackendError> {
-        let Self { ranks, shards, incoming, own, .. } = self;
-        let own_rank = ranks.rank();
-        let count = shards.iter().map(Vec::len).max().unwrap_or(0);
+        let Self { ranks, schedule, idle, own, .. } = self;
+        if ranks.count() == 1 {
+            return Ok(());
+        }
+        let count = schedule.complete.len();
+        let mut n_posted = 0;
         for at in 0..count {
-            let mut sends = Vec::with_capacity(ranks.count());
-            if let Some(message) = shards[own_rank].get(at).filter(|_| ranks.count() > 1) {
+            while n_posted < count
+                && let Some(mut exchange) = idle.pop()
+            {
+                let message = schedule.message(ranks.rank(), n_posted);
                 let values = &mut own[..length(message)];
                 read(backend, state, Of::Weights, message, values)?;
-                let bytes: &[u8] = bytemuck::cast_slice(values);
-                sends.extend(ranks.others().map(|rank| (rank, bytes)));
-            }
-            let mut receives = Vec::with_capacity(ranks.count());
-            for (rank, values) in incoming.iter_mut().enumerate() {
-                if let Some(message) = shards[rank].get(at).filter(|_| rank != own_rank) {
-                    let bytes = bytemuck::cast_slice_mut(&mut values[..length(message)]);
-                    receives.push((rank, bytes));
+                for parcel in &mut exchange.sends {
+                    parcel.resize(4 * values.len());
+                    parcel.floats_mut().copy_from_slice(values);
                 }
-            }
-            ranks.exchange(&sends, receives);
-            for rank in ranks.others() {
-                if let Some(message) = shards[rank].get(at) {
-                    let values = &incoming[rank][..length(message)];
-                    write(backend, state, Of::Weights, message, values)?;
+                for parcel in &mut exchange.receives {
+                    parcel.resize(schedule.bytes(parcel.rank, n_posted));
                 }
+                ranks.post(exchange);
+                n_posted += 1;
             }
+            let exchange = ranks.collect();
+            for parcel in &exchange.receives {
+                let message = schedule.message(parcel.rank, at);
+                write(backend, state, Of::Weights, message, parcel.floats())?;
+            }
+            idle.push(exchange);
         }
         Ok(())
     }
@@ -314,7 +434,7 @@ impl LaneSum {
         backend: &mut dyn Backend,
         state: &TrainingState,
     ) -> Result<(), BackendError> {
-        for message in self.shards.iter().flatten() {
+        for message in self.schedule.shards.iter().flatten() {
             let values = &mut self.own[..length(message)];
             if self.ranks.is_root() {
                 read(backend, state, Of::Weights, message, values)?;
@@ -353,7 +473,7 @@ fn read(
     backend: &mut dyn Backend,
     state: &TrainingState,
     of: Of,
-    message: &Message,
+    message: &[Piece],
     mut values: &mut [f32],
 ) -> Result<(), BackendError> {
     for piece in message {
@@ -369,7 +489,7 @@ fn write(
     backend: &mut dyn Backend,
     state: &TrainingState,
     of: Of,
-    message: &Message,
+    message: &[Piece],
     mut values: &[f32],
 ) -> Result<(), BackendError> {
     for piece in message {
@@ -391,7 +511,8 @@ mod tests {
     fn messages_cover_every_element_once_and_split_at_blocks() {
         let ranges = [0..100, BLOCK..5 * BLOCK + 7, 0..0, 0..1, 0..3 * BLOCK];
         for most in [BLOCK, 2 * BLOCK, 64 * BLOCK] {
-            let list = messages(&ranges, most);
+            let order: Vec<_> = (0..ranges.len()).rev().collect();
+            let list = messages(&ranges, &order, most);
             assert!(list.iter().all(|message| length(message) as u64 <= most));
             let mut ends: Vec<_> = ranges.iter().map(|range| range.start).collect();
             for piece in list.iter().flatten() {
@@ -401,13 +522,16 @@ mod tests {
             }
             assert!(ends.iter().zip(&ranges).all(|(end, range)| *end == range.end), "{most}");
         }
-        assert_eq!(messages(&ranges, 64 * BLOCK).len(), 1);
+        assert_eq!(messages(&ranges, &[4, 0, 1, 2, 3], 64 * BLOCK).len(), 1);
+        let order: Vec<_> =
+            messages(&ranges, &[4, 0, 1, 3], BLOCK).iter().flatten().map(|p| p.parameter).collect();
+        assert!(order.is_sorted_by_key(|p| [1, 2, 3, 4, 0][*p]), "{order:?}");
     }
 
     #[test]
-    fn buffers_take_eight_mebibytes_up_to_64_ranks() {
+    fn buffers_take_sixteen_mebibytes_up_to_64_ranks() {
         for ranks in [1, 2, 3, 6, 64] {
-            let bytes = 2 * ranks * 4 * message_elements(ranks);
+            let bytes = 2 * IN_FLIGHT * ranks * 4 * message_elements(ranks);
             assert!(bytes <= BUFFER_BYTES && bytes > BUFFER_BYTES / 2, "{ranks}: {bytes}");
         }
         assert_eq!(message_elements(1000), BLOCK);

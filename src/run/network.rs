@@ -1,14 +1,22 @@
 //! The time that ranks spend on messages, before anything is rented: bytes of a step over the rate
 //! of a network.
 //!
-//! Counted are the gradients of each round of lanes and the updated weights, as [`super::lanes`]
-//! sends them. Not counted: latency, and copies between a card and its host. Messages and
-//! computation do not overlap, so all of the time is exposed.
+//! Counted are the gradients of each round of lanes and the updated weights, in the exchanges of
+//! [`super::lanes`]. An exchange begins when the last micro-batch of the lane has finished with its
+//! gradients and the exchange before it has ended; what lasts longer than the micro-batch is exposed,
+//! and so are the weights. Ops are assumed to take time in proportion to their arithmetic. Not counted:
+//! latency, copies between a card and its host, and the additions.
 
 use std::str::FromStr;
 
-use fitgpt_plan::{job::Job, model::Parameter};
+use fitgpt_plan::{
+    job::{Job, TRAIN},
+    program::TrainingState,
+    shard::Share,
+};
 use serde::Serialize;
+
+use super::lanes::Schedule;
 
 /// A network's rate in each direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,8 +53,10 @@ pub struct StepTraffic {
     pub sent_bytes: u64,
     /// From all other ranks.
     pub received_bytes: u64,
-    /// While nothing else happens.
-    pub exposed_s: f64,
+    /// The time of all messages.
+    pub transfer_s: f64,
+    /// The part of it in which nothing is computed, `[low, high]`, if the time to compute is known.
+    pub exposed_s: Option<[f64; 2]>,
     /// The share of a step that computes, `[low, high]`, if the time to compute is known.
     pub efficiency: Option<[f64; 2]>,
 }
@@ -55,20 +65,56 @@ impl StepTraffic {
     /// The messages of a step of `job`, which computes for `compute_s`, `[low, high]`.
     pub fn of(job: &Job, rate: NetworkRate, compute_s: Option<[f64; 2]>) -> Self {
         let training = &job.training;
+        let Share { rank, ranks } = training.share;
         let parameters = job.model.parameters();
-        let all: u64 = parameters.iter().map(Parameter::count).sum();
-        let ranges = training.share.ranges(&parameters, &training.optimizer);
-        let own: u64 = ranges.iter().map(|range| range.end - range.start).sum();
-        let ranks = u64::from(training.share.ranks);
-        let rounds = training.lanes / ranks;
+        let ranges = Share::all_ranges(ranks, &parameters, &training.optimizer);
+        let program = &job.training_programs()[TRAIN];
+        let state = TrainingState::new(&job.model, training);
+        let schedule = Schedule::new(program, &state, &ranges);
+        let rounds = training.lanes / u64::from(ranks);
+
+        let bytes = |rank: usize, at| schedule.bytes(rank, at) as u64;
         // The gradients of others' shards go out, the own one comes in from everybody; the weights
         // the other way.
-        let (others, everybody) = (4 * (all - own), 4 * own * (ranks - 1));
-        let sent_bytes = rounds * others + everybody;
-        let received_bytes = rounds * everybody + others;
-        let exposed_s = 8.0 * sent_bytes.max(received_bytes) as f64 / rate.bits_per_s;
-        let efficiency = compute_s.map(|seconds| seconds.map(|s| s / (s + exposed_s)));
-        Self { sent_bytes, received_bytes, exposed_s, efficiency }
+        let exchange = |at| {
+            let everybody = u64::from(ranks - 1) * bytes(rank as usize, at);
+            let all: u64 = (0..ranks as usize).map(|rank| bytes(rank, at)).sum();
+            [all - bytes(rank as usize, at), everybody]
+        };
+        let exchanges: Vec<_> = (0..schedule.complete.len()).map(exchange).collect();
+        let others: u64 = exchanges.iter().map(|[others, _]| others).sum();
+        let everybody: u64 = exchanges.iter().map(|[_, everybody]| everybody).sum();
+        let seconds =
+            |[sent, received]: [u64; 2]| 8.0 * sent.max(received) as f64 / rate.bits_per_s;
+        let gradients_s: f64 = exchanges.iter().copied().map(seconds).sum();
+        let weights_s = gradients_s; // the same messages, the other way
+
+        let all_flops = program.flops().max(1) as f64;
+        let mut flops = 0;
+        let done: Vec<_> = std::iter::once(0.0)
+            .chain(program.ops().iter().map(|op| {
+                flops += op.flops(program);
+                flops as f64 / all_flops
+            }))
+            .collect();
+        let micro_batches = (training.accumulation / u64::from(ranks)) as f64;
+        let exposed = |compute_s: f64| {
+            let micro_batch_s = compute_s / micro_batches;
+            let end_s = schedule.complete.iter().zip(&exchanges).fold(0.0, |end_s: f64, each| {
+                let (complete, exchange) = each;
+                end_s.max(done[*complete] * micro_batch_s) + seconds(*exchange)
+            });
+            rounds as f64 * (end_s - micro_batch_s).max(0.0) + weights_s
+        };
+        let efficiency = |s: f64| s / (s + exposed(s));
+        Self {
+            sent_bytes: rounds * others + everybody,
+            received_bytes: rounds * everybody + others,
+            transfer_s: rounds as f64 * gradients_s + weights_s,
+            // The more there is to compute, the more is hidden.
+            exposed_s: compute_s.map(|[low, high]| [exposed(high), exposed(low)]),
+            efficiency: compute_s.map(|seconds| seconds.map(efficiency)),
+        }
     }
 }
 
@@ -111,11 +157,22 @@ mod tests {
         let close = |bytes: u64, expected: f64| (bytes as f64 / expected - 1.0).abs() < 0.01;
         assert!(close(traffic.sent_bytes, 1.5 * all), "{traffic:?}");
         assert!(close(traffic.received_bytes, 1.5 * all), "{traffic:?}");
+        assert!((traffic.transfer_s / (1.5 * all / 1e9) - 1.0).abs() < 0.01, "{traffic:?}");
         let [low, high] = traffic.efficiency.unwrap();
-        assert!(low < high && (low - 1.0 / (1.0 + traffic.exposed_s)).abs() < 1e-12);
+        let [least, most] = traffic.exposed_s.unwrap();
+        assert!(low < high && (low - 1.0 / (1.0 + most)).abs() < 1e-12, "{traffic:?}");
+        // A micro-batch of a tenth of a second hides part of a gradient that takes 0.37 s; the
+        // weights are never hidden.
+        let weights_s = 0.75 * all / 1e9;
+        assert!(least > weights_s && most < traffic.transfer_s, "{traffic:?}");
+        // A long one hides all but the embedding, which is complete at the end.
+        let [least, _] = StepTraffic::of(&job(4, "0"), rate, Some([400.0; 2])).exposed_s.unwrap();
+        let embedding_s = 0.75 * 4.0 * (50304.0 + 1024.0) * 768.0 / 1e9;
+        assert!((least - weights_s - embedding_s).abs() < 0.02, "{least}");
         // Two rounds send the gradients twice.
         let traffic = StepTraffic::of(&job(4, "8"), rate, None);
         assert!(close(traffic.sent_bytes, 2.25 * all), "{traffic:?}");
-        assert_eq!(StepTraffic::of(&job(2, "2"), rate, None).efficiency, None);
+        let traffic = StepTraffic::of(&job(2, "2"), rate, None);
+        assert_eq!((traffic.exposed_s, traffic.efficiency), (None, None));
     }
 }

@@ -4,9 +4,13 @@
 //! schedulers announce the end of a time limit. A second Ctrl-C, or a second SIGTERM, ends the
 //! program at once with exit code 2: 130 promises that the state was saved.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
 };
 
 use signal_hook::{consts, flag};
@@ -17,6 +21,12 @@ use crate::os;
 /// Whether the run was asked to stop.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
+
+/// How often SIGCONT is looked for.
+const BEAT: Duration = Duration::from_millis(250);
+
+/// A pause between two looks that only a suspended process makes.
+const SUSPENDED: Duration = Duration::from_secs(3);
 
 /// What a second signal of the same kind does.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,6 +67,29 @@ impl Stop {
         }
         flag::register(signal, Arc::clone(&self.0))?;
         Ok(())
+    }
+
+    /// SIGCONT also stops the run, unless the process was suspended before it: on Ctrl-C, Open
+    /// MPI's `mpirun` sends SIGCONT at once, and SIGTERM only after the time that it grants for the
+    /// end, followed by SIGKILL after the same time again.
+    #[cfg(unix)]
+    pub fn also_on_continue(&self) -> std::io::Result<()> {
+        let was_continued = Arc::new(AtomicBool::new(false));
+        flag::register(consts::SIGCONT, Arc::clone(&was_continued))?;
+        let stop = Arc::downgrade(&self.0);
+        let look = move || {
+            let mut last = Instant::now();
+            while let Some(stop) = stop.upgrade() {
+                let is_suspended = last.elapsed() > SUSPENDED;
+                last = Instant::now();
+                if was_continued.swap(false, Ordering::Relaxed) && !is_suspended {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                drop(stop);
+                thread::sleep(BEAT);
+            }
+        };
+        thread::Builder::new().name("signals".into()).spawn(look).map(drop)
     }
 
     /// Whether it was raised.

@@ -240,6 +240,7 @@ mod tests {
             tokens_per_s: 100.0,
             loss_scale: None,
             skipped: false,
+            wait_ms: None,
         }
     }
 

@@ -220,6 +220,7 @@ impl Run<'_> {
                 return self.stopped();
             }
 
+            self.trainer.take_wait_ms();
             let clock = Instant::now();
             let Some(stepped) = self.trainer.step(self.stop)? else { return self.stopped() };
             let seconds = clock.elapsed().as_secs_f64();
@@ -234,6 +235,7 @@ impl Run<'_> {
                 tokens_per_s: self.progress.tokens_per_s(seconds),
                 loss_scale: scaler.is_dynamic.then_some(f64::from(scaler.scale)),
                 skipped: stepped.is_skipped,
+                wait_ms: self.trainer.take_wait_ms(),
             })?;
             self.progress.stepped(step, stepped.loss, seconds);
             if stepped.is_skipped {

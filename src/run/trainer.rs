@@ -148,7 +148,8 @@ impl Trainer {
         let tensors = Tensors::of(&job.model, &job.training.optimizer);
         let state = TrainingState::new(&job.model, training);
         let continuation = Continuation::in_training(&job.model, training, &state);
-        let lanes = LaneSum::new(Rc::clone(&ranks), training, &parameters);
+        let program = backend.plan().program(TRAIN);
+        let lanes = LaneSum::new(Rc::clone(&ranks), training, &parameters, program, &state);
         let owners = Owners::new(training.share.ranks, &parameters, training.optimizer);
         init::rotary(&mut *backend, TRAIN, state.rotary, &job.model)?;
         let fingerprint = data.fingerprint()?;
@@ -314,6 +315,12 @@ impl Trainer {
         Ok(Some(stepped))
     }
 
+    /// How long this rank has waited for others since the last call; `None` if there are none.
+    pub fn take_wait_ms(&self) -> Option<f64> {
+        let waited = self.ranks.take_waited().as_secs_f64();
+        (self.ranks.count() > 1).then_some(waited * 1e3)
+    }
+
     /// The arguments that no step changes.
     fn arguments(&self) -> Arguments {
         Arguments { seed: self.config.seed(), ..Arguments::default() }
@@ -364,8 +371,14 @@ impl Trainer {
         let mut all = vec![[0_f32; 2]; ranks as usize];
         let mut total: Option<f32> = None;
         for round in 0..rounds {
-            let lane = round * ranks + rank;
-            let is_whole = self.accumulate(lane * each..(lane + 1) * each, arguments, stop)?;
+            let first = (round * ranks + rank) * each;
+            let last = first + each - 1;
+            let round = Round { is_first: round == 0, is_last: round + 1 == rounds };
+            let is_whole = self.accumulate(first..last, arguments, stop)?
+                && self.run_last_micro_batch(last, arguments, stop, round)?;
+            // A rank that was stopped sends what it has: the others learn of it afterwards.
+            let lanes = self.lanes.as_mut().expect("there are several lanes");
+            lanes.finish(&mut *self.backend, &self.state, round)?;
             let mut loss = [0.0];
             self.backend.read_scalars(&[(TRAIN, self.state.loss)], &mut loss)?;
             let own = [if is_whole { 0.0 } else { 1.0 }, loss[0]];
@@ -376,11 +389,33 @@ impl Trainer {
             for [_, loss] in &all {
                 total = Some(total.map_or(*loss, |total| total + loss));
             }
-            let round = Round { is_first: round == 0, is_last: round + 1 == rounds };
-            let lanes = self.lanes.as_mut().expect("there are several lanes");
-            lanes.add(&mut *self.backend, &self.state, round)?;
         }
         Ok(total)
+    }
+
+    /// Runs the last micro-batch of a lane, and exchanges gradients as soon as they are complete.
+    /// Returns whether it ran: not if it was stopped.
+    fn run_last_micro_batch(
+        &mut self,
+        micro: u64,
+        mut arguments: Arguments,
+        stop: &Stop,
+        round: Round,
+    ) -> Result<bool, RunError> {
+        if stop.is_asked_for() {
+            return Ok(false);
+        }
+        self.load_micro_batch(micro, &mut arguments)?;
+        let Self { backend, lanes, state, .. } = self;
+        let lanes = lanes.as_mut().expect("there are several lanes");
+        let count = backend.plan().program(TRAIN).ops().len();
+        let first = lanes.first_complete().unwrap_or(count);
+        backend.run_part(TRAIN, 0..first, &arguments)?;
+        for at in first..count {
+            lanes.progress(&mut **backend, state, round, at)?;
+            backend.run_part(TRAIN, at..at + 1, &arguments)?;
+        }
+        Ok(true)
     }
 
     /// Sums the loss and the gradients of some micro-batches of a step, from zero. Returns whether
@@ -391,25 +426,23 @@ impl Trainer {
         mut arguments: Arguments,
         stop: &Stop,
     ) -> Result<bool, RunError> {
-        let training = self.job.training;
         self.backend.write(TRAIN, self.state.loss, Bytes::ZERO, &0f32.to_ne_bytes())?;
         for micro in micro_batches {
             if stop.is_asked_for() {
                 return Ok(false);
             }
-            arguments.first_sequence = micro * training.batch;
-            let (split, purpose) = (Split::Train, Purpose::Training { step: arguments.step });
-            self.load(
-                TRAIN,
-                training.batch,
-                training.seq,
-                split,
-                purpose,
-                arguments.first_sequence,
-            )?;
+            self.load_micro_batch(micro, &mut arguments)?;
             self.backend.run(TRAIN, &arguments)?;
         }
         Ok(true)
+    }
+
+    fn load_micro_batch(&mut self, micro: u64, arguments: &mut Arguments) -> Result<(), RunError> {
+        let training = self.job.training;
+        arguments.first_sequence = micro * training.batch;
+        let (split, purpose) = (Split::Train, Purpose::Training { step: arguments.step });
+        let first = arguments.first_sequence;
+        self.load(TRAIN, training.batch, training.seq, split, purpose, first)
     }
 
     /// The losses of both splits; `None` if it was stopped.

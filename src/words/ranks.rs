@@ -81,17 +81,17 @@ messages! {
     }
     /// `--network`.
     traffic(bytes, seconds) {
-        en: "network: each rank sends {bytes} a step, {seconds} s in which nothing is computed",
-        zh: "网络：每个 rank 每步发送 {bytes}，其间 {seconds} 秒不计算",
-        ja: "ネットワーク: rank ごとに 1 ステップ {bytes} を送信し、{seconds} 秒間は計算しない",
-        de: "Netz: jeder Rank sendet {bytes} je Schritt, {seconds} s, in denen nicht gerechnet wird",
+        en: "network: each rank sends {bytes} a step, which takes {seconds} s",
+        zh: "网络：每个 rank 每步发送 {bytes}，耗时 {seconds} 秒",
+        ja: "ネットワーク: rank ごとに 1 ステップ {bytes} を送信し、{seconds} 秒かかる",
+        de: "Netz: jeder Rank sendet {bytes} je Schritt, das dauert {seconds} s",
     }
     /// After it, if the card's rates are known.
-    efficiency(low, high) {
-        en: "; {low} % to {high} % of a step computes",
-        zh: "；每步有 {low} % 至 {high} % 的时间在计算",
-        ja: "。ステップの {low} % 〜 {high} % が計算",
-        de: "; {low} % bis {high} % eines Schritts rechnen",
+    efficiency(least, most, low, high) {
+        en: ", {least} to {most} s of it while nothing is computed; {low} % to {high} % of a step computes",
+        zh: "，其中 {least} 至 {most} 秒不计算；每步有 {low} % 至 {high} % 的时间在计算",
+        ja: "。そのうち {least} 〜 {most} 秒は計算しない。ステップの {low} % 〜 {high} % が計算",
+        de: ", davon {least} bis {most} s, in denen nicht gerechnet wird; {low} % bis {high} % eines Schritts rechnen",
     }
     one_host() { en: "1 machine", zh: "1 台机器", ja: "1 台のマシン", de: "1 Rechner" }
     several_hosts(count) {

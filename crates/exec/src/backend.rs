@@ -1,5 +1,7 @@
 //! Backends: what holds an arena and runs programs in it.
 
+use std::ops::Range;
+
 use fitgpt_plan::{
     memory::{Limits, Slot, VerifiedPlan},
     program::{Op, Program},
@@ -62,8 +64,17 @@ pub trait Backend {
 
     /// Runs program `program` of the plan once.
     fn run(&mut self, program: usize, arguments: &Arguments) -> Result<(), BackendError> {
-        self.run_op_by_op(program, arguments, &mut |_| {})
+        let count = self.plan().program(program).ops().len();
+        self.run_part(program, 0..count, arguments)
     }
+
+    /// Runs some consecutive ops of a program. All parts of it in order are one run.
+    fn run_part(
+        &mut self,
+        program: usize,
+        ops: Range<usize>,
+        arguments: &Arguments,
+    ) -> Result<(), BackendError>;
 
     /// Like [`run`](Self::run), and reports when each op has ended. On a device that runs ops
     /// asynchronously this waits for each op, so it is for measuring only.
@@ -162,15 +173,19 @@ impl WatchedArena {
         self.arena.plan()
     }
 
-    /// Runs `kernel` for every op in order.
+    pub(crate) fn all_ops(&self, program: usize) -> Range<usize> {
+        0..self.plan().program(program).ops().len()
+    }
+
+    /// Runs `kernel` for each of these ops in order.
     pub(crate) fn run(
         &mut self,
         program: usize,
+        ops: Range<usize>,
         ended: &mut dyn FnMut(OpIndex),
         mut kernel: impl FnMut(&Program, &Op, &mut Operands<'_>),
     ) {
-        let count = self.plan().program(program).ops().len();
-        for at in (0..count as u32).map(OpIndex) {
+        for at in ops.map(|at| OpIndex(at as u32)) {
             if self.watch == Watch::Poison {
                 self.set_guards(program, at);
             }

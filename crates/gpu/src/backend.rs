@@ -1,6 +1,6 @@
 //! A GPU as a backend.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use fitgpt_exec::{Arguments, Backend, BackendError, GUARD, POISON, Watch};
 use fitgpt_plan::{
@@ -98,14 +98,14 @@ impl Work {
         Ok(())
     }
 
-    fn launch_all(
+    fn launch(
         &self,
         program: usize,
+        ops: Range<usize>,
         arguments: &Arguments,
         mut after: impl FnMut(OpIndex) -> Result<(), BackendError>,
     ) -> Result<(), BackendError> {
-        let count = self.plan.program(program).ops().len();
-        for at in (0..count as u32).map(OpIndex) {
+        for at in ops.map(|at| OpIndex(at as u32)) {
             if self.watch == Watch::Poison {
                 self.set_guards(program, at)?;
             }
@@ -161,10 +161,15 @@ impl Backend for Gpu {
         &self.plan
     }
 
-    fn run(&mut self, program: usize, arguments: &Arguments) -> Result<(), BackendError> {
+    fn run_part(
+        &mut self,
+        program: usize,
+        ops: Range<usize>,
+        arguments: &Arguments,
+    ) -> Result<(), BackendError> {
         let arguments = *arguments;
         self.ask(move |work| {
-            work.launch_all(program, &arguments, |_| Ok(()))?;
+            work.launch(program, ops, &arguments, |_| Ok(()))?;
             let client = &work.device.client;
             work.device.health.guard(|| client.flush().map_err(|error| error.to_string()))
         })
@@ -177,8 +182,9 @@ impl Backend for Gpu {
         ended: &mut dyn FnMut(OpIndex),
     ) -> Result<(), BackendError> {
         let (work, arguments) = (self.work(), *arguments);
+        let all = 0..self.plan.program(program).ops().len();
         let launch = move |report: &dyn Fn(OpIndex)| {
-            work.launch_all(program, &arguments, |at| {
+            work.launch(program, all, &arguments, |at| {
                 // An op has ended when the device has finished it, not when it was launched.
                 work.device.health.guard(|| sync(&work.device.client))?;
                 report(at);

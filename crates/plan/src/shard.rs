@@ -1,9 +1,10 @@
 //! Shards: which part of each parameter a rank updates, when several processes train together.
 //!
-//! Every rank has all weights and gradients, and the optimizer's states of its own part only. The
-//! parameters, one after the other, are cut into units, and each rank has consecutive units. A unit
-//! is a block of [`SHARD_BLOCK`] elements of one parameter, or, with Muon, a whole matrix: its
-//! update needs all of it.
+//! Every rank has all weights and gradients, and the optimizer's states of its own part only. Each
+//! parameter is divided among all ranks, so that every gradient that a backward pass has finished
+//! gives all of them something to send and to receive. The parts are whole units: blocks of
+//! [`SHARD_BLOCK`] elements, or, with Muon, a whole matrix, since its update needs all of it. Who gets
+//! the next unit depends on who has least so far.
 //!
 //! Invariant: the shards of all ranks cover every element once, whatever the number of ranks.
 
@@ -40,27 +41,41 @@ impl Share {
     /// The elements of each parameter that this rank updates; empty ranges for parameters of which
     /// it has nothing.
     pub fn ranges(self, parameters: &[Parameter], optimizer: &Optimizer) -> Vec<Range<u64>> {
-        let total: u64 = parameters.iter().map(Parameter::count).sum();
-        let mut before = 0;
-        let range = |parameter: &Parameter| {
-            let count = parameter.count();
-            let unit = match optimizer.rule(parameter) {
-                UpdateRule::Muon(_) => count,
-                UpdateRule::AdamW(_) | UpdateRule::AdamW8bit(_) => SHARD_BLOCK,
-            };
-            let first = before;
-            before += count;
-            let is_own = |start: &u64| {
-                let middle = first + start + unit.min(count - start) / 2;
-                let owner = u128::from(middle) * u128::from(self.ranks) / u128::from(total);
-                owner == u128::from(self.rank)
-            };
-            let starts = || (0..count).step_by(unit as usize);
-            let Some(start) = starts().find(is_own) else { return 0..0 };
-            let n_units = starts().filter(is_own).count() as u64;
-            start..count.min(start + n_units * unit)
-        };
-        parameters.iter().map(range).collect()
+        let mut own = vec![0..0; parameters.len()];
+        divide(self.ranks, parameters, optimizer, |parameter, rank, range| {
+            if rank == self.rank {
+                own[parameter] = range;
+            }
+        });
+        own
+    }
+
+    /// [`Share::ranges`] of each of `ranks`.
+    pub fn all_ranges(
+        ranks: u32,
+        parameters: &[Parameter],
+        optimizer: &Optimizer,
+    ) -> Vec<Vec<Range<u64>>> {
+        let mut all = vec![vec![0..0; parameters.len()]; ranks as usize];
+        divide(ranks, parameters, optimizer, |parameter, rank, range| {
+            all[rank as usize][parameter] = range;
+        });
+        all
+    }
+
+    /// [`Share::optimizer_bytes`] of each of `ranks`.
+    pub fn all_optimizer_bytes(
+        ranks: u32,
+        parameters: &[Parameter],
+        optimizer: &Optimizer,
+    ) -> Vec<u64> {
+        let mut all = vec![0; ranks as usize];
+        divide(ranks, parameters, optimizer, |parameter, rank, range| {
+            let states = optimizer.states_of(&parameters[parameter], &range);
+            all[rank as usize] +=
+                states.iter().map(crate::optimizer::OptimizerState::bytes).sum::<u64>();
+        });
+        all
     }
 
     /// Bytes of optimizer states that this rank keeps.
@@ -71,6 +86,44 @@ impl Share {
             states.iter().map(crate::optimizer::OptimizerState::bytes).sum()
         };
         parameters.iter().zip(ranges).map(of).sum()
+    }
+}
+
+/// Divides every parameter among `ranks`, and calls `give` with its index, a rank and what that rank
+/// has of it, in the order of ranks; not for a rank that has nothing of it.
+fn divide(
+    ranks: u32,
+    parameters: &[Parameter],
+    optimizer: &Optimizer,
+    mut give: impl FnMut(usize, u32, Range<u64>),
+) {
+    let mut owned = vec![0_u64; ranks as usize];
+    let mut so_far = 0;
+    for (index, parameter) in parameters.iter().enumerate() {
+        let count = parameter.count();
+        let unit = match optimizer.rule(parameter) {
+            UpdateRule::Muon(_) => count,
+            UpdateRule::AdamW(_) | UpdateRule::AdamW8bit(_) => SHARD_BLOCK.min(count),
+        };
+        so_far += count;
+        // Equal shares of what was divided up to here, if units had no size.
+        let fair = so_far.div_ceil(ranks.into());
+        let (mut start, mut wanted) = (0, 0);
+        for rank in 0..ranks {
+            if start == count {
+                break;
+            }
+            let has = &mut owned[rank as usize];
+            wanted += fair.saturating_sub(*has);
+            let is_last = rank + 1 == ranks;
+            let nearest = (wanted + unit / 2) / unit * unit;
+            let end = if is_last { count } else { nearest.min(count) };
+            if end > start {
+                give(index, rank, start..end);
+                *has += end - start;
+                start = end;
+            }
+        }
     }
 }
 
@@ -96,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn every_element_has_one_owner_and_shards_are_consecutive() {
+    fn every_element_has_one_owner() {
         for name in ["adamw", "adamw8bit", "muon"] {
             let (parameters, optimizer) = case(name);
             for ranks in [1, 2, 3, 4, 6, 7, 200] {
@@ -134,6 +187,25 @@ mod tests {
     }
 
     #[test]
+    fn every_rank_has_its_part_of_every_large_parameter() {
+        let config = Written::new().resolve().unwrap();
+        let parameters = Model::new(&config, 50304).parameters();
+        let optimizer = Optimizer::of(&config);
+        for ranks in [2, 4, 8] {
+            let all = Share::all_ranges(ranks, &parameters, &optimizer);
+            for (index, parameter) in parameters.iter().enumerate() {
+                let blocks = parameter.count() / SHARD_BLOCK;
+                let fair = blocks / u64::from(ranks);
+                for (rank, ranges) in all.iter().enumerate() {
+                    let own = ranges[index].end - ranges[index].start;
+                    let distance = (own / SHARD_BLOCK).abs_diff(fair);
+                    assert!(distance <= 2, "{}, rank {rank} of {ranks}", parameter.name);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn four_ranks_have_a_quarter_of_the_moments_each() {
         let config = Written::new().resolve().unwrap();
         let parameters = Model::new(&config, 50304).parameters();
@@ -143,5 +215,8 @@ mod tests {
             let bytes = share.optimizer_bytes(&parameters, &optimizer) as f64;
             assert!((bytes / whole as f64 - 0.25).abs() < 0.001, "{bytes} of {whole}");
         }
+        let all = Share::all_optimizer_bytes(4, &parameters, &optimizer);
+        let each = |share: Share| share.optimizer_bytes(&parameters, &optimizer);
+        assert_eq!(all, Share::all(4).map(each).collect::<Vec<_>>());
     }
 }

@@ -66,6 +66,7 @@ fn step_event(step: u64) -> Event {
         tokens_per_s: 1.0,
         loss_scale: None,
         skipped: false,
+        wait_ms: None,
     }
 }
 

@@ -233,8 +233,7 @@ fn one_engine(resolved: &Resolved, engine: EngineChoice) -> Result<Value, Failur
     let (target, config) = state.target(engine, config, *vocab)?;
     let plan_command::Planned { panel, time, job } =
         plan_command::planned(&config, *vocab, &target, true)?;
-    let ranks =
-        state.ranks().map(|ranks| PlannedRanks::new(ranks, &config, &job, None, time.as_ref()));
+    let ranks = state.ranks().map(|ranks| PlannedRanks::new(ranks, &job, None, time.as_ref()));
     let command = plan_command::train_command(engine, state.files(), written, &config);
     let command = state
         .ranks()

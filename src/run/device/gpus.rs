@@ -63,8 +63,25 @@ impl Traits {
     }
 }
 
+/// How many devices are of the kind that `choice` names.
+pub(super) fn count(choice: DeviceChoice) -> usize {
+    matching(choice, &adapters().iter().map(Traits::of).collect::<Vec<_>>()).len()
+}
+
 /// Which of the adapters `choice` names. Software is meant only by an interface's name.
 fn chosen(choice: DeviceChoice, here: &[Traits]) -> Option<usize> {
+    let index = match choice {
+        DeviceChoice::Vulkan(index)
+        | DeviceChoice::Metal(index)
+        | DeviceChoice::Cuda(index)
+        | DeviceChoice::Gpu(index) => index.unwrap_or(0),
+        DeviceChoice::Mps | DeviceChoice::Auto | DeviceChoice::Cpu => 0,
+    };
+    matching(choice, here).get(index as usize).copied()
+}
+
+/// The adapters of the kind that `choice` names, whatever its index.
+fn matching(choice: DeviceChoice, here: &[Traits]) -> Vec<usize> {
     // Each real card once: Windows shows it through two interfaces, and a build with CUDA one of
     // NVIDIA's through a third, which is the fastest.
     let has_cuda = here.iter().any(|of| of.api == Api::Cuda);
@@ -82,15 +99,7 @@ fn chosen(choice: DeviceChoice, here: &[Traits]) -> Option<usize> {
         DeviceChoice::Gpu(_) | DeviceChoice::Auto => is_real(of),
         DeviceChoice::Cpu => false,
     };
-    let index = match choice {
-        DeviceChoice::Vulkan(index)
-        | DeviceChoice::Metal(index)
-        | DeviceChoice::Cuda(index)
-        | DeviceChoice::Gpu(index) => index.unwrap_or(0),
-        DeviceChoice::Mps | DeviceChoice::Auto | DeviceChoice::Cpu => 0,
-    };
-    let mut named = (0..here.len()).filter(|at| matches(&here[*at]));
-    named.nth(index as usize)
+    (0..here.len()).filter(|at| matches(&here[*at])).collect()
 }
 
 #[expect(clippy::unnecessary_wraps, reason = "a build without GPUs has no list")]

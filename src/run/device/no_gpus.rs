@@ -18,6 +18,10 @@ pub(super) fn available_gpus() -> Option<AvailableGpus> {
     None
 }
 
+pub(super) fn count(_: DeviceChoice) -> usize {
+    0
+}
+
 pub(super) fn named(device: DeviceChoice) -> Result<Opened, Unavailable> {
     Err(Unavailable::NotInThisBuild { device })
 }

@@ -211,7 +211,7 @@ fn bytes_of(
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::{collections::BTreeSet, ops::Range};
 
     use fitgpt_plan::units::OpIndex;
 
@@ -245,6 +245,15 @@ mod tests {
     impl Backend for Flawed {
         fn plan(&self) -> &VerifiedPlan {
             self.0.plan()
+        }
+
+        fn run_part(
+            &mut self,
+            program: usize,
+            ops: Range<usize>,
+            arguments: &Arguments,
+        ) -> Result<(), BackendError> {
+            self.0.run_part(program, ops, arguments)
         }
 
         fn run_op_by_op(

@@ -338,6 +338,8 @@ fn judge_sampling(
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
     use fitgpt_plan::{memory::VerifiedPlan, program::decoder::evaluate, units::OpIndex};
 
     use super::*;
@@ -392,9 +394,27 @@ mod tests {
         MeanOfLoss,
     }
 
+    impl Faulty {
+        fn scaled(&self, arguments: &Arguments) -> Arguments {
+            let rows = SEQUENCES as f32 * MODEL.block as f32;
+            let factor = if self.fault == Fault::MeanOfLoss { rows / (rows - 1.0) } else { 1.0 };
+            Arguments { loss_scale: arguments.loss_scale * factor, ..*arguments }
+        }
+    }
+
     impl Backend for Faulty {
         fn plan(&self) -> &VerifiedPlan {
             self.backend.plan()
+        }
+
+        fn run_part(
+            &mut self,
+            program: usize,
+            ops: Range<usize>,
+            arguments: &Arguments,
+        ) -> Result<(), BackendError> {
+            let arguments = self.scaled(arguments);
+            self.backend.run_part(program, ops, &arguments)
         }
 
         fn run_op_by_op(
@@ -403,10 +423,8 @@ mod tests {
             arguments: &Arguments,
             ended: &mut dyn FnMut(OpIndex),
         ) -> Result<(), BackendError> {
-            let rows = SEQUENCES as f32 * MODEL.block as f32;
-            let factor = if self.fault == Fault::MeanOfLoss { rows / (rows - 1.0) } else { 1.0 };
-            let loss_scale = arguments.loss_scale * factor;
-            self.backend.run_op_by_op(program, &Arguments { loss_scale, ..*arguments }, ended)
+            let arguments = self.scaled(arguments);
+            self.backend.run_op_by_op(program, &arguments, ended)
         }
 
         fn write(

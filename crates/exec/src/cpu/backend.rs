@@ -1,5 +1,7 @@
 //! The CPU as a backend.
 
+use std::ops::Range;
+
 use fitgpt_plan::{
     memory::VerifiedPlan,
     units::{Bytes, OpIndex, TensorId},
@@ -38,11 +40,35 @@ impl Cpu {
         let host = WatchedArena::new(plan, limits, watch, before)?;
         Ok(Self { host, machine: Machine { pool, isa } })
     }
+
+    fn run_ops(
+        &mut self,
+        program: usize,
+        ops: Range<usize>,
+        arguments: &Arguments,
+        ended: &mut dyn FnMut(OpIndex),
+    ) {
+        let Self { host, machine } = self;
+        host.run(program, ops, ended, |program, op, operands| {
+            let mut call = Call { machine: &mut *machine, program, arguments, operands };
+            dispatch::run(&mut call, op);
+        });
+    }
 }
 
 impl Backend for Cpu {
     fn plan(&self) -> &VerifiedPlan {
         self.host.plan()
+    }
+
+    fn run_part(
+        &mut self,
+        program: usize,
+        ops: Range<usize>,
+        arguments: &Arguments,
+    ) -> Result<(), BackendError> {
+        self.run_ops(program, ops, arguments, &mut |_| {});
+        Ok(())
     }
 
     fn run_op_by_op(
@@ -51,11 +77,7 @@ impl Backend for Cpu {
         arguments: &Arguments,
         ended: &mut dyn FnMut(OpIndex),
     ) -> Result<(), BackendError> {
-        let Self { host, machine } = self;
-        host.run(program, ended, |program, op, operands| {
-            let mut call = Call { machine: &mut *machine, program, arguments, operands };
-            dispatch::run(&mut call, op);
-        });
+        self.run_ops(program, self.host.all_ops(program), arguments, ended);
         Ok(())
     }
 

@@ -23,6 +23,8 @@ mod update;
 mod update_8bit;
 mod values;
 
+use std::ops::Range;
+
 use fitgpt_plan::{
     memory::{Limits, Target, VerifiedPlan},
     program::{Op, Program},
@@ -70,14 +72,30 @@ impl Backend for Reference {
         self.host.plan()
     }
 
+    fn run_part(
+        &mut self,
+        program: usize,
+        ops: Range<usize>,
+        arguments: &Arguments,
+    ) -> Result<(), BackendError> {
+        let kernel = |program: &Program, op: &Op, operands: &mut Operands<'_>| {
+            run(program, arguments, op, operands);
+        };
+        self.host.run(program, ops, &mut |_| {}, kernel);
+        Ok(())
+    }
+
     fn run_op_by_op(
         &mut self,
         program: usize,
         arguments: &Arguments,
         ended: &mut dyn FnMut(OpIndex),
     ) -> Result<(), BackendError> {
-        self.host
-            .run(program, ended, |program, op, operands| run(program, arguments, op, operands));
+        let all = self.host.all_ops(program);
+        let kernel = |program: &Program, op: &Op, operands: &mut Operands<'_>| {
+            run(program, arguments, op, operands);
+        };
+        self.host.run(program, all, ended, kernel);
         Ok(())
     }
 
