@@ -92,10 +92,10 @@ messages! {
     }
     /// A card's peak rates from its data sheet.
     card(name, gbytes, tflops, half) {
-        en: "peak rates of the {name}: {gbytes} GB/s; {tflops} TFLOP/s in float32 (attention too), {half} TFLOP/s in half precision on tensor cores with float32 accumulation",
-        zh: "{name} 的峰值速率：{gbytes} GB/s；float32 为 {tflops} TFLOP/s（注意力也按此计），半精度在张量核心上以 float32 累加为 {half} TFLOP/s",
-        ja: "{name} のピーク性能: {gbytes} GB/s、float32 で {tflops} TFLOP/s（アテンションも同じ）、半精度は Tensor コア（float32 で累算）で {half} TFLOP/s",
-        de: "Spitzenraten der {name}: {gbytes} GB/s; {tflops} TFLOP/s in float32 (auch Attention), {half} TFLOP/s in halber Genauigkeit auf Tensorkernen mit Summen in float32",
+        en: "peak rates of the {name}: {gbytes} GB/s; {tflops} TFLOP/s in float32, {half} TFLOP/s in half precision on tensor cores with float32 accumulation",
+        zh: "{name} 的峰值速率：{gbytes} GB/s；float32 为 {tflops} TFLOP/s，半精度在张量核心上以 float32 累加为 {half} TFLOP/s",
+        ja: "{name} のピーク性能: {gbytes} GB/s、float32 で {tflops} TFLOP/s、半精度は Tensor コア（float32 で累算）で {half} TFLOP/s",
+        de: "Spitzenraten der {name}: {gbytes} GB/s; {tflops} TFLOP/s in float32, {half} TFLOP/s in halber Genauigkeit auf Tensorkernen mit Summen in float32",
     }
     /// The bound of a program.
     at_least(name, ms) {
