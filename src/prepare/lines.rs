@@ -30,6 +30,7 @@ pub(super) struct Lines<'a> {
     line: Vec<u8>,
     number: u64,
     line_at: u64, // its offset in the file
+    longest_bytes: u64,
 }
 
 impl<'a> Lines<'a> {
@@ -41,7 +42,16 @@ impl<'a> Lines<'a> {
         invalid: Invalid,
     ) -> Self {
         let source = BufReader::with_capacity(256 << 10, source);
-        Self { source, path, field, invalid, line: Vec::new(), number: 0, line_at: 0 }
+        Self {
+            source,
+            path,
+            field,
+            invalid,
+            line: Vec::new(),
+            number: 0,
+            line_at: 0,
+            longest_bytes: 0,
+        }
     }
 
     /// The text of the next line that is not blank; `None` at the end.
@@ -56,6 +66,7 @@ impl<'a> Lines<'a> {
             if self.line.is_empty() {
                 return Ok(None);
             }
+            self.longest_bytes = self.longest_bytes.max(self.line.len() as u64);
             if self.line.len() as u64 > LINE_BYTES {
                 let (path, line) = (self.path.to_owned(), self.number);
                 return Err(PrepareError::LineTooLong { path, line, limit_bytes: LINE_BYTES });
@@ -70,9 +81,9 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The memory of the longest line so far.
+    /// The length of the longest line so far.
     pub(super) fn longest_bytes(&self) -> u64 {
-        self.line.capacity() as u64
+        self.longest_bytes
     }
 
     /// The text in the field of the line that was read.

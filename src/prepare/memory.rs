@@ -19,7 +19,7 @@ const JSON_WORKER_BYTES: u64 = 64 << 20;
 const JSON_FACTOR: u64 = 32;
 
 /// A line or a page is held as it is and as text, and a table that grows is copied.
-const HELD_FACTOR: u64 = 3;
+const HELD_FACTOR: u64 = 4;
 
 /// The most memory of a preparation with `workers` threads, whose longest line or page takes
 /// `held_bytes`.
