@@ -242,7 +242,8 @@ mod tests {
     use super::*;
 
     fn level(use_regex: bool) -> Value {
-        json!({ "type": "ByteLevel", "add_prefix_space": false, "use_regex": use_regex })
+        json!({ "type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true,
+            "use_regex": use_regex })
     }
 
     fn split(pattern: &str) -> Value {

@@ -54,7 +54,7 @@ fn a_config_names_its_folder_with_an_f_string() {
     let ran = place.run(&train);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let said = "c.py:6:1: `out_dir` is not known without running the file";
-    assert!(ran.stderr.contains(said) && ran.stderr.contains("it is `out`"), "{}", ran.stderr);
+    assert!(ran.stderr.contains(said) && ran.stderr.contains("so `out` is used"), "{}", ran.stderr);
     assert!(place.path("out/model.safetensors").is_file());
 }
 

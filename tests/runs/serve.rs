@@ -336,7 +336,7 @@ fn what_is_too_long_is_refused() {
     assert_eq!(server.raw(claim.as_bytes()).status, 413);
     let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
     assert_eq!(server.ask("POST /api/plan", kind, deep.as_bytes()).status, 400);
-    let layers = json!({ "keys": { "n_layer": "4000" }, "gpu": "RTX 4070" });
+    let layers = json!({ "keys": { "n_layer": "1000" }, "gpu": "RTX 4070" });
     assert_eq!(server.post("/api/plan", &layers).json()["error"]["kind"], "limit");
     let ranks = json!({ "ranks": 1_000_000, "gpu": "RTX 4070" });
     assert_eq!(server.post("/api/plan", &ranks).json()["error"]["kind"], "limit");

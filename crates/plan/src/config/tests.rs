@@ -457,7 +457,8 @@ fn sizes_whose_product_overflows_are_refused() {
     let wide = overridden(&[
         ("n_embd", "2**20"),
         ("n_head", "1"),
-        ("n_layer", "2**12"),
+        ("n_layer", "2**10"),
+        ("block_size", "2**12"),
         ("batch_size", "2**20"),
         ("gradient_accumulation_steps", "1"),
         ("max_iters", "1"),

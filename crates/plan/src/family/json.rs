@@ -124,7 +124,7 @@ impl<'a> ConfigDocument<'a> {
     pub(super) fn layers(self, key: &'static str) -> Result<u32, FamilyError> {
         match self.size(key)? {
             layers if layers <= LAYERS.most => Ok(layers),
-            _ => Err(self.refuse(key, Requirement::Within("1", "4096"))),
+            _ => Err(self.refuse(key, Requirement::Within("1", "1024"))),
         }
     }
 
