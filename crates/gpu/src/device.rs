@@ -105,7 +105,7 @@ pub struct Adapter {
 pub(crate) enum Selector {
     Wgpu(WgpuDevice),
     /// A card, by the driver's index.
-    #[cfg(feature = "cuda")]
+    #[cfg(any(feature = "cuda", test))]
     Cuda(u16),
     /// A simulated card, by its index in the list of those.
     #[cfg(test)]
@@ -166,8 +166,8 @@ pub fn adapters() -> Vec<Adapter> {
             vendor: info.vendor,
         });
     }
-    #[cfg(feature = "cuda")]
-    list.splice(0..0, crate::cuda::adapters());
+    #[cfg(any(feature = "cuda", test))]
+    list.splice(0..0, cuda::adapters());
     list.sort_by_key(|adapter| match adapter.kind {
         AdapterKind::Discrete => 0,
         AdapterKind::Integrated => 1,
@@ -175,6 +175,18 @@ pub fn adapters() -> Vec<Adapter> {
         AdapterKind::Software => 3,
     });
     list
+}
+
+/// Why NVIDIA cards of this machine are not reached through CUDA, one sentence each.
+#[cfg(any(feature = "cuda", test))]
+pub fn cuda_faults() -> Vec<String> {
+    cuda::faults()
+}
+
+/// A build without CUDA looks for no cards.
+#[cfg(not(any(feature = "cuda", test)))]
+pub fn cuda_faults() -> Vec<String> {
+    Vec::new()
 }
 
 fn kind(device_type: wgpu::DeviceType) -> AdapterKind {
@@ -202,6 +214,8 @@ pub struct GpuProperties {
     pub has_f16: bool,
     /// Whether kernels can load and store bfloat16.
     pub has_bf16: bool,
+    /// The most channels of a head for which the device has kernels.
+    pub widest_head: usize,
     /// The units that multiply matrices of 16-bit types.
     pub(crate) core: ProductUnits,
     /// How the units of a cube sum their numbers.
@@ -233,6 +247,7 @@ impl GpuProperties {
             plane: [info.subgroup_min_size, info.subgroup_max_size],
             has_f16: adapter.features().contains(wgpu::Features::SHADER_F16),
             has_bf16: false,
+            widest_head: usize::MAX,
             // Known once the device is open.
             core: ProductUnits::Units,
             sums: SumOrder::Tree,
@@ -306,7 +321,7 @@ impl GpuDevice {
     fn make(adapter: &Adapter, health: Health) -> Result<Self, String> {
         let (client, properties) = match &adapter.selector {
             Selector::Wgpu(selector) => Self::through_wgpu(adapter, selector, &health)?,
-            #[cfg(feature = "cuda")]
+            #[cfg(any(feature = "cuda", test))]
             Selector::Cuda(index) => cuda::open::<cuda::Library>(*index, adapter)?,
             #[cfg(test)]
             Selector::Simulated(index) => cuda::open::<cuda::Simulated>(*index, adapter)?,

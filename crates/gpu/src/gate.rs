@@ -3,17 +3,16 @@
 //! Programs are dispatched as in a run, in an arena on software Vulkan, but instead of being
 //! launched a kernel is compiled by CubeCL's CUDA compiler (see `launch!`). So the test compiles
 //! exactly what a run launches, with the same sizes. A kernel that none of these programs uses
-//! fails the test, so none can be forgotten.
+//! fails the test, so none can be forgotten, and so does one whose PTX is not stored.
 //!
-//! `scripts/test` sets the folder `FITGPT_CUDA_SOURCES` and compiles the result further with
-//! NVIDIA's compilers, down to machine code; `scripts/cuda-architectures` does so for attention of
-//! every width (`FITGPT_CUDA_WIDTHS`) and for every generation of cards.
+//! With the folder `FITGPT_CUDA_SOURCES` the texts are written there: `scripts/ptx` compiles them to the
+//! stored PTX.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashSet},
     fs,
     path::Path,
-    sync::{Arc, LazyLock, Mutex},
+    sync::{Arc, LazyLock, Mutex, MutexGuard, Once},
 };
 
 use cubecl::{
@@ -21,18 +20,24 @@ use cubecl::{
     ir::{DeviceProperties, TargetProperties},
     prelude::{BufferArg, CubeCount, CubeDim, KernelId},
 };
-use fitgpt_exec::{Arguments, Backend, Watch};
+use fitgpt_exec::{Arguments, Backend, Watch, random::fmix32};
 use fitgpt_plan::{
-    config::{Precision, Written},
+    config::{Config, Precision, Written},
     job::{self, Job},
     program::decoder::Recompute,
     units::Bytes,
 };
 
 use crate::{
-    AdapterKind, Gpu, GpuDevice, GpuProperties, GpuTarget, adapters,
-    cuda::{compile, driver::Card},
+    AdapterKind, Gpu, GpuDevice, GpuProperties, GpuRefusal, GpuTarget, adapters,
+    cuda::{
+        canonical::KernelKey,
+        compile,
+        driver::{Card, Source},
+        stored::{StoredKernels, WIDEST_HEAD},
+    },
     kernels::{
+        attention::padded,
         math::{SumOrder, UNITS},
         product::ProductUnits,
         update::{self, AdamStepLaunch},
@@ -47,7 +52,9 @@ const SHARED_BYTES: usize = 101_376;
 struct Recording {
     seen: HashSet<KernelId>,
     /// By kernel, one source for each variant.
-    sources: BTreeMap<&'static str, Vec<String>>,
+    sources: BTreeMap<&'static str, Vec<Source>>,
+    /// The kernel of each source's key.
+    keys: BTreeMap<KernelKey, &'static str>,
 }
 
 /// Shared, because a device may run on another thread.
@@ -57,16 +64,18 @@ static RECORDING: LazyLock<Mutex<Recording>> = LazyLock::new(Mutex::default);
 pub(crate) fn record(name: &'static str, kernel: &impl CubeKernel) {
     let mut recording = RECORDING.lock().unwrap();
     if recording.seen.insert(kernel.id()) {
-        recording.sources.entry(name).or_default().push(compiled(name, kernel));
+        let source = compiled(name, kernel);
+        recording.keys.insert(KernelKey::of(&source.text), name);
+        recording.sources.entry(name).or_default().push(source);
     }
 }
 
 /// A kernel as CUDA C++.
-fn compiled(name: &str, kernel: &impl CubeKernel) -> String {
+fn compiled(name: &str, kernel: &impl CubeKernel) -> Source {
     let source = compile::source(kernel).unwrap_or_else(|error| panic!("`{name}`: {error}"));
     let shared = source.shared_bytes;
     assert!(shared <= SHARED_BYTES, "`{name}` needs {shared} bytes of shared memory");
-    source.text
+    source
 }
 
 /// The card's properties: those of an RTX 4070.
@@ -91,68 +100,67 @@ pub(crate) fn target() -> Arc<TargetProperties> {
 /// A model and its training. Together the cases launch every kernel.
 #[derive(Clone, Debug)]
 struct GateCase {
-    keys: Vec<(&'static str, String)>,
+    /// Keys and their values, `key=value`.
+    keys: String,
     recompute: Recompute,
-    max_binding: Bytes,
+    /// Whether the vocabulary's table exceeds the binding limit.
+    is_cut: bool,
+    precision: Precision,
 }
 
-const SIZES: [(&str, &str); 6] = [
-    ("n_layer", "2"),
-    ("n_head", "2"),
-    ("n_embd", "128"), // heads of 64 channels, as GPT-2's
-    ("block_size", "32"),
-    ("batch_size", "2"),
-    ("eval_batch_size", "2"),
-];
+const SIZES: &str = "n_layer=2 n_head=2 n_embd=128 block_size=32 batch_size=2 eval_batch_size=2 \
+                     vocab_size=96";
 
-/// Keys and their values; whether the vocabulary's table exceeds the binding limit, with some
-/// layers recomputed.
-const CASES: [(&str, bool); 8] = [
-    ("optimizer=muon vocab_size=96", false),
-    ("optimizer=adamw8bit vocab_size=96", false),
-    ("bias=False gelu=exact dropout=0.0 vocab_size=96", false),
-    ("bias=True gelu=tanh dropout=0.1 vocab_size=2048", true),
-    ("bias=False gelu=tanh dropout=0.1 vocab_size=2048", true),
-    // Two query heads share a key head, and are normalised.
-    ("family=qwen3 n_kv_head=1 head_dim=128 tie_embeddings=False dropout=0.0 vocab_size=96", false),
-    ("family=llama n_kv_head=1 attention_bias=all mlp_bias=True dropout=0.1 vocab_size=2048", true),
-    (
-        "family=llama n_kv_head=1 attention_bias=none mlp_bias=False dropout=0.1 vocab_size=96",
-        false,
-    ),
-];
+/// Heads of these widths have kernels: everything between is padded to the next one.
+const WIDTHS: [usize; 6] = [32, 64, 96, 128, 192, WIDEST_HEAD];
 
-/// The widths that heads are padded to and the cases above do not have.
-const WIDTHS: [usize; 4] = [32, 96, 128, 192];
-
-/// Cases for every kernel: those above, and on demand attention of every width.
+/// Every choice that a config has, for the kernels that depend on it.
+///
+/// Which kernels an op needs depends on its optional operands and on types, and attention's on the width
+/// of a head; nothing else is compiled in. So the choices of a layer are combined with each other, the
+/// widths only with what attention takes, and optimizers with nothing.
 fn cases() -> Vec<GateCase> {
-    let case = |keys: &'static str, is_cut: bool| GateCase {
-        keys: keys
-            .split(' ')
-            .map(|key| key.split_once('=').unwrap())
-            .map(|(key, value)| (key, value.to_owned()))
-            .collect(),
-        recompute: if is_cut { Recompute { blocks: 1, cheap: 1 } } else { NONE },
-        max_binding: Bytes::new(if is_cut { 1 << 19 } else { 1 << 30 }),
-    };
-    let mut cases: Vec<_> = CASES.iter().map(|(keys, is_cut)| case(keys, *is_cut)).collect();
-    let has_widths = std::env::var_os("FITGPT_CUDA_WIDTHS").is_some();
-    for width in WIDTHS.into_iter().filter(|_| has_widths) {
-        let joined = [("n_layer", "1".into()), ("n_embd", (2 * width).to_string())];
-        let split = [
-            ("n_layer", "1".into()),
-            ("family", "llama".into()),
-            ("n_kv_head", "1".into()),
-            ("head_dim", width.to_string()),
-        ];
-        for layout in [&joined[..], &split] {
-            for dropout in ["0.0", "0.1"] {
-                let plain = case("vocab_size=96", false);
-                let keys = layout.iter().cloned().chain([("dropout", dropout.into())]);
-                cases
-                    .push(GateCase { keys: plain.keys.into_iter().chain(keys).collect(), ..plain });
+    let mut layers = Vec::new();
+    for dropout in ["0.0", "0.1"] {
+        for (bias, gelu) in
+            [("True", "exact"), ("True", "tanh"), ("False", "exact"), ("False", "tanh")]
+        {
+            layers.push(format!("bias={bias} gelu={gelu} dropout={dropout}"));
+        }
+        for family in ["llama", "qwen3"] {
+            for (attention_bias, mlp_bias) in
+                [("none", "False"), ("none", "True"), ("qkv", "False"), ("all", "True")]
+            {
+                let tied = if mlp_bias == "True" { "True" } else { "False" };
+                layers.push(format!(
+                    "family={family} n_kv_head=1 attention_bias={attention_bias} mlp_bias={mlp_bias} \
+                     tie_embeddings={tied} dropout={dropout}"
+                ));
             }
+        }
+    }
+    let mut widths = Vec::new();
+    for width in WIDTHS {
+        for dropout in ["0.0", "0.1"] {
+            widths.push(format!("n_layer=1 n_embd={} dropout={dropout}", 2 * width));
+            widths.push(format!(
+                "n_layer=1 family=llama n_kv_head=1 head_dim={width} dropout={dropout}"
+            ));
+        }
+    }
+    let optimizers = ["adamw8bit", "muon muon_dtype=bfloat16", "muon muon_dtype=float32"];
+    let mut cases = Vec::new();
+    for precision in PRECISIONS {
+        let mut add = |keys: &str, recompute, is_cut| {
+            cases.push(GateCase { keys: keys.to_owned(), recompute, is_cut, precision });
+        };
+        for keys in &layers {
+            add(keys, NONE, false);
+            add(keys, Recompute { blocks: 1, cheap: 1 }, true);
+        }
+        widths.iter().for_each(|keys| add(keys, NONE, false));
+        for optimizer in optimizers {
+            add(&format!("optimizer={optimizer}"), NONE, false);
         }
     }
     cases
@@ -160,34 +168,47 @@ fn cases() -> Vec<GateCase> {
 
 const NONE: Recompute = Recompute { blocks: 0, cheap: 0 };
 
+/// The device in whose memory the arenas lie; nothing is launched on it.
 fn software() -> GpuDevice {
-    let adapter = adapters().into_iter().find(|adapter| adapter.kind == AdapterKind::Software);
-    let adapter = adapter.expect("a software Vulkan driver (Debian: mesa-vulkan-drivers)");
-    GpuDevice::open(&adapter).unwrap()
+    static SOFTWARE: LazyLock<GpuDevice> = LazyLock::new(|| {
+        let adapter = adapters().into_iter().find(|adapter| adapter.kind == AdapterKind::Software);
+        let adapter = adapter.expect("a software Vulkan driver (Debian: mesa-vulkan-drivers)");
+        GpuDevice::open(&adapter).unwrap()
+    });
+    SOFTWARE.clone()
 }
 
-fn run_all(case: &GateCase, precision: Precision) {
+/// The sizes, and then the keys of a case.
+fn config(keys: &str) -> Config {
     let mut written = Written::new();
-    for (key, value) in SIZES {
+    for pair in format!("{SIZES} {keys}").split(' ') {
+        let (key, value) = pair.split_once('=').expect("a key and its value");
         written.set(key, value).unwrap();
     }
-    for (key, value) in &case.keys {
-        written.set(key, value).unwrap();
-    }
-    let config = written.resolve().unwrap();
+    written.resolve().unwrap()
+}
+
+/// How many tokens of a prompt are cached; one more has to fit into a block.
+const LENGTH: u64 = 8;
+
+/// Records the kernels of every program of a case.
+fn record_all(case: &GateCase) {
+    let config = config(&case.keys);
+    let vocab = if case.is_cut { 8192 } else { config.vocab_size() };
     let device = software();
     let device = device.as_if(GpuProperties {
-        max_binding: case.max_binding,
+        max_binding: Bytes::new(if case.is_cut { 1 << 20 } else { 1 << 30 }),
         shared_bytes: SHARED_BYTES,
         has_f16: true,
         has_bf16: true,
+        widest_head: WIDEST_HEAD,
         core: ProductUnits::of(&properties()),
         sums: SumOrder::with_planes_of(&properties().hardware),
         is_recorded: true,
         ..device.properties()
     });
     let target = GpuTarget::new(device.properties());
-    let mut job = Job::new(&config, config.vocab_size(), precision, &target, Bytes::new(1 << 30));
+    let mut job = Job::new(&config, vocab, case.precision, &target, Bytes::new(1 << 30));
     job.training.recompute = case.recompute;
     job.samples = 2;
     for programs in [job.training_programs(), job.sampling_programs()] {
@@ -196,9 +217,13 @@ fn run_all(case: &GateCase, precision: Precision) {
         }
         let count = programs.len();
         let plan = job::plan(programs, &target).unwrap();
-        let mut gpu = Gpu::new(device.clone(), plan, Watch::Off, Bytes::ZERO).unwrap();
-        for index in 0..count {
-            gpu.run(index, &Arguments { length: 8, ..Arguments::default() }).unwrap();
+        let run = || {
+            let mut gpu = Gpu::new(device.clone(), plan, Watch::Off, Bytes::ZERO)?;
+            let arguments = Arguments { length: LENGTH, ..Arguments::default() };
+            (0..count).try_for_each(|index| gpu.run(index, &arguments))
+        };
+        if let Err(error) = run() {
+            panic!("{case:?}: {error}");
         }
     }
 }
@@ -243,17 +268,24 @@ fn kernels() -> BTreeSet<String> {
     names
 }
 
+/// How many random configs are tried.
+const RANDOM_CONFIGS: u32 = 100;
+
 const PRECISIONS: [Precision; 3] = [Precision::Float32, Precision::Float16, Precision::Bfloat16];
+
+/// The kernels of every case, recorded once for all tests.
+fn recorded() -> MutexGuard<'static, Recording> {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        cases().iter().for_each(record_all);
+        record_settling();
+    });
+    RECORDING.lock().unwrap()
+}
 
 #[test]
 fn every_kernel_becomes_cuda() {
-    for precision in PRECISIONS {
-        for case in &cases() {
-            run_all(case, precision);
-        }
-    }
-    record_settling();
-    let sources = &RECORDING.lock().unwrap().sources;
+    let sources = &recorded().sources;
     let compiled: BTreeSet<String> = sources.keys().map(|name| (*name).to_owned()).collect();
     assert_eq!(compiled, kernels(), "the cases do not launch every kernel of `src/kernels`");
     let multiplies = |name: &str| {
@@ -261,17 +293,122 @@ fn every_kernel_becomes_cuda() {
     };
     for (name, forms) in sources.iter().filter(|(name, _)| multiplies(name)) {
         for half in ["__half", "__nv_bfloat16"] {
-            let takes = |form: &String| form.contains("wmma::mma_sync") && form.contains(half);
+            let takes =
+                |form: &Source| form.text.contains("wmma::mma_sync") && form.text.contains(half);
             assert!(forms.iter().any(takes), "`{name}` does not multiply {half} on tensor cores");
         }
-        assert!(!forms.iter().any(|form| form.contains("tf32")), "`{name}` rounds float32 to tf32");
+        // The loss's products, too: their factors are float32 in memory, but not in registers.
+        let is_half =
+            |form: &Source| ["__half", "__nv_bfloat16"].iter().any(|half| form.text.contains(half));
+        let is_left_out = |form: &&Source| is_half(form) && !form.text.contains("wmma::mma_sync");
+        assert_eq!(forms.iter().filter(is_left_out).count(), 0, "`{name}` without tensor cores");
+        let rounds = |form: &Source| form.text.contains("tf32");
+        assert!(!forms.iter().any(rounds), "`{name}` rounds float32 to tf32");
     }
     let Some(folder) = std::env::var_os("FITGPT_CUDA_SOURCES") else { return };
     fs::create_dir_all(&folder).unwrap();
-    for (name, forms) in sources {
-        for (index, source) in forms.iter().enumerate() {
-            let file = format!("{}-{index}.cu", name.replace("::", "-"));
-            fs::write(Path::new(&folder).join(file), source).unwrap();
-        }
+    for (name, source) in
+        sources.iter().flat_map(|(name, forms)| forms.iter().map(move |f| (name, f)))
+    {
+        let file = format!("{}-{}.cu", name.replace("::", "-"), KernelKey::of(&source.text));
+        fs::write(Path::new(&folder).join(file), &source.text).unwrap();
     }
+}
+
+const OUTDATED: &str = "run `scripts/ptx` after a change of a kernel";
+
+#[test]
+fn the_stored_kernels_are_those_of_the_source() {
+    let stored: BTreeSet<_> = StoredKernels::unpack().unwrap().keys().collect();
+    let recorded = &recorded().keys;
+    let missing: Vec<_> = recorded.iter().filter(|(key, _)| !stored.contains(key)).collect();
+    assert!(
+        missing.is_empty(),
+        "{} kernels are not stored: {missing:?}; {OUTDATED}",
+        missing.len()
+    );
+    let unused = stored.iter().filter(|key| !recorded.contains_key(key)).count();
+    assert_eq!(unused, 0, "no program launches some of the stored kernels; {OUTDATED}");
+}
+
+/// Numbers for one random config.
+struct Dice(u32);
+
+impl Dice {
+    fn below(&mut self, count: u32) -> u32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9);
+        fmix32(self.0) % count
+    }
+
+    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u32) as usize]
+    }
+}
+
+fn random_case(dice: &mut Dice) -> GateCase {
+    let layers = 1 + dice.below(3);
+    let kv_heads = 1 + dice.below(2);
+    let heads = kv_heads * (1 + dice.below(2));
+    let width = 2 * (1 + dice.below(WIDEST_HEAD as u32 / 2));
+    let rows = [dice.below(40), dice.below(4), dice.below(3)].map(|size| size + 1);
+    let truth = ["True", "False"];
+    let shape = match dice.of(&["gpt2", "llama", "mistral", "qwen2", "qwen3"]) {
+        "gpt2" => {
+            let (bias, gelu) = (dice.of(&truth), dice.of(&["exact", "tanh"]));
+            let width = if heads > 1 { width.div_ceil(heads) } else { width };
+            format!("n_embd={} bias={bias} gelu={gelu}", heads * width)
+        }
+        family => format!(
+            "family={family} n_embd={} n_kv_head={kv_heads} head_dim={width} attention_bias={} \
+             mlp_bias={} tie_embeddings={}",
+            8 * (1 + dice.below(20)),
+            dice.of(&["none", "qkv", "all"]),
+            dice.of(&truth),
+            dice.of(&truth),
+        ),
+    };
+    let optimizers = ["adamw", "adamw8bit", "muon", "muon muon_dtype=float32"];
+    let keys = format!(
+        "{shape} n_layer={layers} n_head={heads} block_size={} batch_size={} eval_batch_size={} \
+         vocab_size={} dropout={} optimizer={} lanes={}",
+        rows[0] + LENGTH as u32,
+        rows[1],
+        rows[2],
+        17 + dice.below(300),
+        dice.of(&["0.0", "0.3"]),
+        dice.of(&optimizers),
+        dice.of(&["0 gradient_accumulation_steps=3", "2 gradient_accumulation_steps=4"]),
+    );
+    let blocks = dice.below(layers + 1);
+    GateCase {
+        keys,
+        recompute: Recompute { blocks, cheap: dice.below(layers - blocks + 1) },
+        is_cut: dice.below(4) == 0,
+        precision: dice.of(&PRECISIONS),
+    }
+}
+
+#[test]
+fn no_accepted_config_needs_another_kernel() {
+    let stored = StoredKernels::unpack().unwrap();
+    for seed in 0..RANDOM_CONFIGS {
+        let case = random_case(&mut Dice(seed << 16));
+        record_all(&case);
+        let keys = RECORDING.lock().unwrap().keys.clone();
+        let missing = keys.into_iter().find(|(key, _)| stored.get(*key).is_none());
+        assert!(missing.is_none(), "{case:?} needs {missing:?}, which is not stored; {OUTDATED}");
+    }
+}
+
+#[test]
+fn a_head_without_stored_kernels_is_refused_by_its_width() {
+    let config = config("n_head=1 n_embd=258");
+    let properties = GpuProperties { widest_head: WIDEST_HEAD, ..software().properties() };
+    let target = GpuTarget::new(properties);
+    let job = Job::new(&config, 96, Precision::Float32, &target, Bytes::new(1 << 30));
+    let refusal = GpuRefusal::NoKernelForHead { channels: 258, widest: WIDEST_HEAD };
+    for program in [&job.training_programs()[0], &job.sampling_programs()[0]] {
+        assert_eq!(target.check(program), Err(refusal.clone()));
+    }
+    assert!((1..=WIDEST_HEAD).all(|size| WIDTHS.contains(&padded(size))), "a width has no case");
 }

@@ -25,6 +25,7 @@ pub use self::{
     backend::Gpu,
     device::{
         Adapter, AdapterKind, Api, DeviceMemory, GpuDevice, GpuProperties, HeldMemory, adapters,
+        cuda_faults,
     },
     health::InjectedFault,
     memory::{NoVulkan, vulkan},

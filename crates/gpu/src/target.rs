@@ -37,6 +37,17 @@ pub enum GpuRefusal {
         /// The device's shared memory.
         shared_bytes: usize,
     },
+    /// The device has kernels for narrower heads only.
+    #[error(
+        "a head of {channels} channels is wider than {widest}, the widest that CUDA kernels are stored \
+         for; `--device=vulkan` takes wider ones"
+    )]
+    NoKernelForHead {
+        /// Channels of one head.
+        channels: u64,
+        /// The widest head with kernels.
+        widest: usize,
+    },
     /// A weight exceeds the device's binding limit.
     #[error("`{tensor}` has {need}, more than the device's binding limit of {have}")]
     LargeWeight {
@@ -67,9 +78,14 @@ impl GpuTarget {
         }
         for op in program.ops() {
             match *op {
-                Op::Attention { heads, .. } | Op::AttentionBackward { heads, .. } => {
+                Op::Attention { heads, .. }
+                | Op::AttentionBackward { heads, .. }
+                | Op::CachedAttention { heads, .. } => {
                     let channels = u64::from(heads.channels);
-                    let shared_bytes = self.properties.shared_bytes;
+                    let GpuProperties { shared_bytes, widest_head: widest, .. } = self.properties;
+                    if channels as usize > widest {
+                        return Err(GpuRefusal::NoKernelForHead { channels, widest });
+                    }
                     if AttentionTiles::new(channels as usize, shared_bytes).is_none() {
                         return Err(GpuRefusal::WideHead { channels, shared_bytes });
                     }

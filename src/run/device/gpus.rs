@@ -2,7 +2,8 @@
 
 use fitgpt_exec::MemoryRefused;
 use fitgpt_gpu::{
-    Adapter, AdapterKind, Api, Gpu, GpuDevice, GpuRefusal, GpuTarget, NoVulkan, adapters, vulkan,
+    Adapter, AdapterKind, Api, Gpu, GpuDevice, GpuRefusal, GpuTarget, NoVulkan, adapters,
+    cuda_faults, vulkan,
 };
 use fitgpt_plan::{device::GRAPHICS_CONTEXT_BYTES, units::DType};
 
@@ -38,9 +39,11 @@ pub(super) fn named(choice: DeviceChoice) -> Result<Opened, Unavailable> {
         return Opened::new(here[index].clone());
     }
     let software = here.iter().find(|adapter| adapter.kind == AdapterKind::Software);
+    let is_cuda = matches!(choice, DeviceChoice::Cuda(_));
+    let faults = if is_cuda { cuda_faults() } else { Vec::new() };
     Err(Unavailable::NoSuchDevice {
         device: choice,
-        found: here.iter().map(described).collect(),
+        found: here.iter().map(described).chain(faults).collect(),
         software: software.map(|adapter| adapter.name.clone()),
     })
 }

@@ -21,17 +21,20 @@ use cubecl_cpp::{
     target::Cuda,
 };
 
-use super::driver::{Card, Source};
+use super::{
+    canonical::{canonical, function_name},
+    driver::{Card, Source},
+};
 
 /// Slots of the arena begin at multiples of less.
 pub(super) const ALIGNMENT: usize = 512;
 
-/// The CUDA C++ of a kernel.
+/// The CUDA C++ of a kernel: the same text in every process and build.
 pub(crate) fn source(kernel: &dyn CubeKernel) -> Result<Source, CompilationError> {
     let mut definition = define_kernel(kernel)?;
     // The kernels check the bounds they need.
     definition.settings.execution_mode = ExecutionMode::Unchecked;
-    let name = definition.settings.kernel_name.clone();
+    let entry = definition.settings.kernel_name.clone();
     let options = CompilationOptions {
         supports_features: CppSupportedFeatures {
             fast_math: true,
@@ -44,7 +47,9 @@ pub(crate) fn source(kernel: &dyn CubeKernel) -> Result<Source, CompilationError
         ..CompilationOptions::default()
     };
     let compiled = CppCompiler::<Cuda>::default().compile(definition, &options)?;
-    Ok(Source { name, text: compiled.source, shared_bytes: compiled.shared_memory_size })
+    let name = function_name(&entry);
+    let text = canonical(&compiled.source, &entry, &name);
+    Ok(Source { name, text, shared_bytes: compiled.shared_memory_size })
 }
 
 /// A card as CubeCL describes it to kernels.

@@ -1,12 +1,12 @@
 //! CUDA through the driver's library (`libcuda.so`, `nvcuda.dll`), which is loaded at run time.
 //!
-//! Never run on a card by us: each call is checked, and an error carries the call's name and
-//! CUDA's own.
+//! Never run on a card by us, only on a stand-in for the library (`simulated/driver.cpp`): each call is
+//! checked, and an error carries the call's name and CUDA's own.
 
 use std::ffi::{CString, c_void};
 
 use cudarc::driver::{
-    CudaContext, DriverError, result,
+    DriverError, result,
     sys::{self, CUdevice_attribute, CUfunction_attribute, is_culib_present},
 };
 use fitgpt_plan::units::Bytes;
@@ -14,21 +14,37 @@ use fitgpt_plan::units::Bytes;
 use super::{
     driver::{Address, Card, Driver, Fault, Launch, Source},
     ptx::Ptx,
+    stored::{ARCHITECTURE, WIDEST_HEAD},
 };
 use crate::{
     device::{Adapter, AdapterKind, Api, DeviceMemory, GpuProperties, NVIDIA, Selector, whole},
     kernels::{math::SumOrder, product::ProductUnits},
 };
 
-/// Every card that the driver shows.
+/// Every card that the driver shows and the stored kernels run on.
 pub(crate) fn adapters() -> Vec<Adapter> {
+    listed().into_iter().filter_map(Result::ok).collect()
+}
+
+/// Why cards of this machine are not among [`adapters`]. Without the driver's library there is no
+/// card, and nothing to say.
+pub(crate) fn faults() -> Vec<String> {
+    let faults = listed().into_iter().filter_map(Result::err);
+    faults.map(|fault| format!("CUDA: {fault}")).collect()
+}
+
+fn listed() -> Vec<Result<Adapter, Fault>> {
     // SAFETY: only asks whether a library can be loaded.
     if !unsafe { is_culib_present() } {
         return Vec::new();
     }
-    let count = CudaContext::device_count().unwrap_or(0);
-    // A card that cannot be asked cannot be run on.
-    (0..count as u16).filter_map(|index| adapter(index).ok()).collect()
+    let count = result::init().map_err(|error| fault("cuInit", error)).and_then(|()| {
+        result::device::get_count().map_err(|error| fault("cuDeviceGetCount", error))
+    });
+    match count {
+        Ok(count) => (0..count as u16).map(adapter).collect(),
+        Err(fault) => vec![Err(fault)],
+    }
 }
 
 fn adapter(index: u16) -> Result<Adapter, Fault> {
@@ -53,6 +69,7 @@ fn adapter(index: u16) -> Result<Adapter, Fault> {
             plane: [32, 32],
             has_f16: true,
             has_bf16: true,
+            widest_head: WIDEST_HEAD,
             // Known when the device is open.
             core: ProductUnits::Units,
             sums: SumOrder::Tree,
@@ -118,9 +135,17 @@ fn card(device: sys::CUdevice) -> Result<Card, Fault> {
     };
     // SAFETY: the device comes from the driver.
     let memory = unsafe { result::device::total_mem(device) };
+    let architecture = 10 * attribute(device, MAJOR)? + attribute(device, MINOR)?;
+    if architecture < ARCHITECTURE {
+        let error = format!(
+            "the card has sm_{architecture}, and the kernels need sm_{ARCHITECTURE} (2020) or newer: \
+             use `--device=vulkan`"
+        );
+        return Err(Fault { call: "cuDeviceGetAttribute", error });
+    }
     Ok(Card {
         name: result::device::get_name(device).map_err(|error| fault("cuDeviceGetName", error))?,
-        architecture: 10 * attribute(device, MAJOR)? + attribute(device, MINOR)?,
+        architecture,
         memory_bytes: memory.map_err(|error| fault("cuDeviceTotalMem", error))? as u64,
         shared_bytes: attribute(device, SHARED)? as usize,
         multiprocessors: attribute(device, MULTIPROCESSORS)?,
@@ -214,7 +239,10 @@ impl Driver for Library {
         let operands = launch.operands.iter().map(|(address, _)| std::ptr::from_ref(address));
         let mut parameters: Vec<*mut c_void> =
             operands.map(|operand| operand.cast_mut().cast()).collect();
-        parameters.push(launch.constants.as_ptr().cast_mut().cast());
+        // The driver copies as many bytes as the kernel's structure has, whose end may be padded.
+        let mut constants = launch.constants.to_vec();
+        constants.push(0);
+        parameters.push(constants.as_mut_ptr().cast());
         // SAFETY: the caller vouches for the kernel; the driver copies the parameters.
         unsafe {
             result::launch_kernel(

@@ -4,24 +4,26 @@
 //! those go to the driver's library ([`library`]), which is looked for at run time: without it
 //! there are no cards, and nothing panics. In tests they go to a process that executes the same
 //! CUDA C++ on the CPU ([`simulated`]).
+//!
+//! The kernels are in the program as PTX ([`stored`]), found by a hash of their CUDA C++
+//! ([`canonical`]).
 
+pub(crate) mod canonical;
 pub(crate) mod compile;
 pub(crate) mod driver;
-#[cfg(feature = "cuda")]
 mod library;
-#[cfg(feature = "cuda")]
 mod ptx;
 mod server;
 #[cfg(test)]
 mod simulated;
+pub(crate) mod stored;
 #[cfg(test)]
 mod tests;
 
 use cubecl::prelude::Client;
 use cubecl_common::device::DeviceId;
 
-#[cfg(feature = "cuda")]
-pub(crate) use self::library::{Library, adapters};
+pub(crate) use self::library::{Library, adapters, faults};
 #[cfg(test)]
 pub(crate) use self::simulated::Simulated;
 use self::{driver::Driver, server::CudaServer};

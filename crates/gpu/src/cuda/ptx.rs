@@ -1,19 +1,23 @@
-//! From CUDA C++ to PTX by NVRTC, once per text: what was compiled is kept on disk.
+//! The PTX of a kernel: stored in the program, else kept on disk, else compiled by NVRTC.
 //!
-//! NVRTC is not part of the driver. It is looked for in `FITGPT_CUDA`, in NVIDIA's toolkit
-//! (`CUDA_PATH`, `/usr/local/cuda`), and in the wheels next to an installed PyTorch.
+//! Every kernel that a config can ask for is stored, so a run does not need NVRTC. It is for kernels that
+//! were changed and not stored yet. NVRTC is not part of the driver: it is looked for in
+//! `FITGPT_CUDA`, in NVIDIA's toolkit (`CUDA_PATH`, `/usr/local/cuda`), and in the wheels next to an
+//! installed PyTorch.
 
 use std::{
-    collections::hash_map::DefaultHasher,
     ffi::{CString, c_char, c_int, c_void},
     fs,
-    hash::{Hash, Hasher},
     path::{Path, PathBuf},
 };
 
 use libloading::Library;
 
-use super::driver::{Fault, Source};
+use super::{
+    canonical::KernelKey,
+    driver::{Fault, Source},
+    stored::StoredKernels,
+};
 
 type Program = *mut c_void;
 type Create = unsafe extern "C" fn(
@@ -33,6 +37,7 @@ type Destroy = unsafe extern "C" fn(*mut Program) -> c_int;
 #[derive(Debug)]
 pub(crate) struct Ptx {
     architecture: u32,
+    stored: Option<StoredKernels>,
     nvrtc: Option<Nvrtc>,
 }
 
@@ -48,21 +53,30 @@ fn fault(error: String) -> Fault {
 
 impl Ptx {
     pub(crate) fn new(architecture: u32) -> Self {
-        Self { architecture, nvrtc: None }
+        Self { architecture, stored: None, nvrtc: None }
     }
 
     /// The PTX of a kernel, ending with a zero byte.
     pub(crate) fn of(&mut self, source: &Source) -> Result<Vec<u8>, Fault> {
-        let mut hasher = DefaultHasher::new();
-        (&source.text, self.architecture, env!("CARGO_PKG_VERSION")).hash(&mut hasher);
-        let kept = cache().map(|folder| folder.join(format!("{:016x}.ptx", hasher.finish())));
+        let key = KernelKey::of(&source.text);
+        if self.stored.is_none() {
+            let unpacked = StoredKernels::unpack();
+            self.stored =
+                Some(unpacked.map_err(|error| Fault { call: "cuModuleLoadData", error })?);
+        }
+        let stored = self.stored.as_ref().expect("unpacked above");
+        if let Some(ptx) = stored.get(key) {
+            return Ok(ptx.to_vec());
+        }
+        let name = format!("{key}-sm_{}.ptx", self.architecture);
+        let kept = cache().map(|folder| folder.join(name));
         // A file that was cut short has no zero at its end.
         let read = kept.as_ref().and_then(|path| fs::read(path).ok());
         if let Some(ptx) = read.filter(|ptx| ptx.last() == Some(&0)) {
             return Ok(ptx);
         }
         if self.nvrtc.is_none() {
-            self.nvrtc = Some(Nvrtc::find()?);
+            self.nvrtc = Some(Nvrtc::find(&source.name)?);
         }
         let nvrtc = self.nvrtc.as_ref().expect("found above");
         let ptx = nvrtc.compile(source, self.architecture)?;
@@ -120,7 +134,7 @@ fn entries(folder: &Path, start: &str) -> Vec<PathBuf> {
 }
 
 impl Nvrtc {
-    fn find() -> Result<Self, Fault> {
+    fn find(kernel: &str) -> Result<Self, Fault> {
         let names = if cfg!(windows) { ["nvrtc64", "bin"] } else { ["libnvrtc.so", "lib"] };
         for root in roots() {
             let include = root.join("include");
@@ -136,11 +150,12 @@ impl Nvrtc {
                 }
             }
         }
-        let searched = "NVRTC was not found: set `FITGPT_CUDA` to a folder with NVIDIA's `lib` and \
-                        `include` (the CUDA toolkit, or `site-packages/nvidia/cu13` after `pip \
-                        install nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cuda-crt`), or use \
-                        `--device=vulkan`";
-        Err(fault(searched.to_owned()))
+        Err(fault(format!(
+            "`{kernel}` is not among the stored kernels, and NVRTC was not found: set `FITGPT_CUDA` to a \
+             folder with NVIDIA's `lib` and `include` (the CUDA toolkit, or \
+             `site-packages/nvidia/cu13` after `pip install nvidia-cuda-nvrtc nvidia-cuda-runtime \
+             nvidia-cuda-crt`), or use `--device=vulkan`"
+        )))
     }
 
     fn compile(&self, source: &Source, architecture: u32) -> Result<Vec<u8>, Fault> {

@@ -12,7 +12,7 @@ use std::{
     collections::hash_map::DefaultHasher,
     fs,
     hash::{Hash, Hasher},
-    io::{BufReader, BufWriter, Read, Write},
+    io::{BufReader, BufWriter, ErrorKind, Read, Write},
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::{LazyLock, Mutex},
@@ -67,6 +67,7 @@ const HEADERS: [(&str, &str); 4] = [
     ("mma.h", include_str!("simulated/mma.h")),
 ];
 const DEVICE: &str = include_str!("simulated/device.cpp");
+const DRIVER: &str = include_str!("simulated/driver.cpp");
 
 /// The device's process.
 #[derive(Debug)]
@@ -165,6 +166,19 @@ fn compile(folder: &Path, name: &str, text: &str, flags: &[&str]) -> Result<Path
     fs::rename(&output, &made).map_err(|error| fault("rename", error))?;
     let _ = fs::remove_file(&input);
     Ok(made)
+}
+
+/// A folder with the stand-in for the library of NVIDIA's driver (`driver.cpp`), under its name.
+pub(crate) fn driver_folder() -> Result<PathBuf, Fault> {
+    let folder = folder();
+    fs::create_dir_all(&folder).map_err(|error| fault("mkdir", error))?;
+    let library = compile(&folder, "driver", DRIVER, &["-O1", "-fPIC", "-shared"])?;
+    let own = library.with_extension("folder");
+    fs::create_dir_all(&own).map_err(|error| fault("mkdir", error))?;
+    match fs::hard_link(&library, own.join("libcuda.so")) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(fault("link", error)),
+        _ => Ok(own),
+    }
 }
 
 /// The name of the array that holds a kernel's shared memory.

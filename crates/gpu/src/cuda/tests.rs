@@ -1,6 +1,6 @@
 //! Every kernel's CUDA C++, executed on the CPU and judged as every backend is.
 
-use std::ops::ControlFlow;
+use std::{collections::BTreeSet, ops::ControlFlow, process::Command};
 
 use fitgpt_exec::{
     Arguments, Backend, BackendError, Watch,
@@ -17,7 +17,8 @@ use fitgpt_plan::{
 
 use super::{
     driver::Source,
-    simulated::{Edit, FailingCall, SimulatedDevice, Watcher, register},
+    simulated::{Edit, FailingCall, SimulatedDevice, Watcher, driver_folder, register},
+    stored::WIDEST_HEAD,
 };
 use crate::{
     Adapter, AdapterKind, Api, Gpu, GpuDevice, GpuProperties, GpuTarget,
@@ -51,6 +52,7 @@ fn adapter(device: SimulatedDevice) -> Adapter {
             plane: [32, 32],
             has_f16: true,
             has_bf16: true,
+            widest_head: WIDEST_HEAD,
             core: ProductUnits::Units,
             sums: SumOrder::Tree,
             is_recorded: false,
@@ -87,7 +89,6 @@ fn small_models_train_and_sample_as_the_suite_demands() {
     assert!(verdict.is_clean(), "{verdict}");
 }
 
-/// The suite's verdict on kernels that `edit` breaks.
 /// Runs the cases of some ops until the first wrong tensor; whether there is one.
 fn is_wrong(
     watcher: Watcher,
@@ -261,13 +262,13 @@ fn a_device_that_ends_fails_every_later_call() {
 }
 
 /// Allocates, trains a step, reads its loss and frees, twice.
-fn run_twice(adapter: &Adapter) -> [Result<(), BackendError>; 2] {
+fn run_twice(adapter: &Adapter, precision: Precision) -> [Result<(), BackendError>; 2] {
     let config = tiny();
     let attempt = || {
         let device = GpuDevice::open(adapter)?;
         let target = GpuTarget::new(device.properties());
         let budget = Bytes::new(1 << 30);
-        let job = Job::new(&config, config.vocab_size(), Precision::Float32, &target, budget);
+        let job = Job::new(&config, config.vocab_size(), precision, &target, budget);
         let plan = job::plan(job.training_programs(), &target).unwrap();
         let mut gpu = Gpu::new(device, plan, Watch::Off, Bytes::ZERO)?;
         let program = gpu.plan().program(TRAIN).clone();
@@ -284,7 +285,7 @@ fn run_twice(adapter: &Adapter) -> [Result<(), BackendError>; 2] {
 }
 
 #[test]
-fn every_driver_call_that_fails_is_an_error_with_its_name() {
+fn every_call_of_a_device_that_fails_is_an_error_with_its_name() {
     for (call, error, calls_before) in [
         ("cuInit", "CUDA_ERROR_NO_DEVICE", 0),
         ("cuMemAlloc", "CUDA_ERROR_OUT_OF_MEMORY", 0),
@@ -300,7 +301,7 @@ fn every_driver_call_that_fails_is_an_error_with_its_name() {
     ] {
         let failing = Some(FailingCall { call, error, calls_before });
         let device = SimulatedDevice { watcher: Watcher::Races, edit: unchanged, failing };
-        let [first, second] = run_twice(&adapter(device));
+        let [first, second] = run_twice(&adapter(device), Precision::Float32);
         // Memory is freed after the first attempt, so nothing was lost before.
         let is_freed = call == "cuMemFree";
         assert_eq!(first.is_ok(), is_freed, "{call}: {first:?}");
@@ -316,6 +317,127 @@ fn every_driver_call_that_fails_is_an_error_with_its_name() {
             }
         }
     }
+}
+
+/// What the child process below prints before the result of each attempt.
+const RESULT: &str = "result: ";
+
+#[test]
+#[ignore = "the tests below start it, with a stand-in for the driver's library"]
+fn a_step_on_the_stand_in_for_the_driver() {
+    let faults = super::faults();
+    match super::adapters().first() {
+        Some(card) => {
+            let memory = card.memory.map(|memory| memory.total.get());
+            println!("\n{RESULT}{} {memory:?} {faults:?}", card.name);
+            let types = [Precision::Float32, Precision::Float16, Precision::Bfloat16];
+            let is_failing = std::env::var_os("FITGPT_FAILING_CALL").is_some();
+            for precision in types.into_iter().take(if is_failing { 1 } else { 3 }) {
+                run_twice(card, precision).iter().for_each(|result| match result {
+                    Ok(()) => println!("\n{RESULT}done"),
+                    Err(error) => println!("\n{RESULT}{}", error.to_string().replace('\n', " ")),
+                });
+            }
+        }
+        None => println!("\n{RESULT}{faults:?}"),
+    }
+}
+
+/// The results of a process on the stand-in, which has no NVRTC.
+fn on_the_stand_in(variables: &[(&str, &str)]) -> Vec<String> {
+    let child = "cuda::tests::a_step_on_the_stand_in_for_the_driver";
+    let nowhere = std::env::temp_dir().join("fitgpt-no-such-folder");
+    let ran = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", child, "--nocapture", "--test-threads=1"])
+        .env("LD_LIBRARY_PATH", driver_folder().unwrap())
+        .env("XDG_CACHE_HOME", &nowhere)
+        .env_remove("VIRTUAL_ENV")
+        .env_remove("CONDA_PREFIX")
+        .envs(["FITGPT_CUDA", "CUDA_PATH", "CUDA_HOME"].map(|name| (name, &nowhere)))
+        .envs(variables.iter().copied())
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success(), "{text}\n{}", String::from_utf8_lossy(&ran.stderr));
+    text.lines().filter_map(|line| line.strip_prefix(RESULT)).map(str::to_owned).collect()
+}
+
+#[test]
+fn with_the_driver_alone_every_kernel_is_found_and_launched() {
+    for architecture in ["80", "120"] {
+        let results = on_the_stand_in(&[("FITGPT_ARCHITECTURE", architecture)]);
+        let (card, steps) = results.split_first().unwrap();
+        assert_eq!(card, "NVIDIA stand-in Some(12884901888) []");
+        assert_eq!(steps, ["done"; 6], "sm_{architecture}");
+    }
+}
+
+#[test]
+fn a_card_that_is_too_old_is_refused_by_its_architecture() {
+    let results = on_the_stand_in(&[("FITGPT_ARCHITECTURE", "75")]);
+    let [fault] = results.as_slice() else { panic!("{results:?}") };
+    for part in ["sm_75", "sm_80", "--device=vulkan"] {
+        assert!(fault.contains(part), "{fault}");
+    }
+}
+
+/// The calls of `library.rs`, each with an error: its number, its name, how many calls succeed first,
+/// and in which of the child's results it is reported.
+const CALLS: [(&str, u32, &str, u32, usize); 17] = [
+    ("cuInit", 803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH", 0, 0),
+    ("cuDeviceGetCount", 100, "CUDA_ERROR_NO_DEVICE", 0, 0),
+    ("cuDeviceGet", 101, "CUDA_ERROR_INVALID_DEVICE", 0, 0),
+    ("cuDeviceGetAttribute", 1, "CUDA_ERROR_INVALID_VALUE", 0, 0),
+    ("cuDeviceGetName", 1, "CUDA_ERROR_INVALID_VALUE", 0, 0),
+    ("cuDeviceTotalMem", 1, "CUDA_ERROR_INVALID_VALUE", 0, 0),
+    ("cuDevicePrimaryCtxRetain", 2, "CUDA_ERROR_OUT_OF_MEMORY", 0, 1),
+    ("cuCtxSetCurrent", 201, "CUDA_ERROR_INVALID_CONTEXT", 0, 1),
+    ("cuStreamCreate", 2, "CUDA_ERROR_OUT_OF_MEMORY", 0, 1),
+    ("cuMemAlloc", 2, "CUDA_ERROR_OUT_OF_MEMORY", 0, 1),
+    ("cuMemcpyHtoDAsync", 700, "CUDA_ERROR_ILLEGAL_ADDRESS", 1, 1),
+    ("cuModuleLoadData", 222, "CUDA_ERROR_UNSUPPORTED_PTX_VERSION", 0, 1),
+    ("cuModuleGetFunction", 500, "CUDA_ERROR_NOT_FOUND", 2, 1),
+    ("cuFuncSetAttribute", 1, "CUDA_ERROR_INVALID_VALUE", 0, 1),
+    ("cuLaunchKernel", 719, "CUDA_ERROR_LAUNCH_FAILED", 20, 1),
+    ("cuMemcpyDtoHAsync", 700, "CUDA_ERROR_ILLEGAL_ADDRESS", 0, 1),
+    ("cuStreamSynchronize", 214, "CUDA_ERROR_ECC_UNCORRECTABLE", 0, 1),
+];
+
+#[test]
+fn every_driver_call_that_fails_is_an_error_with_its_name() {
+    for (call, number, name, before, at) in CALLS {
+        let results =
+            on_the_stand_in(&[("FITGPT_FAILING_CALL", &format!("{call}={number}={before}"))]);
+        let expected = match call {
+            "cuMemAlloc" => "refused the arena of".to_owned(),
+            _ => format!("`{call}` failed: {name}"),
+        };
+        let found = results.get(at).unwrap_or_else(|| panic!("{call}: {results:?}"));
+        assert!(found.contains(&expected), "{call}: {found}");
+        // An error that stays is reported by the second attempt, too.
+        let is_sticky = at == 1 && call != "cuMemAlloc";
+        assert!(!is_sticky || results[2].contains(&expected), "{call}: {results:?}");
+    }
+}
+
+#[test]
+fn memory_that_the_driver_does_not_report_or_free_is_no_panic() {
+    let results = on_the_stand_in(&[("FITGPT_FAILING_CALL", "cuMemGetInfo=1=0")]);
+    assert_eq!(results, ["NVIDIA stand-in None []", "done", "done"]);
+    let results = on_the_stand_in(&[("FITGPT_FAILING_CALL", "cuMemFree=719=0")]);
+    assert_eq!(results[1], "done");
+    assert!(results[2].contains("`cuMemFree` failed: CUDA_ERROR_LAUNCH_FAILED"), "{results:?}");
+}
+
+#[test]
+fn the_tests_above_fail_every_call_that_is_checked() {
+    let text = include_str!("library.rs");
+    let parts = ["fault(\"cu", "call: \"cu"].into_iter().flat_map(|mark| text.split(mark).skip(1));
+    let library: BTreeSet<String> =
+        parts.map(|part| format!("cu{}", part.split('"').next().unwrap())).collect();
+    let tried: BTreeSet<String> = CALLS.iter().map(|call| call.0.to_owned()).collect();
+    let others = ["cuMemGetInfo", "cuMemFree"].map(str::to_owned);
+    assert_eq!(library, tried.into_iter().chain(others).collect());
 }
 
 #[test]
