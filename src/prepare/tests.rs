@@ -804,7 +804,7 @@ fn shards_hold_the_tokens_of_the_one_file_and_are_replaced_whole() {
     }
     let again = Options { overwrite: false, ..shards(100) };
     assert!(matches!(run(&again), Err(PrepareError::Exists { .. })));
-    // One file again, and no shard beside it.
+    // One file again, and no shard next to it.
     run(&Options { overwrite: true, ..place.options(&["a.jsonl"]) }).unwrap();
     assert_eq!(place.names(), ["train.bin", "val.bin"]);
     assert_eq!(place.tokens(), expected);

@@ -6,8 +6,8 @@
 //! ckpt/byteorder    little
 //! ```
 //!
-//! [`SavedFile`] finds the tensors of a file and where their bytes are; whoever needs the values
-//! reads them from there, a piece at a time. Nothing of the pickle is executed: it may refer to the
+//! [`SavedFile`] finds the tensors of a file and where their bytes are; callers read the values
+//! from there, a piece at a time. Nothing of the pickle is executed: it may refer to the
 //! functions and classes that make up tensors and to nothing else. [`write`] writes such a file.
 //!
 //! Every size is checked against the file before memory is allocated for it. The zip's checksums

@@ -1,5 +1,5 @@
 //! Messages that are on their way while the program does something else: their memory belongs to
-//! whoever sends them until they have arrived.
+//! the transport until they have arrived.
 
 /// A message to or from another rank. Its memory is aligned for numbers of any type.
 #[derive(Debug, Default)]

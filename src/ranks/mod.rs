@@ -8,8 +8,8 @@
 //! rank computes ([`Ranks::post`]). MPI's own reductions promise no order of additions, so none is used:
 //! numbers are added by our code, in an order that does not depend on the number of ranks.
 //!
-//! A rank that does not answer within its deadline ends the whole run: whoever waits for it prints
-//! which one it was and aborts. MPI has no way to go on without it.
+//! A rank that does not answer within its deadline ends the whole run: the rank that waits for it
+//! prints which one it was and aborts. MPI has no way to go on without it.
 //!
 //! `cfg(feature = "mpi")` is in this file alone: `transport` is there twice, and the second one
 //! knows a single process.

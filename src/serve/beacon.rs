@@ -1,5 +1,5 @@
-//! How `fitgpt train` finds the page: a server leaves a note in the user's own folder, and whoever
-//! reads the note asks the server itself before believing it.
+//! How `fitgpt train` finds the page: a server leaves a note in the user's own folder. `train`
+//! asks the server itself before it believes the note.
 
 use std::{
     fs,

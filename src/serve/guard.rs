@@ -79,8 +79,8 @@ impl Guard {
         format!("fitgpt-{}", self.port)
     }
 
-    /// Whether `host` is an address, or `localhost`. No other name: whoever owns it decides where
-    /// it leads.
+    /// Whether `host` is an address, or `localhost`. No other name: its owner decides where it
+    /// leads.
     fn is_own_host(&self, host: &str) -> bool {
         let (name, port) = match host.rsplit_once(':') {
             Some((name, port)) if !port.ends_with(']') => (name, port),
