@@ -10,7 +10,8 @@ speed    two ranks with one thread each against one process with two threads, in
 overlap  two ranks that send gradients during the backward pass, or after it (FITGPT_OVERLAP=0), on
          a model whose messages take a large part of a step; both must train the same bits.
 memory   GPT-2 124M on four ranks: resident memory of each against its plan, and against one
-         process. Exits with 1 if a rank is more than 2 % and the stated allowances above its plan.
+         process. Exits with 1 if a rank is more than 2 % below its plan, or more than 2 % and the
+         stated allowances above it.
 
 Other programs on the machine disturb times; the ratio of the best rounds is the least disturbed.
 CPU time is of all processes together.
@@ -37,7 +38,8 @@ CHAR = ["--vocab_size=65", "--n_layer=6", "--n_head=6", "--n_embd=384", "--block
 # 19 million parameters and few tokens: a gradient of 77 MB for a second of computing.
 TALKATIVE = ["--vocab_size=5000", "--n_layer=6", "--n_head=8", "--n_embd=512", "--block_size=128", "--dropout=0.0",
              "--batch_size=2", "--gradient_accumulation_steps=2", "--max_iters=8"]  # fmt: skip
-GPT2 = ["--vocab_size=50304", "--block_size=64", "--batch_size=1", "--gradient_accumulation_steps=4", "--dropout=0.0",
+# Without a config file `train` starts from the built-in preset, so every size is given.
+GPT2 = ["--vocab_size=50304", "--n_layer=12", "--n_head=12", "--n_embd=768", "--block_size=64", "--batch_size=1", "--gradient_accumulation_steps=4", "--dropout=0.0",
         "--max_iters=100000"]  # fmt: skip
 MIB = 1 << 20
 # `plan` states these in addition to the arena: the program itself, and MPI (`run/setup.rs`).
@@ -152,7 +154,8 @@ def memory(runs):
         if len(all_resident[ranks]) != ranks:
             sys.exit(f"found {len(all_resident[ranks])} of {ranks} ranks")
         for rank, mib in all_resident[ranks].items():
-            is_within &= mib <= allowed
+            # Far below its plan is another model than the planned one.
+            is_within &= 0.98 * arena <= mib <= allowed
             print(f"memory, rank {rank} of {ranks}: {mib:.0f} MiB resident; arena {arena:.0f} MiB, messages {messages:.0f} MiB, "
                   f"{100 * (mib - messages) / arena - 100:+.1f} % of the arena beyond both")  # fmt: skip
         moments = [size / MIB for size in plan["ranks"]["optimizer_bytes"]]
