@@ -16,7 +16,7 @@ use std::{
 
 use bytemuck::Pod;
 use fitgpt_plan::{
-    memory::{Located, Slot, VerifiedPlan},
+    memory::{PlacedOperand, Slot, VerifiedPlan},
     program::{Access, Op, Program},
     units::{Bytes, DType, OpIndex, TensorId},
 };
@@ -301,7 +301,7 @@ impl<'a> Operands<'a> {
         bytemuck::cast_slice_mut(bytes)
     }
 
-    fn find(&self, tensor: TensorId, dtype: DType) -> (u32, Located) {
+    fn find(&self, tensor: TensorId, dtype: DType) -> (u32, PlacedOperand) {
         let located = self.plan.operands(self.program, self.op);
         let position = located.iter().position(|l| l.tensor == tensor);
         let position = position.expect("the op declares all its operands");

@@ -7,7 +7,7 @@
 
 use fitgpt_plan::{
     config::Gelu,
-    family::{Family, gpt2::Sizes},
+    family::{Family, gpt2::Gpt2Sizes},
     memory::Target,
     model::{Biases, MlpKind, Model, NormKind, Positions, Rope, RopeScaling},
     optimizer::Optimizer,
@@ -32,7 +32,7 @@ use crate::{
     reference::{ReferenceTarget, narrow, widen},
 };
 
-const SIZES: Sizes = Sizes {
+const SIZES: Gpt2Sizes = Gpt2Sizes {
     layers: 2,
     heads: 3,
     channels: 24,
@@ -88,7 +88,7 @@ pub fn judge_model_stored(
 ) -> Result<Verdict, BackendError> {
     let mut verdict = Verdict::default();
     for dtype in dtypes.iter().copied() {
-        let plain = Sizes { has_bias: false, gelu: Gelu::Tanh, ..SIZES }.model();
+        let plain = Gpt2Sizes { has_bias: false, gelu: Gelu::Tanh, ..SIZES }.model();
         let tied = Model { has_qk_norm: false, is_tied: true, kv_heads: 4, ..LLAMA };
         for model in [MODEL, plain, LLAMA, tied] {
             judge_training(&mut verdict, &Setting { model, dtype, factors }, target, make)?;

@@ -200,7 +200,7 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_plan::program::{Dropout, Site};
+    use fitgpt_plan::program::{Dropout, DropoutSite};
 
     use super::*;
     use crate::{
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn gradients_are_those_of_the_forward_with_and_without_dropout() {
-        let dropout = Dropout { rate: 0.3, layer: 1, site: Site::Attention };
+        let dropout = Dropout { rate: 0.3, layer: 1, site: DropoutSite::Attention };
         let mask = Mask::new(&dropout, &Arguments::default(), 0);
         for (mask, query, kv) in [(None, 2, 2), (Some(mask), 2, 2), (Some(mask), 4, 2)] {
             let heads = Heads { query, kv, channels: 3 };

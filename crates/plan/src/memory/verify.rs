@@ -38,7 +38,7 @@ pub enum PlanFault {
         /// The tensor.
         tensor: String,
     },
-    /// A slot is not as large as its tensor, or scratch smaller than its op asks for.
+    /// A slot is not as large as its tensor, or scratch is not as large as its op needs.
     #[error("the slot of `{tensor}` in `{program}` has {have}, it needs {need}")]
     WrongSize {
         /// In which program.
@@ -47,7 +47,7 @@ pub enum PlanFault {
         tensor: String,
         /// The slot's size.
         have: Bytes,
-        /// The size asked for.
+        /// The required size.
         need: Bytes,
     },
     /// An op reads a tensor before it is written.
@@ -80,7 +80,7 @@ pub enum PlanFault {
 
 /// One operand with its slot, ready for a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Located {
+pub struct PlacedOperand {
     /// Which tensor.
     pub tensor: TensorId,
     /// How the op touches it.
@@ -97,7 +97,7 @@ pub struct Located {
 #[derive(Clone, Debug)]
 pub struct VerifiedPlan {
     plan: Plan,
-    operands: Vec<Vec<Vec<Located>>>, // by program, by op
+    operands: Vec<Vec<Vec<PlacedOperand>>>, // by program, by op
 }
 
 impl VerifiedPlan {
@@ -112,7 +112,7 @@ impl VerifiedPlan {
     }
 
     /// The operands of one op, in the order of [`crate::program::Op::operands`].
-    pub fn operands(&self, program: usize, op: OpIndex) -> &[Located] {
+    pub fn operands(&self, program: usize, op: OpIndex) -> &[PlacedOperand] {
         &self.operands[program][op.index()]
     }
 
@@ -142,7 +142,7 @@ pub fn verify(plan: Plan, target: &impl Target) -> Result<VerifiedPlan, PlanFaul
         check_slots(&plan, index, target)?;
         check_overlap(&plan, index, &uses)?;
         let located = (0..).zip(program.ops()).map(|(at, op)| {
-            let locate = |o: crate::program::Operand| Located {
+            let locate = |o: crate::program::Operand| PlacedOperand {
                 tensor: o.tensor,
                 access: o.access,
                 dtype: program.get(o.tensor).dtype,

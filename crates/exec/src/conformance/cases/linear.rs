@@ -2,7 +2,7 @@
 
 use fitgpt_plan::{
     config::Gelu,
-    program::{Dropout, Op, Site},
+    program::{Dropout, DropoutSite, Op},
     units::{DType, TensorId},
 };
 
@@ -29,7 +29,9 @@ pub(super) fn cases() -> Vec<OpCase> {
                     list.extend([Keep::Pre, Keep::Nothing].map(|keep| start.gelu(kind, keep)));
                 }
                 list.extend([Keep::Pre, Keep::Nothing].map(|keep| start.swiglu(keep)));
-                list.extend(dropouts(Site::AttentionOut).map(|dropout| start.residual(dropout)));
+                list.extend(
+                    dropouts(DropoutSite::AttentionOut).map(|dropout| start.residual(dropout)),
+                );
                 list.push(start.backward_weight());
             }
             let start = LinearCase { shape, dtype, has_bias: false };
