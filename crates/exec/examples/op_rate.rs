@@ -409,7 +409,7 @@ fn plan(program: &Program, target: &impl Target) -> VerifiedPlan {
     verify(plan, target).expect("the checker accepts what the placer made")
 }
 
-/// Fills tensors with numbers like those of activations, the same for every backend.
+/// Fills tensors with values similar to activations, the same for every backend.
 fn fill(backend: &mut dyn Backend, vocab: u64) {
     let program = backend.plan().program(0).clone();
     let mut state = 1_u32;
@@ -423,7 +423,7 @@ fn fill(backend: &mut dyn Backend, vocab: u64) {
         };
         let mut float = || next() as f32 / 8_388_608.0 - 1.0; // in -1..1
         let count = tensor.count() as usize;
-        // Some tensors must be positive, or look as the forward would leave them.
+        // Some tensors must be positive or similar to what the forward computes.
         let positive = ["rstd", "exp_avg_sq", "norm"].contains(&tensor.name.as_str());
         let bytes: Vec<u8> = match tensor.dtype {
             DType::U32 => {

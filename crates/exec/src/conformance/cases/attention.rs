@@ -136,7 +136,7 @@ impl AttentionCase {
         let qkv = qkv(&mut case, [b, t], heads, dtype, self.layout, self.std);
         let tolerance = softmax(d, self.largest_score(), t).stored(dtype);
         let out = case.writes("out", &[b, t, h * d], dtype, tolerance);
-        let lse = case.writes_one_a_row("lse", &[b, h, t], log_sum(d, self.largest_score()));
+        let lse = case.writes_one_per_row("lse", &[b, h, t], log_sum(d, self.largest_score()));
         case.case(Op::Attention { qkv, out, lse, heads, dropout })
     }
 
