@@ -255,9 +255,9 @@ fn check_slots(plan: &Plan, index: usize, target: &impl Target) -> Result<(), Pl
 
 /// Sweeps slots in address order and compares the lifetimes of those that overlap.
 ///
-/// The open slots, those that reach past the current address, have disjoint lifetimes, because the
-/// first two that meet are a fault. So a new one is compared with one neighbour in time; comparing it
-/// with all of them took a quarter of the time of a deep plan.
+/// The open slots, those that reach past the current address, have disjoint lifetimes, because any
+/// two that overlap are reported as a fault. So a new slot is compared with only one neighbour in
+/// time; comparing it with all of them took a quarter of the time to plan a deep model.
 fn check_overlap(plan: &Plan, index: usize, uses: &[Option<(u32, u32)>]) -> Result<(), PlanFault> {
     let planned = &plan.programs[index];
     let program = &planned.program;
@@ -288,7 +288,7 @@ fn check_overlap(plan: &Plan, index: usize, uses: &[Option<(u32, u32)>]) -> Resu
             ends.pop();
             open.remove(&closed);
         }
-        // The latest one that starts no later than `last`: all before it have ended before it starts.
+        // The latest slot that starts no later than `last`; all earlier ones end before it starts.
         if let Some((&other_first, &(other_last, other_owner))) = open.range(..=last).next_back()
             && other_last >= first
         {
