@@ -243,10 +243,11 @@ def summary(name, ours, eager, compiled):
 
 
 def report(rows, bench):
+    rounds = "One round" if bench.options.rounds == 1 else f"Best of {bench.options.rounds} rounds"
     lines = [
         f"# FitGPT compared with PyTorch {bench.torch}, {datetime.date.today()}", "",
-        f"{processor()}, {bench.options.threads} threads. Best of {bench.options.rounds} rounds in "
-        "alternation, one process each; the losses were compared first.",
+        f"{processor()}, {bench.options.threads} threads. {rounds} in alternation, one process each; "
+        "the losses were compared first.",
         "Speed is PyTorch's time divided by FitGPT's, so above 1 FitGPT is faster. Memory is the "
         "peak resident size, FitGPT's divided by PyTorch's.", "",
         "| job | FitGPT | eager | compiled | speed vs eager | vs compiled "

@@ -33,7 +33,7 @@ def seconds(is_guarded):
 
 
 rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 21
-torch.set_num_threads(1)  # threads of other work would drown the difference
+torch.set_num_threads(1)  # with more threads, other load on the machine hides the difference
 model = torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.GELU(), torch.nn.Linear(64, 64))
 optimizer = torch.optim.AdamW(model.parameters())
 x = torch.randn(16, 64)

@@ -88,7 +88,7 @@ class Transformers(nn.Module):
 
     def __init__(self, folder):
         super().__init__()
-        from transformers import AutoModelForCausalLM  # slow to import, and GPT-2 needs none of it
+        from transformers import AutoModelForCausalLM  # slow to import, and not needed for GPT-2
         self.model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
 
     def forward(self, tokens, targets):

@@ -3,18 +3,19 @@
 
     bench/ranks.py PROGRAM [speed] [overlap] [memory] [--rounds N] [--mpirun COMMAND]
 
-PROGRAM is `fitgpt` built with feature `mpi`. All of them unless some are named.
+PROGRAM is `fitgpt` built with feature `mpi`. Without a name, all three are measured.
 
-speed    two ranks with one thread each against one process with two threads, in turns:
-         `shakespeare_char` with a step of 2 x 32 sequences. Exits with 1 below 0.9 of the tokens/s.
+speed    two ranks with one thread each compared with one process with two threads, in alternation:
+         `shakespeare_char` with a step of 2 x 32 sequences. Exits with 1 if two ranks reach less
+         than 0.9 of the tokens/s.
 overlap  two ranks that send gradients during the backward pass, or after it (FITGPT_OVERLAP=0), on
          a model whose messages take a large part of a step; both must train the same bits.
-memory   GPT-2 124M on four ranks: resident memory of each against its plan, and against one
-         process. Exits with 1 if a rank is more than 2 % below its plan, or more than 2 % and the
-         stated allowances above it.
+memory   GPT-2 124M on four ranks: the resident memory of each compared with its plan and with a
+         single process. Exits with 1 if a rank is more than 2 % below its plan, or exceeds it by
+         more than 2 % plus the stated allowances.
 
-Other programs on the machine disturb times; the ratio of the best rounds is the least disturbed.
-CPU time is of all processes together.
+Other programs on the machine disturb the times; compare the best rounds. CPU time is summed over
+all processes.
 """
 
 import argparse
@@ -35,9 +36,9 @@ COMMON = ["--dataset=random", "--device=cpu", "--compile=False", "--eval_iters=1
           "--num_samples=1", "--max_new_tokens=1"]  # fmt: skip
 CHAR = ["--vocab_size=65", "--n_layer=6", "--n_head=6", "--n_embd=384", "--block_size=256", "--dropout=0.2",
         "--batch_size=32", "--gradient_accumulation_steps=2", "--max_iters=2"]  # fmt: skip
-# 19 million parameters and few tokens: a gradient of 77 MB for a second of computing.
-TALKATIVE = ["--vocab_size=5000", "--n_layer=6", "--n_head=8", "--n_embd=512", "--block_size=128", "--dropout=0.0",
-             "--batch_size=2", "--gradient_accumulation_steps=2", "--max_iters=8"]  # fmt: skip
+# 19 million parameters and few tokens: 77 MB of gradients for each second of computation.
+MESSAGE_HEAVY = ["--vocab_size=5000", "--n_layer=6", "--n_head=8", "--n_embd=512", "--block_size=128", "--dropout=0.0",
+                 "--batch_size=2", "--gradient_accumulation_steps=2", "--max_iters=8"]  # fmt: skip
 # Without a config file `train` starts from the built-in preset, so every size is given.
 GPT2 = ["--vocab_size=50304", "--n_layer=12", "--n_head=12", "--n_embd=768", "--block_size=64", "--batch_size=1", "--gradient_accumulation_steps=4", "--dropout=0.0",
         "--max_iters=100000"]  # fmt: skip
@@ -67,7 +68,7 @@ class Runs:
         )  # fmt: skip
 
     def run(self, ranks, out, keys, environment=None):
-        """The steps after the first, and the CPU time of the whole run."""
+        """Returns the steps after the first, and the CPU time of the whole run."""
         process = self.start(ranks, out, keys, environment)
         errors = process.stderr.read()
         _, status, usage = os.wait4(process.pid, 0)
@@ -97,12 +98,12 @@ def speed(runs, rounds):
 
 
 def overlap(runs, rounds):
-    """Returns whether both train the same bits."""
+    """Returns whether both variants train the same bits."""
     names = {"1": "during the backward pass", "0": "after it"}
     ms, waits, bits = {key: [] for key in names}, {key: [] for key in names}, {}
     for _ in range(rounds):
         for key in names:
-            steps, _ = runs.run(2, f"overlap-{key}", [*TALKATIVE, "--threads=1"], {"FITGPT_OVERLAP": key})
+            steps, _ = runs.run(2, f"overlap-{key}", [*MESSAGE_HEAVY, "--threads=1"], {"FITGPT_OVERLAP": key})
             ms[key] += [step["ms"] for step in steps]
             waits[key] += [step["wait_ms"] for step in steps]
             bits[key] = [(step["loss"], step["grad_norm"]) for step in steps]
@@ -154,14 +155,14 @@ def memory(runs):
         if len(all_resident[ranks]) != ranks:
             sys.exit(f"found {len(all_resident[ranks])} of {ranks} ranks")
         for rank, mib in all_resident[ranks].items():
-            # Far below its plan is another model than the planned one.
+            # Far below its plan means that another model was trained than was planned.
             is_within &= 0.98 * arena <= mib <= allowed
             print(f"memory, rank {rank} of {ranks}: {mib:.0f} MiB resident; arena {arena:.0f} MiB, messages {messages:.0f} MiB, "
-                  f"{100 * (mib - messages) / arena - 100:+.1f} % of the arena beyond both")  # fmt: skip
+                  f"{100 * (mib - messages) / arena - 100:+.1f} % of the arena in addition to both")  # fmt: skip
         moments = [size / MIB for size in plan["ranks"]["optimizer_bytes"]]
-        print(f"memory, {ranks} ranks: moments of a rank {moments[0]:.0f} to {moments[1]:.0f} MiB")
+        print(f"memory, {ranks} ranks: optimizer state of a rank {moments[0]:.0f} to {moments[1]:.0f} MiB")
     saved = all_resident[1][0] - max(all_resident[4].values())
-    print(f"memory: a rank of four has {saved:.0f} MiB less than one process")
+    print(f"memory: a rank of four uses {saved:.0f} MiB less than a single process")
     return is_within
 
 

@@ -3,15 +3,16 @@
 
     bench/ranks_network.py PROGRAM [RATE ...]
 
-PROGRAM is `fitgpt` built with feature `mpi` against Open MPI; RATE is a rate of `plan --network`
-(1Gb and 200Mb unless given). The hosts are two network namespaces of this machine with names of their own, connected by a pair of virtual
-interfaces that `tc` limits in both directions. Needs root, iproute2 and unshare.
+PROGRAM is `fitgpt` built with feature `mpi` against Open MPI; RATE is a rate for `plan --network`
+(default: 1Gb and 200Mb). The hosts are two network namespaces of this machine with different host
+names, connected by a pair of virtual interfaces that `tc` limits in both directions. Needs root,
+iproute2 and unshare.
 
-Printed are the time that the messages of a step take according to the plan, and the time that
-rank 0 waited for others: with gradients sent after the backward pass, which should be the plan's, and
-during it, which should be between half of it (the weights) and all of it. Waiting includes the
-difference between two ranks that share a machine. Exits with 1 if a run differs in a bit, or if the wait
-after the backward pass is not within 25 % of the plan.
+Prints the planned time for the messages of a step, and the time that rank 0 waited for others. If
+gradients are sent after the backward pass, the wait should equal the plan; if they are sent during
+it, the wait should be between half of the plan (the weights) and all of it. The wait also includes
+any difference in speed between the two ranks, which share a machine. Exits with 1 if the two runs
+differ in a bit, or if the wait after the backward pass is not within 25 % of the plan.
 """
 
 import array
@@ -64,12 +65,12 @@ class Link:
 
 
 def on_host(host, *command):
-    """In its network, and with its name."""
+    """The command line that runs `command` in the network of `host`, with its name."""
     return ["ip", "netns", "exec", host, "unshare", "--uts", "sh", "-c", f"hostname {host}; exec \"$@\"", "sh", *map(str, command)]
 
 
 def train(program, folder, out, overlap):
-    # Open MPI starts its daemon on the other host with this, instead of ssh.
+    # Open MPI starts its daemon on the other host with this instead of ssh.
     agent = folder / "agent"
     agent.write_text(
         "#!/bin/sh\nshift\n"
@@ -112,7 +113,7 @@ def main():
             plan = run(program, "plan", *KEYS[1:], "--ranks=2", f"--network={rate}", "--json", capture_output=True, text=True)
             network = json.loads(plan.stdout)["ranks"]["network"]
             planned = 1e3 * network["transfer_s"]
-            print(f"{rate}: {network['sent_bytes'] / 1e6:.1f} MB a step; {planned:.0f} ms according to the plan")
+            print(f"{rate}: {network['sent_bytes'] / 1e6:.1f} MB per step; {planned:.0f} ms according to the plan")
             results = []
             for overlap, name in [("0", "after"), ("1", "during")]:
                 ms, waits, bits = train(program, folder, f"out-{overlap}", overlap)
@@ -125,7 +126,7 @@ def main():
                 print("  the runs differ")
             if abs(min(waits) / planned - 1) > TOLERANCE:
                 passed = False
-                print(f"  {min(waits) / planned:.2f} of the plan")
+                print(f"  the best wait is {min(waits) / planned:.2f} of the plan")
     sys.exit(0 if passed else 1)
 
 

@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""GPT-2's tokens: FitGPT, Python's tiktoken and gigatoken side by side, on one core.
+"""Compares the speed of GPT-2 tokenizers on one core: FitGPT, Python's tiktoken and gigatoken.
 
     bench/tokenizer.py --ranks r50k_base.tiktoken [--rounds 5] [--megabytes 16] [--write FILE.md]
                        [--encoder target/release/examples/encode_gpt2] [--corpus NAME=FILE ...]
     bench/tokenizer.py --ranks r50k_base.tiktoken --equal FOLDER ... [--megabytes 1000]
 
-Needs `tiktoken` and `numpy` from PyPI, and `gigatoken` if it should be in the table. The ranks are
+Needs `tiktoken` and `numpy` from PyPI, and `gigatoken` if it should be in the table. `--ranks` is
 OpenAI's file; the sources of the crate `tiktoken-rs` have it under `assets`. Without `--corpus` the
-texts are Debian's packages of manuals (English, Chinese, Japanese; fetched by `apt-get download`)
-and Python's standard library (code), repeated to the size asked for.
+texts are Debian's manual packages (English, Chinese, Japanese; fetched with `apt-get download`) and
+Python's standard library (code), repeated up to the requested size.
 
-`--equal` does not measure: it compares the tokens of every UTF-8 file in some folders, up to the size
-asked for, a thousand megabytes for the run of 1 GB.
+`--equal` measures nothing: it compares the tokens of every UTF-8 file in the given folders, up to
+the requested size.
 
-The tokens must be equal to the last one. Times are CPU time of one thread, the least of some
-rounds in which the three take turns, so that a busy machine disturbs the ratio little. Ends with
-exit code 1 if tokens differ or FitGPT is below its target: 8 times tiktoken on English and code,
-3 times on Chinese and Japanese.
+All tokens must be equal. Times are CPU time of one thread, the minimum over rounds in which the
+three alternate, so that other load on the machine hardly changes the ratio. Exits with 1 if tokens
+differ or FitGPT misses its target: 8 times tiktoken on English and code, 3 times on Chinese and
+Japanese.
 """
 
 import argparse
@@ -49,7 +49,7 @@ PACKAGES = {
 
 
 def manual(folder, packages, language):
-    """The prose of some packages of manuals, without their markup."""
+    """The prose of manual packages, without markup."""
     subprocess.run(["apt-get", "download", "-qq", *packages], cwd=folder, check=True,
                    stderr=subprocess.DEVNULL)
     for package in folder.glob("*.deb"):
@@ -95,27 +95,27 @@ def cpu(call):
 
 
 def measure(text, arguments, encoding, folder):
-    """The least CPU seconds of each tokenizer, after a check that their tokens are equal."""
+    """Returns the minimal CPU seconds of each tokenizer, after checking FitGPT's tokens."""
     file, tokens = folder / "text.txt", folder / "tokens.bin"
     file.write_text(text, encoding="utf-8", newline="")
-    # Documents of 64 KiB or so, as a dataset has them; a cut at an empty line changes no token
-    # of either side, since all of them encode the same documents.
+    # tiktoken and gigatoken get documents of up to 64 KiB, as in a dataset. FitGPT's encoder gets
+    # the whole file.
     documents = re.findall(r"(?s).{1,65536}(?:\n|$)|.{1,65536}", text)
     giga = gigatoken and gigatoken.Tokenizer.from_tiktoken(arguments.ranks, pretokenizer="gpt2")
     least = {}
 
-    def take(name, seconds):
+    def record(name, seconds):
         least[name] = min(seconds, least.get(name, seconds))
 
     for _ in range(arguments.rounds):
         seconds, ids = cpu(lambda: [encoding.encode_ordinary(text) for text in documents])
-        take("tiktoken", seconds)
+        record("tiktoken", seconds)
         del ids
         idle = cpu_of_child([arguments.encoder, file, tokens, 0])
-        take("FitGPT", (cpu_of_child([arguments.encoder, file, tokens, 4]) - idle) / 4)
+        record("FitGPT", (cpu_of_child([arguments.encoder, file, tokens, 4]) - idle) / 4)
         if giga:
             seconds, ids = cpu(lambda: [giga.encode(text) for text in documents])
-            take("gigatoken", seconds)
+            record("gigatoken", seconds)
     expected = encoding.encode_to_numpy(text, disallowed_special=())
     if not numpy.array_equal(numpy.fromfile(tokens, dtype=numpy.uint16), expected):
         sys.exit("the tokens differ from tiktoken's")
@@ -123,7 +123,7 @@ def measure(text, arguments, encoding, folder):
 
 
 def utf8_files(folders):
-    """The texts of all files, hidden ones too, in the order of their names."""
+    """The texts of all files, including hidden ones, in the order of their names."""
     for folder in folders:
         for path in sorted(folder.rglob("*")):
             try:
@@ -134,7 +134,7 @@ def utf8_files(folders):
 
 
 def equal(arguments, encoding, folder):
-    """Compares the tokens of many files, some megabytes at a time; exits with 1 at a difference."""
+    """Compares the tokens of many files, 8 MiB at a time; exits with 1 at the first difference."""
     file, tokens = folder / "text.txt", folder / "tokens.bin"
     n_files = n_bytes = n_tokens = 0
     held, held_bytes = [], 0

@@ -1,7 +1,7 @@
-//! One function for each reader: any bytes end in a value or an error, never in a panic.
+//! One function for each reader: any input must give a value or an error, never a panic.
 //!
-//! [`TARGETS`] lists them all with their seeds. A reader of files gets a folder in memory, the same
-//! one for every input of a thread: making a folder takes longer than most readers.
+//! [`TARGETS`] lists them all with their seeds. Readers of files get a folder in memory. Each thread
+//! uses one folder for all inputs, because creating one takes longer than most readers.
 
 mod seeds;
 
@@ -37,7 +37,7 @@ pub fn pickle(bytes: &[u8]) {
     let _ = Pickle::read(bytes);
 }
 
-/// A safetensors file next to a good `config.json`.
+/// A safetensors file next to a valid `config.json`.
 pub fn weights(bytes: &[u8]) {
     with_folder(|folder| {
         fs::write(folder.join("config.json"), MODEL).unwrap();
@@ -46,7 +46,7 @@ pub fn weights(bytes: &[u8]) {
     });
 }
 
-/// nanoGPT's `ckpt.pt`, and with a good `config.json` a `pytorch_model.bin`.
+/// nanoGPT's `ckpt.pt`; the same bytes as a `pytorch_model.bin` next to a valid `config.json`.
 pub fn saved(bytes: &[u8]) {
     with_folder(|folder| {
         fs::write(folder.join("ckpt.pt"), bytes).unwrap();
@@ -102,7 +102,7 @@ pub fn parquet(bytes: &[u8]) {
         let path = folder.join("some.parquet");
         fs::write(&path, bytes).unwrap();
         let Ok(mut texts) = TextColumn::open(File::open(&path).unwrap(), "text") else { return };
-        // A dictionary repeats a text for a few bits.
+        // Limited, because a dictionary can repeat a text at the cost of a few bits.
         for _ in 0..100_000 {
             if !matches!(texts.next_text(), Ok(Some(_))) {
                 break;
@@ -139,29 +139,29 @@ pub fn tokenizer(bytes: &[u8]) {
 
 /// A reader under test.
 #[derive(Clone, Copy)]
-pub struct Target {
+pub struct FuzzTarget {
     /// The name of its binary and of its folders.
     pub name: &'static str,
-    /// Must return for any bytes.
+    /// Calls the reader; must return for any bytes.
     pub read: fn(&[u8]),
-    /// Inputs that it accepts, or nearly.
+    /// Inputs that it accepts or almost accepts.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
 /// Every reader of foreign files.
-pub const TARGETS: &[Target] = &[
-    Target { name: "config", read: config, seeds: seeds::config },
-    Target { name: "pickle", read: pickle, seeds: seeds::pickle },
-    Target { name: "weights", read: weights, seeds: seeds::weights },
-    Target { name: "saved", read: saved, seeds: seeds::saved },
-    Target { name: "model_config", read: model_config, seeds: seeds::model_config },
-    Target { name: "events", read: events, seeds: seeds::events },
-    Target { name: "log", read: log, seeds: seeds::log },
-    Target { name: "tokens", read: tokens, seeds: seeds::tokens },
-    Target { name: "parquet", read: parquet, seeds: seeds::parquet },
-    Target { name: "compressed", read: compressed, seeds: seeds::compressed },
-    Target { name: "snapshot", read: snapshot, seeds: seeds::snapshot },
-    Target { name: "tokenizer", read: tokenizer, seeds: seeds::tokenizer },
+pub const TARGETS: &[FuzzTarget] = &[
+    FuzzTarget { name: "config", read: config, seeds: seeds::config },
+    FuzzTarget { name: "pickle", read: pickle, seeds: seeds::pickle },
+    FuzzTarget { name: "weights", read: weights, seeds: seeds::weights },
+    FuzzTarget { name: "saved", read: saved, seeds: seeds::saved },
+    FuzzTarget { name: "model_config", read: model_config, seeds: seeds::model_config },
+    FuzzTarget { name: "events", read: events, seeds: seeds::events },
+    FuzzTarget { name: "log", read: log, seeds: seeds::log },
+    FuzzTarget { name: "tokens", read: tokens, seeds: seeds::tokens },
+    FuzzTarget { name: "parquet", read: parquet, seeds: seeds::parquet },
+    FuzzTarget { name: "compressed", read: compressed, seeds: seeds::compressed },
+    FuzzTarget { name: "snapshot", read: snapshot, seeds: seeds::snapshot },
+    FuzzTarget { name: "tokenizer", read: tokenizer, seeds: seeds::tokenizer },
 ];
 
 /// A small GPT-2.
@@ -172,7 +172,7 @@ thread_local! {
     static FOLDER: OnceCell<tempfile::TempDir> = const { OnceCell::new() };
 }
 
-/// Files go to memory if the system has a folder for that.
+/// Calls `work` with an empty folder, in memory if the system has `/dev/shm`.
 fn with_folder(work: impl FnOnce(&Path)) {
     FOLDER.with(|folder| {
         let folder = folder.get_or_init(|| {

@@ -1,6 +1,6 @@
-//! Inputs from which the fuzzer starts: small files that a reader accepts, or nearly.
+//! Inputs from which the fuzzer starts: small files that a reader accepts or almost accepts.
 
-/// A seed that is a text.
+/// A text as a seed.
 fn text(text: &str) -> Vec<u8> {
     text.as_bytes().to_vec()
 }
@@ -91,7 +91,7 @@ pub(super) fn compressed() -> Vec<Vec<u8>> {
     vec![b"hello".to_vec(), gzip.to_vec(), zstd.to_vec()]
 }
 
-/// A card of which half is held by one tensor, when a request of 6 GB fails.
+/// One tensor holds half of the card's memory when a request of 6 GB fails.
 pub(super) fn snapshot() -> Vec<Vec<u8>> {
     vec![include_bytes!("snapshot.pickle").to_vec()]
 }

@@ -1,15 +1,16 @@
-//! Every reader on its seeds, on kept findings, and on copies with bytes changed, removed and repeated.
+//! Runs every reader on its seeds, on kept findings, and on mutated copies of both.
 //!
-//! Not guided by coverage, but the same on every machine. `FITGPT_FUZZ` sets the number of changed
+//! Not guided by coverage, but the same on every machine. `FITGPT_FUZZ` sets the number of mutated
 //! copies of each input. `scripts/fuzz` searches longer, guided by coverage.
 
 use std::{fs, path::Path};
 
-use fitgpt_fuzz::{TARGETS, Target};
+use fitgpt_fuzz::{FuzzTarget, TARGETS};
 
-struct Numbers(u64);
+/// A linear congruential generator.
+struct Random(u64);
 
-impl Numbers {
+impl Random {
     fn below(&mut self, end: usize) -> usize {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -17,17 +18,18 @@ impl Numbers {
     }
 }
 
-fn changed(seed: &[u8], numbers: &mut Numbers) -> Vec<u8> {
+/// A copy with up to four changes: bytes replaced, inserted, repeated, or the end removed.
+fn mutated(seed: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = seed.to_vec();
-    for _ in 0..1 + numbers.below(4) {
-        let at = numbers.below(bytes.len() + 1);
-        match numbers.below(5) {
+    for _ in 0..1 + random.below(4) {
+        let at = random.below(bytes.len() + 1);
+        match random.below(5) {
             0 => bytes.truncate(at),
-            1 => bytes.insert(at, numbers.below(256) as u8),
-            2 if at < bytes.len() => bytes[at] ^= 1 << numbers.below(8),
-            3 if at < bytes.len() => bytes[at] = b"\0\xff(){}[]\"'=:,0919-.eE#\n"[numbers.below(23)],
+            1 => bytes.insert(at, random.below(256) as u8),
+            2 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+            3 if at < bytes.len() => bytes[at] = b"\0\xff(){}[]\"'=:,0919-.eE#\n"[random.below(23)],
             _ => {
-                let end = (at + numbers.below(32)).min(bytes.len());
+                let end = (at + random.below(32)).min(bytes.len());
                 let piece = bytes[at.min(end)..end].to_vec();
                 bytes.splice(at..at, piece);
             }
@@ -36,7 +38,7 @@ fn changed(seed: &[u8], numbers: &mut Numbers) -> Vec<u8> {
     bytes
 }
 
-/// Inputs that once made a reader fail: the files of `findings/NAME`.
+/// Inputs that once made a reader fail: the files in `findings/NAME`.
 fn findings(name: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("findings").join(name);
     let Ok(files) = fs::read_dir(folder) else { return Vec::new() };
@@ -46,16 +48,16 @@ fn findings(name: &str) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn any_bytes_end_in_a_value_or_an_error() {
+fn any_bytes_give_a_value_or_an_error() {
     let count = std::env::var("FITGPT_FUZZ").map_or(2000, |count| count.parse().unwrap());
-    for Target { name, read, seeds } in TARGETS {
-        let mut numbers = Numbers(1);
+    for FuzzTarget { name, read, seeds } in TARGETS {
+        let mut random = Random(1);
         let inputs: Vec<_> = seeds().into_iter().chain(findings(name)).collect();
         assert!(!inputs.is_empty(), "{name}");
         for input in inputs {
             read(&input);
             for _ in 0..count {
-                read(&changed(&input, &mut numbers));
+                read(&mutated(&input, &mut random));
             }
         }
     }

@@ -88,14 +88,14 @@ struct Ours {
 mod tests {
     use fitgpt_plan::{
         config::Gelu,
-        family::{Family, FamilyError, gpt2::Sizes},
+        family::{Family, FamilyError, gpt2::Gpt2Sizes},
         model::{MlpKind, Positions, Rope},
     };
 
     use super::*;
 
     fn tiny() -> Architecture {
-        let sizes = Sizes {
+        let sizes = Gpt2Sizes {
             layers: 2,
             heads: 2,
             channels: 8,
@@ -170,7 +170,7 @@ mod tests {
                 "n_layer": 12, "vocab_size": 50257, "initializer_range": 0.02}"#,
         )
         .unwrap();
-        let sizes = Sizes {
+        let sizes = Gpt2Sizes {
             layers: 12,
             heads: 12,
             channels: 768,
@@ -202,7 +202,10 @@ mod tests {
             let mut config: Value = serde_json::from_str(&tiny().to_json(id)).unwrap();
             config[broken] = value;
             match read(&config.to_string()) {
-                Err(CheckpointError::Family { source: FamilyError::Unfit { key, .. }, .. }) => {
+                Err(CheckpointError::Family {
+                    source: FamilyError::UnsupportedValue { key, .. },
+                    ..
+                }) => {
                     assert_eq!(key, broken);
                 }
                 other => panic!("`{broken}`: {other:?}"),

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use clap::ArgMatches;
 use fitgpt_plan::{
     config::{Config, Precision},
-    device::{self, Gpu, Rates},
+    device::{self, CardSpec, Rates},
     job::{EVALUATE, Job, TRAIN, UPDATE},
     program::Program,
     report::{DeviceMemory, Overhead},
@@ -46,7 +46,7 @@ impl RatedCard {
         device::find(name).ok().and_then(|gpu| Self::of(gpu).ok())
     }
 
-    fn of(gpu: &Gpu) -> Result<Self, device::DeviceError> {
+    fn of(gpu: &CardSpec) -> Result<Self, device::DeviceError> {
         Ok(Self { name: gpu.name, rates: gpu.rates()? })
     }
 }
@@ -154,7 +154,7 @@ pub(super) fn one_sample(job: &Job) -> Job {
 }
 
 /// The card in this machine that `config` would run on, if its rates are known.
-fn card_here(config: &Config) -> Option<&'static Gpu> {
+fn card_here(config: &Config) -> Option<&'static CardSpec> {
     let runner = Runner::for_a_plan(config).ok()?;
     let (name, _) = runner.gpu()?;
     device::find(name).ok().filter(|gpu| gpu.rates().is_ok())

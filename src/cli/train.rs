@@ -11,7 +11,7 @@ use fitgpt_exec::{ArenaRefused, BackendError};
 use fitgpt_plan::{
     config::{Config, Precision, Written},
     job::Job,
-    model::{Model, Parameter, Role},
+    model::{Model, Parameter, ParameterRole},
     report::DeviceMemory,
     shard::Share,
     units::Bytes,
@@ -594,7 +594,7 @@ fn introduction(config: &Config, model: &Model) -> String {
         (list.len(), plan::grouped(list.iter().map(|p| p.count()).sum()))
     };
     let ((decayed, decayed_count), (other, other_count)) = (counted(true), counted(false));
-    let is_position = |p: &&Parameter| p.role == Role::Positions;
+    let is_position = |p: &&Parameter| p.role == ParameterRole::Positions;
     let positions: u64 = parameters.iter().filter(is_position).map(Parameter::count).sum();
     let millions = (model.parameter_count() - positions) as f64 / 1e6;
     let tokens = plan::grouped(config.effective_batch().tokens);

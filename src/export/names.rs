@@ -72,13 +72,13 @@ pub(super) fn reorder(model: &Model, name: &str, values: Vec<f32>) -> Vec<f32> {
 #[cfg(test)]
 mod tests {
     use fitgpt_plan::config::Gelu;
-    use fitgpt_plan::family::gpt2::Sizes;
+    use fitgpt_plan::family::gpt2::Gpt2Sizes;
 
     use super::*;
 
     #[test]
     fn every_parameter_of_every_family_has_a_name() {
-        let gpt2 = Sizes {
+        let gpt2 = Gpt2Sizes {
             layers: 2,
             heads: 2,
             channels: 8,

@@ -13,7 +13,7 @@ use std::ops::ControlFlow;
 
 use fitgpt_exec::{
     Backend, BackendError, Watch,
-    conformance::{DTYPES, Factors, JudgedCase, Selection, WATCHED, judge_each},
+    conformance::{CaseSelection, DTYPES, Factors, JudgedCase, WATCHED, judge_each},
     cpu::{Cpu, CpuTarget, isa::Isa},
 };
 use fitgpt_plan::{
@@ -313,7 +313,7 @@ impl Runner {
                     Ok(Box::new(Cpu::new(plan, target, Watch::Poison)?))
                 };
                 let factors = Factors::Exact;
-                let all = Selection { dtypes: &DTYPES, factors, ops: &[] };
+                let all = CaseSelection { dtypes: &DTYPES, factors, ops: &[] };
                 judge_each(&all, &target, &mut make, report)
             }
             Self::Gpu(gpu) => gpu.judge(report),

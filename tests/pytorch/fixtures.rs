@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use fitgpt_plan::{config::Gelu, family::gpt2::Sizes};
+use fitgpt_plan::{config::Gelu, family::gpt2::Gpt2Sizes};
 
 use crate::golden::{self, CASES, Golden, GoldenTensor, GoldenTensors};
 
@@ -130,7 +130,7 @@ fn the_folder_of_transformers_has_the_parameters_of_its_config() {
     let config: serde_json::Value = serde_json::from_str(&text).unwrap();
     let size = |key: &str| u32::try_from(config[key].as_u64().unwrap()).unwrap();
     assert_eq!(config["activation_function"], "gelu_new");
-    let model = Sizes {
+    let model = Gpt2Sizes {
         layers: size("n_layer"),
         heads: size("n_head"),
         channels: size("n_embd"),

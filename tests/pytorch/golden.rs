@@ -5,7 +5,7 @@
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
-use fitgpt_plan::{config::Gelu, family::gpt2::Sizes, model::Model};
+use fitgpt_plan::{config::Gelu, family::gpt2::Gpt2Sizes, model::Model};
 use safetensors::{Dtype, SafeTensors};
 use serde::Deserialize;
 
@@ -51,7 +51,7 @@ pub(crate) struct GoldenCase {
 
 impl GoldenCase {
     pub(crate) fn model(&self) -> Model {
-        Sizes {
+        Gpt2Sizes {
             layers: self.layers,
             heads: self.heads,
             channels: self.channels,

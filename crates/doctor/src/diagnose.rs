@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use fitgpt_plan::{
     config::{self, ConfigError, MachineFacts, Written},
-    device::Gpu,
+    device::CardSpec,
     fit::{self, Engine},
     report::DeviceMemory,
     shard::Share,
@@ -27,7 +27,7 @@ pub struct Context {
     /// The run's config.
     pub config: Option<Written>,
     /// The card.
-    pub gpu: Option<&'static Gpu>,
+    pub gpu: Option<&'static CardSpec>,
     /// The model, in any stack.
     pub decoder: Option<Decoder>,
     file: Option<String>, // of the config
@@ -161,7 +161,7 @@ fn fixes(run: &TrainingRun, log: &Log, context: &Context, device: &DeviceMemory)
         engine: Engine::Torch { precision, kernels: run.options },
         device,
         overhead: torch::overhead(&run.config),
-        has_bf16: context.gpu.is_none_or(Gpu::has_bf16),
+        has_bf16: context.gpu.is_none_or(CardSpec::has_bf16),
         share: Share::WHOLE,
     });
     let options = found.options.into_iter().filter(|option| !option.changes.is_empty());

@@ -117,7 +117,7 @@ fn measure(layer: Layer, pass: Pass, isa: Isa, pool: &mut Pool) -> (f64, f64) {
     (flop / best, bytes as f64 / best)
 }
 
-/// Compares some hundred elements with f64 sums, within the error of an f32 sum of this depth.
+/// Compares about 500 elements with f64 sums, within the error of an f32 sum of this depth.
 fn check(a: View<'_, f32>, b: View<'_, f32>, out: &[f32]) {
     let (columns, depth) = (b.columns(), a.columns());
     for element in (0..out.len()).step_by((out.len() / 500).max(1) | 1) {

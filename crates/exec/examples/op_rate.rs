@@ -24,8 +24,8 @@ use fitgpt_plan::{
     config::Gelu,
     memory::{Limits, Target, VerifiedPlan, place, verify},
     program::{
-        Access, Adam, Dropout, Heads, Life, Op, Operand, Program, ProgramKind, Qkv, Site, Tensor,
-        TensorClass,
+        Access, Adam, Dropout, DropoutSite, Heads, Life, Op, Operand, Program, ProgramKind, Qkv,
+        Tensor, TensorClass,
     },
     units::{Bytes, DType, TensorId},
 };
@@ -140,7 +140,7 @@ fn ops(sizes: Sizes, dtype: DType) -> Vec<TimedOp> {
     let tokens = |name| (name, row(), DType::U32);
     let site = |site| Some(Dropout { rate: 0.1, layer: 0, site });
 
-    for (name, dropout) in [("embed", None), ("embed, dropout", site(Site::Embedding))] {
+    for (name, dropout) in [("embed", None), ("embed, dropout", site(DropoutSite::Embedding))] {
         let tables = [("wte", vec![vocab, channels], f), ("wpe", vec![seq, channels], f)];
         let [wte, wpe] = tables;
         list.add(
@@ -200,7 +200,7 @@ fn ops(sizes: Sizes, dtype: DType) -> Vec<TimedOp> {
     list.linear();
     for (name, backward, dropout) in [
         ("attention", "attention_backward", None),
-        ("attention, dropout", "attention_backward, dropout", site(Site::Attention)),
+        ("attention, dropout", "attention_backward, dropout", site(DropoutSite::Attention)),
     ] {
         let lse = || ("lse", vec![batch, heads.into(), seq], f);
         let qkv = |name| (name, rows(3 * channels), e);
@@ -228,7 +228,7 @@ fn ops(sizes: Sizes, dtype: DType) -> Vec<TimedOp> {
     list.add("dropout", [("x", x(), e), ("out", x(), e)], |[x, out]| Op::Dropout {
         x,
         out,
-        dropout: Dropout { rate: 0.1, layer: 0, site: Site::MlpOut },
+        dropout: Dropout { rate: 0.1, layer: 0, site: DropoutSite::MlpOut },
     });
     let wte = || ("wte", vec![vocab, channels], f);
     let logits = || ("logits", vec![chunk.min(batch * seq), vocab], f);
@@ -323,7 +323,7 @@ impl List {
             },
         );
         for (name, rate) in [("linear_residual", 0.0), ("linear_residual, dropout", 0.1)] {
-            let dropout = Dropout { rate, layer: 0, site: Site::MlpOut };
+            let dropout = Dropout { rate, layer: 0, site: DropoutSite::MlpOut };
             let dropout = (rate > 0.0).then_some(dropout);
             self.add(
                 name,
@@ -409,7 +409,7 @@ fn plan(program: &Program, target: &impl Target) -> VerifiedPlan {
     verify(plan, target).expect("the checker accepts what the placer made")
 }
 
-/// Fills tensors with numbers like those of activations, the same for every backend.
+/// Fills tensors with values similar to activations, the same for every backend.
 fn fill(backend: &mut dyn Backend, vocab: u64) {
     let program = backend.plan().program(0).clone();
     let mut state = 1_u32;
@@ -423,7 +423,7 @@ fn fill(backend: &mut dyn Backend, vocab: u64) {
         };
         let mut float = || next() as f32 / 8_388_608.0 - 1.0; // in -1..1
         let count = tensor.count() as usize;
-        // Some tensors must be positive, or look as the forward would leave them.
+        // Some tensors must be positive or similar to what the forward computes.
         let positive = ["rstd", "exp_avg_sq", "norm"].contains(&tensor.name.as_str());
         let bytes: Vec<u8> = match tensor.dtype {
             DType::U32 => {

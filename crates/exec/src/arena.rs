@@ -16,7 +16,7 @@ use std::{
 
 use bytemuck::Pod;
 use fitgpt_plan::{
-    memory::{Located, Slot, VerifiedPlan},
+    memory::{PlacedOperand, Slot, VerifiedPlan},
     program::{Access, Op, Program},
     units::{Bytes, DType, OpIndex, TensorId},
 };
@@ -30,7 +30,7 @@ pub enum ArenaRefused {
         /// The requested bytes.
         asked: Bytes,
     },
-    /// Somebody else took it while it was touched.
+    /// Another process took memory while the arena was touched.
     #[error(
         "the arena of {asked} was released again: only {left} is left, because another process \
          took memory at the same time"
@@ -43,8 +43,8 @@ pub enum ArenaRefused {
     },
 }
 
-/// Called before each piece of an arena is touched, with the bytes that are not touched yet. Stops
-/// with the free bytes if they are too few.
+/// Called before each piece of an arena is touched, with the number of bytes not yet touched.
+/// Returns an error with the number of free bytes if there are too few.
 pub type BeforeTouch<'a> = dyn FnMut(Bytes) -> Result<(), Bytes> + 'a;
 
 /// Element types of tensors.
@@ -76,11 +76,11 @@ impl Stored for u32 {
 /// Chunks start on a huge page, so that the system can back them with huge pages.
 const CHUNK_ALIGNMENT: usize = 2 << 20;
 
-/// The smallest page of any system we run on.
+/// The smallest page size of any supported system.
 const PAGE: usize = 4096;
 
-/// The bytes that are touched between two questions about free memory. Two runs that start at the
-/// same time overshoot by at most this much each.
+/// The bytes that are touched between two checks of free memory. Two runs that start at the same time
+/// exceed the free memory by at most this much each.
 const PIECE: usize = 8 << 20;
 
 /// The allocations of one plan, with the plan.
@@ -97,7 +97,7 @@ impl Arena {
         Self::touched(plan, fill, &mut |_| Ok(()))
     }
 
-    /// As [`Arena::new`], and gives the memory back if `before` stops it.
+    /// Like [`Arena::new`], but releases the memory if `before` returns an error.
     pub fn touched(
         plan: VerifiedPlan,
         fill: u8,
@@ -143,8 +143,8 @@ impl Arena {
     /// The bytes of a tensor, between runs.
     pub fn tensor(&self, program: usize, tensor: TensorId) -> &[u8] {
         let range = range(&self.chunks, self.plan.slot(program, tensor));
-        // SAFETY: `range` lies inside a chunk, which was filled when it was allocated, and
-        // `&self` keeps every writer away for as long as this slice lives.
+        // SAFETY: `range` is inside a chunk, which was filled when it was allocated, and `&self`
+        // prevents writes while this slice is alive.
         unsafe { range.as_ref() }
     }
 
@@ -159,14 +159,14 @@ impl Arena {
     }
 
     /// The `length` bytes after a slot of the plan, which tests use as a guard.
-    pub(crate) fn behind(&mut self, slot: Slot, length: Bytes) -> &mut [u8] {
+    pub(crate) fn guard_after(&mut self, slot: Slot, length: Bytes) -> &mut [u8] {
         self.slot_mut(Slot { start: slot.end, end: slot.end + length, ..slot })
     }
 
     /// Sound for any slot: panics if the slot leaves its chunk.
     fn slot_mut(&mut self, slot: Slot) -> &mut [u8] {
         let mut range = range(&self.chunks, slot);
-        // SAFETY: as in `tensor`; `&mut self` keeps readers away too.
+        // SAFETY: as in `tensor`; `&mut self` prevents reads too.
         unsafe { range.as_mut() }
     }
 }
@@ -205,7 +205,7 @@ impl Chunk {
     /// Fills the bytes from `start` to `end`, and touches their pages.
     fn touch(&mut self, start: usize, end: usize, fill: u8) {
         assert!(start <= end && end <= self.layout.size());
-        // SAFETY: the range is inside the allocation, and `&mut self` keeps everybody else away.
+        // SAFETY: the range is inside the allocation, and `&mut self` prevents other accesses.
         unsafe { self.start.add(start).write_bytes(fill, end - start) };
         // The compiler may turn a fill with zeros into `calloc`, which returns pages that are not
         // backed by memory. A volatile write always happens.
@@ -255,7 +255,7 @@ pub struct Operands<'a> {
     program: usize,
     op: OpIndex,
     scratch: Option<Slot>,
-    given: u64, // one bit for each writable operand already handed out
+    given: u64, // one bit for each writable operand that was handed out
     arena: PhantomData<&'a mut [u8]>,
 }
 
@@ -301,7 +301,7 @@ impl<'a> Operands<'a> {
         bytemuck::cast_slice_mut(bytes)
     }
 
-    fn find(&self, tensor: TensorId, dtype: DType) -> (u32, Located) {
+    fn find(&self, tensor: TensorId, dtype: DType) -> (u32, PlacedOperand) {
         let located = self.plan.operands(self.program, self.op);
         let position = located.iter().position(|l| l.tensor == tensor);
         let position = position.expect("the op declares all its operands");
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn an_op_reads_what_the_host_wrote_and_the_host_what_the_op_wrote() {
+    fn the_host_and_an_op_see_each_others_writes() {
         let mut arena = arena();
         let x = [1.0f32, 2.0, 3.0, 4.0, 5.0];
         arena.tensor_mut(0, X).copy_from_slice(bytemuck::cast_slice(&x));
@@ -388,19 +388,19 @@ mod tests {
     }
 
     #[test]
-    fn an_arena_is_given_up_before_the_piece_that_is_not_free() {
+    fn an_arena_is_released_before_it_touches_a_piece_that_is_not_free() {
         let plan = place(vec![program()], &HOST).unwrap();
         let plan = verify(Plan { chunks: vec![Bytes::new(3 * PIECE as u64)], ..plan }, &HOST);
         let plan = plan.unwrap();
         let asked = plan.plan().arena_bytes();
-        let mut questions = Vec::new();
+        let mut pieces_left = Vec::new();
         let left = Bytes::new(7);
         let refused = Arena::touched(plan, 0, &mut |rest| {
-            questions.push(rest.index() / PIECE);
-            if questions.len() < 2 { Ok(()) } else { Err(left) }
+            pieces_left.push(rest.index() / PIECE);
+            if pieces_left.len() < 2 { Ok(()) } else { Err(left) }
         });
         assert_eq!(refused.unwrap_err(), ArenaRefused::Taken { asked, left });
-        assert_eq!(questions, [3, 2]);
+        assert_eq!(pieces_left, [3, 2]);
     }
 
     #[test]
@@ -422,7 +422,7 @@ mod tests {
     fn bytes_past_the_end_of_a_chunk_are_refused() {
         let mut arena = arena();
         let slot = arena.plan().slot(0, OUT);
-        arena.behind(slot, Bytes::new(1 << 20));
+        arena.guard_after(slot, Bytes::new(1 << 20));
     }
 
     #[test]

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn only_decoding_begins_behind_the_cache() {
+    fn only_decoding_starts_after_the_cached_tokens() {
         let arguments = Arguments { length: 5, ..Arguments::default() };
         let first = |kind| arguments.first_position(&program(kind));
         assert_eq!(KINDS.map(first), [0, 0, 5]);

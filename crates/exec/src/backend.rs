@@ -1,4 +1,4 @@
-//! Backends: what holds an arena and runs programs in it.
+//! The trait of backends, which own an arena and run programs in it.
 
 use std::ops::Range;
 
@@ -68,7 +68,7 @@ pub trait Backend {
         self.run_part(program, 0..count, arguments)
     }
 
-    /// Runs some consecutive ops of a program. All parts of it in order are one run.
+    /// Runs consecutive ops of a program. Running all of its parts in order is one run.
     fn run_part(
         &mut self,
         program: usize,
@@ -76,8 +76,8 @@ pub trait Backend {
         arguments: &Arguments,
     ) -> Result<(), BackendError>;
 
-    /// Like [`run`](Self::run), and reports when each op has ended. On a device that runs ops
-    /// asynchronously this waits for each op, so it is for measuring only.
+    /// Like [`run`](Self::run), and calls `ended` after each op. On a device that runs ops
+    /// asynchronously this waits for each op, so use it only for measurements.
     fn run_op_by_op(
         &mut self,
         program: usize,
@@ -193,7 +193,7 @@ impl WatchedArena {
             kernel(operands.program(), operands.op(), &mut operands);
             if self.watch == Watch::Poison {
                 self.check_guards(program, at);
-                self.poison_the_dead(program, at);
+                self.poison_unused(program, at);
             }
             ended(at);
         }
@@ -208,22 +208,23 @@ impl WatchedArena {
     fn set_guards(&mut self, program: usize, at: OpIndex) {
         self.arena.scratch_mut(program, at).fill(POISON);
         for slot in self.slots(program, at) {
-            self.arena.behind(slot, self.guard).fill(GUARD);
+            self.arena.guard_after(slot, self.guard).fill(GUARD);
         }
     }
 
     fn check_guards(&mut self, program: usize, at: OpIndex) {
         for slot in self.slots(program, at) {
-            let untouched = self.arena.behind(slot, self.guard).iter().all(|b| *b == GUARD);
+            let untouched = self.arena.guard_after(slot, self.guard).iter().all(|b| *b == GUARD);
             let name = self.plan().program(program).ops()[at.index()].name();
             assert!(untouched, "`{name}` wrote past the end of a slot");
         }
     }
 
-    fn poison_the_dead(&mut self, program: usize, at: OpIndex) {
-        let dead = self.plan().operands(program, at).iter().filter(|operand| operand.dies);
-        let dead: Vec<_> = dead.map(|operand| operand.tensor).collect();
-        for tensor in dead {
+    /// Poisons the tensors that no later op reads.
+    fn poison_unused(&mut self, program: usize, at: OpIndex) {
+        let unused = self.plan().operands(program, at).iter().filter(|operand| operand.dies);
+        let unused: Vec<_> = unused.map(|operand| operand.tensor).collect();
+        for tensor in unused {
             self.arena.tensor_mut(program, tensor).fill(POISON);
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! A code is an index into an ascending list of 256 numbers in [-1, 1] or [0, 1]: seven decades,
 //! each with twice as many numbers as the one below, plus zero and one. A value is divided by the
-//! largest magnitude of its block and gets the code of the nearest number; a tie goes to the even
-//! code. A negative value never becomes zero, so signs are never lost.
+//! largest magnitude of its block and gets the code of the nearest number; ties go to the even code.
+//! A negative value never becomes zero, so signs are never lost.
 
 use std::sync::LazyLock;
 
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_maps_have_zero_one_and_their_ends() {
+    fn the_maps_contain_zero_one_and_their_end_values() {
         let (signed, unsigned) = (&Codebook::signed().values, &Codebook::unsigned().values);
         assert_eq!((signed[127], signed[255], signed[0]), (0.0, 1.0, -0.992_968_74));
         assert_eq!((unsigned[0], unsigned[255], unsigned[254]), (0.0, 1.0, 0.996_484_4));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn values_between_get_the_code_that_a_search_finds() {
+    fn other_values_get_the_code_that_a_search_finds() {
         for book in [Codebook::signed(), Codebook::unsigned()] {
             for bits in (0x3300_0000..=0x3f80_0000_u32).step_by(997) {
                 let x = f32::from_bits(bits);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn the_middle_of_two_numbers_goes_to_the_even_code_and_no_sign_is_lost() {
+    fn ties_go_to_the_even_code_and_signs_are_kept() {
         let book = Codebook::signed();
         for code in [0_u8, 1, 63, 64, 127, 200, 253, 254] {
             let pair = &book.values[usize::from(code)..][..2];

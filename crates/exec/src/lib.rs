@@ -5,7 +5,7 @@
 
 #![expect(
     clippy::inline_always,
-    reason = "a kernel is compiled for an instruction set only where it is inlined into code for it"
+    reason = "a kernel uses an instruction set only if it is inlined into code compiled for it"
 )]
 
 pub mod arena;

@@ -1,7 +1,7 @@
 //! Dropout masks from counters: a pure function of (seed, step, sequence, layer, site, element).
 //! Masks are never stored; recomputing one gives the same mask.
 
-use fitgpt_plan::program::{Dropout, Site};
+use fitgpt_plan::program::{Dropout, DropoutSite};
 
 use crate::Arguments;
 
@@ -25,10 +25,10 @@ pub const fn keeps(key: [u32; 2], element: u32, threshold: u32) -> bool {
 /// The layer and site of a dropout, packed into one word of its key.
 pub fn site(dropout: &Dropout) -> u64 {
     let site = match dropout.site {
-        Site::Embedding => 0,
-        Site::Attention => 1,
-        Site::AttentionOut => 2,
-        Site::MlpOut => 3,
+        DropoutSite::Embedding => 0,
+        DropoutSite::Attention => 1,
+        DropoutSite::AttentionOut => 2,
+        DropoutSite::MlpOut => 3,
     };
     u64::from(dropout.layer) << 2 | site
 }
@@ -79,7 +79,7 @@ const fn splitmix64(x: u64) -> u64 {
 mod tests {
     use super::*;
 
-    const RATE_ONE_FIFTH: Dropout = Dropout { rate: 0.2, layer: 3, site: Site::MlpOut };
+    const RATE_ONE_FIFTH: Dropout = Dropout { rate: 0.2, layer: 3, site: DropoutSite::MlpOut };
 
     fn kept(mask: &Mask) -> Vec<bool> {
         (0..100_000).map(|e| mask.factor(e) > 0.0).collect()
@@ -110,7 +110,11 @@ mod tests {
             Mask::new(&RATE_ONE_FIFTH, &Arguments { step: 1, ..arguments }, 0),
             Mask::new(&RATE_ONE_FIFTH, &arguments, 1),
             Mask::new(&Dropout { layer: 4, ..RATE_ONE_FIFTH }, &arguments, 0),
-            Mask::new(&Dropout { site: Site::AttentionOut, ..RATE_ONE_FIFTH }, &arguments, 0),
+            Mask::new(
+                &Dropout { site: DropoutSite::AttentionOut, ..RATE_ONE_FIFTH },
+                &arguments,
+                0,
+            ),
         ];
         for other in others {
             let agree = kept(&other).iter().zip(&first).filter(|(a, b)| a == b).count();

@@ -1,5 +1,5 @@
-//! Two runs that start at the same time: each sees all of the memory, and neither may take more than
-//! there is.
+//! Two runs that start at the same time: each sees all of the free memory, but together they must not
+//! take more than that.
 
 use std::sync::{
     Barrier,
@@ -34,7 +34,7 @@ fn plan(bytes: i64) -> VerifiedPlan {
 }
 
 #[test]
-fn two_arenas_that_are_touched_at_once_take_no_more_than_there_is() {
+fn two_arenas_touched_at_the_same_time_do_not_take_more_than_is_free() {
     // Enough for one of them, or for one and a half.
     for free_mib in [40, 60] {
         for _ in 0..20 {
@@ -46,7 +46,7 @@ fn two_arenas_that_are_touched_at_once_take_no_more_than_there_is() {
                 together.wait();
                 Arena::touched(plan(40 * MIB), 0, &mut |rest| {
                     let rest = rest.get() as i64;
-                    // What was touched since the last question is taken.
+                    // What was touched since the last check is taken.
                     let touched = last.replace(rest).unwrap_or(rest) - rest;
                     let left = free.fetch_sub(touched, Ordering::SeqCst) - touched;
                     lowest.fetch_min(left, Ordering::SeqCst);
@@ -58,13 +58,13 @@ fn two_arenas_that_are_touched_at_once_take_no_more_than_there_is() {
                 let runs = [scope.spawn(run), scope.spawn(run)];
                 runs.map(|run| run.join().unwrap())
             });
-            // Each can be one piece of 8 MiB past its last question.
+            // Each can be one piece of 8 MiB past its last check.
             assert!(lowest.load(Ordering::SeqCst) >= -16 * MIB, "{lowest:?}");
             let refused = results.iter().filter_map(|result| result.as_ref().err());
             for error in refused.clone() {
                 assert!(matches!(error, ArenaRefused::Taken { .. }), "{error}");
             }
-            assert!(refused.count() >= 1, "both cannot be there");
+            assert!(refused.count() >= 1, "there is not enough memory for both");
         }
     }
 }

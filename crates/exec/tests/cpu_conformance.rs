@@ -30,7 +30,7 @@ fn every_op_is_within_its_tolerance() {
 }
 
 #[test]
-fn small_models_train_and_sample_as_the_reference_does() {
+fn small_models_train_and_sample_like_the_reference() {
     for isa in Isa::all() {
         for threads in [1, 2, 3] {
             let target = target(threads, isa);

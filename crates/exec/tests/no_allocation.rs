@@ -14,7 +14,7 @@ use fitgpt_exec::{
 };
 use fitgpt_plan::{
     config::Gelu,
-    family::gpt2::Sizes,
+    family::gpt2::Gpt2Sizes,
     memory::{place, verify},
     model::Model,
     optimizer::Optimizer,
@@ -47,7 +47,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-const MODEL: Model = Sizes {
+const MODEL: Model = Gpt2Sizes {
     layers: 2,
     heads: 3,
     channels: 48,

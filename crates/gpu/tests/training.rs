@@ -7,7 +7,7 @@ use fitgpt_exec::{Arguments, Backend, Watch};
 use fitgpt_gpu::{AdapterKind, Gpu, GpuDevice, GpuTarget, HeldMemory, adapters};
 use fitgpt_plan::{
     config::Gelu,
-    family::{Family, gpt2::Sizes},
+    family::{Family, gpt2::Gpt2Sizes},
     job,
     model::{Biases, MlpKind, Model, NormKind, Positions, Rope, RopeScaling},
     optimizer::Optimizer,
@@ -19,7 +19,7 @@ use fitgpt_plan::{
     units::{Bytes, DType, Real, TensorId},
 };
 
-const GPT2: Model = Sizes {
+const GPT2: Model = Gpt2Sizes {
     layers: 2,
     heads: 2,
     channels: 32,

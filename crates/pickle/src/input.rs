@@ -1,4 +1,4 @@
-//! A byte stream with its position.
+//! Buffered input that counts the bytes it has consumed.
 
 use std::io::{self, Read};
 
@@ -6,15 +6,15 @@ use crate::PickleError;
 
 const BUFFER_BYTES: usize = 1 << 16;
 
-/// A buffered stream and its position.
-pub(crate) struct Input<R> {
+/// A buffered reader and its position.
+pub(crate) struct ByteStream<R> {
     reader: R,
     buffer: Vec<u8>,
     next: usize,
     consumed: usize,
 }
 
-impl<R: Read> Input<R> {
+impl<R: Read> ByteStream<R> {
     pub(crate) fn new(reader: R) -> Self {
         Self { reader, buffer: Vec::with_capacity(BUFFER_BYTES), next: 0, consumed: 0 }
     }
@@ -55,8 +55,8 @@ impl<R: Read> Input<R> {
         Ok(byte)
     }
 
-    /// Appends `count` bytes to `into`. Memory grows only with the bytes that exist, so a false
-    /// length is an error and not an allocation.
+    /// Appends `count` bytes to `into`. Memory grows only as bytes arrive, so a wrong length in the
+    /// file is an error, not a large allocation.
     pub(crate) fn take(&mut self, count: u64, into: &mut Vec<u8>) -> Result<(), PickleError> {
         let mut missing = count;
         while missing > 0 {
@@ -102,8 +102,8 @@ impl<R: Read> Input<R> {
     /// A little-endian number of up to eight bytes.
     pub(crate) fn unsigned(&mut self, width: usize) -> Result<u64, PickleError> {
         let mut number = 0;
-        for place in 0..width {
-            number |= u64::from(self.byte()?) << (8 * place);
+        for index in 0..width {
+            number |= u64::from(self.byte()?) << (8 * index);
         }
         Ok(number)
     }

@@ -2,10 +2,11 @@
 //!
 //! A pickle is a program for a stack machine that may call any Python function. This reader
 //! supports numbers, strings and containers; the first opcode that would look up or call something
-//! is an error. [`Pickle::read_objects`] describes such calls instead, for a list of functions that
-//! its caller knows, and never makes them.
+//! is an error. [`Pickle::read_objects`] instead records such calls, for functions that its caller
+//! allows, and never executes them.
 //!
-//! Containers are kept in tables and refer to each other by index, so a pickle that is nested a million deep, contains itself or doubles itself forty times costs no more than its own
+//! Containers are kept in tables and refer to each other by index, so a pickle that is nested a
+//! million levels deep, contains itself or doubles itself forty times needs no more memory than its
 //! bytes. The input is read as a stream and a value takes four bytes, so a parsed file is about as
 //! large as the file. (`serde-pickle` overflows the stack on deep nesting and replaces objects by
 //! empty dicts, which is why this crate exists.)
@@ -37,7 +38,7 @@ pub enum PickleError {
         /// Offset of the opcode.
         offset: usize,
     },
-    /// Not a pickle, or of a protocol after 5.
+    /// Not a pickle, or a protocol above 5.
     #[error("it is not a supported pickle (byte {byte:#04x} at {offset} is not an opcode)")]
     UnknownOpcode {
         /// The byte.
@@ -132,7 +133,7 @@ mod tests {
             let read = |most| Pickle::read_within(bytes.as_slice(), most, |_, _| true);
             assert!(matches!(read(10), Err(PickleError::TooLarge { .. })), "{hostile:?}");
         }
-        // Other keys of the memo than Python's: each with four bytes.
+        // Memo keys with gaps, which Python does not write; each key has four bytes.
         let memo: Vec<u8> =
             (1..100).flat_map(|n: u32| [&b"r"[..], &(7 * n).to_le_bytes()].concat()).collect();
         let bytes = [b"\x80\x02N".to_vec(), memo, b".".to_vec()].concat();
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_described_and_never_made() {
+    fn objects_are_described_and_never_created() {
         // torch.rebuild(('storage', 7)) with a persistent id, and attributes that are dropped
         let bytes = b"ctorch\nrebuild\n(X\x07\0\0\0storageK\x07tQ\x85R}b.";
         let pickle = Pickle::read_objects(bytes.as_slice(), allows).unwrap();
@@ -272,7 +273,7 @@ mod tests {
             let error = Pickle::read(bytes).unwrap_err();
             assert!(error.to_string().contains("GLOBAL"), "{error}");
         }
-        // Objects made in other ways are refused even if their class is allowed.
+        // Other opcodes that create objects are refused even if the class is allowed.
         for bytes in [
             b"ctorch\nrebuild\n)\x81.".as_slice(),
             b"(itorch\nrebuild\n.",

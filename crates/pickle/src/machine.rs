@@ -4,27 +4,27 @@ use std::{collections::BTreeMap, io::Read};
 
 use crate::{
     PickleError,
-    input::Input,
+    input::ByteStream,
     values::{Handle, Pickle, PickleObject, PickleValue, Tag, VALUES_PER_CONTAINER},
 };
 
-pub(crate) struct Machine<R, K> {
-    input: Input<R>,
+pub(crate) struct StackMachine<R, K> {
+    input: ByteStream<R>,
     keep: K,
     /// Which globals may be described; `None`: no objects at all.
     allows: Option<fn(&str, &str) -> bool>,
     opcode_at: usize,
-    /// Operands, marks and memorised values that may be held at a time.
-    most: usize,
+    /// How many operands, marks or memoized values may be held at a time.
+    limit: usize,
     stack: Vec<Handle>,
-    marks: Vec<usize>,           // heights of the stack
-    memo: Vec<Handle>,           // keys from 0 on without a gap, as Python writes them
-    rest: BTreeMap<u64, Handle>, // other keys
+    marks: Vec<usize>,                  // stack heights
+    memo: Vec<Handle>,                  // keys from 0 on without a gap, as Python writes them
+    sparse_memo: BTreeMap<u64, Handle>, // other keys
     pickle: Pickle,
     bytes: Vec<u8>, // of the value that is being read
 }
 
-impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
+impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> StackMachine<R, K> {
     pub(crate) fn new(
         reader: R,
         containers: usize,
@@ -32,15 +32,15 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
         allows: Option<fn(&str, &str) -> bool>,
     ) -> Self {
         Self {
-            input: Input::new(reader),
+            input: ByteStream::new(reader),
             keep,
             allows,
             opcode_at: 0,
-            most: containers.saturating_mul(VALUES_PER_CONTAINER),
+            limit: containers.saturating_mul(VALUES_PER_CONTAINER),
             stack: Vec::new(),
             marks: Vec::new(),
             memo: Vec::new(),
-            rest: BTreeMap::new(),
+            sparse_memo: BTreeMap::new(),
             pickle: Pickle::new(containers),
             bytes: Vec::new(),
         }
@@ -56,7 +56,7 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
             }
             self.step(opcode)?;
             let held = self.stack.len().max(self.marks.len());
-            if held.max(self.memo.len() + self.rest.len()) > self.most {
+            if held.max(self.memo.len() + self.sparse_memo.len()) > self.limit {
                 return Err(PickleError::TooLarge { offset: self.opcode_at });
             }
         };
@@ -88,7 +88,7 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
             b'q' => self.memoize_sized(1)?,
             b'r' => self.memoize_sized(4)?,
             0x94 => {
-                let key = (self.memo.len() + self.rest.len()) as u64;
+                let key = (self.memo.len() + self.sparse_memo.len()) as u64;
                 self.memoize(key)?;
             }
             b'g' => {
@@ -179,7 +179,7 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
         }
     }
 
-    /// Opcodes that would look something up or call it.
+    /// Handles opcodes that would look something up or call it.
     fn object(&mut self, opcode: u8) -> Result<(), PickleError> {
         match opcode {
             b'c' => {
@@ -205,7 +205,7 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
                     (PickleValue::Text("collections"), PickleValue::Text("OrderedDict"))
                 );
                 if is_dict {
-                    // Its entries follow, as those of any dict do.
+                    // Its entries follow, as in any dict.
                     return self.push_dict(&[]);
                 }
                 self.push_object(PickleObject::Call { function, arguments })
@@ -232,7 +232,7 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
         };
         if !self.allows.is_some_and(|allows| allows(module_text, name_text)) {
             let global = format!("{module_text}.{name_text}");
-            // Only the beginning: a text may be as long as the file.
+            // Truncated, because the text may be as long as the file.
             let global = global.chars().take(200).collect();
             return Err(PickleError::Global { global, offset: self.opcode_at });
         }
@@ -422,7 +422,7 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
         match index.cmp(&self.memo.len()) {
             std::cmp::Ordering::Less => self.memo[index] = top,
             std::cmp::Ordering::Equal => self.memo.push(top),
-            std::cmp::Ordering::Greater => drop(self.rest.insert(key, top)),
+            std::cmp::Ordering::Greater => drop(self.sparse_memo.insert(key, top)),
         }
         Ok(())
     }
@@ -440,7 +440,7 @@ impl<R: Read, K: FnMut(&Pickle, &[[Handle; 2]]) -> bool> Machine<R, K> {
     fn recall(&mut self, key: u64) -> Result<(), PickleError> {
         let dense = usize::try_from(key).ok().and_then(|index| self.memo.get(index));
         // A key that was set out of order may also be in the dense range by now.
-        let value = self.rest.get(&key).or(dense).copied().ok_or(self.no_operand())?;
+        let value = self.sparse_memo.get(&key).or(dense).copied().ok_or(self.no_operand())?;
         self.stack.push(value);
         Ok(())
     }

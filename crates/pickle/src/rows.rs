@@ -1,7 +1,7 @@
 //! Many short slices in one allocation.
 //!
-//! A memory snapshot has millions of dicts of three entries. As vectors, each would cost its header
-//! and its own allocation, several times what the file has for it.
+//! A memory snapshot has millions of dicts of three entries. If each were a vector, its header and
+//! its separate allocation would take several times its size in the file.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn rows_hold_what_was_appended_to_each(
+        fn each_row_has_the_items_appended_to_it(
             steps in proptest::collection::vec((0_usize..5, 0_usize..4), 0..60),
         ) {
             let mut rows = Rows::default();

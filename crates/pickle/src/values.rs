@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use crate::{PickleError, machine::Machine, rows::Rows};
+use crate::{PickleError, machine::StackMachine, rows::Rows};
 
 /// A reference to a value in its [`Pickle`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub enum PickleValue<'a> {
     Object(PickleObject),
 }
 
-/// What Python would look up or call. It is described, never done.
+/// What Python would look up or call. Only described: nothing is executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PickleObject {
     /// A class or function.
@@ -91,16 +91,19 @@ impl Handle {
     }
 }
 
-/// Values, marks and operands for each list or dict that is allowed: more than any real file has.
+/// How many values, marks and operands are allowed for each allowed list or dict: more than any
+/// real file has.
 pub const VALUES_PER_CONTAINER: usize = 4;
 
 /// A parsed pickle.
 #[derive(Debug, Default)]
 pub struct Pickle {
     pub(crate) root: Option<Handle>,
-    /// Lists and dicts that may be added. A byte can make one, and it takes dozens.
+    /// How many more lists and dicts may be added. One byte of input can create one, which takes
+    /// dozens of bytes.
     containers_left: usize,
-    /// Numbers, texts and objects that may be added. Two bytes can make one, which takes a dozen.
+    /// How many more numbers, texts and objects may be added. Two bytes of input can create one,
+    /// which takes a dozen.
     values_left: usize,
     ints: Vec<i64>,
     texts: String,
@@ -128,14 +131,14 @@ impl Pickle {
     }
 
     /// Like [`Pickle::read_some`], but fails if there are more lists and dicts than `containers`, or
-    /// [`VALUES_PER_CONTAINER`] times as many other values, so that a hostile file cannot take
-    /// many times its own size.
+    /// [`VALUES_PER_CONTAINER`] times as many other values, so that a hostile file cannot use many
+    /// times its size in memory.
     pub fn read_within(
         reader: impl Read,
         containers: usize,
         keep: impl FnMut(&Self, &[[Handle; 2]]) -> bool,
     ) -> Result<Self, PickleError> {
-        Machine::new(reader, containers, keep, None).run()
+        StackMachine::new(reader, containers, keep, None).run()
     }
 
     /// Like [`Pickle::read`], but describes objects instead of refusing them, if `allows` accepts
@@ -145,7 +148,7 @@ impl Pickle {
         reader: impl Read,
         allows: fn(module: &str, name: &str) -> bool,
     ) -> Result<Self, PickleError> {
-        Machine::new(reader, usize::MAX, |_, _| true, Some(allows)).run()
+        StackMachine::new(reader, usize::MAX, |_, _| true, Some(allows)).run()
     }
 
     pub(crate) fn new(containers: usize) -> Self {

@@ -1,4 +1,4 @@
-//! Times `fit` and prints its options: 124M at several batches on a card of 12 GB.
+//! Times `fit` and prints its options: several models and batches on a card of 12 GB.
 //!
 //!     cargo run --release -p fitgpt-plan --example fit_time
 
@@ -33,7 +33,7 @@ const GIB: f64 = (1_u64 << 30) as f64;
 
 fn main() {
     let torch = Engine::torch(Precision::Bfloat16);
-    let here =
+    let fitgpt =
         |precision| Engine::Fitgpt { target: &Host, precision, staging: TokenStaging::Elsewhere };
     let cases: [(&str, Engine<'_>, f64); 11] = [
         ("batch_size=16 compile=False", torch, 11.69),
@@ -42,11 +42,11 @@ fn main() {
         ("batch_size=12 compile=True", torch, 11.69),
         ("n_layer=48 n_embd=1600 n_head=25 batch_size=8", torch, 11.69),
         ("batch_size=480 compile=False", torch, 11.69),
-        ("batch_size=480", here(Precision::Float32), 11.69),
-        ("batch_size=64", here(Precision::Float32), 11.69),
-        ("batch_size=16", here(Precision::Bfloat16), 5.0),
-        ("batch_size=16", here(Precision::Float32), 2.2),
-        ("n_layer=48 n_embd=1600 n_head=25 batch_size=8", here(Precision::Float32), 11.69),
+        ("batch_size=480", fitgpt(Precision::Float32), 11.69),
+        ("batch_size=64", fitgpt(Precision::Float32), 11.69),
+        ("batch_size=16", fitgpt(Precision::Bfloat16), 5.0),
+        ("batch_size=16", fitgpt(Precision::Float32), 2.2),
+        ("n_layer=48 n_embd=1600 n_head=25 batch_size=8", fitgpt(Precision::Float32), 11.69),
     ];
     for (keys, engine, usable_gib) in cases {
         let mut written = Written::new();
@@ -77,7 +77,7 @@ fn main() {
         let engine = found.original.engine;
         println!("\n{engine} {keys}: {peak:.2} GiB of {usable_gib}, {ms:.0} ms");
         for (index, option) in found.options.iter().enumerate() {
-            let mark = |place| if place == Some(index) { '*' } else { ' ' };
+            let mark = |chosen| if chosen == Some(index) { '*' } else { ' ' };
             println!(
                 "{}{}{} {:5.2} {:5} {:15?} +{:3.0} % at {:14} {} {:?}",
                 mark(found.recommended),

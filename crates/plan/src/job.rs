@@ -1,7 +1,8 @@
 //! A job: the programs of a config, and their plan.
 //!
-//! Makes the choices that a config leaves open and that do not change the training: rows of
-//! logits at a time, sequences that an evaluation runs at a time, layers that recompute.
+//! Makes the choices that a config leaves open and that do not change the training run: how many
+//! rows of logits are computed at a time, how many sequences are evaluated at a time, and which
+//! layers recompute.
 
 use crate::{
     config::{Config, GradCheckpoint, Precision},
@@ -91,8 +92,8 @@ impl Job {
         job
     }
 
-    /// The job before any choice: nothing is recomputed, and an evaluation runs its whole batch at
-    /// a time.
+    /// The job before these choices: nothing is recomputed, and an evaluation runs its whole batch
+    /// at a time.
     pub(crate) fn unadapted(
         config: &Config,
         vocab: u32,
@@ -174,13 +175,13 @@ impl Job {
     }
 }
 
-/// The least that [`Job::staging_bytes`] can be: a batch of training. The batch of an evaluation is
-/// chosen later.
+/// A lower bound of [`Job::staging_bytes`]: a training batch. The batch of an evaluation is chosen
+/// later.
 pub fn least_staging_bytes(config: &Config) -> Bytes {
     Bytes::new(8 * u64::from(config.batch_size()) * u64::from(config.block_size()))
 }
 
-/// Places and verifies. A plan that fails verification is a bug in the placer, and panics.
+/// Places and verifies. Panics if a plan fails verification, because that is a bug in the placer.
 pub fn plan(programs: Vec<Program>, target: &impl Target) -> Result<VerifiedPlan, PlanError> {
     let plan = place(programs, target)?;
     Ok(verify(plan, target).unwrap_or_else(|fault| panic!("the planner made a bad plan: {fault}")))
@@ -194,8 +195,8 @@ pub fn peak_bytes(program: &Program, target: &impl Target) -> Bytes {
 /// The cheapest recomputation whose plan fits `limit`, or the smallest plan if none fits.
 ///
 /// Recomputing a block repeats matrix products, recomputing its cheap parts does not. So the
-/// cheapest choice has the fewest blocks, and then the fewest cheap layers. Raising either count
-/// never enlarges the plan, so bisection finds each.
+/// cheapest choice has the fewest blocks, and then the fewest cheap layers. Increasing either count
+/// never makes the plan larger, so bisection finds each.
 fn cheapest_recompute(
     model: &Model,
     training: &Training,
@@ -229,7 +230,7 @@ pub(crate) fn least(most: u32, holds: impl Fn(u32) -> bool) -> u32 {
 
 /// The most sequences that an evaluation can run at a time without enlarging the plan, with no
 /// tensor above the device's largest allocation. A divisor of the configured batch, so that the
-/// same sequences are evaluated. Not a function of the ranks: all numbers of ranks evaluate alike.
+/// same sequences are evaluated. Independent of the number of ranks, so that all evaluate alike.
 fn largest_free_eval_batch(model: &Model, training: &Training, target: &impl Target) -> u64 {
     let training = &Training { lanes: 1, share: Share::WHOLE, ..*training };
     let update = decoder::update(model, training);
@@ -252,7 +253,7 @@ fn largest_free_eval_batch(model: &Model, training: &Training, target: &impl Tar
     divisors(asked).into_iter().rev().find(fits).unwrap_or(1)
 }
 
-/// All divisors of `n`, least first.
+/// All divisors of `n`, ascending.
 pub fn divisors(n: u64) -> Vec<u64> {
     let mut small: Vec<_> = (1..=n.isqrt()).filter(|d| n.is_multiple_of(*d)).collect();
     let large: Vec<_> = small.iter().rev().map(|d| n / d).filter(|d| d * d != n).collect();
@@ -283,13 +284,13 @@ mod tests {
     }
 
     #[test]
-    fn divisors_come_in_order_and_once() {
+    fn divisors_are_ascending_and_distinct() {
         assert_eq!(divisors(1), [1]);
         assert_eq!(divisors(36), [1, 2, 3, 4, 6, 9, 12, 18, 36]);
     }
 
     #[test]
-    fn bisection_finds_the_first_that_holds_or_the_last() {
+    fn bisection_finds_the_first_that_holds_or_returns_the_last() {
         assert_eq!(least(12, |n| n >= 5), 5);
         assert_eq!(least(12, |_| true), 0);
         assert_eq!(least(12, |_| false), 12);

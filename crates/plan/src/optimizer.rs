@@ -1,13 +1,13 @@
 //! Optimizers: which states a parameter has, and which op updates it.
 //!
-//! An optimizer has a rule for each parameter; parameters of one model may have different rules. Each
-//! state of a rule has a name and a type, which checkpoints store.
+//! An optimizer has a rule for each parameter; parameters of one model may have different rules.
+//! Each state of a rule has a name and a type, which checkpoints store.
 
 use std::ops::Range;
 
 use crate::{
     config::{Config, MuonDtype, OptimizerChoice},
-    model::{Parameter, Role},
+    model::{Parameter, ParameterRole},
     program::{Adam, Muon, Op, ParameterState, QUANTISED_BLOCK},
     units::{DType, TensorId},
 };
@@ -95,7 +95,9 @@ impl Optimizer {
             Self::AdamW8bit(adam) if parameter.count() >= LEAST_QUANTISED => {
                 UpdateRule::AdamW8bit(adam)
             }
-            Self::Muon { muon, .. } if parameter.role == Role::Matrix => UpdateRule::Muon(muon),
+            Self::Muon { muon, .. } if parameter.role == ParameterRole::Matrix => {
+                UpdateRule::Muon(muon)
+            }
             Self::AdamW(adam) | Self::AdamW8bit(adam) | Self::Muon { adam, .. } => {
                 UpdateRule::AdamW(adam)
             }
@@ -107,7 +109,7 @@ impl Optimizer {
         self.states_of(parameter, &(0..parameter.count()))
     }
 
-    /// The states of some elements of a parameter; none for no element.
+    /// The states of some elements of a parameter; empty if the range is.
     pub fn states_of(&self, parameter: &Parameter, range: &Range<u64>) -> Vec<OptimizerState> {
         if range.is_empty() {
             return Vec::new();
@@ -189,7 +191,7 @@ impl Optimizer {
 
 fn muon(config: &Config) -> Muon {
     let lr_ratio = match config.learning_rate() {
-        0.0 => 0.0, // the learning rate is 0
+        0.0 => 0.0, // avoids 0 / 0
         lr => config.muon_learning_rate() / lr,
     };
     Muon {
@@ -224,10 +226,10 @@ mod tests {
     }
 
     /// A state's name, type and count.
-    type Kept = (&'static str, DType, u64);
+    type StateSummary = (&'static str, DType, u64);
 
     /// The states of each parameter.
-    fn states(pairs: &[(&str, &str)]) -> Vec<(String, Vec<Kept>)> {
+    fn states(pairs: &[(&str, &str)]) -> Vec<(String, Vec<StateSummary>)> {
         let config = config(pairs);
         let optimizer = Optimizer::of(&config);
         let of = |parameter: &Parameter| {
@@ -264,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn muon_takes_the_matrices_of_the_blocks_and_nothing_else() {
+    fn muon_updates_the_matrices_of_the_blocks_and_nothing_else() {
         for (name, states) in states(&[("optimizer", "muon")]) {
             let is_matrix =
                 name.starts_with("h.") && name.contains(".c_") && !name.ends_with("bias");
@@ -292,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn adjustments_are_those_of_torch() {
+    fn learning_rate_adjustments_are_those_of_torch() {
         let all = [
             ("original", [2.0, 1.0]),
             ("match_rms_adamw", [0.2 * 8.0, 0.2 * 8.0]),

@@ -1,8 +1,8 @@
 //! Published models: their sizes, and the names used for them in logs and commands.
 //!
 //! The planner resolves model names with this table, and the doctor finds names in logs. A test
-//! recomputes every parameter count from the other columns, except context lengths. Weights on this
-//! machine are described by their `config.json` instead.
+//! recomputes every parameter count from the other columns; context lengths are unchecked. Weights
+//! on this machine are described by their `config.json` instead.
 
 mod table;
 
@@ -28,7 +28,7 @@ pub struct Published {
     pub model_type: &'static str,
     /// Learned elements; a tied head counts once.
     pub parameters: u64,
-    /// Transformer blocks; of an encoder-decoder those of either half.
+    /// Transformer blocks; in an encoder-decoder, those of each half.
     pub layers: u32,
     /// Width of the residual stream.
     pub width: u32,
@@ -56,7 +56,7 @@ impl Published {
         self.id.rsplit('/').next().unwrap_or(self.id)
     }
 
-    /// The name without the suffix of an edition.
+    /// The name without the suffix of its variant.
     fn stem(&self) -> &'static str {
         let name = self.name();
         let endings = ["-hf", "-base", "-pt"];
@@ -95,9 +95,9 @@ pub fn find(name: &str) -> Option<&'static Published> {
     found.rev().max_by_key(|(length, _)| *length).map(|(_, model)| model)
 }
 
-/// The model whose weights `name` means: its id, one of its names, or an edition by the same
-/// publisher (`meta-llama/Llama-3.2-1B-Instruct`). Models derived by others are not
-/// found: they may have other sizes.
+/// The model whose weights `name` means: its id, one of its names, or a variant by the same
+/// publisher (`meta-llama/Llama-3.2-1B-Instruct`). Models that others derived from it are not found,
+/// because they may have different sizes.
 pub fn named(name: &str) -> Option<&'static Published> {
     let model = find(name)?;
     let owners = model.id.rsplit_once('/').map_or("openai-community", |(owner, _)| owner);
@@ -141,7 +141,7 @@ impl ComparableName {
     }
 }
 
-/// `7b`, `350m`, `8x7b`; `medium` and the like; and `moe`: words that mean another size.
+/// Whether a word means another size: `7b`, `350m`, `8x7b`, `medium` and the like, `moe`.
 fn changes_sizes(word: &str) -> bool {
     let number = word.trim_end_matches(['b', 'm']);
     let is_number = !number.is_empty()
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_however_people_write_them() {
+    fn models_are_found_by_names_as_users_write_them() {
         let table = [
             ("meta-llama/Llama-2-7b-chat-hf", "meta-llama/Llama-2-7b-hf"),
             ("llama2_7b", "meta-llama/Llama-2-7b-hf"),
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn weights_are_known_by_their_publisher_only() {
+    fn weights_of_other_publishers_are_not_found() {
         let table = [
             ("gpt2-xl", Some("gpt2-xl")),
             ("openai-community/gpt2", Some("gpt2")),

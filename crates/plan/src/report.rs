@@ -21,14 +21,14 @@ pub struct DeviceMemory {
     pub usable_bytes: Bytes,
 }
 
-/// Memory in addition to the tensors, which cannot be planned, as `[low, high]`.
+/// Memory in addition to the tensors, which cannot be planned exactly, as `[low, high]`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Overhead {
     /// A GPU's context, or a host process's binary, stacks and I/O.
     pub context_bytes: [Bytes; 2],
     /// Workspaces of libraries.
     pub workspace_bytes: [Bytes; 2],
-    /// What compiling takes at the first call.
+    /// What compiling allocates at the first call.
     pub compile_bytes: [Bytes; 2],
 }
 
@@ -38,7 +38,7 @@ impl Overhead {
         [0, 1].map(|i| self.context_bytes[i] + self.workspace_bytes[i] + self.compile_bytes[i])
     }
 
-    /// With `bytes` of tokens, if they are in the planned memory.
+    /// Adds `bytes` of tokens, if they are in the planned memory.
     #[must_use]
     pub fn with_staging(self, staging: TokenStaging, bytes: Bytes) -> Self {
         match staging {
@@ -77,7 +77,7 @@ pub enum Verdict {
     Fits,
     /// Only at the low end.
     Tight,
-    /// No.
+    /// Not even at the low end.
     No,
 }
 
@@ -157,7 +157,7 @@ pub fn phases_of_training(programs: &[Program], target: &impl Target) -> Vec<Pha
     reports
 }
 
-/// The live bytes of one phase, op by op. Charts are drawn from it.
+/// The live bytes of one phase, op by op, for charts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PhaseTimeline {
     /// As [`PhaseReport::name`].

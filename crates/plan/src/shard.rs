@@ -1,10 +1,10 @@
 //! Shards: which part of each parameter a rank updates, when several processes train together.
 //!
-//! Every rank has all weights and gradients, and the optimizer's states of its own part only. Each
-//! parameter is divided among all ranks, so that every gradient that a backward pass has finished
-//! gives all of them something to send and to receive. The parts are whole units: blocks of
-//! [`SHARD_BLOCK`] elements, or, with Muon, a whole matrix, since its update needs all of it. Who gets
-//! the next unit depends on who has least so far.
+//! Every rank has all weights and gradients, but optimizer states only for its own part. Each
+//! parameter is divided among all ranks, so that all of them have something to send and to receive
+//! as soon as the backward pass has finished its gradient. Parts consist of whole units: blocks of
+//! [`SHARD_BLOCK`] elements or, with Muon, a whole matrix, because its update needs all of it. Ranks
+//! that own less so far get more of the next parameter.
 //!
 //! Invariant: the shards of all ranks cover every element once, whatever the number of ranks.
 
@@ -16,8 +16,8 @@ use crate::{
 };
 
 /// Elements of the smallest part of a parameter that a rank owns. The squares of a gradient are
-/// summed by the same blocks, so the norm does not depend on who sums them. A multiple of the
-/// block that shares a scale in 8-bit states.
+/// summed over the same blocks, so the norm does not depend on which rank sums them. A multiple of
+/// the block that shares a scale in 8-bit states.
 pub const SHARD_BLOCK: u64 = 1 << 14;
 
 /// One of the ranks that train together.
@@ -38,8 +38,7 @@ impl Share {
         (0..ranks).map(move |rank| Self { rank, ranks })
     }
 
-    /// The elements of each parameter that this rank updates; empty ranges for parameters of which
-    /// it has nothing.
+    /// The elements of each parameter that this rank updates; an empty range if it updates none.
     pub fn ranges(self, parameters: &[Parameter], optimizer: &Optimizer) -> Vec<Range<u64>> {
         let mut own = vec![0..0; parameters.len()];
         divide(self.ranks, parameters, optimizer, |parameter, rank, range| {
@@ -89,8 +88,8 @@ impl Share {
     }
 }
 
-/// Divides every parameter among `ranks`, and calls `give` with its index, a rank and what that rank
-/// has of it, in the order of ranks; not for a rank that has nothing of it.
+/// Divides every parameter among `ranks`. Calls `give` with its index, a rank and that rank's
+/// elements, in the order of ranks; not for a rank without elements of this parameter.
 fn divide(
     ranks: u32,
     parameters: &[Parameter],
@@ -106,7 +105,7 @@ fn divide(
             UpdateRule::AdamW(_) | UpdateRule::AdamW8bit(_) => SHARD_BLOCK.min(count),
         };
         so_far += count;
-        // Equal shares of what was divided up to here, if units had no size.
+        // An equal share of all elements so far, if units could be split.
         let fair = so_far.div_ceil(ranks.into());
         let (mut start, mut wanted) = (0, 0);
         for rank in 0..ranks {
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn borders_are_on_blocks_and_matrices_of_muon_are_whole() {
+    fn shards_are_whole_blocks_and_muon_matrices_are_not_split() {
         assert_eq!(SHARD_BLOCK % QUANTISED_BLOCK, 0);
         for name in ["adamw8bit", "muon"] {
             let (parameters, optimizer) = case(name);

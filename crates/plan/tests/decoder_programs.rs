@@ -2,7 +2,7 @@
 
 use fitgpt_plan::{
     config::{Gelu, Written},
-    family::gpt2::Sizes,
+    family::gpt2::Gpt2Sizes,
     memory::{Limits, Plan, Target, place, profile, verify},
     model::Model,
     optimizer::Optimizer,
@@ -27,8 +27,8 @@ impl Target for Host {
     }
 }
 
-fn sizes() -> Sizes {
-    Sizes {
+fn sizes() -> Gpt2Sizes {
+    Gpt2Sizes {
         layers: 12,
         heads: 12,
         channels: 768,
@@ -91,13 +91,13 @@ fn activations(program: &Program) -> u64 {
 }
 
 #[test]
-fn gpt2_keeping_all_fits_its_promise() {
+fn gpt2_keeping_all_activations_stays_below_its_limit() {
     let plan = planned(&gpt2(), &four_sequences());
     assert!(plan.arena_bytes() <= Bytes::new(4_600_000_000), "{}", plan.arena_bytes());
 }
 
 #[test]
-fn gpt2_recomputing_every_block_fits_its_promise() {
+fn gpt2_recomputing_every_block_stays_below_its_limit() {
     let training = Training { recompute: Recompute { blocks: 12, cheap: 0 }, ..four_sequences() };
     let plan = planned(&gpt2(), &training);
     assert!(plan.arena_bytes() <= Bytes::new(2_700_000_000), "{}", plan.arena_bytes());
@@ -132,11 +132,11 @@ fn evaluation_and_update_never_add_to_the_plan() {
 }
 
 #[test]
-fn small_odd_and_biased_models_plan_too() {
+fn small_odd_and_biased_models_can_be_planned() {
     for (layers, heads, channels, vocab, has_bias) in
         [(1, 1, 8, 17, true), (3, 3, 60, 65, false), (6, 6, 384, 65, true), (2, 5, 40, 101, true)]
     {
-        let model = Sizes { layers, heads, channels, vocab, has_bias, ..sizes() }.model();
+        let model = Gpt2Sizes { layers, heads, channels, vocab, has_bias, ..sizes() }.model();
         for dropout in [0.0, 0.1] {
             let training = Training { batch: 3, seq: 37, dropout, ..four_sequences() };
             let plan = place(programs(&model, &training), &Host).unwrap();
@@ -189,7 +189,7 @@ fn fewer_key_heads_make_a_smaller_cache() {
 }
 
 #[test]
-fn every_kind_of_llama_plans() {
+fn every_kind_of_llama_can_be_planned() {
     for family in ["llama", "mistral", "qwen2", "qwen3"] {
         for keys in [
             "n_layer=1 n_head=1 n_embd=8",
@@ -218,8 +218,8 @@ fn every_kind_of_llama_plans() {
 }
 
 #[test]
-fn a_program_prints_one_op_a_line() {
-    let model = Sizes { layers: 1, heads: 1, channels: 8, vocab: 17, ..sizes() }.model();
+fn a_program_prints_one_op_per_line() {
+    let model = Gpt2Sizes { layers: 1, heads: 1, channels: 8, vocab: 17, ..sizes() }.model();
     let training = Training { batch: 1, seq: 4, ..four_sequences() };
     let text = decoder::evaluate(&model, &training).to_string();
     let expected = "   0  embedded = embed tokens, wte.weight, wpe.weight\n   \

@@ -1,8 +1,7 @@
-//! Common advice for 12 GB cards, checked: each recommendation as a config, with its plan's
-//! verdict.
+//! Checks common advice for 12 GB cards: each recommendation as a config, with its plan's verdict.
 //!
-//! The card is an RTX 4070 as a process sees it, 11.69 GiB; nanoGPT runs under PyTorch, eager
-//! or compiled, or here.
+//! The card is an RTX 4070 with the 11.69 GiB that a process can use. Each config runs in PyTorch,
+//! eager and compiled, and in FitGPT.
 
 use fitgpt_plan::{
     config::{Config, ConfigError, Precision, Written},
@@ -74,66 +73,66 @@ fn gib(bytes: Bytes) -> f64 {
     bytes.get() as f64 / f64::from(1 << 30)
 }
 
-const HERE: Engine<'_> = Engine::Fitgpt {
+const FITGPT: Engine<'_> = Engine::Fitgpt {
     target: &Host,
     precision: Precision::Bfloat16,
     staging: TokenStaging::Elsewhere,
 };
 
-/// What the notes start from: 124M, and the same cut down to 77M.
+/// The models that the advice is about: 124M, and a narrower one with 77M.
 const OF_124M: &str = "batch_size=16 gradient_accumulation_steps=32";
 const OF_77M: &str = "n_embd=576 batch_size=16 gradient_accumulation_steps=32";
 
-/// The result of a piece of advice: GiB of tensors and the verdict, eager and compiled, and
-/// FitGPT's verdict.
-struct Judged {
+/// The expected result of a piece of advice: GiB of tensors and the verdict in PyTorch, eager and
+/// compiled, and the verdict in FitGPT.
+struct AdviceCase {
     keys: String,
     eager: (f64, Verdict),
     compiled: (f64, Verdict),
-    here: Verdict,
+    fitgpt: Verdict,
 }
 
-fn judged(
+fn case(
     keys: impl Into<String>,
     eager: (f64, Verdict),
     compiled: (f64, Verdict),
-    here: Verdict,
-) -> Judged {
-    Judged { keys: keys.into(), eager, compiled, here }
+    fitgpt: Verdict,
+) -> AdviceCase {
+    AdviceCase { keys: keys.into(), eager, compiled, fitgpt }
 }
 
 #[test]
-fn the_advice_of_the_notes_is_judged_by_its_plan() {
+fn each_piece_of_advice_has_the_verdict_of_its_plan() {
     use Verdict::{Fits, No, Tight};
     let table = [
-        judged(OF_77M, (14.37, No), (8.28, Fits), Fits),
-        // "This alone almost certainly solves it": the training step is as large as before.
-        judged(format!("{OF_77M} eval_batch_size=4"), (14.37, No), (8.28, Fits), Fits),
-        judged(format!("{OF_77M} eval_batch_size=2"), (14.37, No), (8.28, Fits), Fits),
-        judged(format!("{OF_77M} eval_block_size=512"), (14.37, No), (8.28, Fits), Fits),
-        judged(format!("{OF_77M} eval_iters=50"), (14.37, No), (8.28, Fits), Fits),
-        judged(format!("{OF_77M} grad_checkpoint=True"), (10.89, Tight), (5.54, Fits), Fits),
+        case(OF_77M, (14.37, No), (8.28, Fits), Fits),
+        // "This alone almost certainly solves it": no, the training step is as large as before.
+        case(format!("{OF_77M} eval_batch_size=4"), (14.37, No), (8.28, Fits), Fits),
+        case(format!("{OF_77M} eval_batch_size=2"), (14.37, No), (8.28, Fits), Fits),
+        case(format!("{OF_77M} eval_block_size=512"), (14.37, No), (8.28, Fits), Fits),
+        case(format!("{OF_77M} eval_iters=50"), (14.37, No), (8.28, Fits), Fits),
+        case(format!("{OF_77M} grad_checkpoint=True"), (10.89, Tight), (5.54, Fits), Fits),
         // "62M parameters, much safer", with heads that divide.
-        judged(format!("{OF_77M} n_embd=512 n_head=8"), (13.71, No), (7.62, Fits), Fits),
-        judged(format!("{OF_77M} n_embd=448 n_head=7"), (13.08, No), (6.98, Fits), Fits),
+        case(format!("{OF_77M} n_embd=512 n_head=8"), (13.71, No), (7.62, Fits), Fits),
+        case(format!("{OF_77M} n_embd=448 n_head=7"), (13.08, No), (6.98, Fits), Fits),
         // The recommended combination.
-        judged(
+        case(
             format!("{OF_77M} n_embd=512 n_head=8 eval_batch_size=4 grad_checkpoint=True"),
             (10.64, Fits),
             (4.54, Fits),
             Fits,
         ),
-        judged(OF_124M, (16.44, No), (10.37, Tight), Fits),
-        judged("batch_size=8 gradient_accumulation_steps=64", (9.26, Fits), (6.26, Fits), Fits),
-        judged("batch_size=4 gradient_accumulation_steps=128", (5.67, Fits), (4.21, Fits), Fits),
-        judged("batch_size=2 gradient_accumulation_steps=256", (3.88, Fits), (3.18, Fits), Fits),
+        case(OF_124M, (16.44, No), (10.37, Tight), Fits),
+        case("batch_size=8 gradient_accumulation_steps=64", (9.26, Fits), (6.26, Fits), Fits),
+        case("batch_size=4 gradient_accumulation_steps=128", (5.67, Fits), (4.21, Fits), Fits),
+        case("batch_size=2 gradient_accumulation_steps=256", (3.88, Fits), (3.18, Fits), Fits),
         // "Only for quick experiments": fewer layers do not help if logits dominate.
-        judged(format!("{OF_124M} n_layer=9"), (14.82, No), (8.75, Fits), Fits),
-        judged("batch_size=64", (59.51, No), (35.01, No), No),
-        judged("batch_size=64 block_size=512", (30.79, No), (18.58, No), Fits),
-        judged("batch_size=4 gradient_accumulation_steps=16", (5.67, Fits), (4.21, Fits), Fits),
+        case(format!("{OF_124M} n_layer=9"), (14.82, No), (8.75, Fits), Fits),
+        case("batch_size=64", (59.51, No), (35.01, No), No),
+        case("batch_size=64 block_size=512", (30.79, No), (18.58, No), Fits),
+        case("batch_size=4 gradient_accumulation_steps=16", (5.67, Fits), (4.21, Fits), Fits),
     ];
-    for Judged { keys, eager, compiled, here } in table {
+    for AdviceCase { keys, eager, compiled, fitgpt } in table {
         for (compile, (expected_gib, expected)) in [("False", eager), ("True", compiled)] {
             let config = written(&format!("{keys} compile={compile}")).unwrap();
             let report = torch_plan(&config);
@@ -143,7 +142,7 @@ fn the_advice_of_the_notes_is_judged_by_its_plan() {
             assert_eq!(report.verdict, expected, "{keys} compile={compile}");
         }
         let config = written(&keys).unwrap();
-        assert_eq!(options(&config, HERE).original.verdict, here, "{keys} here");
+        assert_eq!(options(&config, FITGPT).original.verdict, fitgpt, "{keys} in FitGPT");
     }
 }
 
@@ -165,7 +164,7 @@ fn a_separate_evaluation_batch_fixes_the_evaluation_but_not_the_step() {
 }
 
 #[test]
-fn heads_that_do_not_divide_are_refused_with_those_that_do() {
+fn an_error_about_heads_lists_some_that_divide() {
     for (n_embd, working) in [(512, 8), (448, 14)] {
         let error = written(&format!("n_embd={n_embd} n_head=12")).unwrap_err();
         let ConfigError::HeadsDoNotDivide { heads, .. } = error else { panic!("{error}") };
@@ -174,13 +173,13 @@ fn heads_that_do_not_divide_are_refused_with_those_that_do() {
 }
 
 #[test]
-fn the_effective_batch_is_the_configs_own() {
-    // "Batch 4 × 16 keeps the effective batch": of 64 sequences, where it was 64 × 40.
+fn options_keep_the_effective_batch_of_the_config() {
+    // "Batch 4 × 16 keeps the effective batch": no, that is 64 sequences instead of 64 × 40.
     let asked = written("batch_size=64").unwrap();
     let advice = written("batch_size=4 gradient_accumulation_steps=16").unwrap();
     assert_eq!(asked.effective_batch().sequences, 2560);
     assert_eq!(advice.effective_batch().sequences, 64);
-    for engine in [Engine::torch(Precision::Bfloat16), HERE] {
+    for engine in [Engine::torch(Precision::Bfloat16), FITGPT] {
         for option in options(&asked, engine).options {
             if option.keeps_training {
                 assert_eq!(option.effective_batch.sequences, 2560, "{:?}", option.changes);
@@ -195,9 +194,9 @@ fn shown(option: &FitOption) -> String {
 }
 
 #[test]
-fn each_run_of_the_notes_has_an_option_that_keeps_its_training() {
+fn each_config_has_an_option_that_keeps_its_training_run() {
     let torch = Engine::torch(Precision::Bfloat16);
-    // The run, then what is recommended, and what needs no patch of nanoGPT.
+    // The config, the recommended option, and the best option without a patch of nanoGPT.
     let table = [
         (
             torch,
@@ -224,12 +223,12 @@ fn each_run_of_the_notes_has_an_option_that_keeps_its_training() {
             "batch_size=8 gradient_accumulation_steps=320 eval_iters=1600",
         ),
         (
-            HERE,
+            FITGPT,
             "batch_size=64".to_owned(),
             "batch_size=32 gradient_accumulation_steps=80 eval_batch_size=64",
             "batch_size=32 gradient_accumulation_steps=80 eval_batch_size=64",
         ),
-        (HERE, OF_77M.to_owned(), "", ""),
+        (FITGPT, OF_77M.to_owned(), "", ""),
     ];
     for (engine, keys, recommended, without_patches) in table {
         let found = options(&written(&keys).unwrap(), engine);
@@ -243,9 +242,9 @@ fn each_run_of_the_notes_has_an_option_that_keeps_its_training() {
 }
 
 #[test]
-fn gpt2_xl_on_twelve_gigabytes_fits_with_no_batch_size() {
+fn gpt2_xl_does_not_fit_on_twelve_gigabytes_at_any_batch_size() {
     let config = written("n_layer=48 n_embd=1600 n_head=25 batch_size=8").unwrap();
-    for engine in [Engine::torch(Precision::Bfloat16), HERE] {
+    for engine in [Engine::torch(Precision::Bfloat16), FITGPT] {
         let found = options(&config, engine);
         let [FitNote::StaticStateTooLarge { state_bytes, .. }] = found.notes[..] else {
             panic!("{:?}", found.notes)

@@ -1,19 +1,19 @@
-//! Compares what real cards printed in public with the plan: the table of `docs/real-cards.md` and the
-//! short one of the README, including misses.
+//! Compares public reports of real cards with the plan: the table in `docs/real-cards.md` and the
+//! short one in the README, including wrong predictions.
 //!
-//! `real_cards.jsonl` holds the source, the config and the figures of each. This test computes the table of
-//! the document and prints it if they differ.
+//! `real_cards.jsonl` has the source, the config and the figures of each report. This test computes
+//! the tables and prints them if they differ from the documents.
 //!
-//! A message names the bytes that were held when a request failed, not the op that made it. What
-//! the plan holds there is therefore the nearest of all ops that make a tensor of that size; if
-//! there are more than [`FEW`] of them, one may match by chance, so the error is not counted.
+//! A message has the bytes that were allocated when a request failed, but not the op that made it.
+//! They are compared with the nearest of all ops that allocate a tensor of that size. If there are
+//! more than [`FEW`] such ops, one may match by chance, so the error is not counted.
 
 use std::fmt::Write as _;
 
 use fitgpt_plan::{
     config::Gelu,
     device::{COMPILE_BYTES, CUDA_CONTEXT_BYTES, WORKSPACE_BYTES},
-    family::gpt2::Sizes,
+    family::gpt2::Gpt2Sizes,
     memory::profile,
     program::{Access, Program, TensorClass},
     report::{Overhead, Verdict},
@@ -22,7 +22,7 @@ use fitgpt_plan::{
 };
 use serde_json::Value;
 
-/// The most candidate ops for which a match means something.
+/// The largest number of candidate ops for which a match is meaningful.
 const FEW: usize = 8;
 
 const MIB: f64 = 1024.0 * 1024.0;
@@ -42,7 +42,7 @@ impl Row {
         let number = |key: &str, default: u64| config[key].as_u64().unwrap_or(default);
         let is = |key: &str, default: bool| config[key].as_bool().unwrap_or(default);
         let (batch, seq) = (number("batch_size", 12), number("block_size", 1024));
-        let model = Sizes {
+        let model = Gpt2Sizes {
             layers: number("n_layer", 12) as u32,
             heads: number("n_head", 12) as u32,
             channels: number("n_embd", 768) as u32,
@@ -98,8 +98,8 @@ impl Row {
         Verdict::of(Bytes::new(self.peak() as u64), &self.overhead(), total)
     }
 
-    /// Tensors whose allocation prints as the request, each with the bytes that were held when it
-    /// was asked for.
+    /// Tensors whose allocation prints like the request, each with the bytes that are allocated
+    /// before it.
     fn candidates(&self) -> Vec<(String, f64)> {
         let wanted = self.text("requested");
         // Before the first update there are no moments.
@@ -140,7 +140,7 @@ fn printed(bytes: u64) -> String {
     }
 }
 
-/// What a report was compared by.
+/// Counts over all reports.
 #[derive(Default)]
 struct Tally {
     requests: usize,
@@ -308,15 +308,15 @@ fn the_published_table_is_the_computed_one() {
     assert!(published == computed.trim(), "docs/real-cards.md should hold:\n\n{computed}");
 }
 
-/// The README's table: without the config, and of the plan only the verdict and what it holds.
+/// The README's table: without the config and without the names of tensors.
 fn short(table: &str) -> String {
     let mut short =
         "| report | card | the card | the plan | error |\n|---|---|---|---|--:|\n".to_owned();
     for line in table.lines().skip_while(|line| !line.starts_with("|---")).skip(1) {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
         let [source, card, _, printed, plan, error] = cells[..] else { panic!("{line}") };
-        let is_told = |part: &&str| !part.starts_with('`');
-        let plan: Vec<&str> = plan.split("; ").filter(is_told).collect();
+        let is_shown = |part: &&str| !part.starts_with('`');
+        let plan: Vec<&str> = plan.split("; ").filter(is_shown).collect();
         let _ =
             writeln!(short, "| {source} | {card} | {printed} | {} | {error} |", plan.join("; "));
     }

@@ -1,13 +1,13 @@
 //! Compares plans with peaks that were counted while PyTorch ran.
 //!
-//! `tools/count_torch_memory.py` wrote `torch_peaks/eager.jsonl` (CUDA), `eager_cpu.jsonl` (CPU) and
-//! `counted.jsonl` (random configurations of both) and `cpu_dropout.jsonl` (dropout on a CPU), `tools/count_inductor_memory.py` wrote
-//! `compiled.jsonl` from the allocations of inductor's generated code; all with PyTorch 2.15, one
-//! configuration a line.
+//! `tools/count_torch_memory.py` wrote `torch_peaks/eager.jsonl` (CUDA), `eager_cpu.jsonl` (CPU),
+//! `counted.jsonl` (random configurations of both) and `cpu_dropout.jsonl` (dropout on a CPU).
+//! `tools/count_inductor_memory.py` wrote `compiled.jsonl` from the allocations in inductor's
+//! generated code. All with PyTorch 2.15, one configuration per line.
 
 use fitgpt_plan::{
     config::Gelu,
-    family::gpt2::Sizes,
+    family::gpt2::Gpt2Sizes,
     memory::profile,
     model::Model,
     torch::{CachingAllocator, Rules, TorchOptions, TorchPhase, TorchPrecision, phases},
@@ -28,7 +28,7 @@ fn row(line: &str, figures: &str) -> Row {
     let number = |key: &str, default: u64| config[key].as_u64().unwrap_or(default);
     let is = |key: &str, default: bool| config[key].as_bool().unwrap_or(default);
     let or = |value: u64, default: u64| if value == 0 { default } else { value };
-    let model = Sizes {
+    let model = Gpt2Sizes {
         layers: number("n_layer", 12) as u32,
         heads: number("n_head", 12) as u32,
         channels: number("n_embd", 768) as u32,
@@ -97,8 +97,8 @@ fn differences(file: &str, figures: &str) -> Vec<(f64, String)> {
     list
 }
 
-/// Every difference is at most `limit`.
-fn hold(differences: &[(f64, String)], limit: f64) {
+/// Asserts that every difference is at most `limit`.
+fn assert_within(differences: &[(f64, String)], limit: f64) {
     assert!(!differences.is_empty());
     let beyond: Vec<_> = differences.iter().filter(|d| d.0 > limit).map(|d| &*d.1).collect();
     assert!(beyond.is_empty(), "{} of {}:\n{}", beyond.len(), differences.len(), beyond.join("\n"));
@@ -107,31 +107,31 @@ fn hold(differences: &[(f64, String)], limit: f64) {
 #[test]
 fn eager_peaks_on_cuda_match_nanogpt_to_the_byte() {
     let file = include_str!("torch_peaks/eager.jsonl");
-    hold(&differences(file, "torch_eager_bytes"), 0.0);
+    assert_within(&differences(file, "torch_eager_bytes"), 0.0);
 }
 
 #[test]
 fn eager_peaks_on_a_cpu_match_nanogpt_to_the_byte() {
     let file = include_str!("torch_peaks/eager_cpu.jsonl");
-    hold(&differences(file, "torch_eager_bytes"), 0.0);
+    assert_within(&differences(file, "torch_eager_bytes"), 0.0);
 }
 
 #[test]
 fn eager_peaks_with_dropout_on_a_cpu_match_to_the_byte() {
     let file = include_str!("torch_peaks/cpu_dropout.jsonl");
-    hold(&differences(file, "torch_eager_bytes"), 0.0);
+    assert_within(&differences(file, "torch_eager_bytes"), 0.0);
 }
 
 #[test]
 fn eager_peaks_match_random_configurations_to_the_byte() {
     let file = include_str!("torch_peaks/counted.jsonl");
-    hold(&differences(file, "torch_eager_bytes"), 0.0);
+    assert_within(&differences(file, "torch_eager_bytes"), 0.0);
 }
 
-/// Inductor's code was counted by the allocations it makes itself, without those inside of an
-/// attention kernel: its output, 2 of the 36 bytes a token and channel that a layer keeps.
+/// Only allocations in inductor's code were counted. The output of attention is allocated inside its
+/// kernel and is missing: 2 of the 36 bytes that a layer keeps per token and channel.
 #[test]
 fn compiled_peaks_match_inductors_code_except_the_attentions_output() {
     let file = include_str!("torch_peaks/compiled.jsonl");
-    hold(&differences(file, "torch_compile_bytes"), 0.03);
+    assert_within(&differences(file, "torch_compile_bytes"), 0.03);
 }

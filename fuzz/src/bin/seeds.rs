@@ -1,9 +1,9 @@
-//! Writes the seeds of every target into the folder `ARG/TARGET`, for `scripts/fuzz`.
+//! Writes the seeds of every target to `FOLDER/TARGET`, for `scripts/fuzz`; FOLDER is the argument.
 
 use std::{error::Error, fs, path::Path};
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let folder = std::env::args().nth(1).ok_or("name a folder")?;
+    let folder = std::env::args().nth(1).ok_or("usage: seeds FOLDER")?;
     for target in fitgpt_fuzz::TARGETS {
         let folder = Path::new(&folder).join(target.name);
         fs::create_dir_all(&folder)?;

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, path::Path};
 
 use fitgpt_plan::{
     config::{Gelu, Written},
-    family::{Family, gpt2::Sizes},
+    family::{Family, gpt2::Gpt2Sizes},
     model::{Biases, Model},
     units::DType,
 };
@@ -92,7 +92,7 @@ impl TensorSink for Memory {
 /// One layer, four channels.
 fn tiny(has_bias: bool) -> Architecture {
     let gelu = Gelu::Exact;
-    let sizes = Sizes { layers: 1, heads: 2, channels: 4, vocab: 11, block: 6, has_bias, gelu };
+    let sizes = Gpt2Sizes { layers: 1, heads: 2, channels: 4, vocab: 11, block: 6, has_bias, gelu };
     architecture(sizes.model())
 }
 

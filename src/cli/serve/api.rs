@@ -166,7 +166,7 @@ impl Api {
 
     /// Everything that the page needs to show itself.
     fn start(&self) -> Value {
-        let card = |gpu: &fitgpt_plan::device::Gpu| json!({ "name": gpu.name, "bytes": gpu.total_bytes() });
+        let card = |gpu: &fitgpt_plan::device::CardSpec| json!({ "name": gpu.name, "bytes": gpu.total_bytes() });
         let mut cards: Vec<_> = GPUS.iter().map(card).collect();
         cards.sort_by_key(|card| card["bytes"].as_u64());
         let class = |class: TensorClass| json!({ "id": class.name(), "name": names::class(class), "colour": colour(class) });

@@ -8,8 +8,8 @@ use fitgpt_gpu::{
 use fitgpt_plan::{device::GRAPHICS_CONTEXT_BYTES, units::DType};
 
 use super::{
-    AvailableGpu, AvailableGpus, Backend, BackendError, Bytes, DTYPES, DeviceChoice, Factors,
-    Overhead, Precision, Program, ReportCase, RuntimePool, Selection, Target, Unavailable,
+    AvailableGpu, AvailableGpus, Backend, BackendError, Bytes, CaseSelection, DTYPES, DeviceChoice,
+    Factors, Overhead, Precision, Program, ReportCase, RuntimePool, Target, Unavailable,
     VerifiedPlan, Watch, judge_each, os, report,
 };
 use crate::budget::less_a_margin;
@@ -244,7 +244,7 @@ impl Opened {
         let mut make = |plan| -> Result<Box<dyn Backend>, BackendError> {
             Ok(Box::new(Gpu::new(self.device.clone(), plan, Watch::Poison, GUARD)?))
         };
-        let all = Selection { dtypes: &types, factors, ops: &[] };
+        let all = CaseSelection { dtypes: &types, factors, ops: &[] };
         judge_each(&all, &target, &mut make, report)
     }
 

@@ -40,7 +40,7 @@ impl Spoken for FamilyError {
                 model_type(found, Family::ALL.map(Family::name).join(", "))
             }
             Self::Missing { key } => missing(key),
-            Self::Unfit { key, expected, found } => unfit(key, claim(*expected), found),
+            Self::UnsupportedValue { key, expected, found } => unfit(key, claim(*expected), found),
         }
     }
 }

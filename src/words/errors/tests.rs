@@ -318,7 +318,7 @@ fn checkpoints() {
         Requirement::AtLeastBlock(3),
         Requirement::Kind("a string"),
     ] {
-        same(&family(FamilyError::Unfit { key: "k", expected, found: "3".into() }));
+        same(&family(FamilyError::UnsupportedValue { key: "k", expected, found: "3".into() }));
     }
     same(&CheckpointError::Document { source: json() });
     let (place, written, back) = ("/a".into(), "1".into(), "2".into());

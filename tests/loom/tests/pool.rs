@@ -19,7 +19,7 @@ fn model(preemptions: usize, body: impl Fn() + Sync + Send + 'static) {
     builder.check(body);
 }
 
-/// One number for each task. Written by tasks, read by the caller.
+/// One number for each task, written by tasks and read by the caller.
 struct Cells<const N: usize>([UnsafeCell<u32>; N]);
 
 // SAFETY: `loom` panics on two accesses that are not ordered, which is what this test checks.
@@ -75,7 +75,7 @@ fn tasks_that_run_at_the_same_time_have_different_workers() {
 }
 
 #[test]
-fn a_panic_of_a_task_arrives_after_the_others_and_the_pool_goes_on() {
+fn a_panic_of_a_task_resumes_after_the_others_and_the_pool_still_works() {
     model(2, || {
         let cells = Cells::<2>::new();
         let mut pool = Pool::new(2).unwrap();

@@ -2,7 +2,7 @@
 
 use fitgpt_plan::{
     config::{Config, ConfigError, ConfigValue, Precision, Written},
-    device::Gpu,
+    device::CardSpec,
     family::{Family, gpt2},
     model::Model,
     torch::TorchOptions,
@@ -45,7 +45,7 @@ impl TrainingRun {
     pub(crate) fn find(
         log: &Log,
         given: Option<&Written>,
-        gpu: Option<&Gpu>,
+        gpu: Option<&CardSpec>,
         domain: Domain,
     ) -> Result<Option<Self>, ConfigError> {
         let progress = &log.progress;
@@ -201,7 +201,7 @@ fn is_countable(config: &Config, model: &Model) -> bool {
         && state.saturating_mul(64) < BYTES
 }
 
-fn options(log: &Log, config: &Config, gpu: Option<&Gpu>) -> TorchOptions {
+fn options(log: &Log, config: &Config, gpu: Option<&CardSpec>) -> TorchOptions {
     let half = match gpu {
         Some(gpu) if !gpu.has_bf16() => Precision::Float16,
         _ => Precision::Bfloat16,

@@ -6,7 +6,7 @@ use fitgpt_plan::{
 };
 
 use super::{
-    compare::{Failure, WorstElement, elements, first_difference, furthest, largest_share},
+    compare::{WorstElement, WrongTensor, elements, first_difference, furthest, largest_share},
     tolerance::Tolerance,
 };
 use crate::{
@@ -57,9 +57,9 @@ impl OpCase {
     }
 
     /// Prepares the case for a backend that rounds the factors of its products to the type of the
-    /// activations: the weights become values that this leaves as they are. The gradient of the
-    /// logits, the probabilities of attention and the gradients of its scores are factors too,
-    /// which an op computes: their rounding is allowed for.
+    /// activations: replaces the weights by values that this rounding does not change. The gradient
+    /// of the logits, the probabilities of attention and the gradients of its scores are factors
+    /// too, but are computed inside an op, so the tolerances allow for their rounding.
     pub(super) fn round_factors(&mut self) {
         let is_half = |tensor: &&Tensor| matches!(tensor.dtype, DType::F16 | DType::Bf16);
         let Some(half) = self.program.tensors().iter().find(is_half).map(|tensor| tensor.dtype)
@@ -95,7 +95,7 @@ impl OpCase {
         tensor: TensorId,
         expected: &[u8],
         found: &[u8],
-    ) -> Option<Failure> {
+    ) -> Option<WrongTensor> {
         let Expected::Within(tolerance) = self.expected[tensor.index()] else { return None };
         let dtype = self.program.get(tensor).dtype;
         let (expected, found) = (elements(dtype, expected), elements(dtype, found));
@@ -104,7 +104,7 @@ impl OpCase {
         Some(self.failure(tensor, worst, tolerance.why))
     }
 
-    /// The largest error of a tensor, as a part of the error that is allowed.
+    /// The largest error of a tensor, as a share of the allowed error.
     pub(super) fn share_of_allowed(&self, tensor: TensorId, expected: &[u8], found: &[u8]) -> f64 {
         let Expected::Within(tolerance) = self.expected[tensor.index()] else { return 0.0 };
         let dtype = self.program.get(tensor).dtype;
@@ -125,15 +125,21 @@ impl OpCase {
         expected: &[u8],
         found: &[u8],
         why: &'static str,
-    ) -> Option<Failure> {
+    ) -> Option<WrongTensor> {
         let dtype = self.program.get(tensor).dtype;
         let in_use = |element: &usize| self.is_in_use(tensor, *element);
         Some(self.failure(tensor, first_difference(dtype, expected, found, in_use)?, why))
     }
 
-    fn failure(&self, tensor: TensorId, worst: WorstElement, why: &'static str) -> Failure {
+    fn failure(&self, tensor: TensorId, worst: WorstElement, why: &'static str) -> WrongTensor {
         let tensor = self.program.get(tensor).name.clone();
-        Failure { op: self.program.ops()[0].name(), case: self.title.clone(), tensor, worst, why }
+        WrongTensor {
+            op: self.program.ops()[0].name(),
+            case: self.title.clone(),
+            tensor,
+            worst,
+            why,
+        }
     }
 
     fn is_in_use(&self, tensor: TensorId, element: usize) -> bool {
@@ -258,7 +264,7 @@ impl CaseBuilder {
     }
 
     /// A tensor with one number for each row, whose elements in use are counted as rows.
-    pub(super) fn writes_one_a_row(
+    pub(super) fn writes_one_per_row(
         &mut self,
         name: &str,
         shape: &[u64],
@@ -353,7 +359,7 @@ impl Fill {
     }
 }
 
-/// Normal values from a counter, by Box and Muller.
+/// Normally distributed values from a counter (Box-Muller transform).
 pub(super) fn normals(seed: u32, count: usize) -> Vec<f64> {
     let uniform = |i: u32| {
         let bits = fmix32(fmix32(i.wrapping_mul(0x9e37_79b9).wrapping_add(seed)) ^ seed);

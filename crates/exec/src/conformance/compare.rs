@@ -22,7 +22,7 @@ pub struct WorstElement {
 
 /// One wrong tensor.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Failure {
+pub struct WrongTensor {
     /// The op, or the program of a whole model.
     pub op: &'static str,
     /// Shapes, types and options.
@@ -35,7 +35,7 @@ pub struct Failure {
     pub why: &'static str,
 }
 
-impl fmt::Display for Failure {
+impl fmt::Display for WrongTensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { op, case, tensor, worst, why } = self;
         let WorstElement { element, expected, found, allowed } = worst;
@@ -45,28 +45,28 @@ impl fmt::Display for Failure {
     }
 }
 
-/// The result of a suite.
+/// The result of a test suite.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Verdict {
+pub struct SuiteVerdict {
     /// Tensors compared.
     pub compared: usize,
     /// The wrong ones.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<WrongTensor>,
 }
 
-impl Verdict {
+impl SuiteVerdict {
     /// Whether anything was compared and nothing was wrong.
     pub fn is_clean(&self) -> bool {
         self.compared > 0 && self.failures.is_empty()
     }
 
-    pub(super) fn add(&mut self, failure: Option<Failure>) {
+    pub(super) fn add(&mut self, failure: Option<WrongTensor>) {
         self.compared += 1;
         self.failures.extend(failure);
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for SuiteVerdict {
     /// A line for each failure.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for failure in &self.failures {
@@ -107,7 +107,7 @@ pub(super) fn furthest(
     worst
 }
 
-/// The largest error, as a part of the error that is allowed; infinite if a number is not finite.
+/// The largest error, as a share of the allowed error; infinite if only one number is finite.
 pub(super) fn largest_share(
     expected: &[f64],
     found: &[f64],

@@ -6,7 +6,7 @@
 //! reason. Tensors that an op only reads must not change.
 //!
 //! A backend's tests call [`judge`], [`judge_model`] and, to compare two backends (say one thread
-//! with two), [`same_bits`], and assert [`Verdict::is_clean`]. Host backends should use
+//! with two), [`same_bits`], and assert [`SuiteVerdict::is_clean`]. Host backends should use
 //! [`crate::Watch::Poison`] and [`WATCHED`], so that stray writes are found too.
 
 mod case;
@@ -25,7 +25,7 @@ use fitgpt_plan::{
 
 use self::case::{Expected, OpCase};
 pub use self::{
-    compare::{Failure, Verdict, WorstElement},
+    compare::{SuiteVerdict, WorstElement, WrongTensor},
     model::{judge_model, judge_model_stored},
 };
 use crate::{
@@ -43,19 +43,19 @@ pub type MakeBackend<'m> =
 /// The storage types of activations.
 pub const DTYPES: [DType; 3] = [DType::F32, DType::Bf16, DType::F16];
 
-/// How a backend multiplies a factor that is stored in float32, a weight, by one of a half type.
+/// How a backend multiplies a float32 factor, such as a weight, by a factor of a half type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Factors {
     /// As stored.
     Exact,
-    /// Rounded to the half type, as tensor cores need them and PyTorch's autocast does. The suite
-    /// gives such a backend weights that this rounding leaves as they are, so that the tolerances
-    /// stay the same.
+    /// Rounded to the half type, which tensor cores require and PyTorch's autocast does. The suite
+    /// gives such a backend weights that this rounding does not change, so that the tolerances are
+    /// the same.
     Rounded,
 }
 
 /// Compares every op on `make`'s backend with the reference.
-pub fn judge(target: &impl Target, make: MakeBackend<'_>) -> Result<Verdict, BackendError> {
+pub fn judge(target: &impl Target, make: MakeBackend<'_>) -> Result<SuiteVerdict, BackendError> {
     judge_stored(&DTYPES, Factors::Exact, target, make)
 }
 
@@ -65,9 +65,9 @@ pub fn judge_stored(
     factors: Factors,
     target: &impl Target,
     make: MakeBackend<'_>,
-) -> Result<Verdict, BackendError> {
-    let mut verdict = Verdict::default();
-    judge_each(&Selection { dtypes, factors, ops: &[] }, target, make, &mut |judged| {
+) -> Result<SuiteVerdict, BackendError> {
+    let mut verdict = SuiteVerdict::default();
+    judge_each(&CaseSelection { dtypes, factors, ops: &[] }, target, make, &mut |judged| {
         verdict.compared += judged.compared;
         verdict.failures.extend(judged.failures);
         ControlFlow::Continue(())
@@ -77,7 +77,7 @@ pub fn judge_stored(
 
 /// The cases to run.
 #[derive(Clone, Copy, Debug)]
-pub struct Selection<'s> {
+pub struct CaseSelection<'s> {
     /// The types that the backend stores activations in.
     pub dtypes: &'s [DType],
     /// How it multiplies.
@@ -86,7 +86,7 @@ pub struct Selection<'s> {
     pub ops: &'s [&'s str],
 }
 
-impl Selection<'_> {
+impl CaseSelection<'_> {
     fn has(&self, case: &OpCase) -> bool {
         let op = case.program.ops()[0].name();
         case.is_stored_in(self.dtypes) && (self.ops.is_empty() || self.ops.contains(&op))
@@ -102,16 +102,16 @@ pub struct JudgedCase {
     pub dtype: DType,
     /// Tensors compared.
     pub compared: usize,
-    /// The largest error, as a part of the error that is allowed.
+    /// The largest error, as a share of the allowed error.
     pub worst: f64,
     /// The wrong tensors.
-    pub failures: Vec<Failure>,
+    pub failures: Vec<WrongTensor>,
 }
 
-/// Like [`judge_stored`], and reports each case as soon as it has run; the last one is the one that
-/// `report` breaks at.
+/// Like [`judge_stored`], but reports each case as soon as it has run. Stops if `report` returns
+/// [`ControlFlow::Break`].
 pub fn judge_each(
-    selection: &Selection<'_>,
+    selection: &CaseSelection<'_>,
     target: &impl Target,
     make: MakeBackend<'_>,
     report: &mut dyn FnMut(JudgedCase) -> ControlFlow<()>,
@@ -153,8 +153,8 @@ pub fn same_bits(
     make_first: MakeBackend<'_>,
     second: &impl Target,
     make_second: MakeBackend<'_>,
-) -> Result<Verdict, BackendError> {
-    let mut verdict = Verdict::default();
+) -> Result<SuiteVerdict, BackendError> {
+    let mut verdict = SuiteVerdict::default();
     for case in cases::all() {
         let expected = results(&case, first, make_first)?;
         let found = results(&case, second, make_second)?;
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reference_trains_and_samples_as_the_suite_demands() {
+    fn small_models_on_the_reference_pass_the_suite() {
         let verdict = judge_model(&ReferenceTarget(WATCHED), &mut reference).unwrap();
         assert!(verdict.is_clean(), "{verdict}");
     }

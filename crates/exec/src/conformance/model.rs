@@ -7,7 +7,7 @@
 
 use fitgpt_plan::{
     config::Gelu,
-    family::{Family, gpt2::Sizes},
+    family::{Family, gpt2::Gpt2Sizes},
     memory::Target,
     model::{Biases, MlpKind, Model, NormKind, Positions, Rope, RopeScaling},
     optimizer::Optimizer,
@@ -22,7 +22,7 @@ use fitgpt_plan::{
 use super::{
     DTYPES, Factors, MakeBackend, WATCHED, bytes_of,
     case::normals,
-    compare::{Failure, Verdict, elements, first_difference, furthest},
+    compare::{SuiteVerdict, WrongTensor, elements, first_difference, furthest},
     planned, reference,
     tolerance::{Tolerance, model as chain},
 };
@@ -32,7 +32,7 @@ use crate::{
     reference::{ReferenceTarget, narrow, widen},
 };
 
-const SIZES: Sizes = Sizes {
+const SIZES: Gpt2Sizes = Gpt2Sizes {
     layers: 2,
     heads: 3,
     channels: 24,
@@ -75,7 +75,10 @@ const DROPOUT: f32 = 0.2;
 const LOSS_SCALE: f32 = 64.0;
 
 /// Tests small models on `make`'s backend.
-pub fn judge_model(target: &impl Target, make: MakeBackend<'_>) -> Result<Verdict, BackendError> {
+pub fn judge_model(
+    target: &impl Target,
+    make: MakeBackend<'_>,
+) -> Result<SuiteVerdict, BackendError> {
     judge_model_stored(&DTYPES, Factors::Exact, target, make)
 }
 
@@ -85,30 +88,30 @@ pub fn judge_model_stored(
     factors: Factors,
     target: &impl Target,
     make: MakeBackend<'_>,
-) -> Result<Verdict, BackendError> {
-    let mut verdict = Verdict::default();
+) -> Result<SuiteVerdict, BackendError> {
+    let mut verdict = SuiteVerdict::default();
     for dtype in dtypes.iter().copied() {
-        let plain = Sizes { has_bias: false, gelu: Gelu::Tanh, ..SIZES }.model();
+        let plain = Gpt2Sizes { has_bias: false, gelu: Gelu::Tanh, ..SIZES }.model();
         let tied = Model { has_qk_norm: false, is_tied: true, kv_heads: 4, ..LLAMA };
         for model in [MODEL, plain, LLAMA, tied] {
-            judge_training(&mut verdict, &Setting { model, dtype, factors }, target, make)?;
+            judge_training(&mut verdict, &ModelCase { model, dtype, factors }, target, make)?;
         }
         for model in [MODEL, LLAMA] {
-            judge_sampling(&mut verdict, &Setting { model, dtype, factors }, target, make)?;
+            judge_sampling(&mut verdict, &ModelCase { model, dtype, factors }, target, make)?;
         }
     }
     Ok(verdict)
 }
 
 /// A model, the storage type of its activations, and how the backend multiplies.
-struct Setting {
+struct ModelCase {
     model: Model,
     dtype: DType,
     factors: Factors,
 }
 
-impl Setting {
-    /// The type that can store the model's weights.
+impl ModelCase {
+    /// A type that must be able to store the model's weights.
     fn weights(&self) -> DType {
         match self.factors {
             Factors::Exact => DType::F32,
@@ -144,41 +147,39 @@ impl Setting {
 }
 
 fn judge_training(
-    verdict: &mut Verdict,
-    setting: &Setting,
+    verdict: &mut SuiteVerdict,
+    case: &ModelCase,
     target: &impl Target,
     make: MakeBackend<'_>,
 ) -> Result<(), BackendError> {
     let keep = Recompute { blocks: 0, cheap: 0 };
-    let whole = setting.training(SEQUENCES, keep);
-    let kept = gradients(setting, &whole, target, make)?;
+    let whole = case.training(SEQUENCES, keep);
+    let kept = gradients(case, &whole, target, make)?;
 
-    let defined = gradients(setting, &whole, &ReferenceTarget(WATCHED), &mut reference)?;
-    let name = format!("{}, {}, against the reference", setting.model.family, setting.dtype);
-    let ops = train(&setting.model, &whole).ops().len();
-    compare(verdict, &name, chain(setting.dtype, ops), &defined, &kept);
+    let defined = gradients(case, &whole, &ReferenceTarget(WATCHED), &mut reference)?;
+    let name = format!("{}, {}, against the reference", case.model.family, case.dtype);
+    let ops = train(&case.model, &whole).ops().len();
+    compare(verdict, &name, chain(case.dtype, ops), &defined, &kept);
 
-    let layers = setting.model.layers;
+    let layers = case.model.layers;
     let mixes = (0..=layers).flat_map(|b| (0..=layers - b).map(move |cheap| (b, cheap)));
     for (blocks, cheap) in mixes.filter(|mix| *mix != (0, 0)) {
-        let training = setting.training(SEQUENCES, Recompute { blocks, cheap });
-        let again = gradients(setting, &training, target, make)?;
-        let family = setting.model.family;
-        let name = format!(
-            "{family}, {}, {blocks} blocks and {cheap} cheap parts recomputed",
-            setting.dtype
-        );
+        let training = case.training(SEQUENCES, Recompute { blocks, cheap });
+        let again = gradients(case, &training, target, make)?;
+        let family = case.model.family;
+        let name =
+            format!("{family}, {}, {blocks} blocks and {cheap} cheap parts recomputed", case.dtype);
         for ((name_of, kept), (_, again)) in kept.iter().zip(&again) {
             let worst = first_difference(DType::F32, kept, again, |_| true);
             let (op, case, tensor) = ("train", name.clone(), name_of.clone());
             let why = "recomputing gives the same bits";
-            verdict.add(worst.map(|worst| Failure { op, case, tensor, worst, why }));
+            verdict.add(worst.map(|worst| WrongTensor { op, case, tensor, worst, why }));
         }
     }
 
     for batch in [1, 2] {
-        let split = gradients(setting, &setting.training(batch, keep), target, make)?;
-        let name = format!("{}, {batch} of {SEQUENCES} at a time", setting.dtype);
+        let split = gradients(case, &case.training(batch, keep), target, make)?;
+        let name = format!("{}, {batch} of {SEQUENCES} at a time", case.dtype);
         // Activations do not depend on the split; only the order of f32 sums does.
         compare(verdict, &name, chain(DType::F32, ops), &kept, &split);
     }
@@ -187,13 +188,13 @@ fn judge_training(
 
 /// The loss and the gradients of one step, as bytes by name.
 fn gradients(
-    setting: &Setting,
+    case: &ModelCase,
     training: &Training,
     target: &impl Target,
     make: MakeBackend<'_>,
 ) -> Result<Vec<(String, Vec<u8>)>, BackendError> {
-    let program = train(&setting.model, training);
-    let mut run = ModelRun::new(program, training, setting.weights(), target, make)?;
+    let program = train(&case.model, training);
+    let mut run = ModelRun::new(program, training, case.weights(), target, make)?;
     run.step()?;
     let mut list = Vec::new();
     for (tensor, of) in (0..).map(TensorId).zip(run.program.state()) {
@@ -250,8 +251,8 @@ fn token(s: u64, t: u64) -> u32 {
     fmix32(fmix32(s as u32 + 1) ^ t as u32) % MODEL.vocab
 }
 
-/// Writes weights with which every part of the model affects the loss; other state is zero. Each
-/// is a value that `weights` can store.
+/// Writes weights with which every part of the model affects the loss, and zeros for other state.
+/// The weights are values that the type `weights` can store.
 fn fill_state(
     backend: &mut dyn Backend,
     program: &Program,
@@ -277,7 +278,7 @@ fn fill_state(
 }
 
 fn compare(
-    verdict: &mut Verdict,
+    verdict: &mut SuiteVerdict,
     case: &str,
     tolerance: Tolerance,
     expected: &[(String, Vec<u8>)],
@@ -287,27 +288,27 @@ fn compare(
         let floats = [expected, found].map(|bytes| elements(DType::F32, bytes));
         let worst = furthest(&floats[0], &floats[1], |_| true, tolerance);
         let (case, tensor, why) = (case.to_owned(), tensor.clone(), tolerance.why);
-        verdict.add(worst.map(|worst| Failure { op: "train", case, tensor, worst, why }));
+        verdict.add(worst.map(|worst| WrongTensor { op: "train", case, tensor, worst, why }));
     }
 }
 
 /// Two sequences: compares a prompt of all tokens with a shorter one followed by single tokens.
 fn judge_sampling(
-    verdict: &mut Verdict,
-    setting: &Setting,
+    verdict: &mut SuiteVerdict,
+    case: &ModelCase,
     target: &impl Target,
     make: MakeBackend<'_>,
 ) -> Result<(), BackendError> {
     const BATCH: u64 = 2;
     const PROMPT: u64 = 4;
-    let Setting { model, dtype, .. } = *setting;
+    let ModelCase { model, dtype, .. } = *case;
     let programs = vec![prefill(&model, BATCH, dtype), decode(&model, BATCH, dtype)];
     let state = programs[0].clone();
     let tolerance = chain(dtype, state.ops().len());
     let logits = [0, 1].map(|p| programs[p].find("logits").expect("the builder names this tensor"));
     let tokens = [0, 1].map(|p| programs[p].find("tokens").expect("the builder names this tensor"));
     let mut backend = planned(programs, target, make)?;
-    fill_state(&mut *backend, &state, setting.weights())?;
+    fill_state(&mut *backend, &state, case.weights())?;
     let block = u64::from(MODEL.block);
     let prompt = |backend: &mut dyn Backend, cache_row, length| {
         let ids = (0..block).flat_map(|t| token(cache_row, t).to_ne_bytes());
@@ -331,7 +332,7 @@ fn judge_sampling(
         let worst = furthest(&expected, &found, |_| true, tolerance);
         let (op, case, tensor) = ("decode", format!("{dtype}, token {length}"), "logits".into());
         let why = tolerance.why;
-        verdict.add(worst.map(|worst| Failure { op, case, tensor, worst, why }));
+        verdict.add(worst.map(|worst| WrongTensor { op, case, tensor, worst, why }));
     }
     Ok(())
 }
@@ -344,7 +345,7 @@ mod tests {
 
     use super::*;
 
-    const F32: Setting = Setting { model: MODEL, dtype: DType::F32, factors: Factors::Exact };
+    const F32: ModelCase = ModelCase { model: MODEL, dtype: DType::F32, factors: Factors::Exact };
 
     impl ModelRun {
         fn on_the_reference(program: Program, training: &Training) -> Self {
@@ -466,17 +467,17 @@ mod tests {
     fn a_mistake_of_a_few_percent_is_caught_in_every_type() {
         use Fault::{MeanOfLoss, NextPosition, NoBias, NoScale};
         for dtype in DTYPES {
-            let setting = Setting { dtype, ..F32 };
-            let training = setting.training(SEQUENCES, Recompute::default());
+            let case = ModelCase { dtype, ..F32 };
+            let training = case.training(SEQUENCES, Recompute::default());
             let of = |make: MakeBackend<'_>| {
-                gradients(&setting, &training, &ReferenceTarget(WATCHED), make).unwrap()
+                gradients(&case, &training, &ReferenceTarget(WATCHED), make).unwrap()
             };
             let defined = of(&mut reference);
-            let tolerance = chain(dtype, train(&setting.model, &training).ops().len());
+            let tolerance = chain(dtype, train(&case.model, &training).ops().len());
             for fault in [NoBias, NextPosition, NoScale, MeanOfLoss] {
                 let found =
                     of(&mut |plan| Ok(Box::new(Faulty { backend: reference(plan)?, fault })));
-                let mut verdict = Verdict::default();
+                let mut verdict = SuiteVerdict::default();
                 compare(&mut verdict, "a fault", tolerance, &defined, &found);
                 assert!(!verdict.failures.is_empty(), "{dtype}: {fault:?} is not detected");
             }
@@ -484,21 +485,21 @@ mod tests {
     }
 
     /// The loss (about 4) is stored in float32 with an error of at most 2.4e-7, and so are the
-    /// activations before it. Four points at ±h and ±2h with h = 0.03 leave a term in h⁴ and
-    /// fifty times those errors. 2e-5 covers both; the gradients are 0.03 and more.
+    /// activations before it. Differences of four points at ±h and ±2h with h = 0.03 have an error of
+    /// order h⁴ plus fifty times those errors. 2e-5 covers both; the gradients are at least 0.03.
     #[test]
     fn the_gradients_of_a_whole_model_are_those_of_its_loss() {
         check_gradients(&F32, 0.03, 2e-5);
-        // RMS norm divides by embeddings of 0.2, so the loss has ten times the curvature: a tenth
-        // of the step, and ten times the error of the loss.
-        check_gradients(&Setting { model: LLAMA, ..F32 }, 0.003, 2e-4);
+        // RMS norm divides by embeddings of about 0.2, so the loss has ten times the curvature. That
+        // needs a tenth of the step, which multiplies the error of the loss by ten.
+        check_gradients(&ModelCase { model: LLAMA, ..F32 }, 0.003, 2e-4);
     }
 
-    fn check_gradients(setting: &Setting, step: f64, most: f64) {
-        let training = setting.training(SEQUENCES, Recompute { blocks: 1, cheap: 1 });
-        let mut run = ModelRun::on_the_reference(train(&setting.model, &training), &training);
+    fn check_gradients(case: &ModelCase, step: f64, most: f64) {
+        let training = case.training(SEQUENCES, Recompute { blocks: 1, cheap: 1 });
+        let mut run = ModelRun::on_the_reference(train(&case.model, &training), &training);
         run.step().unwrap();
-        let parameters = setting.model.parameters();
+        let parameters = case.model.parameters();
         let scale = 1.0 / f64::from(LOSS_SCALE);
         let gradients: Vec<Vec<f64>> = parameters
             .iter()
@@ -530,15 +531,14 @@ mod tests {
     }
 
     #[test]
-    fn evaluation_sees_the_loss_of_training_without_dropout() {
+    fn evaluation_computes_the_training_loss_without_dropout() {
         for dtype in [DType::F32, DType::Bf16, DType::F16] {
-            let setting = Setting { dtype, ..F32 };
+            let case = ModelCase { dtype, ..F32 };
             let training =
-                Training { dropout: 0.0, ..setting.training(SEQUENCES, Recompute::default()) };
-            let mut trained =
-                ModelRun::on_the_reference(train(&setting.model, &training), &training);
+                Training { dropout: 0.0, ..case.training(SEQUENCES, Recompute::default()) };
+            let mut trained = ModelRun::on_the_reference(train(&case.model, &training), &training);
             trained.step().unwrap();
-            let program = evaluate(&setting.model, &training);
+            let program = evaluate(&case.model, &training);
             let mut evaluated = ModelRun::on_the_reference(program, &training);
             evaluated.step().unwrap();
             let mean = evaluated.values("losses").iter().sum::<f64>() / SEQUENCES as f64;

@@ -1,8 +1,8 @@
 //! How far a backend may be from the reference, and why.
 //!
 //! Inputs of the cases are random with both signs, so sums cancel: an error is relative to the
-//! largest element of its tensor, not to its own, perhaps tiny, result. Only the rounding of a
-//! 16-bit type is relative to the element itself.
+//! largest element of its tensor, not to the element itself, which may be tiny. Only the rounding of
+//! a 16-bit type is relative to the element itself.
 
 use fitgpt_plan::units::DType;
 
@@ -42,14 +42,14 @@ impl Tolerance {
         Self { of_value: self.of_value + of_value, absolute: self.absolute + absolute, ..self }
     }
 
-    /// Sums of products with one factor rounded to a half type: each product is off by half a
-    /// spacing at most, with a random sign, so the sum is off by less than that of its own size.
+    /// For sums of products with one factor rounded to a half type: each product has a relative error
+    /// of at most half a spacing with a random sign, and the sum has less.
     pub(super) fn with_rounded_factor(self, dtype: DType) -> Self {
         Self { of_scale: self.of_scale + 0.5 * spacing(dtype), ..self }
     }
 
-    /// For results computed from a value that was itself rounded to a 16-bit type, through a
-    /// function whose slope is at most 1.13 (both GELUs): one spacing of the largest.
+    /// For results of a function whose slope is at most 1.13 (both GELUs), if its argument was
+    /// rounded to a 16-bit type: one spacing of the largest argument.
     pub(super) fn through(self, dtype: DType) -> Self {
         Self { of_scale: self.of_scale + 1.13 * spacing(dtype), ..self }
     }
@@ -69,7 +69,7 @@ pub(super) const fn copy() -> Tolerance {
     Tolerance::new(0.0, "copies are exact")
 }
 
-/// For some f32 operations on each element, none of them a long sum.
+/// For a few f32 operations on each element, without long sums.
 pub(super) const fn elementwise() -> Tolerance {
     Tolerance::new(8.0 * EPSILON, "a few roundings of f32")
 }
@@ -81,20 +81,20 @@ pub(super) fn sum(n: u64) -> Tolerance {
 }
 
 /// For a matrix after Newton-Schulz iterations with products that are sums of `n`, stored as
-/// `dtype` in between. Its entries are random, so that no singular value grows much more than the
-/// matrix does, and relative errors add up.
+/// `dtype` in between. Its entries are random, so that no singular value grows much faster than the
+/// matrix, and relative errors add up.
 pub(super) fn iterated(dtype: DType, growth: f64, steps: u32, n: u64) -> Tolerance {
     let in_sums = EPSILON * (8.0 + 2.0 * (n as f64).sqrt()) * f64::from(steps);
     if dtype == DType::Bf16 {
         // The CPU kernels were up to 1.2 spacings away, on 64 by 64.
-        let why = "a sum close to the midpoint of two values may be rounded the other way, and an \
-                   iteration makes that `growth` times as large at most";
+        let why = "a sum close to the midpoint of two values may be rounded in the other direction, \
+                   and an iteration multiplies the difference by at most `growth`";
         return Tolerance::new(in_sums + growth * spacing(dtype), why);
     }
     Tolerance::new(in_sums, "each iteration adds the errors of its f32 sums")
 }
 
-/// For GELU, or its slope, of a sum of `n` products.
+/// For GELU of a sum of `n` products, or its slope.
 pub(super) fn activation(n: u64) -> Tolerance {
     let why = "f32 erf, tanh and exp within a few spacings, of an f32 sum";
     Tolerance::new(EPSILON * (32.0 + 2.0 * (n as f64).sqrt()), why)
@@ -122,9 +122,9 @@ pub(super) fn log_sum(inner: u64, largest: f64) -> Tolerance {
 ///
 /// - A 16-bit type: half a spacing, the largest error of rounding to nearest. Backends round the
 ///   same values, so the actual error is smaller: the worst gradient of the suite's models (45 ops)
-///   was off by 0.03 spacings an op in bfloat16 and 0.12 in float16, over AVX-512, AVX2 and the
+///   was off by 0.03 spacings per op in bfloat16 and 0.12 in float16, over AVX-512, AVX2 and the
 ///   portable kernels.
-/// - float32: an op is a sum, which rounds several times. The worst was 1.6 spacings an op; the
+/// - float32: an op is a sum, which rounds several times. The worst was 1.6 spacings per op; the
 ///   margin is for backends that sum in longer chains.
 pub(super) fn model(dtype: DType, ops: usize) -> Tolerance {
     let (of_one, why) = match dtype {

@@ -27,7 +27,7 @@ impl Cpu {
         Self::touched(plan, target, watch, &mut |_| Ok(()))
     }
 
-    /// As [`Cpu::new`], and gives the arena up if `before` stops it.
+    /// Like [`Cpu::new`], but releases the arena if `before` returns an error.
     pub fn touched(
         plan: VerifiedPlan,
         target: CpuTarget,

@@ -103,7 +103,7 @@ impl<'c, 'a> Call<'c, 'a> {
                 self.update(op);
             }
             Op::Rotary { x, table, turn, .. } => {
-                let args = rotary::Rotate {
+                let args = rotary::Rotation {
                     columns: self.columns(*x),
                     positions: self.positions(*x),
                     x: self.write_rows::<E>(*x),
@@ -119,7 +119,7 @@ impl<'c, 'a> Call<'c, 'a> {
                 let masks = self.masks(dropout, *x);
                 let x = self.operands.read::<E>(*x);
                 let out = self.operands.write(*out);
-                dropout::dropout(self.machine, dropout::ApplyDropout { x, out, channels, masks });
+                dropout::dropout(self.machine, dropout::DropoutForward { x, out, channels, masks });
             }
             Op::LastRow { x, out } => {
                 let channels = self.columns(*x);
@@ -163,7 +163,7 @@ impl<'c, 'a> Call<'c, 'a> {
                 };
                 embed::backward(self.machine, args);
             }
-            _ => misplaced(op),
+            _ => wrong_group(op),
         }
     }
 
@@ -211,7 +211,7 @@ impl<'c, 'a> Call<'c, 'a> {
                 };
                 norm::backward(self.machine, args);
             }
-            _ => misplaced(op),
+            _ => wrong_group(op),
         }
     }
 
@@ -250,7 +250,7 @@ impl<'c, 'a> Call<'c, 'a> {
                 let (residual, out) = (self.read_rows(residual), self.write_rows(out));
                 linear::forward_residual(self.machine, layer, residual, out, masks);
             }
-            _ => misplaced(op),
+            _ => wrong_group(op),
         }
     }
 
@@ -286,7 +286,7 @@ impl<'c, 'a> Call<'c, 'a> {
                 };
                 linear::backward_weight(self.machine, args);
             }
-            _ => misplaced(op),
+            _ => wrong_group(op),
         }
     }
 
@@ -353,7 +353,7 @@ impl<'c, 'a> Call<'c, 'a> {
                 };
                 attention::cached(self.machine, args);
             }
-            _ => misplaced(op),
+            _ => wrong_group(op),
         }
     }
 
@@ -396,7 +396,7 @@ impl<'c, 'a> Call<'c, 'a> {
                 };
                 cross_entropy::backward(self.machine, args);
             }
-            _ => misplaced(op),
+            _ => wrong_group(op),
         }
     }
 
@@ -475,7 +475,7 @@ impl<'c, 'a> Call<'c, 'a> {
                 };
                 muon::step(self.machine, args);
             }
-            _ => misplaced(op),
+            _ => wrong_group(op),
         }
     }
 
@@ -524,8 +524,8 @@ impl<'c, 'a> Call<'c, 'a> {
         Masks::new(dropout, self.arguments, seq)
     }
 
-    fn positions(&self, id: TensorId) -> embed::Positions {
-        embed::Positions {
+    fn positions(&self, id: TensorId) -> embed::RowPositions {
+        embed::RowPositions {
             first: self.arguments.first_position(self.program) as usize,
             seq: self.program.get(id).shape[1] as usize,
         }
@@ -580,11 +580,11 @@ impl<'c, 'a> Call<'c, 'a> {
         &self,
         qkv: Qkv,
         shape: attention::AttentionShape,
-    ) -> attention::Qkv<'a, E> {
+    ) -> attention::QkvViews<'a, E> {
         match qkv {
-            Qkv::Joined(all) => attention::Qkv::joined(self.operands.read(all), shape),
+            Qkv::Joined(all) => attention::QkvViews::joined(self.operands.read(all), shape),
             Qkv::Split { q, k, v } => {
-                attention::Qkv::split([q, k, v].map(|id| self.operands.read(id)), shape)
+                attention::QkvViews::split([q, k, v].map(|id| self.operands.read(id)), shape)
             }
         }
     }
@@ -608,7 +608,7 @@ fn mask(dropout: Option<&Dropout>, arguments: &Arguments, sequence: usize) -> Op
     dropout.map(|dropout| Mask::new(dropout, arguments, sequence as u64))
 }
 
-/// Reports an op that `run` sent to the wrong function.
-fn misplaced(op: &Op) -> ! {
+/// Panics for an op that `run` passed to the wrong function.
+fn wrong_group(op: &Op) -> ! {
     unreachable!("`{}` was sent to the wrong function", op.name())
 }

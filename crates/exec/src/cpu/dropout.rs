@@ -62,7 +62,7 @@ impl RowMask {
 const PIECE: usize = 256;
 
 /// Operands of [`dropout`].
-pub(super) struct ApplyDropout<'a, E> {
+pub(super) struct DropoutForward<'a, E> {
     pub(super) x: &'a [E],
     pub(super) out: &'a mut [E],
     pub(super) channels: usize,
@@ -70,19 +70,19 @@ pub(super) struct ApplyDropout<'a, E> {
 }
 
 /// `out = drop(x)`
-pub(super) fn dropout<E: Element + Stored>(machine: &mut Machine, args: ApplyDropout<'_, E>) {
-    let ApplyDropout { x, out, channels, masks } = args;
+pub(super) fn dropout<E: Element + Stored>(machine: &mut Machine, args: DropoutForward<'_, E>) {
+    let DropoutForward { x, out, channels, masks } = args;
     assert_eq!(x.len(), out.len());
     let block = (BLOCK / channels).max(1) * channels;
     let isa = machine.isa;
     machine.pool.for_each(Blocks::new(out, block), |task, out| {
         let x = &x[task.index * block..][..out.len()];
         let first = task.index * (block / channels);
-        isa.run(DropRows { x, out, channels, masks, first });
+        isa.run(DropoutRows { x, out, channels, masks, first });
     });
 }
 
-struct DropRows<'a, E> {
+struct DropoutRows<'a, E> {
     x: &'a [E],
     out: &'a mut [E],
     channels: usize,
@@ -90,7 +90,7 @@ struct DropRows<'a, E> {
     first: usize,
 }
 
-impl<E: Element> Kernel for DropRows<'_, E> {
+impl<E: Element> Kernel for DropoutRows<'_, E> {
     type Output = ();
 
     #[inline(always)]

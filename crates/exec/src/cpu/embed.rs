@@ -30,20 +30,20 @@ pub(super) struct EmbedForward<'a, E> {
     pub(super) wpe: Option<&'a [f32]>,
     pub(super) out: &'a mut [E],
     pub(super) channels: usize,
-    pub(super) positions: Positions,
+    pub(super) positions: RowPositions,
     pub(super) masks: Option<Masks<'a>>,
 }
 
 /// The positions of rows in their sequences.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Positions {
+pub(super) struct RowPositions {
     /// The position of a sequence's first row.
     pub(super) first: usize,
     /// Rows of a sequence.
     pub(super) seq: usize,
 }
 
-impl Positions {
+impl RowPositions {
     pub(super) fn of(self, row: usize) -> usize {
         self.first + row % self.seq
     }
@@ -67,7 +67,7 @@ struct ForwardRows<'a, E> {
     wpe: Option<&'a [f32]>,
     out: &'a mut [E],
     channels: usize,
-    positions: Positions,
+    positions: RowPositions,
     masks: Option<Masks<'a>>,
     first: usize,
 }
@@ -112,7 +112,7 @@ pub(super) struct EmbedBackward<'a, E> {
     pub(super) d_wte: &'a mut [f32],
     pub(super) d_wpe: Option<&'a mut [f32]>,
     pub(super) channels: usize,
-    pub(super) positions: Positions,
+    pub(super) positions: RowPositions,
     pub(super) masks: Option<Masks<'a>>,
 }
 
@@ -147,7 +147,7 @@ struct BackwardColumns<'a, E> {
     d_wte: Tile<'a, f32>,
     d_wpe: Option<Tile<'a, f32>>,
     channels: usize,
-    positions: Positions,
+    positions: RowPositions,
     masks: Option<Masks<'a>>,
     columns: Range<usize>,
 }

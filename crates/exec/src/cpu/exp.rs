@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::float_cmp, reason = "edges have exact values")]
-    fn the_exponential_keeps_its_edges() {
+    fn the_exponential_is_exact_at_its_edges() {
         for isa in Isa::all() {
             let [rest @ .., nan] = isa.run(Edges);
             assert_eq!(rest, [1.0, 1.0, 0.0, f32::INFINITY, 0.0, f32::INFINITY]);

@@ -13,8 +13,8 @@ use crate::{
         Machine,
         dropout::Masks,
         matmul::{
-            self, AddInto, AddResidual, AddStored, ColumnSums, DropOut, Product, Segment, Store,
-            StoreGelu, StoreSwiGlu, TimesGeluSlope, TimesSwiGluSlopes, View,
+            self, AddInto, AddResidual, AddStored, ColumnSums, Product, ResultDropout, RowSegment,
+            Store, StoreGelu, StoreSwiGlu, TimesGeluSlope, TimesSwiGluSlopes, View,
         },
         parts::Grid,
     },
@@ -131,9 +131,9 @@ pub(super) fn forward_residual<E: Element>(
     Product { a, b, out, epilogue, scratch }.run(machine.isa, &mut machine.pool);
 }
 
-impl DropOut for Masks<'_> {
+impl ResultDropout for Masks<'_> {
     #[inline(always)]
-    fn apply(&self, at: &Segment, columns: usize, sums: &mut [f32]) {
+    fn apply(&self, at: &RowSegment, columns: usize, sums: &mut [f32]) {
         self.of_row(at.row, columns).apply(at.columns.start, sums);
     }
 }

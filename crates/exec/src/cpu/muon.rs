@@ -110,10 +110,10 @@ fn step_in<E: Element + Pod>(machine: &mut Machine, args: MuonStep<'_>) {
         Blocks::new(sums, 1),
     );
     machine.pool.for_each(parts, |_, (momentum, gradient, x, sum)| {
-        sum[0] = isa.run(Mix { momentum, gradient, x, muon, factor });
+        sum[0] = isa.run(MomentumUpdate { momentum, gradient, x, muon, factor });
     });
     let length = sums.iter().sum::<f64>().sqrt().max(f64::from(muon.epsilon)) as f32;
-    machine.pool.for_each(Blocks::new(x, BLOCK), |_, x| isa.run(Divide { x, by: length }));
+    machine.pool.for_each(Blocks::new(x, BLOCK), |_, x| isa.run(Division { x, by: length }));
 
     let [a, b, c] = muon.coefficients;
     let MatrixShape { out, inputs } = shape;
@@ -158,7 +158,7 @@ fn step_in<E: Element + Pod>(machine: &mut Machine, args: MuonStep<'_>) {
         (Blocks::new(parameter, BLOCK), Blocks::new(gradient, BLOCK), Blocks::new(x, BLOCK));
     machine.pool.for_each(parts, |_, (parameter, gradient, x)| {
         gradient.fill(0.0);
-        isa.run(Apply { parameter, x, decay_factor, lr });
+        isa.run(ParameterUpdate { parameter, x, decay_factor, lr });
     });
 }
 
@@ -170,7 +170,7 @@ fn take<E: Pod>(scratch: &mut [f32], count: usize) -> (&mut [E], &mut [f32]) {
 }
 
 /// Updates the momentum and writes the matrix to orthogonalise; returns its sum of squares.
-struct Mix<'a, E> {
+struct MomentumUpdate<'a, E> {
     momentum: &'a mut [f32],
     gradient: &'a [f32],
     x: &'a mut [E],
@@ -178,7 +178,7 @@ struct Mix<'a, E> {
     factor: f32,
 }
 
-impl<E: Element> Kernel for Mix<'_, E> {
+impl<E: Element> Kernel for MomentumUpdate<'_, E> {
     type Output = f64;
 
     #[inline(always)]
@@ -201,12 +201,12 @@ impl<E: Element> Kernel for Mix<'_, E> {
     }
 }
 
-struct Divide<'a, E> {
+struct Division<'a, E> {
     x: &'a mut [E],
     by: f32,
 }
 
-impl<E: Element> Kernel for Divide<'_, E> {
+impl<E: Element> Kernel for Division<'_, E> {
     type Output = ();
 
     #[inline(always)]
@@ -217,14 +217,14 @@ impl<E: Element> Kernel for Divide<'_, E> {
     }
 }
 
-struct Apply<'a, E> {
+struct ParameterUpdate<'a, E> {
     parameter: &'a mut [f32],
     x: &'a [E],
     decay_factor: f32,
     lr: f32,
 }
 
-impl<E: Element> Kernel for Apply<'_, E> {
+impl<E: Element> Kernel for ParameterUpdate<'_, E> {
     type Output = ();
 
     #[inline(always)]

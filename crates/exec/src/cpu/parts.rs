@@ -2,8 +2,8 @@
 //!
 //! What a task may write depends on its index ([`Blocks`], [`Tiles`]) or on its worker
 //! ([`PerWorker`], for scratch only: its contents are undefined when a task starts). The length of
-//! a block depends on shapes, never on the number of threads. Tiles may depend on it: no sum is
-//! split across tiles.
+//! a block depends on shapes, never on the number of threads. The size of tiles may depend on it,
+//! because no sum is split across tiles.
 
 use std::{marker::PhantomData, ops::Range, slice};
 
@@ -29,10 +29,10 @@ pub unsafe trait Parts: Sync {
     unsafe fn part<'p>(&self, task: Task) -> Self::Part<'p>;
 }
 
-/// A slice in blocks of equal length, the last may be shorter: block `i` for task `i`.
+/// A slice in blocks of equal length, of which the last may be shorter: block `i` is for task `i`.
 #[derive(Debug)]
 pub struct Blocks<'a, T> {
-    data: Pieces<'a, T>,
+    data: SlicePieces<'a, T>,
     count: usize,
 }
 
@@ -40,7 +40,7 @@ impl<'a, T> Blocks<'a, T> {
     /// Splits `data` into blocks; none if it is empty.
     pub fn new(data: &'a mut [T], block_len: usize) -> Self {
         assert!(block_len > 0, "a block has at least one element");
-        Self { count: data.len().div_ceil(block_len), data: Pieces::new(data, block_len) }
+        Self { count: data.len().div_ceil(block_len), data: SlicePieces::new(data, block_len) }
     }
 }
 
@@ -63,7 +63,7 @@ unsafe impl<T: Send + 'static> Parts for Blocks<'_, T> {
 /// Scratch: one piece for each worker, all of equal length.
 #[derive(Debug)]
 pub struct PerWorker<'a, T> {
-    data: Pieces<'a, T>,
+    data: SlicePieces<'a, T>,
     workers: usize,
 }
 
@@ -71,7 +71,7 @@ impl<'a, T> PerWorker<'a, T> {
     /// As many pieces of `len` as fit into `data`.
     pub fn new(data: &'a mut [T], len: usize) -> Self {
         let workers = data.len().checked_div(len).unwrap_or(usize::MAX);
-        Self { data: Pieces::new(data, len), workers }
+        Self { data: SlicePieces::new(data, len), workers }
     }
 }
 
@@ -93,18 +93,18 @@ unsafe impl<T: Send + 'static> Parts for PerWorker<'_, T> {
 
 /// A mutably borrowed slice that is handed out in pieces.
 #[derive(Debug)]
-struct Pieces<'a, T> {
+struct SlicePieces<'a, T> {
     start: *mut T,
     len: usize,
     piece_len: usize,
     borrow: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: sharing `Pieces` between threads lets each take its own `&mut` pieces, which is
+// SAFETY: sharing `SlicePieces` between threads lets each take its own `&mut` pieces, which is
 // sending them: `T: Send` suffices.
-unsafe impl<T: Send> Sync for Pieces<'_, T> {}
+unsafe impl<T: Send> Sync for SlicePieces<'_, T> {}
 
-impl<'a, T> Pieces<'a, T> {
+impl<'a, T> SlicePieces<'a, T> {
     fn new(data: &'a mut [T], piece_len: usize) -> Self {
         Self { start: data.as_mut_ptr(), len: data.len(), piece_len, borrow: PhantomData }
     }
@@ -194,7 +194,7 @@ pub struct Grid<'a, T> {
     borrow: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: as for `Pieces`: threads that share it take their own `&mut` rectangles.
+// SAFETY: as for `SlicePieces`: threads that share it take their own `&mut` rectangles.
 unsafe impl<T: Send> Sync for Grid<'_, T> {}
 // SAFETY: a grid is a mutable borrow of its elements.
 unsafe impl<T: Send> Send for Grid<'_, T> {}
@@ -376,7 +376,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "row 3 of 0..3")]
-    fn a_tile_gives_no_row_of_its_neighbour() {
+    fn a_tile_refuses_rows_outside_of_it() {
         let mut data = vec![0; 16];
         let mut grid = Grid::new(&mut data, 4);
         let tiling = Tiling { rows: 0..4, columns: 0..4, tile_rows: 3, tile_columns: 4 };
@@ -386,7 +386,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "the outputs are not")]
-    fn a_shape_whose_product_wraps_to_zero_is_no_empty_shape() {
+    fn a_shape_whose_product_wraps_to_zero_does_not_count_as_empty() {
         let half = 1 << (usize::BITS / 2);
         let tiling = Tiling { rows: 0..1, columns: 0..1, tile_rows: 1, tile_columns: 1 };
         let mut empty: Grid<'_, u8> = Grid::new(&mut [], 1);

@@ -1,8 +1,8 @@
 //! A thread pool that allocates nothing after it has started.
 //!
-//! A call hands out the indices `0..n`, each exactly once, to whichever thread is free, and
-//! returns when all tasks have ended. Order and thread are unspecified, so a task's result may only
-//! depend on its index; [`Task::worker`] is for choosing scratch.
+//! A call hands out the indices `0..n`, each exactly once, to any thread that is free, and returns
+//! when all tasks have ended. Order and thread are unspecified, so a task's result may only depend on
+//! its index; [`Task::worker`] is for choosing scratch.
 //!
 //! Running takes `&mut self`: there is one call at a time, and a task cannot start another.
 //!
@@ -19,7 +19,7 @@ use std::{
 use super::{
     parts::Parts,
     sync::{
-        Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Condvar, LOOKS, Mutex, MutexGuard,
+        Arc, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, POLLS,
         UnsafeCell, hint,
         thread::{self, JoinHandle},
     },
@@ -53,11 +53,11 @@ struct Shared {
     open: AtomicU64,
     /// Tasks of the current job that have ended.
     ended: AtomicU32,
-    job: UnsafeCell<Job>,
+    job: UnsafeCell<PoolJob>,
     /// The first panic of the current job.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     stops: AtomicBool,
-    /// Workers that have begun to look for tasks.
+    /// Workers that are ready to claim tasks.
     started: AtomicUsize,
     /// Protects no data. A thread holds it from its last check for tasks until it sleeps.
     sleep: Mutex<()>,
@@ -77,7 +77,7 @@ unsafe impl Send for Shared {}
 
 /// A type-erased closure and its number of tasks.
 #[derive(Clone, Copy, Debug)]
-struct Job {
+struct PoolJob {
     /// Calls `body` with a task.
     ///
     /// # Safety
@@ -93,7 +93,7 @@ impl Pool {
         let shared = Arc::new(Shared {
             open: AtomicU64::new(0),
             ended: AtomicU32::new(0),
-            job: UnsafeCell::new(Job { call: no_call, body: ptr::null(), n: 0 }),
+            job: UnsafeCell::new(PoolJob { call: no_call, body: ptr::null(), n: 0 }),
             panic: Mutex::new(None),
             stops: AtomicBool::new(false),
             started: AtomicUsize::new(0),
@@ -152,16 +152,16 @@ impl Pool {
         }
         let n = u32::try_from(n).expect("fewer than 2^32 tasks");
         let shared = &*self.shared;
-        let job = Job { call, body, n };
+        let job = PoolJob { call, body, n };
         // SAFETY: because of `&mut self` no other call is running, and the last one returned
         // after all its tasks had ended, so no thread reads `job` now.
         shared.job.with_mut(|to| unsafe { *to = job });
         shared.ended.store(0, SeqCst);
         let number = (shared.open.load(SeqCst) >> 32).wrapping_add(1);
         shared.open.store(number << 32 | u64::from(n), SeqCst);
-        // A read-modify-write, because the later of two sees the earlier: either this one sees a
-        // thread that is about to sleep, or that thread sees the tasks. A load would need the
-        // total order of `SeqCst`, which `loom` does not model.
+        // A read-modify-write, because the later of two always sees the earlier: either this one
+        // sees a thread that is about to sleep, or that thread sees the tasks. A load would need
+        // the total order of `SeqCst`, which `loom` does not model.
         if shared.workers_asleep.fetch_add(0, SeqCst) > 0 {
             drop(shared.lock_sleep());
             shared.work_came.notify_all();
@@ -225,7 +225,7 @@ impl Shared {
         let is_over = || self.has_open_task() || self.stops.load(SeqCst);
         while !self.stops.load(SeqCst) {
             while self.run_one(worker) {}
-            if looks_until(is_over) {
+            if poll_until(is_over) {
                 continue;
             }
             let mut sleep = self.lock_sleep();
@@ -271,7 +271,7 @@ impl Shared {
 
     fn wait_for_all(&self, n: u32) {
         let is_over = || self.ended.load(SeqCst) == n;
-        if looks_until(is_over) {
+        if poll_until(is_over) {
             return;
         }
         let mut sleep = self.lock_sleep();
@@ -288,8 +288,8 @@ impl Shared {
 }
 
 /// Polls `is_over` for a while and returns its last answer.
-fn looks_until(is_over: impl Fn() -> bool) -> bool {
-    for _ in 0..LOOKS {
+fn poll_until(is_over: impl Fn() -> bool) -> bool {
+    for _ in 0..POLLS {
         if is_over() {
             return true;
         }
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn many_short_jobs_in_a_row_all_end() {
+    fn many_short_jobs_in_a_row_run_all_their_tasks() {
         let mut pool = Pool::new(4).unwrap();
         let total = AtomicUsize::new(0);
         for n in 0..20_000 {
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_arrives_after_every_task_has_ended_and_the_pool_goes_on() {
+    fn a_panic_resumes_after_every_task_has_ended_and_the_pool_still_works() {
         for threads in [1, 3] {
             let mut pool = Pool::new(threads).unwrap();
             let ended = AtomicUsize::new(0);

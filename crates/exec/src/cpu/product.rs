@@ -1,5 +1,5 @@
-//! Small products of matrices in cache: `c (+)= a · b` in registers, with lanes along `b`'s
-//! columns.
+//! Small products of matrices that are in cache: `c (+)= a · b` in registers, with lanes along the
+//! columns of `b`.
 //!
 //! `a` is read one number at a time with any two strides, so it never has to be transposed. Used
 //! for the tiles of attention, and for a matmul so small that packing `a` would cost too much.
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_a_tile_of_queries_leave_nothing_for_slow_tiles() {
+    fn multiples_of_sixteen_rows_need_no_tiles_of_one_row() {
         for rows in (32..200).step_by(16) {
             for (most, fewer) in [(12, 8), (6, 5)] {
                 let rest = rows - whole_tiles(rows, most, fewer) * most;

@@ -11,8 +11,8 @@ use super::{
 /// FLOP/s of fused multiply-adds on registers, on all threads at once.
 pub fn peak_flops_per_s(isa: Isa, pool: &mut Pool) -> f64 {
     const ROUNDS: usize = 4_000_000;
-    struct Multiply;
-    impl Kernel for Multiply {
+    struct FusedMultiplyAdds;
+    impl Kernel for FusedMultiplyAdds {
         type Output = usize;
         #[inline(always)]
         fn run<S: Simd>(self, simd: S) -> usize {
@@ -32,7 +32,7 @@ pub fn peak_flops_per_s(isa: Isa, pool: &mut Pool) -> f64 {
     for _ in 0..5 {
         let mut flops = vec![0; threads];
         let start = Instant::now();
-        pool.for_each(Blocks::new(&mut flops, 1), |_, flops| flops[0] = isa.run(Multiply));
+        pool.for_each(Blocks::new(&mut flops, 1), |_, flops| flops[0] = isa.run(FusedMultiplyAdds));
         best = best.max(flops.iter().sum::<usize>() as f64 / start.elapsed().as_secs_f64());
     }
     best

@@ -13,7 +13,7 @@ use crate::{
     arena::Stored,
     cpu::{
         Machine,
-        embed::Positions,
+        embed::RowPositions,
         isa::{Kernel, Simd},
         parts::{Blocks, PerWorker},
         rows::{self, ONE, block_rows, whole},
@@ -27,20 +27,20 @@ pub(super) fn scratch(dtype: DType, head_channels: usize, threads: usize) -> usi
 }
 
 /// Operands of [`rotate`].
-pub(super) struct Rotate<'a, E> {
+pub(super) struct Rotation<'a, E> {
     /// Rows in use.
     pub(super) x: &'a mut [E],
     pub(super) columns: usize,
     pub(super) table: &'a [f32],
     pub(super) head_channels: usize,
-    pub(super) positions: Positions,
+    pub(super) positions: RowPositions,
     pub(super) turn: Turn,
     pub(super) scratch: &'a mut [f32],
 }
 
 /// Rotates every head of every row.
-pub(super) fn rotate<E: Element + Stored>(machine: &mut Machine, args: Rotate<'_, E>) {
-    let Rotate { x, columns, table, head_channels, positions, turn, scratch } = args;
+pub(super) fn rotate<E: Element + Stored>(machine: &mut Machine, args: Rotation<'_, E>) {
+    let Rotation { x, columns, table, head_channels, positions, turn, scratch } = args;
     assert!(columns.is_multiple_of(head_channels) && head_channels.is_multiple_of(2));
     let block = block_rows(columns);
     let space = rows::space(E::DTYPE, head_channels);
@@ -48,22 +48,22 @@ pub(super) fn rotate<E: Element + Stored>(machine: &mut Machine, args: Rotate<'_
     let isa = machine.isa;
     machine.pool.for_each(parts, |task, (x, space)| {
         let first = task.index * block;
-        isa.run(RotateRows { x, columns, table, head_channels, positions, turn, first, space });
+        isa.run(RotatedRows { x, columns, table, head_channels, positions, turn, first, space });
     });
 }
 
-struct RotateRows<'a, E> {
+struct RotatedRows<'a, E> {
     x: &'a mut [E],
     columns: usize,
     table: &'a [f32],
     head_channels: usize,
-    positions: Positions,
+    positions: RowPositions,
     turn: Turn,
     first: usize,
     space: &'a mut [f32],
 }
 
-impl<E: Element> Kernel for RotateRows<'_, E> {
+impl<E: Element> Kernel for RotatedRows<'_, E> {
     type Output = ();
 
     #[inline(always)]

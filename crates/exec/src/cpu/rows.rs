@@ -10,11 +10,11 @@ use crate::{
     element::Element,
 };
 
-/// The smallest number of elements worth a task. Blocks are at least this large, so small work is
-/// one block and stays on the caller's thread.
+/// The smallest number of elements for which a task pays off. Blocks are at least this large, so
+/// small work is one block and stays on the caller's thread.
 pub(super) const BLOCK: usize = 1 << 14;
 
-/// Handles the numbers after a row's last whole vector, one at a time.
+/// For the numbers after a row's last whole vector, one at a time.
 pub(super) const ONE: Portable<1> = Portable;
 
 /// Rows of a block, for rows of `columns` numbers.

@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     #[expect(clippy::float_cmp, reason = "far from zero the function is exactly a line")]
-    fn far_from_zero_it_is_a_line() {
+    fn far_from_zero_the_function_is_linear() {
         for isa in Isa::all() {
             assert_eq!(isa.run(Far(1000.0)), [1000.0, 1.0, 1000.0]);
             assert!(isa.run(Far(-1000.0)).iter().all(|x| *x == 0.0));

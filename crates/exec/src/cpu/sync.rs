@@ -12,9 +12,9 @@ pub(super) use std::{
     thread,
 };
 
-/// How often a thread polls before it sleeps: some tens of microseconds, which covers the pause
-/// between two ops.
-pub(super) const LOOKS: u32 = 2000;
+/// How often a thread polls before it sleeps: tens of microseconds, which covers the pause between
+/// two ops.
+pub(super) const POLLS: u32 = 2000;
 
 /// [`std::cell::UnsafeCell`] with the interface of `loom`'s, which observes when an access begins
 /// and ends.

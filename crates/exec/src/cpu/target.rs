@@ -41,26 +41,26 @@ impl Target for CpuTarget {
 
 /// The most scratch of a prompt with up to `shape.rows` rows: fewer rows may need more.
 ///
-/// A program has a few shapes and many layers, and `fit` asks for the same programs again, so
-/// results are kept: they were 40 % of the time to plan 1,000 layers.
+/// A program has many layers but few shapes, and `fit` plans the same programs repeatedly, so
+/// results are cached: computing them was 40 % of the time to plan 1,000 layers.
 fn most_scratch(shape: linear::LinearShape, part: linear::LinearProduct, threads: usize) -> usize {
     thread_local! {
-        static KNOWN: RefCell<HashMap<(linear::LinearShape, linear::LinearProduct, usize), usize>> =
+        static CACHE: RefCell<HashMap<(linear::LinearShape, linear::LinearProduct, usize), usize>> =
             RefCell::default();
     }
-    KNOWN.with_borrow_mut(|known| {
-        if known.len() == MOST_KNOWN {
-            known.clear();
+    CACHE.with_borrow_mut(|cache| {
+        if cache.len() == MOST_CACHED {
+            cache.clear();
         }
-        *known.entry((shape, part, threads)).or_insert_with(|| {
+        *cache.entry((shape, part, threads)).or_insert_with(|| {
             let of = |rows| linear::scratch(linear::LinearShape { rows, ..shape }, part, threads);
             (1..=shape.rows).map(of).max().unwrap_or(0)
         })
     })
 }
 
-/// A server plans for weeks.
-const MOST_KNOWN: usize = 1 << 12;
+/// Limits the cache, because a server may run for weeks.
+const MOST_CACHED: usize = 1 << 12;
 
 struct Scratch<'a> {
     program: &'a Program,

@@ -27,12 +27,12 @@ const CLIP_EPSILON: f64 = 1e-6;
 
 const _: () = assert!(BLOCK as u64 == SHARD_BLOCK, "a rank sums whole blocks");
 
-/// Sums of squares outside of a program, where gradients of several lanes or processes are added
-/// up: the same bits as the program's own.
+/// Sums of squares outside of a program, for gradients that are added up over several lanes or
+/// processes. Gives the same bits as the program.
 pub mod gradient_norm {
     use super::{BLOCK, Kernel as _, ONE, SumSquares};
 
-    /// The sum of squares of each block of a gradient, or of a part of it that begins at a block.
+    /// The sum of squares of each block of a gradient, or of a part that begins at a block boundary.
     pub fn block_sums(gradient: &[f32]) -> impl Iterator<Item = f64> {
         gradient.chunks(BLOCK).map(|block| SumSquares(block).run(ONE))
     }
@@ -117,7 +117,7 @@ pub(super) fn adamw(machine: &mut Machine, args: AdamW<'_>) {
     );
     let isa = machine.isa;
     machine.pool.for_each(parts, |_, (parameter, gradient, exp_avg, exp_avg_sq)| {
-        isa.run(UpdateBlock { parameter, gradient, exp_avg, exp_avg_sq, step });
+        isa.run(AdamWBlock { parameter, gradient, exp_avg, exp_avg_sq, step });
     });
 }
 
@@ -163,7 +163,7 @@ impl AdamStep {
     }
 }
 
-struct UpdateBlock<'a> {
+struct AdamWBlock<'a> {
     parameter: &'a mut [f32],
     gradient: &'a mut [f32],
     exp_avg: &'a mut [f32],
@@ -171,7 +171,7 @@ struct UpdateBlock<'a> {
     step: AdamStep,
 }
 
-impl Kernel for UpdateBlock<'_> {
+impl Kernel for AdamWBlock<'_> {
     type Output = ();
 
     #[inline(always)]

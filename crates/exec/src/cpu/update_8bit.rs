@@ -71,13 +71,13 @@ pub(super) fn adamw(machine: &mut Machine, args: AdamW8bit<'_>) {
         let first = exp_avg.0.chunks_mut(SHARING).zip(exp_avg.1);
         let second = exp_avg_sq.0.chunks_mut(SHARING).zip(exp_avg_sq.1);
         for ((parameter, gradient), (first, second)) in blocks.zip(first.zip(second)) {
-            isa.run(UpdateBlock { parameter, gradient, first, second, step });
+            isa.run(AdamW8bitBlock { parameter, gradient, first, second, step });
         }
     });
 }
 
 /// One block with its scales.
-struct UpdateBlock<'a> {
+struct AdamW8bitBlock<'a> {
     parameter: &'a mut [f32],
     gradient: &'a mut [f32],
     first: (&'a mut [u8], &'a mut f32),
@@ -85,7 +85,7 @@ struct UpdateBlock<'a> {
     step: AdamStep,
 }
 
-impl Kernel for UpdateBlock<'_> {
+impl Kernel for AdamW8bitBlock<'_> {
     type Output = ();
 
     #[inline(always)]

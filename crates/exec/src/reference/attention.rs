@@ -11,7 +11,7 @@
 
 use fitgpt_plan::program::{Heads, Op, Qkv};
 
-use super::{misplaced, values::Values};
+use super::{values::OpValues, wrong_group};
 use crate::random::Mask;
 
 /// The attention of one sequence.
@@ -138,7 +138,7 @@ pub(super) fn log_sum_exp(values: &[f64]) -> f64 {
 }
 
 /// The rows in use of queries, keys and values, joined.
-pub(super) fn load_joined(values: &Values<'_, '_>, qkv: Qkv) -> Vec<f64> {
+pub(super) fn load_joined(values: &OpValues<'_, '_>, qkv: Qkv) -> Vec<f64> {
     let parts: Vec<_> =
         qkv.tensors().map(|tensor| (values.load_rows(tensor), values.columns(tensor))).collect();
     let (queries, columns) = &parts[0];
@@ -147,7 +147,7 @@ pub(super) fn load_joined(values: &Values<'_, '_>, qkv: Qkv) -> Vec<f64> {
 }
 
 /// Stores joined rows in one tensor or in three.
-fn store_joined(values: &mut Values<'_, '_>, qkv: Qkv, rows: &[f64], width: usize) {
+fn store_joined(values: &mut OpValues<'_, '_>, qkv: Qkv, rows: &[f64], width: usize) {
     let mut first = 0;
     for tensor in qkv.tensors() {
         let columns = values.columns(tensor);
@@ -158,7 +158,7 @@ fn store_joined(values: &mut Values<'_, '_>, qkv: Qkv, rows: &[f64], width: usiz
     }
 }
 
-pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
+pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
     match *op {
         Op::Attention { qkv, out, lse, heads, ref dropout } => {
             let [_, seq, channels] = values.shape(out);
@@ -194,13 +194,13 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
             }
             store_joined(values, d_qkv, &gradient, width);
         }
-        _ => misplaced(op),
+        _ => wrong_group(op),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use fitgpt_plan::program::{Dropout, Site};
+    use fitgpt_plan::program::{Dropout, DropoutSite};
 
     use super::*;
     use crate::{
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn gradients_are_those_of_the_forward_with_and_without_dropout() {
-        let dropout = Dropout { rate: 0.3, layer: 1, site: Site::Attention };
+        let dropout = Dropout { rate: 0.3, layer: 1, site: DropoutSite::Attention };
         let mask = Mask::new(&dropout, &Arguments::default(), 0);
         for (mask, query, kv) in [(None, 2, 2), (Some(mask), 2, 2), (Some(mask), 4, 2)] {
             let heads = Heads { query, kv, channels: 3 };
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_never_sees_what_comes_after_it() {
+    fn a_token_does_not_attend_to_later_tokens() {
         let heads = Heads { query: 1, kv: 1, channels: 4 };
         let causal = CausalAttention { seq: 5, heads, mask: None };
         let mut qkv = numbers(1, 5 * 12);

@@ -7,8 +7,8 @@ use fitgpt_plan::program::{Heads, Op};
 
 use super::{
     attention::{add_scaled, dot, joined_channels, load_joined, log_sum_exp},
-    misplaced,
-    values::Values,
+    values::OpValues,
+    wrong_group,
 };
 
 /// The attention of one query to `keys` and `values` (n, G·D), head by head.
@@ -32,7 +32,7 @@ fn attend(query: &[f64], keys: &[f64], values: &[f64], heads: Heads) -> Vec<f64>
     out
 }
 
-pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
+pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
     match *op {
         Op::StoreCache { qkv, keys, values: cached, heads } => {
             let [_, block, channels] = values.shape(keys);
@@ -75,7 +75,7 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
             let rows = values.load(x);
             values.store(out, &rows[(length - 1) * channels..][..channels]);
         }
-        _ => misplaced(op),
+        _ => wrong_group(op),
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
     use crate::reference::{CausalAttention, differences::numbers};
 
     #[test]
-    fn one_query_attends_as_the_last_row_of_the_causal_attention() {
+    fn a_cached_query_gives_the_last_row_of_causal_attention() {
         let heads = Heads { query: 4, kv: 2, channels: 3 };
         let (seq, queries, keys) = (5, 12, 6);
         let width = queries + 2 * keys;

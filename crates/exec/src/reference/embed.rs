@@ -8,7 +8,7 @@
 
 use fitgpt_plan::program::Op;
 
-use super::{dropout::drop_in_place, misplaced, values::Values};
+use super::{dropout::drop_in_place, values::OpValues, wrong_group};
 
 /// `tokens` and `positions` have one entry for each row.
 fn forward(
@@ -44,7 +44,7 @@ fn backward(rows: impl Iterator<Item = usize>, d_x: &[f64], height: usize) -> Ve
     d_table
 }
 
-pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
+pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
     match *op {
         Op::Embed { tokens, wte, wpe, out, ref dropout } => {
             let [_, seq, channels] = values.shape(out);
@@ -70,11 +70,11 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
                 values.add(d_wpe, &backward(positions, &dropped, block));
             }
         }
-        _ => misplaced(op),
+        _ => wrong_group(op),
     }
 }
 
-fn positions(values: &Values<'_, '_>, rows: usize, seq: usize) -> Vec<usize> {
+fn positions(values: &OpValues<'_, '_>, rows: usize, seq: usize) -> Vec<usize> {
     let first = values.arguments.first_position(values.program) as usize;
     (0..rows).map(|row| first + row % seq).collect()
 }

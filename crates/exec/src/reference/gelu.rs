@@ -1,4 +1,4 @@
-//! The Gaussian error linear unit, exact and as OpenAI's GPT-2 approximated it.
+//! The Gaussian error linear unit: exact, and with the approximation of OpenAI's GPT-2.
 //!
 //! ```text
 //! exact: x · Φ(x)          tanh: ½ x (1 + tanh(√(2/π) (x + 0.044715 x³)))
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_two_kinds_are_close_and_not_the_same() {
+    fn both_forms_are_close_but_not_equal() {
         let apart = |x: f64| (gelu(Gelu::Exact, x) - gelu(Gelu::Tanh, x)).abs();
         let most = (-60..60).map(|x| apart(f64::from(x) / 10.0)).fold(0.0, f64::max);
         assert!(most > 1e-4 && most < 1e-3, "{most}");

@@ -11,8 +11,8 @@ use fitgpt_plan::{program::Op, units::TensorId};
 use super::{
     dropout::drop_in_place,
     gelu::{gelu, slope},
-    misplaced,
-    values::{Values, rounded},
+    values::{OpValues, rounded},
+    wrong_group,
 };
 
 /// `x · weightᵀ + bias`, where a row of `x` has `inner` columns.
@@ -80,7 +80,7 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
+pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
     match *op {
         Op::Linear { x, weight, bias, out } => {
             let product = product(values, x, weight, bias);
@@ -141,13 +141,13 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
         Op::LinearBackwardGelu { d_out, weight, pre, d_pre, gelu: kind } => {
             let inner = values.columns(weight);
             let mut gradient = backward_input(&values.load(d_out), &values.load(weight), inner);
-            let mut place = values.take(pre);
-            let mut inputs = place.get();
+            let mut changed = values.take(pre);
+            let mut inputs = changed.get();
             for (d, x) in gradient.iter_mut().zip(&mut inputs) {
                 *d *= slope(kind, *x);
                 *x = gelu(kind, *x);
             }
-            place.put(0, &inputs);
+            changed.put(0, &inputs);
             values.store(d_pre, &gradient);
         }
         Op::LinearBackwardWeight { d_out, x, d_weight, d_bias } => {
@@ -159,12 +159,12 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
                 values.add(d_bias, &backward_bias(&gradient, shape[0]));
             }
         }
-        _ => misplaced(op),
+        _ => wrong_group(op),
     }
 }
 
 fn product(
-    values: &Values<'_, '_>,
+    values: &OpValues<'_, '_>,
     x: TensorId,
     weight: TensorId,
     bias: Option<TensorId>,

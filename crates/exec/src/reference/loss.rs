@@ -9,7 +9,7 @@
 
 use fitgpt_plan::program::Op;
 
-use super::{attention::log_sum_exp, linear, misplaced, values::Values};
+use super::{attention::log_sum_exp, linear, values::OpValues, wrong_group};
 
 /// The loss of each row.
 fn forward(x: &[f64], weight: &[f64], targets: &[u32], channels: usize) -> Vec<f64> {
@@ -40,7 +40,7 @@ fn backward(
     (d_x, linear::backward_weight(&logits, x, [vocab, channels]))
 }
 
-pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
+pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
     match *op {
         Op::CrossEntropy { x, weight, targets, losses, .. } => {
             let [_, seq, channels] = values.shape(x);
@@ -61,7 +61,7 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
             values.store(d_x, &gradients.0);
             values.add(d_weight, &gradients.1);
         }
-        _ => misplaced(op),
+        _ => wrong_group(op),
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_scores_cost_the_log_of_the_vocabulary() {
+    fn equal_logits_give_the_log_of_the_vocabulary() {
         let losses = forward(&[0.0; 2], &[1.0; 2 * 16], &[3], 2);
         assert!((losses[0] - 16f64.ln()).abs() < 1e-15);
     }

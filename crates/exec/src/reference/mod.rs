@@ -31,7 +31,7 @@ use fitgpt_plan::{
     units::{Bytes, OpIndex, TensorId},
 };
 
-use self::values::Values;
+use self::values::OpValues;
 pub(crate) use self::{
     attention::{CausalAttention, joined_channels},
     norm::{Centre, statistics},
@@ -123,7 +123,7 @@ impl Backend for Reference {
 }
 
 fn run(program: &Program, arguments: &Arguments, op: &Op, operands: &mut Operands<'_>) {
-    let mut values = Values { program, arguments, operands };
+    let mut values = OpValues { program, arguments, operands };
     let family = match op {
         Op::Embed { .. } | Op::EmbedBackward { .. } => embed::run,
         Op::Norm { .. }
@@ -154,8 +154,8 @@ fn run(program: &Program, arguments: &Arguments, op: &Op, operands: &mut Operand
     family(op, &mut values);
 }
 
-/// Reports an op that `run` above sent to the wrong file.
-fn misplaced(op: &Op) -> ! {
+/// Panics for an op that `run` above passed to the wrong file.
+fn wrong_group(op: &Op) -> ! {
     unreachable!("`{}` was sent to the wrong file", op.name())
 }
 

@@ -15,9 +15,9 @@ use fitgpt_plan::{
 };
 
 use super::{
-    misplaced,
     update::gradient_factor,
-    values::{Values, rounded},
+    values::{OpValues, rounded},
+    wrong_group,
 };
 
 /// A row-major matrix.
@@ -84,8 +84,8 @@ impl InShape for Vec<f64> {
     }
 }
 
-pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
-    let Op::Muon { norm, parameter, gradient, momentum, ref muon } = *op else { misplaced(op) };
+pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
+    let Op::Muon { norm, parameter, gradient, momentum, ref muon } = *op else { wrong_group(op) };
     let norm = values.load(norm)[0];
     let [rows, columns] = values.shape(parameter);
     let mut gradient = values.take(gradient);
@@ -135,7 +135,7 @@ mod tests {
     };
 
     #[test]
-    fn singular_values_end_near_one_whatever_they_were() {
+    fn singular_values_become_about_one() {
         // A diagonal matrix is its own singular values.
         let values = vec![3.0, 0.0, 0.0, 0.0, 0.0, -0.2, 0.0, 0.0];
         let x = orthogonal(&Matrix { rows: 2, columns: 4, values }, &MUON).values;
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn the_usual_coefficients_of_a_cubic_iteration_converge_to_one() {
+    fn a_cubic_iteration_with_its_usual_coefficients_converges_to_one() {
         let muon = Muon { coefficients: [1.5, -0.5, 0.0], steps: 60, ..MUON };
         let values = vec![1.0, 2.0, 3.0, 4.0, 5.0, 7.0];
         let x = orthogonal(&Matrix { rows: 3, columns: 2, values }, &muon);

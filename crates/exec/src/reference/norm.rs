@@ -14,8 +14,8 @@ use fitgpt_plan::{
 };
 
 use super::{
-    misplaced,
-    values::{Values, rounded},
+    values::{OpValues, rounded},
+    wrong_group,
 };
 
 /// Which mean is subtracted.
@@ -23,7 +23,7 @@ use super::{
 pub(crate) enum Centre {
     /// The mean of the row: layer norm.
     Mean,
-    /// None: RMS norm.
+    /// Zero: RMS norm.
     Zero,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn statistics(
     x.chunks(channels).map(of_row).unzip()
 }
 
-/// Mean and reciprocal standard deviation, one a row.
+/// Mean and reciprocal standard deviation, one per row.
 #[derive(Clone, Copy)]
 struct Statistics<'s> {
     mean: &'s [f64],
@@ -101,7 +101,7 @@ fn backward(x: &[f64], statistics: Statistics<'_>, weight: &[f64], d_out: &[f64]
     Gradients { x: d_x, weight: d_weight, bias: d_bias }
 }
 
-pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
+pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
     match *op {
         Op::Norm { x, weight, bias, out, mean, rstd, epsilon } => {
             let channels = values.columns(weight);
@@ -137,18 +137,22 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
                 values.add(d_bias, &gradients.bias);
             }
         }
-        _ => misplaced(op),
+        _ => wrong_group(op),
     }
 }
 
 /// Means and reciprocal deviations as the forward stored them.
-fn stored(values: &Values<'_, '_>, mean: Option<TensorId>, rstd: TensorId) -> (Vec<f64>, Vec<f64>) {
+fn stored(
+    values: &OpValues<'_, '_>,
+    mean: Option<TensorId>,
+    rstd: TensorId,
+) -> (Vec<f64>, Vec<f64>) {
     let rstds = values.load(rstd);
     (mean.map_or_else(|| vec![0.0; rstds.len()], |mean| values.load(mean)), rstds)
 }
 
 fn normalise(
-    values: &mut Values<'_, '_>,
+    values: &mut OpValues<'_, '_>,
     x: TensorId,
     statistics: Statistics<'_>,
     (weight, bias): (TensorId, Option<TensorId>),

@@ -9,7 +9,7 @@
 
 use fitgpt_plan::program::{Op, Turn};
 
-use super::{misplaced, values::Values};
+use super::{values::OpValues, wrong_group};
 
 /// Rotates one row by one row of the table, head by head.
 fn rotate(x: &mut [f64], angles: &[f64], turn: Turn) {
@@ -25,7 +25,7 @@ fn rotate(x: &mut [f64], angles: &[f64], turn: Turn) {
     }
 }
 
-pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
+pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
     match *op {
         Op::Rotary { x, table, turn, .. } => {
             let [_, seq, columns] = values.shape(x);
@@ -33,16 +33,16 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
             let first = values.arguments.first_position(values.program) as usize;
             let rows = values.rows_in_use(x);
             let table = values.load(table);
-            let mut place = values.take(x);
-            let mut turned = place.get();
+            let mut changed = values.take(x);
+            let mut turned = changed.get();
             turned.truncate(rows * columns);
             for (row, x) in turned.chunks_mut(columns).enumerate() {
                 let position = first + row % seq;
                 rotate(x, &table[position * channels..][..channels], turn);
             }
-            place.put(0, &turned);
+            changed.put(0, &turned);
         }
-        _ => misplaced(op),
+        _ => wrong_group(op),
     }
 }
 
@@ -52,7 +52,7 @@ mod tests {
     use crate::reference::differences::numbers;
 
     #[test]
-    fn turning_back_undoes_a_turn_and_no_turn_changes_a_length() {
+    fn the_inverse_undoes_a_rotation_and_rotations_keep_the_length() {
         let angles: Vec<f64> =
             [0.3f64, 1.9].iter().map(|a| a.cos()).chain([0.3f64, 1.9].map(f64::sin)).collect();
         let x = numbers(1, 12);

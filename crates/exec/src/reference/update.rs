@@ -11,7 +11,7 @@
 
 use fitgpt_plan::program::{Adam, Op};
 
-use super::{misplaced, values::Values};
+use super::{values::OpValues, wrong_group};
 use crate::Arguments;
 
 /// `clip_grad_norm_` adds this, so that it never divides by zero.
@@ -69,7 +69,7 @@ impl AdamStep {
     }
 }
 
-pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
+pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
     match *op {
         Op::GradientNorm { ref gradients, norm } => {
             let square = |g: f64| g * g;
@@ -79,8 +79,8 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
         }
         Op::AdamW { norm, parameter, gradient, exp_avg, exp_avg_sq, first, decays, ref adam } => {
             let norm = values.load(norm)[0];
-            let mut places = [exp_avg, exp_avg_sq].map(|tensor| values.take(tensor));
-            let [mut m, mut v] = [places[0].get(), places[1].get()];
+            let mut moments = [exp_avg, exp_avg_sq].map(|tensor| values.take(tensor));
+            let [mut m, mut v] = [moments[0].get(), moments[1].get()];
             let first = first as usize;
             let owned = first..first + m.len();
             let mut gradient = values.take(gradient);
@@ -98,11 +98,11 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
                 [p[i], m[i], v[i]] = [new.parameter, new.exp_avg, new.exp_avg_sq];
             }
             parameter.put(first, &p);
-            for (place, values) in places.iter_mut().zip([m, v]) {
-                place.put(0, &values);
+            for (moment, values) in moments.iter_mut().zip([m, v]) {
+                moment.put(0, &values);
             }
         }
-        _ => misplaced(op),
+        _ => wrong_group(op),
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_update_moves_by_the_learning_rate_whatever_the_gradient() {
+    fn the_first_update_moves_by_the_learning_rate_for_any_gradient() {
         for gradient in [1e-3, 5.0, -2.0] {
             let new = AdamStep::new(&ADAM, &arguments(1), 1.0, false).update(OLD, gradient);
             let moved = OLD.parameter - new.parameter;
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_update_is_the_one_written_out() {
+    fn the_second_update_matches_a_calculation_by_hand() {
         let old = AdamElement { parameter: 1.0, exp_avg: 0.5, exp_avg_sq: 0.25 };
         let new = AdamStep::new(&ADAM, &arguments(2), 1.0, false).update(old, 2.0);
         // m = ½ · ½ + ½ · 2; v = ¾ · ¼ + ¼ · 4; corrections 1 - ½² and 1 - ¾².

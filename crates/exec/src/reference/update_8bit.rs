@@ -6,9 +6,9 @@
 use fitgpt_plan::program::{Op, QUANTISED_BLOCK};
 
 use super::{
-    misplaced,
     update::{AdamElement, AdamStep},
-    values::Values,
+    values::OpValues,
+    wrong_group,
 };
 use crate::codebook::Codebook;
 
@@ -42,7 +42,7 @@ fn nearest(book: &Codebook, x: f64) -> u8 {
     candidates.min_by(by_distance).expect("the map has a number with the sign of x").0
 }
 
-pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
+pub(super) fn run(op: &Op, values: &mut OpValues<'_, '_>) {
     let Op::AdamW8bit {
         norm,
         parameter,
@@ -56,7 +56,7 @@ pub(super) fn run(op: &Op, values: &mut Values<'_, '_>) {
         ref adam,
     } = *op
     else {
-        misplaced(op)
+        wrong_group(op)
     };
     let norm = values.load(norm)[0];
     let mut gradient = values.take(gradient);

@@ -9,13 +9,13 @@ use half::{bf16, f16};
 use crate::{Arguments, arena::Operands};
 
 /// The tensors of one op being run.
-pub(super) struct Values<'o, 'a> {
+pub(super) struct OpValues<'o, 'a> {
     pub(super) program: &'o Program,
     pub(super) arguments: &'o Arguments,
     pub(super) operands: &'o mut Operands<'a>,
 }
 
-impl<'a> Values<'_, 'a> {
+impl<'a> OpValues<'_, 'a> {
     /// The tensor's axes, of which there must be `N`.
     pub(super) fn shape<const N: usize>(&self, tensor: TensorId) -> [usize; N] {
         let tensor = self.program.get(tensor);
@@ -81,13 +81,13 @@ impl<'a> Values<'_, 'a> {
 
     /// Adds to every element of a tensor.
     pub(super) fn add(&mut self, tensor: TensorId, values: &[f64]) {
-        let mut place = self.take(tensor);
-        let mut sum = place.get();
+        let mut changed = self.take(tensor);
+        let mut sum = changed.get();
         assert_eq!(sum.len(), values.len());
         for (sum, value) in sum.iter_mut().zip(values) {
             *sum += value;
         }
-        place.put(0, &sum);
+        changed.put(0, &sum);
     }
 }
 
@@ -102,18 +102,18 @@ impl ChangedTensor<'_> {
     /// Its current values.
     pub(super) fn get(&self) -> Vec<f64> {
         match self {
-            Self::F32(place) => widened(place),
-            Self::Bf16(place) => widened(place),
-            Self::F16(place) => widened(place),
+            Self::F32(elements) => widened(elements),
+            Self::Bf16(elements) => widened(elements),
+            Self::F16(elements) => widened(elements),
         }
     }
 
     /// Rounds `values` into it, from element `start` on.
     pub(super) fn put(&mut self, start: usize, values: &[f64]) {
         match self {
-            Self::F32(place) => rounded_into(&mut place[start..], values),
-            Self::Bf16(place) => rounded_into(&mut place[start..], values),
-            Self::F16(place) => rounded_into(&mut place[start..], values),
+            Self::F32(elements) => rounded_into(&mut elements[start..], values),
+            Self::Bf16(elements) => rounded_into(&mut elements[start..], values),
+            Self::F16(elements) => rounded_into(&mut elements[start..], values),
         }
     }
 }
@@ -155,10 +155,10 @@ fn widened<T: Float>(values: &[T]) -> Vec<f64> {
     values.iter().map(|v| v.wide()).collect()
 }
 
-fn rounded_into<T: Float>(place: &mut [T], values: &[f64]) {
-    assert!(values.len() <= place.len(), "an op stores no more than its tensor holds");
-    for (place, value) in place.iter_mut().zip(values) {
-        *place = T::round(*value);
+fn rounded_into<T: Float>(elements: &mut [T], values: &[f64]) {
+    assert!(values.len() <= elements.len(), "an op stores no more than its tensor holds");
+    for (element, value) in elements.iter_mut().zip(values) {
+        *element = T::round(*value);
     }
 }
 

@@ -4,7 +4,9 @@ use std::{collections::BTreeSet, ops::ControlFlow, process::Command};
 
 use fitgpt_exec::{
     Arguments, Backend, BackendError, Watch,
-    conformance::{Factors, JudgedCase, Selection, judge_each, judge_model_stored, judge_stored},
+    conformance::{
+        CaseSelection, Factors, JudgedCase, judge_each, judge_model_stored, judge_stored,
+    },
     cpu::{Cpu, CpuTarget, isa::Isa},
 };
 use fitgpt_plan::{
@@ -102,7 +104,7 @@ fn is_wrong(
         is_wrong = !judged.failures.is_empty();
         if is_wrong { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     };
-    let selection = Selection { dtypes, factors: Factors::Rounded, ops };
+    let selection = CaseSelection { dtypes, factors: Factors::Rounded, ops };
     judge_each(&selection, &watched(&device), &mut make(&device), &mut report)?;
     Ok(is_wrong)
 }

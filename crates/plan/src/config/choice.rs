@@ -35,9 +35,9 @@ impl Precision {
 /// Which GELU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Gelu {
-    /// By the error function, as nanoGPT.
+    /// With the error function, as in nanoGPT.
     Exact,
-    /// By the tanh approximation, as the original GPT-2.
+    /// With the tanh approximation, as in OpenAI's GPT-2.
     Tanh,
 }
 
@@ -57,14 +57,14 @@ impl Gelu {
     }
 }
 
-/// Which of the attention's projections have biases, for families that have the choice.
+/// Which of the attention's projections have biases, for families in which this varies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum AttentionBias {
-    /// None of them.
+    /// No projection.
     None,
     /// Queries, keys and values.
     Qkv,
-    /// The output projection too.
+    /// Queries, keys, values and the output.
     All,
 }
 
@@ -85,7 +85,8 @@ impl AttentionBias {
     }
 }
 
-/// How rotary positions are scaled, written as one string: `linear(2)`, `llama3(8, 1, 4, 8192)`, or empty.
+/// How rotary positions are scaled, written as one string: `linear(2)`, `llama3(8, 1, 4, 8192)`, or
+/// empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RopeSetting(RopeScaling);
 
@@ -152,7 +153,7 @@ impl fmt::Display for RopeSetting {
 pub enum GradCheckpoint {
     /// Nothing: every activation is kept.
     Off,
-    /// Every block, from its input.
+    /// Every block is recomputed from its input.
     Every,
     /// The cheapest mix that fits the budget.
     Auto,
@@ -165,8 +166,8 @@ pub enum InitFrom {
     Scratch,
     /// The checkpoint in `out_dir`.
     Resume,
-    /// The published weights of this name, such as `gpt2-medium`, or those in the folder at
-    /// this path.
+    /// The published weights with this name, such as `gpt2-medium`, or the weights in the folder
+    /// with this path.
     Pretrained(String),
 }
 
@@ -180,7 +181,7 @@ impl InitFrom {
         }
     }
 
-    /// The last is a placeholder for any path or name on the hub.
+    /// The last one is a placeholder for any path or any name on the hub.
     pub(super) const NAMES: &'static [&'static str] =
         &["scratch", "resume", "gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl", "PATH/TO/FOLDER"];
     /// The names that nanoGPT accepts; they are never read as a folder.
@@ -212,7 +213,7 @@ pub enum DeviceChoice {
     Auto,
     /// The host.
     Cpu,
-    /// Any GPU, or the one of this index.
+    /// Any GPU, or the one with this index.
     Gpu(Option<u32>),
     /// A GPU through CUDA.
     Cuda(Option<u32>),
@@ -220,7 +221,7 @@ pub enum DeviceChoice {
     Vulkan(Option<u32>),
     /// A GPU through Metal.
     Metal(Option<u32>),
-    /// Apple's GPU, as torch calls it.
+    /// Apple's GPU; PyTorch's name.
     Mps,
 }
 
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scaling_of_rotary_positions_reads_back_as_it_prints() {
+    fn a_rope_scaling_reads_back_as_it_prints() {
         for text in ["", "linear(2.5)", "llama3(32, 1, 4, 8192)"] {
             assert_eq!(RopeSetting::parse(text).unwrap().to_string(), text);
         }
@@ -299,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn first_weights_may_be_in_a_folder_or_have_a_name_on_the_hub() {
+    fn initial_weights_may_be_a_folder_or_a_name_on_the_hub() {
         for name in ["./gpt2", "out-tiny", "/models/mine", r"C:\models\mine", "org/name"] {
             assert_eq!(InitFrom::parse(name), Some(InitFrom::Pretrained(name.to_owned())));
         }

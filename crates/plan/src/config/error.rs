@@ -181,13 +181,13 @@ pub enum ConfigError {
         lanes: u32,
         /// Micro-batches of a step.
         accumulation: u32,
-        /// What would do.
+        /// Keys that would work.
         works: LaneSplit,
         /// Where the last of the keys was written.
         place: Location,
     },
     /// Each size is in range, but their product overflows 64 bits.
-    #[error("{place}: {} overflows 64 bits", Product(.product))]
+    #[error("{place}: {} overflows 64 bits", ProductText(.product))]
     TooLarge {
         /// The factors, as keys and numbers.
         product: Vec<&'static str>,
@@ -296,9 +296,9 @@ impl<T: fmt::Display> fmt::Display for OneOf<'_, T> {
     }
 }
 
-struct Product<'a>(&'a [&'static str]);
+struct ProductText<'a>(&'a [&'static str]);
 
-impl fmt::Display for Product<'_> {
+impl fmt::Display for ProductText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, factor) in self.0.iter().enumerate() {
             let times = if index == 0 { "" } else { " × " };

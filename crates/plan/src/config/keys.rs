@@ -88,13 +88,13 @@ impl fmt::Display for ValueKind {
 /// The allowed values of a key. Displays as what the value must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueRange {
-    /// All.
+    /// Any value.
     Any,
     /// Whole numbers, both ends included.
     Whole {
-        /// The least.
+        /// The smallest value.
         min: i64,
-        /// The most.
+        /// The largest value.
         max: i64,
     },
     /// Finite, 0 or more.
@@ -144,7 +144,7 @@ const ANY: ValueRange = ValueRange::Any;
 const SIZE: ValueRange = ValueRange::Whole { min: 1, max: u32::MAX as i64 };
 /// A count whose 0 has a special meaning.
 const COUNT: ValueRange = ValueRange::Whole { min: 0, max: u32::MAX as i64 };
-/// Threads of the CPU; more than any machine has only hang it.
+/// Threads of the CPU. The limit is above any machine's cores; starting far more hangs it.
 const THREADS: ValueRange = ValueRange::Whole { min: 0, max: 1024 };
 /// Newton-Schulz iterations; `torch.optim.Muon` refuses 100 too.
 const ITERATIONS: ValueRange = ValueRange::Whole { min: 1, max: 99 };
@@ -174,8 +174,8 @@ const fn text(value: &'static str) -> ConfigValue {
     ConfigValue::Str(Cow::Borrowed(value))
 }
 
-/// The table: group, name, the type it resolves to, default, range, help.
-/// Hands its rows to the macro `$then`.
+/// The table: group, name, the type it resolves to, default, range, help. Passes its rows to the
+/// macro `$then`.
 macro_rules! key_table {
     ($then:ident) => {
         $then! {
@@ -365,7 +365,7 @@ impl Key {
         (distance <= (name.len() / 3).max(1)).then_some(key)
     }
 
-    /// Whether it only names things, so that a value that cannot be known does no harm.
+    /// Whether it is only a label, so that an unknown value does no harm.
     pub fn is_label(&self) -> bool {
         self.group == KeyGroup::Ignored || self.name == "out_dir"
     }
@@ -381,7 +381,7 @@ fn folded(c: char) -> char {
     if c == '-' { '_' } else { c.to_ascii_lowercase() }
 }
 
-/// Letters to insert, drop, change or swap with their neighbour to get from one to the other.
+/// The edit distance: letters to insert, remove, replace or swap with their neighbour.
 fn distance(from: &[char], to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut rows = vec![(0..=to.len()).collect::<Vec<_>>()];

@@ -4,27 +4,27 @@ use std::fmt;
 
 use crate::job::divisors;
 
-/// No step has more sequences than this, and the divisors of larger numbers take long to find.
+/// No real step has more sequences, and the divisors of larger numbers take long to find.
 const MOST_SEARCHED: u64 = 1 << 40;
 
-/// Keys with which the micro-batches of a step can be divided among lanes. Displays as the
-/// arguments and that they work.
+/// Keys with which the micro-batches of a step can be divided among lanes. Displays as arguments
+/// and the word `works`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LaneSplit {
-    /// The same step in other micro-batches.
+    /// The same step in different micro-batches.
     Batch {
         /// Sequences in a micro-batch.
         batch_size: u32,
         /// Micro-batches, a multiple of the lanes.
         accumulation: u32,
     },
-    /// No split of the step has that many lanes.
+    /// Fewer lanes, because the step cannot be split into as many as requested.
     Lanes(u32),
 }
 
 impl LaneSplit {
     /// The split into a multiple of `lanes` micro-batches that is nearest to `accumulation` of
-    /// `batch_size` sequences; if there is none, the most lanes that do.
+    /// `batch_size` sequences; if there is none, the largest number of lanes that works.
     pub fn near(batch_size: u32, accumulation: u32, lanes: u32) -> Self {
         let sequences = u64::from(batch_size) * u64::from(accumulation);
         let is_small = |n: u64| u32::try_from(n).is_ok();
@@ -67,7 +67,7 @@ mod tests {
         assert_eq!(LaneSplit::near(12, 40, 40), batch(12, 40));
         assert_eq!(LaneSplit::near(12, 5, 4), batch(15, 4));
         assert_eq!(LaneSplit::near(64, 1, 4), batch(16, 4));
-        assert_eq!(LaneSplit::near(4, 6, 4), batch(6, 4)); // 4 and 8 are as near
+        assert_eq!(LaneSplit::near(4, 6, 4), batch(6, 4)); // 4 and 8 are equally near
         assert_eq!(LaneSplit::near(5, 9, 6), LaneSplit::Lanes(3)); // 45 has no such divisor
         assert_eq!(
             LaneSplit::near(12, 5, 4).arguments(),

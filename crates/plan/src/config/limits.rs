@@ -5,7 +5,7 @@
 
 use super::keys::ValueRange;
 
-/// The largest value of some keys.
+/// The largest value of one or more keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeLimit {
     /// The keys it applies to.

@@ -4,9 +4,9 @@
 //! a run uses. Files are parsed, never executed. This module does no I/O: the caller passes in
 //! texts and [`MachineFacts`].
 //!
-//! Promise: any input gives a [`Config`] or a [`ConfigError`] with a location. In a
-//! [`Config`] every key has a value of its type and its range, `n_head` divides `n_embd`, and
-//! the byte counts of its largest tensors fit 64 bits.
+//! Promise: any input gives a [`Config`] or a [`ConfigError`] with a location. In a [`Config`]
+//! every key has a value of its type and in its range, `n_head` divides `n_embd`, and the byte
+//! counts of the largest tensors fit 64 bits.
 
 mod choice;
 mod error;

@@ -5,9 +5,9 @@ use std::fmt;
 /// Which optimizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OptimizerChoice {
-    /// `AdamW` with float32 moments, as nanoGPT.
+    /// `AdamW` with float32 moments, as in nanoGPT.
     AdamW,
-    /// `AdamW` with 8-bit moments, as bitsandbytes.
+    /// `AdamW` with 8-bit moments, as in bitsandbytes.
     AdamW8bit,
     /// Muon for the matrices of the blocks, `AdamW` for the rest.
     Muon,
@@ -63,7 +63,7 @@ impl AdjustLr {
 /// How Muon stores the matrices of its iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MuonDtype {
-    /// As `torch.optim.Muon`.
+    /// As in `torch.optim.Muon`.
     Bfloat16,
     /// More precise, and twice the scratch.
     Float32,

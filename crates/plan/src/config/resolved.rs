@@ -214,7 +214,7 @@ impl Config {
 impl Default for Config {
     /// nanoGPT's defaults.
     fn default() -> Self {
-        Written::new().resolve().expect("the defaults hold the rules")
+        Written::new().resolve().expect("the defaults satisfy the rules")
     }
 }
 

@@ -13,15 +13,16 @@ use super::{
 ///
 /// A value is changed in place, with three exceptions: another expression reads the key and would
 /// change too; the old expression is the only use of a name that the file defines; the file does
-/// not have the key. Then an assignment is added at the end under `heading`, where it wins.
+/// not have the key. Then an assignment is added at the end under `heading`, which overrides
+/// earlier ones.
 pub fn rewrite(
     source: &str,
     text: &str,
     heading: &str,
     changes: &[(&'static str, ConfigValue)],
 ) -> Result<String, ConfigError> {
-    let assignments = python::parse_file(text).map_err(|PythonError { spot, reason }| {
-        let (line, column) = (Some(spot.line), Some(spot.column));
+    let assignments = python::parse_file(text).map_err(|PythonError { position, reason }| {
+        let (line, column) = (Some(position.line), Some(position.column));
         ConfigError::Python { place: Location { source: source.to_owned(), line, column }, reason }
     })?;
     let mut read = BTreeSet::new();
@@ -47,7 +48,7 @@ pub fn rewrite(
             continue;
         }
         for assignment in written {
-            let [start, end] = assignment.bytes_behind.map(|behind| text.len() - behind);
+            let [start, end] = assignment.bytes_after.map(|behind| text.len() - behind);
             // Keeps white space before the value, but not a line continuation.
             let blanks = text[start..end].bytes().take_while(|b| matches!(b, b' ' | b'\t'));
             edits.push((start + blanks.count()..end, value));
@@ -144,12 +145,12 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_is_no_config_is_refused_with_its_place() {
+    fn a_text_that_is_not_a_config_is_refused_with_its_location() {
         let error = rewrite("t.py", "\nbatch_size = [1]\n", HEADING, &[]).unwrap_err();
         assert!(error.to_string().starts_with("t.py:2:14"), "{error}");
     }
 
-    /// One line of somebody's file.
+    /// One line of a user's file.
     fn line() -> impl Strategy<Value = String> {
         let number = prop_oneof![
             (1_u32..64).prop_map(|n| n.to_string()),

@@ -65,7 +65,7 @@ fn lanes_divide(config: &Config, written: &Written) -> Result<(), ConfigError> {
     Err(ConfigError::LanesDoNotDivide { lanes, accumulation, works, place })
 }
 
-/// Refuses keys that the family does not have: they would silently do nothing.
+/// Refuses keys that the family does not have, because they would silently have no effect.
 fn keys_of_family(config: &Config, written: &Written) -> Result<(), ConfigError> {
     let family = config.family();
     let others = if family == Family::Gpt2 { NOT_GPT2 } else { ONLY_GPT2 };
@@ -143,10 +143,10 @@ fn divisors_near(number: u32, wanted: u32) -> Vec<u32> {
     divisors[middle.saturating_sub(2)..divisors.len().min(middle + 2)].to_vec()
 }
 
-/// The planner counts in 64 bits. Sizes whose products overflow are refused here, where the keys
-/// still have names.
+/// The planner counts in 64 bits. Sizes whose products overflow are refused here, so that the error
+/// can name the keys.
 fn products_fit(config: &Config, written: &Written) -> Result<(), ConfigError> {
-    let key = |name: &'static str, value: u64| Factor { name, value };
+    let key = |name: &'static str, value: u64| SizeFactor { name, value };
     let batch = key("batch_size", config.batch_size().into());
     let accumulation =
         key("gradient_accumulation_steps", config.gradient_accumulation_steps().into());
@@ -173,7 +173,7 @@ fn products_fit(config: &Config, written: &Written) -> Result<(), ConfigError> {
     let heads_wide = key("head_dim", config.head_dim().into());
     let ffn = key("ffn_dim", config.ffn_dim().into());
 
-    let products: [&[Factor]; 13] = [
+    let products: [&[SizeFactor]; 13] = [
         &[accumulation, batch, block, steps],
         &[batch, block, vocab, four_bytes],
         &[eval_batch, eval_block, vocab, four_bytes],
@@ -200,7 +200,7 @@ fn products_fit(config: &Config, written: &Written) -> Result<(), ConfigError> {
 }
 
 #[derive(Clone, Copy)]
-struct Factor {
+struct SizeFactor {
     name: &'static str,
     value: u64,
 }

@@ -180,7 +180,7 @@ fn an_expression_sees_defaults_and_what_was_written_before() {
 }
 
 #[test]
-fn a_name_that_is_no_key_needs_a_later_use() {
+fn a_name_that_is_not_a_key_needs_a_later_use() {
     assert_eq!(config("_x = 2\n_x += 1\nn_layer = _x").n_layer(), 3);
     assert!(read("n_layer = 2 if True else x").is_ok()); // Python does not evaluate it either
     for text in ["batchsize = 8", "n_layer = 2\nbatchsize = 8", "batchsize = 8\nbatchsize += 1"] {
@@ -193,7 +193,7 @@ fn a_name_that_is_no_key_needs_a_later_use() {
 }
 
 #[test]
-fn a_refused_file_leaves_nothing_behind() {
+fn a_refused_file_changes_nothing() {
     let mut written = Written::new();
     assert!(written.read_python("a.py", "n_layer = 3\nn_head = [1]", &FACTS).is_err());
     assert!(written.read_python("a.py", "n_layer = 3\nn_head = 'x'", &FACTS).is_err());
@@ -208,7 +208,7 @@ fn file(lines: &[&str]) -> Result<Written, ConfigError> {
 }
 
 #[test]
-fn labels_may_be_computed_in_any_way() {
+fn labels_may_have_any_expression() {
     for value in [
         "'run' + str(time.time())",
         "f'gpt2-{n_layer}-{learning_rate:.0e}'",
@@ -275,7 +275,7 @@ fn an_unknown_name_is_refused_only_if_the_training_run_needs_it() {
 }
 
 #[test]
-fn overrides_take_what_nanogpt_refuses() {
+fn overrides_accept_forms_that_nanogpt_refuses() {
     let table = [
         ("gradient_accumulation_steps", "5*8", "40"),
         ("learning_rate", "1", "1.0"),
@@ -313,7 +313,7 @@ fn overrides_take_what_nanogpt_refuses() {
 }
 
 #[test]
-fn an_error_names_key_value_and_what_is_possible() {
+fn an_error_names_the_key_its_value_and_what_is_allowed() {
     let table = [
         ("batch_size", "abc", "wrong-kind", "`batch_size` takes an int, not `abc`"),
         ("batch_size", "1.5", "wrong-kind", "`batch_size` takes an int, not `1.5`"),
@@ -423,7 +423,7 @@ fn an_error_in_a_file_names_file_line_and_column() {
 }
 
 #[test]
-fn heads_that_do_not_divide_come_with_the_nearest_that_do() {
+fn an_error_about_heads_lists_the_nearest_that_divide() {
     let mut written = read("n_embd = 512\nn_head = 8").unwrap();
     written.set("n_head", "12").unwrap();
     let error = written.resolve().unwrap_err();
@@ -497,7 +497,7 @@ fn a_config_file_of_the_resolved_config_has_nanogpts_types() {
 }
 
 #[test]
-fn a_config_goes_through_pairs_and_back() {
+fn a_config_survives_conversion_to_pairs() {
     let config = config(FINETUNE);
     let back = Written::from_pairs("checkpoint", config.pairs()).unwrap();
     assert_eq!(back.resolve().unwrap(), config);

@@ -112,7 +112,7 @@ pub(super) fn float_repr(value: f64) -> String {
     }
 }
 
-/// Python's `repr` of a string, except that exotic unprintable characters are not escaped.
+/// Python's `repr` of a string, except that unprintable characters above U+009F are not escaped.
 fn str_repr(value: &str) -> String {
     let quote = if value.contains('\'') && !value.contains('"') { '"' } else { '\'' };
     let mut text = String::with_capacity(value.len() + 2);

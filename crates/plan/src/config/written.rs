@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 use super::{
     error::{ConfigError, Location, excerpt},
     keys::{KEYS, Key, KeyGroup, ValueKind},
-    python::{self, MachineFacts, Position, PythonError, Reason, Scope},
+    python::{self, MachineFacts, PythonError, Reason, Scope, TextPosition},
     setting::of_kind,
     value::ConfigValue,
 };
@@ -14,11 +14,11 @@ use super::{
 /// [`resolve`](Self::resolve) fills in the defaults and checks the rules.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Written {
-    entries: BTreeMap<&'static str, Entry>,
+    entries: BTreeMap<&'static str, WrittenValue>,
     unknown: Vec<UnknownValue>,
 }
 
-/// A label whose value only Python can tell. Nothing was written for it.
+/// A label whose value cannot be known without running Python. It counts as not written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnknownValue {
     /// The key.
@@ -30,14 +30,14 @@ pub struct UnknownValue {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-struct Entry {
+struct WrittenValue {
     value: ConfigValue,
     place: Location,
-    order: usize, // later writes have larger ones
+    order: usize, // larger for later writes
 }
 
 impl Written {
-    /// Nothing yet.
+    /// Without any value.
     pub fn new() -> Self {
         Self::default()
     }
@@ -46,20 +46,22 @@ impl Written {
     ///
     /// As in nanoGPT, an expression sees the keys written so far, or their defaults. A name
     /// that is not a key is allowed if a later expression of the file uses it. A label whose
-    /// expression has no value stays unwritten ([`unknown`](Self::unknown)).
+    /// expression cannot be evaluated stays unwritten ([`unknown`](Self::unknown)).
     pub fn read_python(
         &mut self,
         source: &str,
         text: &str,
         facts: &MachineFacts,
     ) -> Result<(), ConfigError> {
-        let place = |spot: Position| Location {
+        let place = |position: TextPosition| Location {
             source: source.to_owned(),
-            line: Some(spot.line),
-            column: Some(spot.column),
+            line: Some(position.line),
+            column: Some(position.column),
         };
-        let refused =
-            |PythonError { spot, reason }| ConfigError::Python { place: place(spot), reason };
+        let refused = |PythonError { position, reason }| ConfigError::Python {
+            place: place(position),
+            reason,
+        };
         let assignments = python::parse_file(text).map_err(refused)?;
 
         let mut last_use: BTreeMap<&str, usize> = BTreeMap::new();
@@ -72,8 +74,8 @@ impl Written {
             });
         }
 
-        let mut locals: BTreeMap<&str, (ConfigValue, Position)> = BTreeMap::new();
-        let mut unknown: BTreeMap<&str, (PythonError, Position)> = BTreeMap::new();
+        let mut locals: BTreeMap<&str, (ConfigValue, TextPosition)> = BTreeMap::new();
+        let mut unknown: BTreeMap<&str, (PythonError, TextPosition)> = BTreeMap::new();
         for (index, assignment) in assignments.iter().enumerate() {
             let names = |name: &str| match locals.get(name) {
                 Some((value, _)) => Some(value.clone()),
@@ -82,7 +84,7 @@ impl Written {
             };
             let scope = Scope { names: &names, facts: Some(facts) };
             let value = assignment.value.evaluate(&scope).map_err(|error| match &error.reason {
-                // The reason that the name has no value.
+                // Report why the name has no value.
                 Reason::UnknownName { name } => match unknown.get(name.as_str()) {
                     Some((origin, _)) => origin.clone(),
                     None => error,
@@ -94,37 +96,37 @@ impl Written {
                 Err(error) if !is_free => return Err(refused(error)),
                 other => other,
             };
-            for (name, spot) in &assignment.targets {
+            for (name, position) in &assignment.targets {
                 let is_used = last_use.get(name.as_str()).is_some_and(|last| *last > index);
                 let is_new =
                     !locals.contains_key(name.as_str()) && !unknown.contains_key(name.as_str());
                 if Key::find(name).is_none() && !is_used && is_new {
-                    return Err(unknown_key(name, place(*spot)));
+                    return Err(unknown_key(name, place(*position)));
                 }
                 match &value {
                     Ok(value) => {
                         unknown.remove(name.as_str());
-                        locals.insert(name, (value.clone(), *spot));
+                        locals.insert(name, (value.clone(), *position));
                     }
                     Err(error) => {
                         locals.remove(name.as_str());
-                        unknown.insert(name, (error.clone(), *spot));
+                        unknown.insert(name, (error.clone(), *position));
                     }
                 }
             }
         }
 
         let mut locals: Vec<_> = locals.into_iter().collect();
-        locals.sort_by_key(|(_, (_, spot))| *spot);
+        locals.sort_by_key(|(_, (_, position))| *position);
         let mut read = Self::new();
-        for (name, (value, spot)) in locals {
+        for (name, (value, position)) in locals {
             if Key::find(name).is_some() {
-                read.write(name, value, place(spot))?;
+                read.write(name, value, place(position))?;
             }
         }
-        for (name, (error, spot)) in unknown {
+        for (name, (error, position)) in unknown {
             if let Some(key) = Key::find(name) {
-                let (place, reason) = (place(spot), error.reason);
+                let (place, reason) = (place(position), error.reason);
                 read.unknown.push(UnknownValue { key: key.name, place, reason });
             }
         }
@@ -132,7 +134,7 @@ impl Written {
         Ok(())
     }
 
-    /// Labels that a file assigns and that nothing has given a value since.
+    /// Labels with an unknown value, unless a later source has set them.
     pub fn unknown(&self) -> &[UnknownValue] {
         &self.unknown
     }
@@ -177,7 +179,7 @@ impl Written {
         };
         let order = self.next_order();
         self.unknown.retain(|unknown| unknown.key != key.name);
-        self.entries.insert(key.name, Entry { value, place, order });
+        self.entries.insert(key.name, WrittenValue { value, place, order });
         Ok(())
     }
 
@@ -193,7 +195,7 @@ impl Written {
         Ok(written)
     }
 
-    /// Adds everything of `later`, which wins.
+    /// Adds the values of `later`, which override earlier ones.
     pub fn merge(&mut self, later: Self) {
         let first = self.next_order();
         self.unknown.retain(|unknown| !later.entries.contains_key(unknown.key));
@@ -201,7 +203,7 @@ impl Written {
         let later = later.entries.into_iter();
         self.entries.extend(later.map(|(key, entry)| {
             let order = first + entry.order;
-            (key, Entry { order, ..entry })
+            (key, WrittenValue { order, ..entry })
         }));
     }
 

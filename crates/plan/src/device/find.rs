@@ -1,12 +1,12 @@
-//! Finding a card by the name that people write.
+//! Finds a card by a name as users write it.
 //!
-//! A name is read as words: `RTX4070 laptop`, `4070 Laptop GPU` and `NVIDIA GeForce RTX 4070
-//! Laptop GPU` are all `4070` and `laptop`. A card matches if it has exactly
-//! these words: `4070` is never a `4070 Ti`.
+//! A name is split into words: `RTX4070 laptop`, `4070 Laptop GPU` and `NVIDIA GeForce RTX 4070
+//! Laptop GPU` all become `4070` and `laptop`. A card matches if it has exactly these words: `4070`
+//! never matches a `4070 Ti`.
 
 use std::{cmp::Reverse, collections::BTreeSet};
 
-use super::{GPUS, Gpu};
+use super::{CardSpec, GPUS};
 
 /// Why a name does not identify a card.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,18 +19,18 @@ pub enum DeviceError {
         /// Their names.
         candidates: Vec<&'static str>,
     },
-    /// No card has it.
+    /// No card has this name.
     #[error("unknown device `{name}`; the nearest names are {}", list(.nearest))]
     Unknown {
         /// As written.
         name: String,
-        /// Names that share most with it, best first.
+        /// The most similar names, best first.
         nearest: Vec<&'static str>,
     },
-    /// The card is known, its rates are not.
+    /// The card is known, but its rates are not.
     #[error("the rates of `{name}` are not known; those of {} are", list(.known))]
     NoRates {
-        /// The card's own name.
+        /// The card's name in the catalogue.
         name: &'static str,
         /// Cards whose rates are known.
         known: Vec<&'static str>,
@@ -42,11 +42,11 @@ fn list(names: &[&str]) -> String {
 }
 
 /// The card that `name` means.
-pub fn find(name: &str) -> Result<&'static Gpu, DeviceError> {
+pub fn find(name: &str) -> Result<&'static CardSpec, DeviceError> {
     let asked = CardName::read(name);
     let vocabulary: BTreeSet<String> =
         GPUS.iter().flat_map(|gpu| CardName::read(gpu.name).words).collect();
-    // Board makers add words of their own, but a number may mean another model.
+    // Board makers add other words, which are ignored; but a number may mean another model.
     let is_meant = |word: &&String| vocabulary.contains(*word) || has_digit(word);
     let words: BTreeSet<_> = asked.words.iter().filter(is_meant).cloned().collect();
     let matching: Vec<_> = GPUS
@@ -58,7 +58,7 @@ pub fn find(name: &str) -> Result<&'static Gpu, DeviceError> {
                 && asked.gib.is_none_or(|gib| gib == gpu.nominal_gib)
         })
         .collect();
-    // If one of several sizes is the usual one, its name in the table has no size.
+    // The table omits the size in the name of the most common variant.
     let plain = matching.iter().find(|gpu| CardName::read(gpu.name).gib.is_none());
     match (matching.as_slice(), plain) {
         ([only], _) => Ok(only),
@@ -126,7 +126,7 @@ impl CardName {
         }
         let mut parts: Vec<String> = Vec::new();
         for word in lower.split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| !w.is_empty()) {
-            take_apart(word, &mut parts);
+            split_word(word, &mut parts);
         }
         let mut gib = None;
         let mut words = BTreeSet::new();
@@ -151,12 +151,12 @@ impl CardName {
 }
 
 /// `rtx4070ti` → `rtx`, `4070`, `ti`; `a100` and `mi300x` stay whole.
-fn take_apart(word: &str, parts: &mut Vec<String>) {
+fn split_word(word: &str, parts: &mut Vec<String>) {
     let starts_number = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
     for family in FAMILIES {
         if let Some(rest) = word.strip_prefix(family).filter(|rest| starts_number(rest)) {
             parts.push(family.to_owned());
-            return take_apart(rest, parts);
+            return split_word(rest, parts);
         }
     }
     let mut suffixes = Vec::new();
@@ -191,7 +191,7 @@ fn nearest(asked: &CardName) -> Vec<&'static str> {
             let mut score = 0;
             for word in &asked.words {
                 // Similar numbers score by their similarity.
-                let best = own.words.iter().map(|other| likeness(word, other)).max();
+                let best = own.words.iter().map(|other| similarity(word, other)).max();
                 score += best.unwrap_or(0) * if has_digit(word) { 4 } else { 1 };
             }
             score += 20 * asked.families.intersection(&own.families).count() as u64;
@@ -204,7 +204,7 @@ fn nearest(asked: &CardName) -> Vec<&'static str> {
 }
 
 /// The share of the common prefix, in percent.
-fn likeness(one: &str, other: &str) -> u64 {
+fn similarity(one: &str, other: &str) -> u64 {
     let shared = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
     (100 * shared / one.len().max(other.len()).max(1)) as u64
 }

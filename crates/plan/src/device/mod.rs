@@ -1,8 +1,8 @@
 //! The device catalogue: common graphics cards and the memory that a process can use on them.
 //!
-//! A card's nominal memory is not what a program can have: the driver keeps a part. The table
-//! has the "total capacity of X GiB" of PyTorch's public out-of-memory messages; for cards without
-//! one it is estimated by a stated rule. A card in this machine is queried, not looked up.
+//! A program cannot use all of a card's nominal memory, because the driver keeps a part. The table
+//! has the "total capacity of X GiB" of PyTorch's public out-of-memory messages. For cards without
+//! one the memory is estimated by a stated rule. A card in this machine is queried, not looked up.
 
 mod catalogue;
 mod context;
@@ -82,43 +82,44 @@ impl Generation {
 
 /// How much of the nominal memory a process can use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Visible {
-    /// Hundredths of a GiB, as public messages print them.
-    Seen(u64),
-    /// No message known: nominal less 4 %. Cards lose 2 % (Ampere) to 6 %
-    /// (Blackwell of 8 GB).
-    Unseen,
-    /// No message known, with error correction in GDDR memory: nominal less an eleventh, as on a T4.
-    Corrected,
+pub(crate) enum VisibleMemory {
+    /// As public messages print it, in hundredths of a GiB.
+    Reported(u64),
+    /// No message is known: nominal less 4 %. Known cards lose 2 % (Ampere) to 6 % (Blackwell with
+    /// 8 GB).
+    Estimated,
+    /// No message is known, and GDDR memory with error correction: nominal less an eleventh, as on
+    /// a T4.
+    EstimatedEcc,
     /// Metal's recommended working set: two thirds below 36 GiB, three quarters from there on.
     WorkingSet,
 }
 
-/// One card.
+/// One card of the catalogue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gpu {
-    /// Includes the size if cards of one name have several.
+pub struct CardSpec {
+    /// Includes the memory size if cards with this name have several.
     pub name: &'static str,
     /// Its family.
     pub generation: Generation,
     /// Memory as sold, in GiB.
     pub nominal_gib: u64,
-    /// Bandwidth of its memory, if all cards of this name have the same.
+    /// Memory bandwidth, if all cards with this name have the same.
     pub bandwidth_gb_per_s: Option<u32>,
-    visible: Visible,
+    visible: VisibleMemory,
 }
 
-impl Gpu {
+impl CardSpec {
     /// The memory that a process can use on an idle card.
     pub fn total_bytes(&self) -> Bytes {
         const GIB: u64 = 1 << 30;
         let nominal = self.nominal_gib * GIB;
         Bytes::new(match self.visible {
-            Visible::Seen(hundredths) => hundredths * GIB / 100,
-            Visible::Unseen => nominal - nominal / 25,
-            Visible::Corrected => nominal - nominal / 11,
-            Visible::WorkingSet if self.nominal_gib < 36 => nominal / 3 * 2,
-            Visible::WorkingSet => nominal / 4 * 3,
+            VisibleMemory::Reported(hundredths) => hundredths * GIB / 100,
+            VisibleMemory::Estimated => nominal - nominal / 25,
+            VisibleMemory::EstimatedEcc => nominal - nominal / 11,
+            VisibleMemory::WorkingSet if self.nominal_gib < 36 => nominal / 3 * 2,
+            VisibleMemory::WorkingSet => nominal / 4 * 3,
         })
     }
 

@@ -1,19 +1,19 @@
 //! Peak rates of cards, as published by their maker: upper bounds of any kernel's speed.
 //!
-//! Rates of half types are for tensor cores that sum in float32, without sparsity. Data sheets print
-//! twice as much with sparsity, and those of `GeForce` cards also with sums in float16.
+//! Rates of half types are for tensor cores that accumulate in float32, without sparsity. Data sheets
+//! also print twice that for sparsity and, for `GeForce` cards, for accumulation in float16.
 //!
 //! `GeForce` cards: float32 is two operations per core and clock, at the boost clock; cores and
 //! clocks are from NVIDIA's tables. Half types have twice that rate on `GeForce` 30, 40 and 50: the
 //! architectures' white papers list 35.6 and 71 TFLOP/s for the RTX 3090, 82.6 and 165.2 for the
 //! RTX 4090, 104.8 and 209.5 for the RTX 5090.
 //!
-//! Cards for data centers and workstations: NVIDIA's data sheet of each card. A test computes the same
-//! figures from cores, clocks and the operations of a tensor core, which the architectures fix.
+//! Cards for data centers and workstations: NVIDIA's data sheets. A test computes the same figures
+//! from cores, clocks and the operations of a tensor core, which the architecture determines.
 
 use serde::Serialize;
 
-use super::{DeviceError, GPUS, Gpu};
+use super::{CardSpec, DeviceError, GPUS};
 
 /// Peak rates of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -55,8 +55,8 @@ const CORES: &[(&str, u32, u32)] = &[
     ("GeForce RTX 5090", 21760, 2407),
 ];
 
-/// Name, GB/s, TFLOP/s in float32, TFLOP/s of half types: data sheets. If cards of one name differ,
-/// the figures are those of the fastest.
+/// Name, GB/s, TFLOP/s in float32, TFLOP/s of half types, from data sheets. If cards with the same
+/// name differ, the fastest one's figures.
 const PUBLISHED: &[(&str, f64, f64, f64)] = &[
     ("Tesla V100 16 GB", 900.0, 15.7, 125.0), // SXM2; PCIe: 14 and 112
     ("Tesla V100 32 GB", 900.0, 15.7, 125.0),
@@ -75,7 +75,7 @@ const PUBLISHED: &[(&str, f64, f64, f64)] = &[
     ("H200", 4800.0, 67.0, 989.0),
 ];
 
-impl Gpu {
+impl CardSpec {
     /// Its peak rates, if they are in the tables.
     pub fn rates(&self) -> Result<Rates, DeviceError> {
         let unknown = || DeviceError::NoRates {

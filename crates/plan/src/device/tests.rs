@@ -1,9 +1,9 @@
-//! The catalogue as tables.
+//! Tables of names, memory and rates that the catalogue must give.
 
 use super::*;
 
 #[test]
-fn names_are_found_as_people_write_them() {
+fn cards_are_found_by_names_as_users_write_them() {
     let table = [
         ("4070", "GeForce RTX 4070"),
         ("RTX 4070", "GeForce RTX 4070"),
@@ -131,7 +131,7 @@ fn usable_memory_is_a_little_below_nominal() {
 }
 
 #[test]
-fn bfloat16_begins_with_ampere_rdna3_cdna_and_m2() {
+fn bfloat16_is_supported_from_ampere_rdna3_cdna_and_m2_on() {
     let table = [
         ("GTX 1080 Ti", false),
         ("P100", false),
@@ -155,7 +155,7 @@ fn bfloat16_begins_with_ampere_rdna3_cdna_and_m2() {
 }
 
 #[test]
-fn tensor_cores_are_not_in_the_gtx_series() {
+fn gtx_cards_have_no_tensor_cores() {
     for gpu in GPUS.iter().filter(|gpu| gpu.name.contains("GTX")) {
         assert!(!gpu.has_tensor_cores(), "{}", gpu.name);
     }
@@ -201,8 +201,8 @@ const DATA_SHEET_ROUNDING: f64 = 0.015;
 
 #[test]
 fn published_rates_follow_from_cores_and_clocks() {
-    // Name, float32 cores, boost clock in MHz, clock of the tensor cores, half operations of a tensor
-    // core's share per core and clock. The H100 NVL's tensor clock is not published.
+    // Name, float32 cores, boost clock in MHz, clock of the tensor cores in MHz, half operations of
+    // the tensor cores per float32 core and clock. The H100 NVL's tensor clock is not published.
     let chips = [
         ("Tesla V100 32 GB", 5120.0, 1530.0, 1530.0, 16.0),
         ("Tesla T4", 2560.0, 1590.0, 1590.0, 16.0),

@@ -1,8 +1,8 @@
 //! GPT-2, as OpenAI published it and as nanoGPT trains it.
 //!
-//! Learned positions, layer norm, one joined projection to queries, keys and values, GELU, a
-//! tied head. nanoGPT's has no biases by default; `transformers`' always does, so our checkpoint
-//! folders store zeros and record it under `fitgpt`.
+//! Learned positions, layer norm, one joined projection to queries, keys and values, GELU, a tied
+//! head. nanoGPT's GPT-2 has no biases by default; `transformers`' always has them, so our
+//! checkpoint folders store zeros and record the difference under `fitgpt`.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -53,7 +53,7 @@ pub(super) static NAMING: Naming = Naming {
 
 /// The sizes of a GPT-2.
 #[derive(Clone, Copy, Debug)]
-pub struct Sizes {
+pub struct Gpt2Sizes {
     /// Transformer blocks.
     pub layers: u32,
     /// Attention heads; they divide `channels`.
@@ -70,7 +70,7 @@ pub struct Sizes {
     pub gelu: Gelu,
 }
 
-impl Sizes {
+impl Gpt2Sizes {
     /// The model of these sizes.
     pub const fn model(self) -> Model {
         Model {
@@ -95,7 +95,7 @@ impl Sizes {
 }
 
 pub(super) fn describe(config: &Config, vocab: u32) -> Model {
-    Sizes {
+    Gpt2Sizes {
         layers: config.n_layer(),
         heads: config.n_head(),
         channels: config.n_embd(),
@@ -197,6 +197,6 @@ pub(super) fn write(model: &Model, dropout: f64) -> Map<String, Json> {
     });
     match document {
         Json::Object(map) => map,
-        _ => unreachable!("an object was written down"),
+        _ => unreachable!("the literal above is an object"),
     }
 }

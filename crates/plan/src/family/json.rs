@@ -14,7 +14,7 @@ pub enum FamilyError {
     #[error("it should be a JSON object")]
     NotAnObject,
     /// A model that is not supported.
-    #[error("`model_type` `{found}` is not supported: it can be {}", Types)]
+    #[error("`model_type` `{found}` is not supported: it can be {}", SupportedTypes)]
     ModelType {
         /// As written.
         found: String,
@@ -27,7 +27,7 @@ pub enum FamilyError {
     },
     /// A feature that is not supported, or a value that makes no sense.
     #[error("`{key}` should be {expected}, found {found}")]
-    Unfit {
+    UnsupportedValue {
         /// The key.
         key: &'static str,
         /// What this program can run.
@@ -38,26 +38,26 @@ pub enum FamilyError {
 }
 
 /// The supported model types, for an error.
-struct Types;
+struct SupportedTypes;
 
-impl fmt::Display for Types {
+impl fmt::Display for SupportedTypes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&Family::NAMES.join(", "))
     }
 }
 
-/// What a key of `config.json` must be. Displays as that.
+/// What a key of `config.json` must be. Displays as a noun phrase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requirement {
     /// This value, as JSON writes it.
     Is(&'static str),
-    /// One of two.
+    /// One of two values.
     Either(&'static str, &'static str),
-    /// Both ends included.
+    /// A number in this range, both ends included.
     Within(&'static str, &'static str),
     /// A divisor of another key.
     Divides(&'static str),
-    /// Even.
+    /// An even number.
     Even,
     /// A number above 0.
     Positive,
@@ -106,13 +106,13 @@ impl<'a> ConfigDocument<'a> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.as_object() {
             Some(object) => Ok(Some(Self(object))),
-            None => Err(unfit(key, Requirement::Kind("an object"), value)),
+            None => Err(unsupported_value(key, Requirement::Kind("an object"), value)),
         }
     }
 
     pub(super) fn text(self, key: &'static str) -> Result<&'a str, FamilyError> {
         let value = self.get(key).ok_or(FamilyError::Missing { key })?;
-        value.as_str().ok_or_else(|| unfit(key, Requirement::Kind("a string"), value))
+        value.as_str().ok_or_else(|| unsupported_value(key, Requirement::Kind("a string"), value))
     }
 
     /// A required size from 1 to 2^31.
@@ -133,7 +133,7 @@ impl<'a> ConfigDocument<'a> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.as_u64() {
             Some(size) if (1..=LARGEST).contains(&size) => Ok(Some(size as u32)),
-            _ => Err(unfit(key, Requirement::Within("1", "2^31"), value)),
+            _ => Err(unsupported_value(key, Requirement::Within("1", "2^31"), value)),
         }
     }
 
@@ -142,7 +142,7 @@ impl<'a> ConfigDocument<'a> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.as_f64() {
             Some(number) if number.is_finite() && number > 0.0 => Ok(Some(number)),
-            _ => Err(unfit(key, Requirement::Positive, value)),
+            _ => Err(unsupported_value(key, Requirement::Positive, value)),
         }
     }
 
@@ -151,7 +151,7 @@ impl<'a> ConfigDocument<'a> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.as_f64() {
             Some(share) if (0.0..=1.0).contains(&share) => Ok(Some(share)),
-            _ => Err(unfit(key, Requirement::Within("0", "1"), value)),
+            _ => Err(unsupported_value(key, Requirement::Within("0", "1"), value)),
         }
     }
 
@@ -159,16 +159,16 @@ impl<'a> ConfigDocument<'a> {
         let Some(value) = self.get(key) else { return Ok(None) };
         match value.as_bool() {
             Some(flag) => Ok(Some(flag)),
-            None => Err(unfit(key, Requirement::Either("true", "false"), value)),
+            None => Err(unsupported_value(key, Requirement::Either("true", "false"), value)),
         }
     }
 
-    /// Refuses a flag that asks for something that is not supported.
+    /// Refuses a flag that requests something unsupported.
     pub(super) fn require(self, key: &'static str, wanted: bool) -> Result<(), FamilyError> {
         match self.flag(key)? {
             Some(flag) if flag != wanted => {
                 let expected = Requirement::Is(if wanted { "true" } else { "false" });
-                Err(FamilyError::Unfit { key, expected, found: flag.to_string() })
+                Err(FamilyError::UnsupportedValue { key, expected, found: flag.to_string() })
             }
             _ => Ok(()),
         }
@@ -176,10 +176,10 @@ impl<'a> ConfigDocument<'a> {
 
     /// Refuses the key's value.
     pub(super) fn refuse(self, key: &'static str, expected: Requirement) -> FamilyError {
-        unfit(key, expected, self.get(key).unwrap_or(&Json::Null))
+        unsupported_value(key, expected, self.get(key).unwrap_or(&Json::Null))
     }
 }
 
-fn unfit(key: &'static str, expected: Requirement, found: &Json) -> FamilyError {
-    FamilyError::Unfit { key, expected, found: found.to_string() }
+fn unsupported_value(key: &'static str, expected: Requirement, found: &Json) -> FamilyError {
+    FamilyError::UnsupportedValue { key, expected, found: found.to_string() }
 }

@@ -39,8 +39,8 @@ pub(super) static NAMING: Naming = Naming {
 /// The base of rotary positions if a config has none.
 const THETA: f64 = 10_000.0;
 
-/// The inner width of an MLP if a config has none: two thirds of four times the width, as a
-/// gated MLP has three matrices, rounded up to a multiple of 256, as Llama's own code does.
+/// The inner width of an MLP if a config has none: two thirds of four times the width, because a
+/// gated MLP has three matrices instead of two, rounded up to a multiple of 256, as in Llama's code.
 pub(crate) fn default_mlp_channels(channels: u32) -> u32 {
     let exact = u64::from(channels) * 8 / 3;
     u32::try_from(exact.next_multiple_of(256)).unwrap_or(u32::MAX)
@@ -116,7 +116,7 @@ pub(super) fn read(
         }
     };
     if !head_dim.is_multiple_of(2) {
-        return Err(FamilyError::Unfit {
+        return Err(FamilyError::UnsupportedValue {
             key: "head_dim",
             expected: Requirement::Even,
             found: head_dim.to_string(),
@@ -212,7 +212,7 @@ fn is_partial(factor: f64) -> bool {
     factor.to_bits() != 1f64.to_bits()
 }
 
-/// How far back a token sees, if any layer has a window.
+/// The size of the attention window, if any layer has one.
 fn window(
     family: Family,
     layers: u32,
@@ -281,7 +281,7 @@ pub(super) fn write(model: &Model, dropout: f64) -> Map<String, Json> {
     });
     match document {
         Json::Object(map) => map,
-        _ => unreachable!("an object was written down"),
+        _ => unreachable!("the literal above is an object"),
     }
 }
 
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_implemented_is_refused_by_key() {
+    fn an_unsupported_feature_is_refused_by_key() {
         for (key, value) in [
             ("hidden_act", json!("gelu")),
             ("num_key_value_heads", json!(2)),

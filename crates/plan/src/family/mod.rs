@@ -29,7 +29,7 @@ pub enum Family {
     Gpt2,
     /// Llama 1 to 3, `SmolLM`, `TinyLlama`.
     Llama,
-    /// Mistral, up to its attention window.
+    /// Mistral, for sequences up to its attention window.
     Mistral,
     /// Qwen 2 and 2.5: Llama with biases on queries, keys and values.
     Qwen2,
@@ -142,7 +142,7 @@ pub struct Description {
     pub vocab: u32,
     /// Longest sequence that it supports.
     pub positions: u32,
-    /// How far back a token sees, if that is less than all of a sequence.
+    /// How many tokens a token attends to, if not to the whole sequence.
     pub window: Option<u32>,
     /// Share of activations that training drops.
     pub dropout: f64,
@@ -160,7 +160,7 @@ impl Description {
         }
     }
 
-    /// A model of the table of published models, by its sizes.
+    /// A model from the table of published models, by its sizes.
     pub fn of_published(model: &Published) -> Result<Self, FamilyError> {
         let Published { layers, heads, width, vocab, context, .. } = *model;
         let is_tied = model.tied == Tied::Yes;
@@ -189,7 +189,7 @@ impl Description {
     /// An error if sequences of `block` tokens exceed the model's attention window.
     pub fn check_window(&self, block: u32) -> Result<(), FamilyError> {
         match self.window {
-            Some(window) if window < block => Err(FamilyError::Unfit {
+            Some(window) if window < block => Err(FamilyError::UnsupportedValue {
                 key: "sliding_window",
                 expected: Requirement::AtLeastBlock(block),
                 found: window.to_string(),

@@ -18,7 +18,7 @@ use serde::Serialize;
 pub use self::{
     liveness::{Lifetime, Peak, Profile, lifetimes, profile},
     place::{PlanError, fits, place},
-    verify::{Located, PlanFault, VerifiedPlan, verify},
+    verify::{PlacedOperand, PlanFault, VerifiedPlan, verify},
 };
 use crate::{
     program::{Op, Program},

@@ -1,14 +1,14 @@
-//! The items that are placed already, in order of their start, for a fast search of the lowest gap.
+//! The items placed so far, ordered by start, with a fast search for the lowest gap.
 //!
-//! Items are kept in blocks with summaries, so that a search can step over a block at once: if no
-//! item of it is alive at the same time, or if all of them are and there is no large enough gap
-//! between them. A plain list makes placement quadratic in the number of layers.
+//! Items are kept in blocks with summaries, so that a search can skip a block: if none of its items
+//! is alive at the same time, or if all of them are and no gap between them is large enough. A plain
+//! list makes placement quadratic in the number of layers.
 
 use super::{Limits, place::inside_one_chunk};
 
 /// A placed item: its bytes and its lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Placed {
+pub(super) struct PlacedItem {
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) first: u32,
@@ -21,7 +21,7 @@ const BLOCK: usize = 128;
 /// Neighbouring items, by start.
 #[derive(Debug)]
 struct Block {
-    items: Vec<Placed>,
+    items: Vec<PlacedItem>,
     /// The range of first ops, and of last ops.
     first: [u32; 2],
     last: [u32; 2],
@@ -32,7 +32,7 @@ struct Block {
 }
 
 impl Block {
-    fn new(items: Vec<Placed>) -> Self {
+    fn new(items: Vec<PlacedItem>) -> Self {
         let mut block = Self { items, first: [u32::MAX, 0], last: [u32::MAX, 0], end: 0, gap: 0 };
         block.summarise();
         block
@@ -103,7 +103,7 @@ impl Occupied {
         start
     }
 
-    pub(super) fn insert(&mut self, item: Placed) {
+    pub(super) fn insert(&mut self, item: PlacedItem) {
         let after = self.blocks.partition_point(|block| block.start() <= item.start);
         let Some(index) = after.checked_sub(1) else {
             match self.blocks.first_mut() {
@@ -139,9 +139,9 @@ mod tests {
     use super::*;
     use crate::units::Bytes;
 
-    /// The search over a plain list that [`Occupied`] has to agree with.
+    /// The search over a plain list, with which [`Occupied`] must agree.
     fn plain_lowest_start(
-        placed: &[Placed],
+        placed: &[PlacedItem],
         bytes: u64,
         [first, last]: [u32; 2],
         base: u64,
@@ -175,8 +175,8 @@ mod tests {
                 let life = [first, first + length];
                 let start = occupied.lowest_start(bytes, life, base, &limits);
                 prop_assert_eq!(start, plain_lowest_start(&plain, bytes, life, base, &limits));
-                let placed = Placed { start, end: start + bytes, first, last: first + length };
-                let rank = plain.partition_point(|other: &Placed| other.start <= start);
+                let placed = PlacedItem { start, end: start + bytes, first, last: first + length };
+                let rank = plain.partition_point(|other: &PlacedItem| other.start <= start);
                 plain.insert(rank, placed);
                 occupied.insert(placed);
             }

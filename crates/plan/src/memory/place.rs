@@ -9,7 +9,7 @@ use std::{cmp::Reverse, ops::RangeInclusive};
 
 use super::{
     Limits, PlacedProgram, Plan, Slot, Space, Target, lifetimes,
-    occupied::{Occupied, Placed},
+    occupied::{Occupied, PlacedItem},
 };
 use crate::{
     program::{Life, Program},
@@ -74,10 +74,12 @@ pub fn place(programs: Vec<Program>, target: &impl Target) -> Result<Plan, PlanE
     Ok(Plan { programs: planned, chunks: chunks(top, &limits) })
 }
 
-/// What an item is.
+/// What an item is for.
 #[derive(Clone, Copy)]
 enum Owner {
+    /// The tensor with this index.
     Tensor(usize),
+    /// The scratch of the op with this index, and its bytes without padding.
     Scratch(usize, u64),
 }
 
@@ -111,7 +113,7 @@ enum PlacementOrder {
 impl PlacementOrder {
     const ALL: [Self; 3] = [Self::Size, Self::Length, Self::Area];
 
-    /// Largest first; among equals by size, then by birth.
+    /// Largest first; equal ones by size, then by first op.
     fn of(self, items: &[WorkspaceItem]) -> Vec<usize> {
         let mut order: Vec<_> = (0..items.len()).collect();
         order.sort_unstable_by_key(|i| {
@@ -128,7 +130,7 @@ impl PlacementOrder {
     }
 }
 
-/// The starts of the order with the lowest end, the first of equals.
+/// The starts from the order with the lowest end; from the first of several.
 fn best_starts(items: &[WorkspaceItem], base: u64, limits: &Limits) -> Vec<u64> {
     let bound = base + live_bytes(items);
     let mut best: Option<(u64, Vec<u64>)> = None;
@@ -171,7 +173,7 @@ fn state_slots(program: &Program, limits: &Limits) -> (Vec<(u64, u64)>, u64) {
     (slots.collect(), end)
 }
 
-/// Most bytes of `items` that live at the same op: no order ends lower.
+/// The most bytes of `items` that are alive at the same op; no order can end lower.
 fn live_bytes(items: &[WorkspaceItem]) -> u64 {
     let ops = items.iter().map(|item| *item.life.end() as usize + 1).max().unwrap_or(0);
     let (mut begins, mut ends) = (vec![0; ops + 1], vec![0; ops + 1]);
@@ -208,16 +210,16 @@ fn starts_in(
         }
         top = top.max(end);
         starts[index] = start;
-        occupied.insert(Placed { start, end, first, last });
+        occupied.insert(PlacedItem { start, end, first, last });
     }
     Some((top, starts))
 }
 
-/// Chunks are one address space, cut at multiples of the largest chunk. A slot that would straddle
-/// a cut moves after it.
+/// Chunks form one address space, divided at multiples of the largest chunk. A slot that would cross
+/// a boundary moves after it.
 pub(super) fn inside_one_chunk(start: u64, bytes: u64, limits: &Limits) -> u64 {
     let chunk = limits.max_chunk.get();
-    let is_in_the_first = start + bytes <= chunk; // no division: almost always
+    let is_in_the_first = start + bytes <= chunk; // almost always true, and needs no division
     if is_in_the_first || bytes == 0 || start / chunk == (start + bytes - 1) / chunk {
         start
     } else {

@@ -8,13 +8,13 @@ use crate::{
     units::{DType, OpIndex, TensorId},
 };
 
-/// A device with chosen limits; an op named `s<n>` needs n bytes of scratch.
+/// A device with given limits; an op named `s<n>` needs n bytes of scratch.
 #[derive(Debug)]
-struct Bench(Limits);
+struct TestTarget(Limits);
 
-const HOST: Bench = Bench(Limits::HOST);
+const HOST: TestTarget = TestTarget(Limits::HOST);
 
-impl Target for Bench {
+impl Target for TestTarget {
     fn limits(&self) -> Limits {
         self.0
     }
@@ -95,7 +95,7 @@ fn two_programs_share_one_workspace() {
 }
 
 #[test]
-fn the_checker_names_tensors_that_touch_while_both_are_alive() {
+fn the_checker_names_tensors_that_overlap_while_both_are_alive() {
     let mut plan = place(vec![program("a=64; b = a; c = a b")], &HOST).unwrap();
     let a = slot_of(&plan, "a");
     plan.programs[0].slots[1] = a;
@@ -120,7 +120,7 @@ fn the_checker_refuses_a_read_before_the_first_write() {
 }
 
 #[test]
-fn the_checker_refuses_an_op_that_changes_what_it_also_reads() {
+fn the_checker_refuses_an_op_that_changes_a_tensor_it_also_reads() {
     let mut program = program("a=64; b = a");
     let both = [Access::Reads, Access::Updates];
     let operands = both.map(|access| Operand { tensor: TensorId(1), access });
@@ -133,13 +133,13 @@ fn the_checker_refuses_an_op_that_changes_what_it_also_reads() {
 fn the_checker_refuses_slots_outside_the_device_limits() {
     let plan = place(vec![program("a=640; b = a")], &HOST).unwrap();
     let tight = Limits { max_binding: Bytes::new(320), ..Limits::HOST };
-    assert!(matches!(verify(plan, &Bench(tight)), Err(PlanFault::BeyondLimits { .. })));
+    assert!(matches!(verify(plan, &TestTarget(tight)), Err(PlanFault::BeyondLimits { .. })));
 }
 
 #[test]
 fn a_tensor_larger_than_a_chunk_is_named() {
     let tight = Limits { max_chunk: Bytes::new(320), ..Limits::HOST };
-    let error = place(vec![program("a=640; b = a")], &Bench(tight)).unwrap_err();
+    let error = place(vec![program("a=640; b = a")], &TestTarget(tight)).unwrap_err();
     let (need, have) = (Bytes::new(640), Bytes::new(320));
     assert_eq!(error, PlanError::TooLargeForOnePiece { tensor: "a".into(), need, have });
 }
@@ -189,12 +189,12 @@ fn any_program() -> impl Strategy<Value = Program> {
     )
 }
 
-fn any_limits() -> impl Strategy<Value = Bench> {
+fn any_limits() -> impl Strategy<Value = TestTarget> {
     (prop::sample::select(vec![1u64, 64, 256]), 8u64..64, 0u64..100).prop_map(
         |(alignment, kilobytes, guard)| {
             let max_chunk = Bytes::new(kilobytes * 1024);
             let guard = Bytes::new(guard);
-            Bench(Limits { alignment, max_chunk, guard, ..Limits::HOST })
+            TestTarget(Limits { alignment, max_chunk, guard, ..Limits::HOST })
         },
     )
 }

@@ -38,7 +38,7 @@ pub enum PlanFault {
         /// The tensor.
         tensor: String,
     },
-    /// A slot is not as large as its tensor, or scratch smaller than its op asks for.
+    /// A slot is not as large as its tensor, or scratch is not as large as its op needs.
     #[error("the slot of `{tensor}` in `{program}` has {have}, it needs {need}")]
     WrongSize {
         /// In which program.
@@ -47,7 +47,7 @@ pub enum PlanFault {
         tensor: String,
         /// The slot's size.
         have: Bytes,
-        /// The size asked for.
+        /// The required size.
         need: Bytes,
     },
     /// An op reads a tensor before it is written.
@@ -80,7 +80,7 @@ pub enum PlanFault {
 
 /// One operand with its slot, ready for a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Located {
+pub struct PlacedOperand {
     /// Which tensor.
     pub tensor: TensorId,
     /// How the op touches it.
@@ -97,7 +97,7 @@ pub struct Located {
 #[derive(Clone, Debug)]
 pub struct VerifiedPlan {
     plan: Plan,
-    operands: Vec<Vec<Vec<Located>>>, // by program, by op
+    operands: Vec<Vec<Vec<PlacedOperand>>>, // by program, by op
 }
 
 impl VerifiedPlan {
@@ -112,7 +112,7 @@ impl VerifiedPlan {
     }
 
     /// The operands of one op, in the order of [`crate::program::Op::operands`].
-    pub fn operands(&self, program: usize, op: OpIndex) -> &[Located] {
+    pub fn operands(&self, program: usize, op: OpIndex) -> &[PlacedOperand] {
         &self.operands[program][op.index()]
     }
 
@@ -142,7 +142,7 @@ pub fn verify(plan: Plan, target: &impl Target) -> Result<VerifiedPlan, PlanFaul
         check_slots(&plan, index, target)?;
         check_overlap(&plan, index, &uses)?;
         let located = (0..).zip(program.ops()).map(|(at, op)| {
-            let locate = |o: crate::program::Operand| Located {
+            let locate = |o: crate::program::Operand| PlacedOperand {
                 tensor: o.tensor,
                 access: o.access,
                 dtype: program.get(o.tensor).dtype,
@@ -255,9 +255,9 @@ fn check_slots(plan: &Plan, index: usize, target: &impl Target) -> Result<(), Pl
 
 /// Sweeps slots in address order and compares the lifetimes of those that overlap.
 ///
-/// The open slots, those that reach past the current address, have disjoint lifetimes, because the
-/// first two that meet are a fault. So a new one is compared with one neighbour in time; comparing it
-/// with all of them took a quarter of the time of a deep plan.
+/// The open slots, those that reach past the current address, have disjoint lifetimes, because any
+/// two that overlap are reported as a fault. So a new slot is compared with only one neighbour in
+/// time; comparing it with all of them took a quarter of the time to plan a deep model.
 fn check_overlap(plan: &Plan, index: usize, uses: &[Option<(u32, u32)>]) -> Result<(), PlanFault> {
     let planned = &plan.programs[index];
     let program = &planned.program;
@@ -288,7 +288,7 @@ fn check_overlap(plan: &Plan, index: usize, uses: &[Option<(u32, u32)>]) -> Resu
             ends.pop();
             open.remove(&closed);
         }
-        // The latest one that starts no later than `last`: all before it have ended before it starts.
+        // The latest slot that starts no later than `last`; all earlier ones end before it starts.
         if let Some((&other_first, &(other_last, other_owner))) = open.range(..=last).next_back()
             && other_last >= first
         {

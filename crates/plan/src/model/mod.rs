@@ -11,8 +11,8 @@ mod weights;
 pub use self::{
     rope::{Rope, RopeScaling},
     weights::{
-        BlockWeights, Init, LinearWeights, MlpWeights, NormWeights, Parameter, ParameterId,
-        QkvWeights, Role, Weights,
+        BlockWeights, Init, LinearWeights, MlpWeights, ModelWeights, NormWeights, Parameter,
+        ParameterId, ParameterRole, QkvWeights,
     },
 };
 use crate::{
@@ -136,7 +136,7 @@ impl Model {
 
     /// Every learned tensor, in the order of the model's modules.
     pub fn parameters(&self) -> Vec<Parameter> {
-        Weights::of(self).parameters
+        ModelWeights::of(self).parameters
     }
 
     /// Learned elements.

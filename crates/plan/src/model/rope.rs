@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_pair_rotates_by_one_radian_and_the_last_hardly() {
+    fn frequencies_fall_from_one_radian_per_position() {
         let frequencies = Rope::new(10_000.0).frequencies(64);
         assert_eq!(frequencies.len(), 32);
         assert!((frequencies[0] - 1.0).abs() < 1e-12);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_holds_cosines_then_sines_of_each_position() {
+    fn a_row_has_the_cosines_then_the_sines_of_its_position() {
         let rows: Vec<_> = Rope::new(10_000.0).rows(3, 4).collect();
         assert_eq!(rows.len(), 3);
         assert_eq!(rows[0], [1.0, 1.0, 0.0, 0.0]);

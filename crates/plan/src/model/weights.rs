@@ -17,9 +17,9 @@ pub enum Init {
     Ones,
 }
 
-/// What a parameter is for. Optimizers choose their rule by it.
+/// What a parameter is for. Optimizers choose their update rule by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Role {
+pub enum ParameterRole {
     /// The table of tokens, which may be the head too.
     Embedding,
     /// The table of positions.
@@ -44,7 +44,7 @@ pub struct Parameter {
     /// Its initial values.
     pub init: Init,
     /// What it is for.
-    pub role: Role,
+    pub role: ParameterRole,
 }
 
 impl Parameter {
@@ -59,7 +59,7 @@ impl Parameter {
     }
 }
 
-/// A position in [`Weights::parameters`].
+/// A position in [`ModelWeights::parameters`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ParameterId(pub u32);
 
@@ -137,7 +137,7 @@ pub struct BlockWeights {
 
 /// All parameters of a model, and which layer uses which.
 #[derive(Clone, Debug)]
-pub struct Weights {
+pub struct ModelWeights {
     /// In the order of the model's modules.
     pub parameters: Vec<Parameter>,
     /// The table of tokens.
@@ -152,21 +152,22 @@ pub struct Weights {
     pub head: ParameterId,
 }
 
-impl Weights {
+impl ModelWeights {
     /// The parameters of `model` with its family's names.
     pub fn of(model: &Model) -> Self {
         let naming = model.family.naming();
         let [channels, vocab] = [model.channels, model.vocab].map(u64::from);
         let mut list = ParameterList { model, naming, parameters: Vec::new() };
-        let embedding = list.table(naming.embedding, [vocab, channels], Role::Embedding);
-        let positions = (model.positions == Positions::Learned)
-            .then(|| list.table(naming.positions, [model.block.into(), channels], Role::Positions));
+        let embedding = list.table(naming.embedding, [vocab, channels], ParameterRole::Embedding);
+        let positions = (model.positions == Positions::Learned).then(|| {
+            list.table(naming.positions, [model.block.into(), channels], ParameterRole::Positions)
+        });
         let blocks = (0..model.layers).map(|layer| list.block(layer)).collect();
         let norm = list.norm(naming.norm, channels);
         let head = if model.is_tied {
             embedding
         } else {
-            list.table(naming.head, [vocab, channels], Role::Head)
+            list.table(naming.head, [vocab, channels], ParameterRole::Head)
         };
         Self { parameters: list.parameters, embedding, positions, blocks, norm, head }
     }
@@ -183,29 +184,38 @@ struct ParameterList<'a> {
 }
 
 impl ParameterList<'_> {
-    fn add(&mut self, name: String, shape: Vec<u64>, init: Init, role: Role) -> ParameterId {
+    fn add(
+        &mut self,
+        name: String,
+        shape: Vec<u64>,
+        init: Init,
+        role: ParameterRole,
+    ) -> ParameterId {
         self.parameters.push(Parameter { name, shape, init, role });
         ParameterId(self.parameters.len() as u32 - 1)
     }
 
-    fn table(&mut self, name: &str, shape: [u64; 2], role: Role) -> ParameterId {
+    fn table(&mut self, name: &str, shape: [u64; 2], role: ParameterRole) -> ParameterId {
         self.add(format!("{name}.weight"), shape.to_vec(), Init::Normal { std: STD }, role)
     }
 
     fn norm(&mut self, name: &str, channels: u64) -> NormWeights {
-        let weight = self.add(format!("{name}.weight"), vec![channels], Init::Ones, Role::Norm);
+        let weight =
+            self.add(format!("{name}.weight"), vec![channels], Init::Ones, ParameterRole::Norm);
         let bias = self.bias(name, channels, self.model.biases.norm);
         NormWeights { weight, bias }
     }
 
     fn linear(&mut self, name: &str, shape: [u64; 2], std: f32, has_bias: bool) -> LinearWeights {
         let init = Init::Normal { std };
-        let weight = self.add(format!("{name}.weight"), shape.to_vec(), init, Role::Matrix);
+        let weight =
+            self.add(format!("{name}.weight"), shape.to_vec(), init, ParameterRole::Matrix);
         LinearWeights { weight, bias: self.bias(name, shape[0], has_bias) }
     }
 
     fn bias(&mut self, name: &str, out: u64, has_bias: bool) -> Option<ParameterId> {
-        has_bias.then(|| self.add(format!("{name}.bias"), vec![out], Init::Zeros, Role::Bias))
+        has_bias
+            .then(|| self.add(format!("{name}.bias"), vec![out], Init::Zeros, ParameterRole::Bias))
     }
 
     fn block(&mut self, layer: u32) -> BlockWeights {
@@ -214,7 +224,7 @@ impl ParameterList<'_> {
         let (queries, keys) = (model.query_channels(), model.kv_channels());
         let biases = model.biases;
         let residual_std = if naming.scales_residual_init {
-            // Scaled down because their sum grows with depth.
+            // Scaled down, because the residual stream sums over all layers.
             STD / (2.0 * model.layers as f32).sqrt()
         } else {
             STD
@@ -261,12 +271,12 @@ impl ParameterList<'_> {
 mod tests {
     use crate::{
         config::Gelu,
-        family::gpt2::Sizes,
+        family::gpt2::Gpt2Sizes,
         model::{Model, Parameter},
     };
 
     fn gpt2(has_bias: bool) -> Model {
-        Sizes {
+        Gpt2Sizes {
             layers: 12,
             heads: 12,
             channels: 768,

@@ -7,12 +7,12 @@ use super::{Access, Op, Program};
 use crate::units::{Bytes, DType, TensorId};
 
 impl Op {
-    /// Floating-point operations of its matrix products; the rest is small in comparison.
+    /// Floating-point operations of its matrix products; others are few in comparison.
     pub fn flops(&self, program: &Program) -> u64 {
         let rows = |id: TensorId| program.get(id).rows();
         let columns = |id: TensorId| program.get(id).columns();
         let count = |id: TensorId| program.get(id).count();
-        // (B, T, C) at T scores a token, half of them masked: two products of 2·T·C / 2.
+        // (B, T, C) with T scores per token, half of them masked: two products of 2·T·C / 2.
         let attention = |out: TensorId| count(out) * program.get(out).shape[1] * 2;
         match *self {
             Self::Linear { x, weight, .. }
@@ -42,8 +42,8 @@ impl Op {
     }
 
     /// A lower bound of the bytes moved: each operand once for a read and once for a write, as if
-    /// caches held whatever an op reads twice. Of an embedding table only the rows of the tokens
-    /// count. The chunked loss reads its logits and the vocabulary's table chunk by chunk, and
+    /// data that an op reads twice stayed in a cache. Of an embedding table only the rows of the
+    /// tokens count. The chunked loss reads its logits and the vocabulary's table chunk by chunk, and
     /// neither stays in a cache.
     pub fn moved_bytes(&self, program: &Program) -> Bytes {
         let get = |id: TensorId| program.get(id);
@@ -61,12 +61,12 @@ impl Op {
             Self::EmbedBackward { tokens, d_x, d_wpe, .. } => {
                 bytes(tokens) + bytes(d_x) + 2 * rows_of_table(d_x) + 2 * d_wpe.map_or(0, bytes)
             }
-            // Written and read.
+            // Logits are written and read.
             Self::CrossEntropy { x, weight, targets, logits, losses } => {
                 let table = chunks(x, logits) * bytes(weight);
                 bytes(x) + bytes(targets) + bytes(losses) + table + 2 * passes(x, logits)
             }
-            // Written, read, overwritten by their gradient, which is read twice.
+            // Logits are written, read and overwritten by their gradient, which is read twice.
             Self::CrossEntropyBackward { x, weight, targets, logits, d_x, d_weight, .. } => {
                 let tables = chunks(x, logits) * (2 * bytes(weight) + 2 * bytes(d_weight));
                 2 * bytes(x) + bytes(targets) + bytes(d_x) + tables + 5 * passes(x, logits)

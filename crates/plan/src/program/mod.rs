@@ -12,8 +12,8 @@ use std::fmt;
 
 pub use self::{
     op::{
-        Access, Adam, Dropout, Heads, Muon, Op, Operand, QUANTISED_BLOCK, Qkv, Site, Turn, reads,
-        updates, writes,
+        Access, Adam, Dropout, DropoutSite, Heads, Muon, Op, Operand, QUANTISED_BLOCK, Qkv, Turn,
+        reads, updates, writes,
     },
     state::{ParameterState, SamplingState, TrainingState},
 };
@@ -118,7 +118,7 @@ impl Tensor {
 }
 
 /// Whether tensors get names. Building a name takes longer than counting its tensor, so programs
-/// that are only counted have none.
+/// that are only counted have no names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Names {
     Kept,
@@ -145,7 +145,7 @@ pub enum ProgramKind {
     Evaluate,
     /// A prompt of any length up to a whole block.
     Prefill,
-    /// One token more of every sequence.
+    /// One more token of every sequence.
     Decode,
     /// A program of another engine, or of a test.
     Other(&'static str),
@@ -268,7 +268,7 @@ impl Program {
 }
 
 impl fmt::Display for Program {
-    /// One op a line: `out, … = name reads …`, with `~` before what is changed in place.
+    /// One op per line: `out, … = name reads …`, with `~` before tensors that are changed in place.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, op) in self.ops.iter().enumerate() {
             let (mut results, mut sources) = (Vec::new(), Vec::new());

@@ -50,7 +50,7 @@ pub fn updates(tensor: TensorId) -> Operand {
 
 /// Where in the model a mask applies. Site and layer are part of the random generator's key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Site {
+pub enum DropoutSite {
     /// After the embeddings.
     Embedding,
     /// On the attention's probabilities.
@@ -71,7 +71,7 @@ pub struct Dropout {
     /// Counted from 0 at the input; 0 for the embedding.
     pub layer: u32,
     /// Where in the layer.
-    pub site: Site,
+    pub site: DropoutSite,
 }
 
 /// The tensors of queries, keys and values.
@@ -292,7 +292,7 @@ pub enum Op {
         d_weight: TensorId,
         d_bias: Option<TensorId>,
     },
-    /// Gradient of `Norm`, added to what the residual stream already carries.
+    /// Gradient of `Norm`, added to the gradient of the residual stream.
     NormBackwardAdd {
         x: TensorId,
         weight: TensorId,
@@ -355,8 +355,8 @@ pub enum Op {
     },
     /// `norm = √ Σ gradient²` over all of them, divided by the loss scale.
     GradientNorm { gradients: Vec<TensorId>, norm: TensorId },
-    /// One AdamW update of as many elements of a parameter as it has moments, from element `first`
-    /// on; their gradient is set to zero. If `norm` is not finite, only the gradient changes.
+    /// One AdamW update of a parameter's elements from `first` on, as many as there are moments.
+    /// Their gradient is set to zero. If `norm` is not finite, only the gradient changes.
     AdamW {
         norm: TensorId,
         parameter: TensorId,
@@ -423,9 +423,9 @@ impl Op {
         list
     }
 
-    /// Calls `see` with every operand, in the same order and without allocating.
-    pub fn visit(&self, see: impl FnMut(Operand)) {
-        let mut list = OperandVisitor(see);
+    /// Calls `visitor` with every operand, in the same order and without allocating.
+    pub fn visit(&self, visitor: impl FnMut(Operand)) {
+        let mut list = OperandVisitor(visitor);
         match *self {
             Self::Embed { tokens, wte, wpe, out, .. } => {
                 list.extend([reads(tokens), reads(wte)]);

@@ -1,14 +1,14 @@
 //! The tensors that live as long as a run: weights, gradients, optimizer states, caches.
 //!
 //! Every program of a plan has the same state at the start of its table, so a [`TensorId`] of state
-//! means the same tensor in all of them. The owner of a tensor is looked up here, never computed
-//! from its position.
+//! means the same tensor in all of them. Which parameter a tensor belongs to is looked up here, never
+//! computed from its position.
 
 use std::ops::Range;
 
 use super::{Life, Names, Tensor, TensorClass, decoder::Training};
 use crate::{
-    model::{Model, Parameter, Weights},
+    model::{Model, ModelWeights, Parameter},
     units::{DType, TensorId},
 };
 
@@ -21,7 +21,7 @@ pub struct ParameterState {
     pub gradient: TensorId,
     /// The elements that this rank updates: all of them in a single process.
     pub owned: Range<u64>,
-    /// The sum of the gradients of earlier lanes, of the owned elements, if lanes take turns.
+    /// The sum of the gradients of earlier lanes, for the owned elements, if lanes take turns.
     pub total: Option<TensorId>,
     /// The optimizer's states of the owned elements, by name.
     pub states: Vec<(&'static str, TensorId)>,
@@ -31,7 +31,7 @@ impl ParameterState {
     /// The optimizer's state of that name. Panics if the parameter's rule has none.
     pub fn optimizer(&self, name: &str) -> TensorId {
         let found = self.states.iter().find(|(state, _)| *state == name);
-        found.expect("a rule asks for its own states").1
+        found.expect("a rule uses only its own states").1
     }
 }
 
@@ -47,17 +47,22 @@ pub struct TrainingState {
     pub loss: TensorId,
     /// Cosines and sines of rotary positions.
     pub rotary: Option<TensorId>,
-    /// Keys and values of each layer, (B, T, KV·D), if samples are drawn while it trains.
+    /// Keys and values of each layer, (B, T, KV·D), if samples are drawn during training.
     pub caches: Vec<[TensorId; 2]>,
 }
 
 impl TrainingState {
     /// The state of training `model`.
     pub fn new(model: &Model, training: &Training) -> Self {
-        Self::of(model, &Weights::of(model), training, Names::Kept)
+        Self::of(model, &ModelWeights::of(model), training, Names::Kept)
     }
 
-    pub(super) fn of(model: &Model, weights: &Weights, training: &Training, names: Names) -> Self {
+    pub(super) fn of(
+        model: &Model,
+        weights: &ModelWeights,
+        training: &Training,
+        names: Names,
+    ) -> Self {
         let parameters = &weights.parameters;
         let owned = training.share.ranges(parameters, &training.optimizer);
         let mut table =
@@ -97,7 +102,7 @@ impl TrainingState {
         let rotary = table.rotary(model);
         let caches = match training.sampled {
             0 => Vec::new(),
-            // Last, so that all other ids are those of a run without samples.
+            // Last, so that all other ids are the same as in a run without samples.
             batch => table.caches(model, batch, training.activations),
         };
         let parameters = weights
@@ -134,10 +139,15 @@ pub struct SamplingState {
 impl SamplingState {
     /// Weights, and the keys and values of `batch` sequences.
     pub fn new(model: &Model, batch: u64, activations: DType) -> Self {
-        Self::of(model, &Weights::of(model), batch, activations)
+        Self::of(model, &ModelWeights::of(model), batch, activations)
     }
 
-    pub(super) fn of(model: &Model, weights: &Weights, batch: u64, activations: DType) -> Self {
+    pub(super) fn of(
+        model: &Model,
+        weights: &ModelWeights,
+        batch: u64,
+        activations: DType,
+    ) -> Self {
         let mut table = StateBuilder { tensors: Vec::new(), names: Names::Kept };
         let ids = table.each(&weights.parameters, "", TensorClass::Parameter);
         let caches = table.caches(model, batch, activations);

@@ -51,7 +51,7 @@ pub(super) static MODELS: &[Published] = &[
     row!("EleutherAI/pythia-2.8b", [], "gpt_neox", 2_775_208_960, [32, 2560, 32, 32, 80, 10240, 50304, 2048], No, 0),
     row!("EleutherAI/pythia-6.9b", [], "gpt_neox", 6_857_302_016, [32, 4096, 32, 32, 128, 16384, 50432, 2048], No, 0),
     row!("EleutherAI/pythia-12b", [], "gpt_neox", 11_846_072_320, [36, 5120, 40, 40, 128, 20480, 50688, 2048], No, 0),
-    // Meta's OPT. `opt-350m` projects between 512 and 1024 channels and normalises behind its blocks.
+    // Meta's OPT. `opt-350m` projects between 512 and 1024 channels and normalises after its blocks.
     row!("facebook/opt-125m", [], "opt", 125_239_296, [12, 768, 12, 12, 64, 3072, 50272, 2048], Yes, 0),
     row!("facebook/opt-350m", [], "opt", 331_196_416, [24, 1024, 16, 16, 64, 4096, 50272, 2048], Yes, 0),
     row!("facebook/opt-1.3b", [], "opt", 1_315_758_080, [24, 2048, 32, 32, 64, 8192, 50272, 2048], Yes, 0),
@@ -92,7 +92,7 @@ pub(super) static MODELS: &[Published] = &[
     row!("HuggingFaceTB/SmolLM2-360M", [], "llama", 361_821_120, [32, 960, 15, 5, 64, 2560, 49152, 8192], Yes, 0),
     row!("HuggingFaceTB/SmolLM2-1.7B", [], "llama", 1_711_376_384, [24, 2048, 32, 32, 64, 8192, 49152, 8192], Yes, 0),
     row!("HuggingFaceTB/SmolLM3-3B", [], "smollm3", 3_075_098_624, [36, 2048, 16, 4, 128, 11008, 128_256, 65536], Yes, 0),
-    // Mistral AI. The parameters of a mixture of experts are all of its experts'.
+    // Mistral AI. The parameters of a mixture of experts include all experts.
     row!("mistralai/Mistral-7B-v0.1", ["mistral-7b", "mistral-7b-instruct-v0.2", "zephyr-7b", "openhermes-2.5-mistral-7b"], "mistral", 7_241_732_096, [32, 4096, 32, 8, 128, 14336, 32000, 32768], No, 0),
     row!("mistralai/Mistral-7B-v0.3", ["mistral-7b-instruct-v0.3"], "mistral", 7_248_023_552, [32, 4096, 32, 8, 128, 14336, 32768, 32768], No, 0),
     row!("mistralai/Mistral-Nemo-Base-2407", ["mistral-nemo", "mistral-nemo-instruct-2407", "mistral-nemo-12b"], "mistral", 12_247_782_400, [40, 5120, 32, 8, 128, 14336, 131_072, 131_072], No, 0),
@@ -118,7 +118,7 @@ pub(super) static MODELS: &[Published] = &[
     row!("Qwen/Qwen3-14B", [], "qwen3", 14_768_307_200, [40, 5120, 40, 8, 128, 17408, 151_936, 40960], No, 0),
     row!("Qwen/Qwen3-32B", [], "qwen3", 32_762_123_264, [64, 5120, 64, 8, 128, 25600, 151_936, 40960], No, 0),
     row!("Qwen/Qwen3-30B-A3B", [], "qwen3_moe", 30_532_122_624, [48, 2048, 32, 4, 128, 768, 151_936, 40960], No, 128),
-    // Google's Gemma. Of Gemma 3 the language model alone, without its vision tower.
+    // Google's Gemma. Gemma 3 without its vision tower.
     row!("google/gemma-2b", ["gemma-1.1-2b"], "gemma", 2_506_172_416, [18, 2048, 8, 1, 256, 16384, 256_000, 8192], Yes, 0),
     row!("google/gemma-7b", ["gemma-1.1-7b"], "gemma", 8_537_680_896, [28, 3072, 16, 16, 256, 24576, 256_000, 8192], Yes, 0),
     row!("google/gemma-2-2b", [], "gemma2", 2_614_341_888, [26, 2304, 8, 4, 256, 9216, 256_000, 8192], Yes, 0),

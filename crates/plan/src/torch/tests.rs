@@ -3,13 +3,13 @@
 use super::*;
 use crate::{
     config::Gelu,
-    family::gpt2::Sizes,
+    family::gpt2::Gpt2Sizes,
     memory::{place, profile, verify},
     program::TensorClass,
 };
 
-fn sizes() -> Sizes {
-    Sizes {
+fn sizes() -> Gpt2Sizes {
+    Gpt2Sizes {
         layers: 2,
         heads: 4,
         channels: 64,
@@ -108,7 +108,7 @@ fn a_half_softmax_saves_the_difference_of_one_float32_tensor() {
 #[test]
 fn flash_attention_keeps_wider_copies_of_heads_that_are_no_multiple_of_eight() {
     let wide = |heads, channels| {
-        let model = Sizes { heads, channels, ..sizes() }.model();
+        let model = Gpt2Sizes { heads, channels, ..sizes() }.model();
         let program = program(TorchPhase::Train, &model, &options());
         program.tensors().iter().filter(|t| t.name.ends_with("v padded")).count()
     };

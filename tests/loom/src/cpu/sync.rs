@@ -10,5 +10,5 @@ pub(super) use loom::{
     thread,
 };
 
-/// A model need not poll: a second look is covered by another interleaving.
-pub(super) const LOOKS: u32 = 0;
+/// A model need not poll: another interleaving covers a later check.
+pub(super) const POLLS: u32 = 0;

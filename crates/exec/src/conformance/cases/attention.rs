@@ -1,7 +1,7 @@
 //! Attention, forward and backward.
 
 use fitgpt_plan::{
-    program::{Dropout, Heads, Op, Qkv, Site},
+    program::{Dropout, DropoutSite, Heads, Op, Qkv},
     units::DType,
 };
 
@@ -65,7 +65,7 @@ pub(super) fn cases() -> Vec<OpCase> {
     let mut list = Vec::new();
     for dtype in DTYPES {
         for [b, t, h, d] in SHAPES {
-            for dropout in dropouts(Site::Attention) {
+            for dropout in dropouts(DropoutSite::Attention) {
                 let start = AttentionCase { dropout, ..AttentionCase::joined([b, t, h, d], dtype) };
                 list.push(start.forward(CaseBuilder::new(start.title())));
                 list.push(start.backward());
@@ -73,7 +73,7 @@ pub(super) fn cases() -> Vec<OpCase> {
         }
         for (shape, [query, kv, channels]) in GROUPED {
             let heads = Heads { query, kv, channels };
-            for dropout in dropouts(Site::Attention) {
+            for dropout in dropouts(DropoutSite::Attention) {
                 let start = AttentionCase {
                     shape,
                     heads,
@@ -136,7 +136,7 @@ impl AttentionCase {
         let qkv = qkv(&mut case, [b, t], heads, dtype, self.layout, self.std);
         let tolerance = softmax(d, self.largest_score(), t).stored(dtype);
         let out = case.writes("out", &[b, t, h * d], dtype, tolerance);
-        let lse = case.writes_one_a_row("lse", &[b, h, t], log_sum(d, self.largest_score()));
+        let lse = case.writes_one_per_row("lse", &[b, h, t], log_sum(d, self.largest_score()));
         case.case(Op::Attention { qkv, out, lse, heads, dropout })
     }
 

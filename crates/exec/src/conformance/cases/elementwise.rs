@@ -2,7 +2,7 @@
 
 use fitgpt_plan::{
     model::Rope,
-    program::{Dropout, Op, Site, Turn},
+    program::{Dropout, DropoutSite, Op, Turn},
     units::DType,
 };
 
@@ -21,8 +21,8 @@ pub(super) fn cases() -> Vec<OpCase> {
     let mut list = Vec::new();
     for dtype in DTYPES {
         for shape in SHAPES {
-            list.extend(dropouts(Site::Embedding).map(|d| embed(shape, dtype, d)));
-            list.extend(dropouts(Site::Embedding).map(|d| embed_backward(shape, dtype, d)));
+            list.extend(dropouts(DropoutSite::Embedding).map(|d| embed(shape, dtype, d)));
+            list.extend(dropouts(DropoutSite::Embedding).map(|d| embed_backward(shape, dtype, d)));
             list.push(dropout(shape, dtype));
         }
         // Without learned positions.
@@ -94,6 +94,6 @@ fn dropout([b, t, c, _]: [u64; 4], dtype: DType) -> OpCase {
     let mut case = CaseBuilder::new(format!("{b}x{t}x{c}, {dtype}"));
     let x = case.reads("x", &[b, t, c], dtype, Fill::normal(1.0));
     let out = case.writes("out", &[b, t, c], dtype, elementwise().stored(dtype));
-    let [_, dropout] = dropouts(Site::MlpOut);
+    let [_, dropout] = dropouts(DropoutSite::MlpOut);
     case.case(Op::Dropout { x, out, dropout: dropout.expect("the second entry is a dropout") })
 }

@@ -2,7 +2,7 @@
 
 use fitgpt_plan::{
     config::Gelu,
-    program::{Dropout, Op, Site},
+    program::{Dropout, DropoutSite, Op},
     units::{DType, TensorId},
 };
 
@@ -26,10 +26,14 @@ pub(super) fn cases() -> Vec<OpCase> {
                 let start = LinearCase { shape, dtype, has_bias };
                 list.push(start.plain(start.begin(""), dtype));
                 for kind in [Gelu::Exact, Gelu::Tanh] {
-                    list.extend([Keep::Pre, Keep::Nothing].map(|keep| start.gelu(kind, keep)));
+                    list.extend(
+                        [KeptTensor::Pre, KeptTensor::Nothing].map(|keep| start.gelu(kind, keep)),
+                    );
                 }
-                list.extend([Keep::Pre, Keep::Nothing].map(|keep| start.swiglu(keep)));
-                list.extend(dropouts(Site::AttentionOut).map(|dropout| start.residual(dropout)));
+                list.extend([KeptTensor::Pre, KeptTensor::Nothing].map(|keep| start.swiglu(keep)));
+                list.extend(
+                    dropouts(DropoutSite::AttentionOut).map(|dropout| start.residual(dropout)),
+                );
                 list.push(start.backward_weight());
             }
             let start = LinearCase { shape, dtype, has_bias: false };
@@ -55,7 +59,7 @@ struct LinearCase {
 
 /// What a fused op keeps for the backward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Keep {
+enum KeptTensor {
     Pre,
     Nothing,
 }
@@ -85,27 +89,27 @@ impl LinearCase {
         case.case(Op::Linear { x, weight, bias, out })
     }
 
-    fn gelu(&self, gelu: Gelu, keep: Keep) -> OpCase {
+    fn gelu(&self, gelu: Gelu, keep: KeptTensor) -> OpCase {
         let [b, t, k, n] = self.shape;
         let dtype = self.dtype;
         let mut case = self.begin(&format!(", {gelu:?}, keeps {keep:?}"));
         let (x, weight, bias) = self.operands(&mut case);
-        let pre = (keep == Keep::Pre)
+        let pre = (keep == KeptTensor::Pre)
             .then(|| case.writes("pre", &[b, t, n], dtype, sum(k).stored(dtype)));
         let tolerance = activation(k).through(dtype).stored(dtype);
         let out = case.writes("out", &[b, t, n], dtype, tolerance);
         case.case(Op::LinearGelu { x, weight, bias, pre, out, gelu })
     }
 
-    fn swiglu(&self, keep: Keep) -> OpCase {
+    fn swiglu(&self, keep: KeptTensor) -> OpCase {
         let [b, t, k, n] = self.shape;
         let dtype = self.dtype;
         let mut case = self.begin(&format!(", keeps {keep:?}"));
         let (x, weight, bias) = self.operands(&mut case);
         // Reaches both tails.
         let gate = case.reads("gate", &[b, t, n], dtype, Fill::normal(3.0));
-        let up =
-            (keep == Keep::Pre).then(|| case.writes("up", &[b, t, n], dtype, sum(k).stored(dtype)));
+        let up = (keep == KeptTensor::Pre)
+            .then(|| case.writes("up", &[b, t, n], dtype, sum(k).stored(dtype)));
         // A rounded `up` is multiplied by a gate of up to about four standard deviations.
         let tolerance = activation(k).through(dtype).stored(dtype);
         let out = case.writes("out", &[b, t, n], dtype, tolerance);

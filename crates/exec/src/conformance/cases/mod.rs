@@ -13,7 +13,7 @@ mod sampling;
 mod update;
 mod update_8bit;
 
-use fitgpt_plan::program::{Dropout, Site};
+use fitgpt_plan::program::{Dropout, DropoutSite};
 
 use super::{DTYPES, case::OpCase};
 
@@ -34,7 +34,7 @@ pub(super) fn all() -> impl Iterator<Item = OpCase> {
 }
 
 /// No dropout, and a dropout of 0.3.
-fn dropouts(site: Site) -> [Option<Dropout>; 2] {
+fn dropouts(site: DropoutSite) -> [Option<Dropout>; 2] {
     [None, Some(Dropout { rate: 0.3, layer: 2, site })]
 }
 

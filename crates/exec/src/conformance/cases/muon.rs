@@ -62,7 +62,7 @@ impl MuonCase {
         let Muon { dtype, steps, nesterov, adjust, .. } = muon;
         let how = format!("{dtype}, {steps} iterations, {adjust:?}, Nesterov {nesterov}");
         let mut case = CaseBuilder::new(format!("{rows} by {columns}, {how}, norm {norm}"));
-        case.arguments.lr = 0.1; // large, so that a wrong step shows next to the weight
+        case.arguments.lr = 0.1; // large, so that a wrong step is visible in the weight
         case.arguments.loss_scale = loss_scale;
         let is_finite = norm.is_finite();
         let changed: fn() -> Tolerance = if is_finite { elementwise } else { copy };

@@ -24,22 +24,23 @@ pub(super) fn cases() -> Vec<OpCase> {
     let mut list = Vec::new();
     for dtype in DTYPES {
         for [b, t, c] in SHAPES {
-            for kind in [NormKind::Biased, NormKind::Plain, NormKind::Rms] {
+            for kind in [NormVariant::Biased, NormVariant::Plain, NormVariant::Rms] {
                 let start = NormCase { rows: [b, t], heads: None, channels: c, dtype, kind };
                 list.push(start.forward(CaseBuilder::new(start.title())));
                 list.push(start.again());
                 list.extend(
-                    [GradientMode::Yes, GradientMode::No].map(|assigns| start.backward(assigns)),
+                    [InputGradient::Assigned, InputGradient::Added]
+                        .map(|d_x_mode| start.backward(d_x_mode)),
                 );
             }
         }
         for [b, t, heads, channels] in HEADS {
             let heads = Some(heads);
-            let start = NormCase { rows: [b, t], heads, channels, dtype, kind: NormKind::Rms };
+            let start = NormCase { rows: [b, t], heads, channels, dtype, kind: NormVariant::Rms };
             list.push(start.forward(CaseBuilder::new(start.title())));
-            list.push(start.backward(GradientMode::Yes));
+            list.push(start.backward(InputGradient::Assigned));
         }
-        for kind in [NormKind::Biased, NormKind::Rms] {
+        for kind in [NormVariant::Biased, NormVariant::Rms] {
             let start = NormCase { rows: [1, 9], heads: None, channels: 20, dtype, kind };
             list.push(start.forward(CaseBuilder::prompt(&start.title(), 9, 6)));
         }
@@ -49,10 +50,10 @@ pub(super) fn cases() -> Vec<OpCase> {
 
 /// Which norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NormKind {
+enum NormVariant {
     /// Layer norm with a bias.
     Biased,
-    /// Layer norm without.
+    /// Layer norm without a bias.
     Plain,
     /// RMS norm.
     Rms,
@@ -63,14 +64,14 @@ struct NormCase {
     heads: Option<u64>,
     channels: u64,
     dtype: DType,
-    kind: NormKind,
+    kind: NormVariant,
 }
 
 /// Whether the gradient of the input is assigned or added.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum GradientMode {
-    Yes,
-    No,
+enum InputGradient {
+    Assigned,
+    Added,
 }
 
 /// A mean other than zero, so that the mean of a row does not cancel.
@@ -103,8 +104,8 @@ impl NormCase {
         let out = case.writes("out", &shape, self.dtype, sum(c).stored(self.dtype));
         let rows = self.statistics_shape();
         let mean =
-            (self.kind != NormKind::Rms).then(|| case.writes_one_a_row("mean", &rows, sum(c)));
-        let rstd = case.writes_one_a_row("rstd", &rows, sum(c));
+            (self.kind != NormVariant::Rms).then(|| case.writes_one_per_row("mean", &rows, sum(c)));
+        let rstd = case.writes_one_per_row("rstd", &rows, sum(c));
         case.case(Op::Norm { x, weight, bias, out, mean, rstd, epsilon: EPSILON })
     }
 
@@ -117,7 +118,7 @@ impl NormCase {
         case.case(Op::NormAgain { x, weight, bias, mean, rstd, out })
     }
 
-    fn backward(&self, assigns: GradientMode) -> OpCase {
+    fn backward(&self, d_x_mode: InputGradient) -> OpCase {
         let (shape, c, dtype) = (self.shape(), self.channels, self.dtype);
         let rows = self.statistics_shape().iter().product();
         let mut case = CaseBuilder::new(self.title());
@@ -127,10 +128,10 @@ impl NormCase {
         let d_out = case.reads("d_out", &shape, dtype, Fill::normal(1.0));
         let fill = Fill::normal(1.0);
         let d_weight = case.updates("d_weight", &[c], DType::F32, fill.clone(), sum(rows));
-        let d_bias = (self.kind == NormKind::Biased)
+        let d_bias = (self.kind == NormVariant::Biased)
             .then(|| case.updates("d_bias", &[c], DType::F32, fill.clone(), sum(rows)));
         let tolerance = sum(c).stored(dtype);
-        if assigns == GradientMode::Yes {
+        if d_x_mode == InputGradient::Assigned {
             let d_x = case.writes("d_x", &shape, dtype, tolerance);
             let op = Op::NormBackward { x, weight, mean, rstd, d_out, d_x, d_weight, d_bias };
             return case.case(op);
@@ -143,14 +144,14 @@ impl NormCase {
     fn affine(&self, case: &mut CaseBuilder) -> (TensorId, Option<TensorId>) {
         let shape = [self.channels];
         let weight = case.reads("weight", &shape, DType::F32, WEIGHT);
-        let bias = (self.kind == NormKind::Biased)
+        let bias = (self.kind == NormVariant::Biased)
             .then(|| case.reads("bias", &shape, DType::F32, Fill::normal(0.3)));
         (weight, bias)
     }
 
     /// Mean, if the norm has one, and reciprocal standard deviation of `x`, as inputs.
     fn statistics(&self, case: &mut CaseBuilder, x: TensorId) -> (Option<TensorId>, TensorId) {
-        let centre = if self.kind == NormKind::Rms { Centre::Zero } else { Centre::Mean };
+        let centre = if self.kind == NormVariant::Rms { Centre::Zero } else { Centre::Mean };
         let values = case.values_of(x);
         let (mean, rstd) = statistics(&values, self.channels as usize, centre, EPSILON.into());
         let rows = self.statistics_shape();

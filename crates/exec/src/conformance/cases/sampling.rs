@@ -1,4 +1,4 @@
-//! The ops that only prefill and decode have, and `Embed` in both programs.
+//! Ops that occur only in prefill and decode, and `Embed` in both programs.
 
 use fitgpt_plan::{
     program::{Heads, Op},
@@ -25,7 +25,7 @@ pub(super) fn cases() -> Vec<OpCase> {
             list.push(store_cache(length, dtype, QkvLayout::Split));
         }
         for [query, kv, channels] in [[1, 1, 4], [3, 3, 16], [3, 3, 24], [1, 1, 64], [1, 1, 80]] {
-            // An empty cache, some of it, and the last free row.
+            // An empty cache, a partly filled one, and one with a single free row.
             list.extend([0, 4, 32].map(|length| {
                 cached_attention(Heads { query, kv, channels }, QkvLayout::Joined, length, dtype)
             }));

@@ -23,15 +23,15 @@ pub(super) fn cases() -> Vec<OpCase> {
     for count in [1, 7, 1300] {
         for decays in [true, false] {
             for (updates, grad_clip) in [(1, 0.0), (1, 1.0), (10, 1.0)] {
-                let start = AdamCase { count, decays, updates, grad_clip, around: [0, 0] };
+                let start = AdamWCase { count, decays, updates, grad_clip, around: [0, 0] };
                 // Below the limit, above it, and not finite.
                 list.extend([0.5, 4.0, f64::INFINITY, f64::NAN].map(|norm| start.adamw(norm)));
             }
         }
     }
-    // A rank's part of a parameter: the elements before and after it stay as they are.
+    // A rank's part of a parameter: the elements before and after it must not change.
     let start =
-        AdamCase { count: 700, decays: true, updates: 2, grad_clip: 1.0, around: [256, 40] };
+        AdamWCase { count: 700, decays: true, updates: 2, grad_clip: 1.0, around: [256, 40] };
     list.extend([0.5, 4.0, f64::NAN].map(|norm| start.adamw(norm)));
     list
 }
@@ -56,7 +56,7 @@ fn norm(title: &str, shapes: &[&[u64]], loss_scale: f32, special: Option<f64>) -
 }
 
 #[derive(Clone, Copy)]
-struct AdamCase {
+struct AdamWCase {
     count: u64,
     decays: bool,
     updates: u64,
@@ -65,7 +65,7 @@ struct AdamCase {
     around: [u64; 2],
 }
 
-impl AdamCase {
+impl AdamWCase {
     fn adamw(self, norm: f64) -> OpCase {
         let Self { count, decays, updates, grad_clip, around: [first, rest] } = self;
         let loss_scale: f32 = 64.0;
@@ -74,7 +74,7 @@ impl AdamCase {
             format!("{count} of {whole}, decays {decays}, update {updates}, clip {grad_clip}");
         let mut case = CaseBuilder::new(format!("{title}, norm {norm}"));
         case.arguments.updates = updates;
-        case.arguments.lr = 0.1; // large, so that a wrong step shows next to the weight
+        case.arguments.lr = 0.1; // large, so that a wrong step is visible in the weight
         case.arguments.loss_scale = loss_scale;
         let changed: fn() -> Tolerance = if norm.is_finite() { elementwise } else { copy };
 

@@ -20,15 +20,16 @@ pub(super) fn cases() -> Vec<OpCase> {
         for (decays, updates, grad_clip) in [(true, 2, 0.0), (false, 10, 1.0)] {
             for begins in [InitialMoments::AtZero, InitialMoments::Somewhere] {
                 let around = [0, 0];
-                let start = AdamCase { count, decays, updates, grad_clip, begins, around };
+                let start = AdamW8bitCase { count, decays, updates, grad_clip, begins, around };
                 // Below the limit, above it, and not finite.
                 list.extend([0.5, 4.0, f64::INFINITY, f64::NAN].map(|norm| start.case(norm)));
             }
         }
     }
-    // A rank's part of a parameter: the elements before and after it stay as they are.
+    // A rank's part of a parameter: the elements before and after it must not change.
     let (begins, around) = (InitialMoments::Somewhere, [512, 40]);
-    let start = AdamCase { count: 700, decays: true, updates: 2, grad_clip: 1.0, begins, around };
+    let start =
+        AdamW8bitCase { count: 700, decays: true, updates: 2, grad_clip: 1.0, begins, around };
     list.extend([0.5, f64::NAN].map(|norm| start.case(norm)));
     list
 }
@@ -43,7 +44,7 @@ enum InitialMoments {
 }
 
 #[derive(Clone, Copy)]
-struct AdamCase {
+struct AdamW8bitCase {
     count: u64,
     decays: bool,
     updates: u64,
@@ -57,14 +58,14 @@ const LOSS_SCALE: f32 = 64.0;
 const ADAM: Adam =
     Adam { beta1: 0.9, beta2: 0.99, epsilon: 1e-8, weight_decay: 0.1, grad_clip: 0.0 };
 
-impl AdamCase {
+impl AdamW8bitCase {
     fn case(self, norm: f64) -> OpCase {
         let Self { count, decays, updates, grad_clip, begins, around: [first, rest] } = self;
         let whole = first + count + rest;
         let title = format!("{count} of {whole}, {begins:?}, decays {decays}, update {updates}");
         let mut case = CaseBuilder::new(format!("{title}, clip {grad_clip}, norm {norm}"));
         case.arguments.updates = updates;
-        case.arguments.lr = 0.1; // large, so that a wrong step shows next to the weight
+        case.arguments.lr = 0.1; // large, so that a wrong step is visible in the weight
         case.arguments.loss_scale = LOSS_SCALE;
         let is_finite = norm.is_finite();
         let changed: fn() -> Tolerance = if is_finite { elementwise } else { copy };
@@ -163,7 +164,7 @@ fn close_to_a_middle(book: &Codebook, terms: &[[f64; 2]]) -> Vec<usize> {
     const MARGIN: f64 = 1e-5;
     let mut middles: Vec<_> =
         book.values.windows(2).map(|pair| f64::midpoint(pair[0].into(), pair[1].into())).collect();
-    middles.push(0.0); // where the sign changes
+    middles.push(0.0); // the sign changes here
     let mut found = Vec::new();
     for (block, terms) in terms.chunks(QUANTISED_BLOCK as usize).enumerate() {
         let scale = terms.iter().fold(0.0, |most: f64, [a, b]| most.max((a + b).abs()));

@@ -12,7 +12,7 @@
 //! scratch, and `d_k` and `d_v` are summed there.
 
 use super::{
-    AttentionShape, Qkv, QkvMut, QkvRows,
+    AttentionShape, QkvMut, QkvRows, QkvViews,
     heads::{Columns, HeadRows, HeadSplit, TaskRows},
     tile::{CausalTile, HeadMask, HeadView, KEYS, QUERIES, from_lanes, padded, to_lanes},
 };
@@ -39,7 +39,7 @@ pub(in crate::cpu) fn scratch(seq: usize, size: usize, threads: usize) -> usize 
 /// Operands of [`backward`].
 pub(in crate::cpu) struct AttentionBackward<'a, E, M> {
     pub(in crate::cpu) shape: AttentionShape,
-    pub(in crate::cpu) qkv: Qkv<'a, E>,
+    pub(in crate::cpu) qkv: QkvViews<'a, E>,
     pub(in crate::cpu) out: &'a [E],
     pub(in crate::cpu) lse: &'a [f32],
     pub(in crate::cpu) d_out: &'a [E],
@@ -66,9 +66,9 @@ pub(in crate::cpu) fn backward<E: Element + Stored>(
     );
     let isa = machine.isa;
     machine.pool.for_each(parts, |task, (d_qkv, space)| {
-        let place = split.place(task.index);
-        let mask = mask(place.sequence);
-        isa.run(BackwardTask { shape, place, qkv, out, lse, d_out, d_qkv, mask, space });
+        let task_rows = split.task_rows(task.index);
+        let mask = mask(task_rows.sequence);
+        isa.run(BackwardTask { shape, task_rows, qkv, out, lse, d_out, d_qkv, mask, space });
     });
 }
 
@@ -125,8 +125,8 @@ impl<'a> BackwardTiles<'a> {
 /// One task: one key/value head with its query heads.
 pub(super) struct BackwardTask<'a, E> {
     pub(super) shape: AttentionShape,
-    pub(super) place: TaskRows,
-    pub(super) qkv: Qkv<'a, E>,
+    pub(super) task_rows: TaskRows,
+    pub(super) qkv: QkvViews<'a, E>,
     pub(super) out: &'a [E],
     pub(super) lse: &'a [f32],
     pub(super) d_out: &'a [E],
@@ -141,7 +141,7 @@ impl<E: Element> Kernel for BackwardTask<'_, E> {
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let AttentionShape { seq, size, .. } = self.shape;
-        let (sequence, kv) = (self.place.sequence, self.place.head);
+        let (sequence, kv) = (self.task_rows.sequence, self.task_rows.head);
         let keys = HeadView::new(self.qkv.keys, seq, (sequence, kv), size);
         let values = HeadView::new(self.qkv.values, seq, (sequence, kv), size);
         let [out, d_out] = [self.out, self.d_out].map(|data| QkvRows {
@@ -300,7 +300,7 @@ impl BackwardTiles<'_> {
         }
     }
 
-    /// Adds the tile's part of `d_q`, `d_k` and `d_v`; `sum` is where the last two start from.
+    /// Adds the tile's part of `d_q`, `d_k` and `d_v`; `sum` is the initial value of the last two.
     #[inline(always)]
     fn add<S: Simd>(&mut self, simd: S, causal: CausalTile, size: usize, sum: SumStart) {
         let stride = padded(size);

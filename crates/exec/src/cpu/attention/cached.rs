@@ -3,7 +3,7 @@
 //! A few microseconds of work: one dot product for each key, one task for each head.
 
 use super::{
-    AttentionShape, Qkv, QkvRows,
+    AttentionShape, QkvRows, QkvViews,
     heads::{Columns, HeadRows, HeadSplit, TaskRows},
     tile::{HeadView, ROWS_AHEAD},
 };
@@ -28,7 +28,7 @@ pub(in crate::cpu) fn scratch(capacity: usize, size: usize, threads: usize) -> u
 pub(in crate::cpu) struct CacheStore<'a, E> {
     /// One sequence, with the number of rows in use.
     pub(in crate::cpu) shape: AttentionShape,
-    pub(in crate::cpu) qkv: Qkv<'a, E>,
+    pub(in crate::cpu) qkv: QkvViews<'a, E>,
     /// The sequence's cache.
     pub(in crate::cpu) keys: &'a mut [E],
     pub(in crate::cpu) values: &'a mut [E],
@@ -51,7 +51,7 @@ pub(in crate::cpu) struct CachedAttention<'a, E> {
     /// `batch` sequences of one row each; `seq` is the cache's capacity, `used` its length before
     /// this token.
     pub(in crate::cpu) shape: AttentionShape,
-    pub(in crate::cpu) qkv: Qkv<'a, E>,
+    pub(in crate::cpu) qkv: QkvViews<'a, E>,
     pub(in crate::cpu) keys: &'a mut [E],
     pub(in crate::cpu) values: &'a mut [E],
     pub(in crate::cpu) out: &'a mut [E],
@@ -80,7 +80,7 @@ pub(in crate::cpu) fn cached<E: Element + Stored>(
     let parts = (Columns::of_heads(out, split), PerWorker::new(scratch, seq + 3 * shape.size));
     let isa = machine.isa;
     machine.pool.for_each(parts, |task, ([out], space)| {
-        let TaskRows { sequence, head, .. } = split.place(task.index);
+        let TaskRows { sequence, head, .. } = split.task_rows(task.index);
         let kv = (sequence, head / shape.group());
         isa.run(CachedHead {
             query: HeadView::new(qkv.queries, 1, (sequence, head), shape.size),

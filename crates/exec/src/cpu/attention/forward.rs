@@ -1,13 +1,13 @@
 //! The forward pass: blocks of queries against all keys up to them, one tile at a time.
 //!
 //! A task copies the keys and values of its head once: in `qkv` their rows are so far apart that
-//! each is on its own page, and many rows map to the same lines of the L1 cache.
+//! each is on a different page, and many rows map to the same lines of the L1 cache.
 //!
 //! For each query it keeps the largest score so far, `m`, and the sum of exponentials, `l`. If a
 //! tile raises `m`, the sums so far are scaled down to match.
 
 use super::{
-    AttentionShape, Qkv,
+    AttentionShape, QkvViews,
     heads::{Columns, HeadRows, HeadSplit, PerRow, RowNumbers, TaskRows},
     tile::{CausalTile, HeadMask, HeadView, KEYS, QUERIES, from_lanes, padded, to_lanes},
 };
@@ -29,11 +29,11 @@ pub(in crate::cpu) fn scratch(seq: usize, size: usize, threads: usize) -> usize 
     ForwardTiles::floats(seq, size) * threads
 }
 
-/// With fewer tasks than this, heads are split, so that many cores have work.
+/// If there are fewer tasks than this, heads are split, so that many cores have work.
 const TASKS: usize = 64;
 
 /// Rows of a task: all rows in use if there are enough heads.
-fn task_rows(shape: AttentionShape) -> usize {
+fn rows_per_task(shape: AttentionShape) -> usize {
     let blocks = shape.used.div_ceil(QUERIES);
     let pieces = (TASKS / (shape.batch * shape.heads).max(1)).clamp(1, blocks.max(1));
     blocks.div_ceil(pieces).max(1) * QUERIES
@@ -42,7 +42,7 @@ fn task_rows(shape: AttentionShape) -> usize {
 /// Operands of [`forward`].
 pub(in crate::cpu) struct AttentionForward<'a, E, M> {
     pub(in crate::cpu) shape: AttentionShape,
-    pub(in crate::cpu) qkv: Qkv<'a, E>,
+    pub(in crate::cpu) qkv: QkvViews<'a, E>,
     pub(in crate::cpu) out: &'a mut [E],
     pub(in crate::cpu) lse: &'a mut [f32],
     /// The mask of each sequence's probabilities.
@@ -57,7 +57,7 @@ pub(in crate::cpu) fn forward<E: Element + Stored>(
 ) {
     let AttentionForward { shape, qkv, out, lse, mask, scratch } = args;
     assert!(shape.used <= shape.seq);
-    let split = HeadSplit { shape, block: task_rows(shape) };
+    let split = HeadSplit { shape, block: rows_per_task(shape) };
     let parts = (
         Columns::of_heads(out, split),
         PerRow::new(lse, split),
@@ -65,9 +65,10 @@ pub(in crate::cpu) fn forward<E: Element + Stored>(
     );
     let isa = machine.isa;
     machine.pool.for_each(parts, |task, ([out], lse, space)| {
-        let place = split.place(task.index);
-        let mask = mask(place.sequence).map(|mask| HeadMask::new(mask, place.head, shape.seq));
-        isa.run(ForwardTask { shape, place, qkv, out, lse, mask, space });
+        let task_rows = split.task_rows(task.index);
+        let mask =
+            mask(task_rows.sequence).map(|mask| HeadMask::new(mask, task_rows.head, shape.seq));
+        isa.run(ForwardTask { shape, task_rows, qkv, out, lse, mask, space });
     });
 }
 
@@ -104,8 +105,8 @@ impl<'a> ForwardTiles<'a> {
 /// One task: rows of one head.
 pub(super) struct ForwardTask<'a, E> {
     pub(super) shape: AttentionShape,
-    pub(super) place: TaskRows,
-    pub(super) qkv: Qkv<'a, E>,
+    pub(super) task_rows: TaskRows,
+    pub(super) qkv: QkvViews<'a, E>,
     pub(super) out: HeadRows<'a, E>,
     pub(super) lse: RowNumbers<'a>,
     pub(super) mask: Option<HeadMask>,
@@ -118,12 +119,12 @@ impl<E: Element> Kernel for ForwardTask<'_, E> {
     #[inline(always)]
     fn run<S: Simd>(mut self, simd: S) {
         let AttentionShape { seq, size, .. } = self.shape;
-        let (sequence, head) = (self.place.sequence, self.place.head);
+        let (sequence, head) = (self.task_rows.sequence, self.task_rows.head);
         let kv = (sequence, head / self.shape.group());
         let queries = HeadView::new(self.qkv.queries, seq, (sequence, head), size);
         let keys = HeadView::new(self.qkv.keys, seq, kv, size);
         let values = HeadView::new(self.qkv.values, seq, kv, size);
-        let rows = self.place.rows;
+        let rows = self.task_rows.rows;
         let mut tiles = ForwardTiles::new(self.space, seq, size);
         keys.load(simd, 0..rows.end, None, tiles.keys);
         values.load(simd, 0..rows.end, None, tiles.values);

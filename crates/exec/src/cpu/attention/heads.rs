@@ -36,7 +36,7 @@ impl HeadSplit {
 
     /// The last rows come first: they attend to the most keys, and the longest tasks should start
     /// first.
-    pub(super) fn place(&self, index: usize) -> TaskRows {
+    pub(super) fn task_rows(&self, index: usize) -> TaskRows {
         let AttentionShape { batch, heads, used, .. } = self.shape;
         let block = self.blocks() - 1 - index / (batch * heads);
         let start = block * self.block;
@@ -50,7 +50,7 @@ impl HeadSplit {
 
 /// The columns of each head in a row.
 #[derive(Clone, Copy, Debug)]
-struct Span {
+struct ColumnSpan {
     /// The first head's first column.
     first: usize,
     /// Columns of each head.
@@ -66,7 +66,7 @@ enum Grids<'a, T, const N: usize> {
 /// Splits `N` matrices, or `N` ranges of columns of one, by rows and heads for the tasks.
 pub(super) struct Columns<'a, T, const N: usize> {
     grids: Grids<'a, T, N>,
-    spans: [Span; N],
+    spans: [ColumnSpan; N],
     split: HeadSplit,
 }
 
@@ -77,7 +77,7 @@ impl<'a, T: Send + 'static> Columns<'a, T, 1> {
         assert!(used <= seq, "{used} rows of a sequence of {seq}");
         let width = split.shape.channels();
         assert_eq!(data.len(), batch * seq * width);
-        let spans = [Span { first: 0, width: size }];
+        let spans = [ColumnSpan { first: 0, width: size }];
         Self { grids: Grids::One(Grid::new(data, width)), spans, split }
     }
 }
@@ -105,7 +105,7 @@ impl<'a, T: Send + 'static> Columns<'a, T, 3> {
                 (Grids::Each(grids), [0; 3])
             }
         };
-        let spans = std::array::from_fn(|n| Span { first: firsts[n], width: widths[n] });
+        let spans = std::array::from_fn(|n| ColumnSpan { first: firsts[n], width: widths[n] });
         Self { grids, spans, split }
     }
 }
@@ -124,12 +124,12 @@ unsafe impl<T: Send + 'static, const N: usize> Parts for Columns<'_, T, N> {
     #[inline]
     unsafe fn part<'p>(&self, task: Task) -> Self::Part<'p> {
         let shape = self.split.shape;
-        let place = self.split.place(task.index);
-        let first = place.sequence * shape.seq;
-        let rows = first + place.rows.start..first + place.rows.end;
+        let task_rows = self.split.task_rows(task.index);
+        let first = task_rows.sequence * shape.seq;
+        let rows = first + task_rows.rows.start..first + task_rows.rows.end;
         std::array::from_fn(|n| {
-            let Span { first: column, width } = self.spans[n];
-            let column = column + place.head * width;
+            let ColumnSpan { first: column, width } = self.spans[n];
+            let column = column + task_rows.head * width;
             let columns = column..column + width;
             let grid = match &self.grids {
                 Grids::One(grid) => grid,
@@ -191,11 +191,11 @@ unsafe impl Parts for PerRow<'_> {
     }
     #[inline]
     unsafe fn part<'p>(&self, task: Task) -> Self::Part<'p> {
-        let place = self.split.place(task.index);
-        let head = place.sequence * self.split.shape.heads + place.head;
+        let task_rows = self.split.task_rows(task.index);
+        let head = task_rows.sequence * self.split.shape.heads + task_rows.head;
         // SAFETY: as for `Columns`.
-        let tile = unsafe { self.grid.tile(head..head + 1, place.rows.clone()) };
-        RowNumbers { tile, head, rows: place.rows }
+        let tile = unsafe { self.grid.tile(head..head + 1, task_rows.rows.clone()) };
+        RowNumbers { tile, head, rows: task_rows.rows }
     }
 }
 
@@ -235,9 +235,9 @@ mod tests {
         let mut numbers = vec![0.0; 2 * 3 * 11];
         let parts = (Columns::of_heads(&mut columns, split), PerRow::new(&mut numbers, split));
         Pool::new(3).unwrap().for_each(parts, |task, ([mut columns], mut numbers)| {
-            let place = split.place(task.index);
-            for row in place.rows.clone() {
-                columns.row(row).iter_mut().for_each(|x| *x += 1 + place.head);
+            let task_rows = split.task_rows(task.index);
+            for row in task_rows.rows.clone() {
+                columns.row(row).iter_mut().for_each(|x| *x += 1 + task_rows.head);
             }
             numbers.get().iter_mut().for_each(|x| *x += 1.0);
         });
@@ -263,10 +263,10 @@ mod tests {
         for target in targets {
             let parts = Columns::of_groups(target, shape, split);
             Pool::new(2).unwrap().for_each(parts, |task, mut parts| {
-                let place = split.place(task.index);
-                for row in place.rows.clone() {
+                let task_rows = split.task_rows(task.index);
+                for row in task_rows.rows.clone() {
                     for (n, part) in parts.iter_mut().enumerate() {
-                        part.row(row).iter_mut().for_each(|x| *x += 1 + 10 * n + place.head);
+                        part.row(row).iter_mut().for_each(|x| *x += 1 + 10 * n + task_rows.head);
                     }
                     parts[0].row_of(row, 2, 2).iter_mut().for_each(|x| *x += 100);
                 }

@@ -29,7 +29,7 @@ pub(super) use self::{
     forward::{AttentionForward, forward, scratch as forward_scratch},
 };
 
-/// The sizes of an attention.
+/// The sizes of an attention op.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AttentionShape {
     /// Sequences.
@@ -96,13 +96,13 @@ impl<'a, E> QkvRows<'a, E> {
 
 /// Queries, keys and values, in one tensor or in three.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Qkv<'a, E> {
+pub(super) struct QkvViews<'a, E> {
     queries: QkvRows<'a, E>,
     keys: QkvRows<'a, E>,
     values: QkvRows<'a, E>,
 }
 
-impl<'a, E> Qkv<'a, E> {
+impl<'a, E> QkvViews<'a, E> {
     /// All three next to each other in the rows of `data`.
     pub(super) fn joined(data: &'a [E], shape: AttentionShape) -> Self {
         let (queries, keys) = (shape.channels(), shape.kv_channels());

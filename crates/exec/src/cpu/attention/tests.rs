@@ -1,7 +1,7 @@
 //! Tests tiles of sixteen lanes, as with AVX-512, on any machine.
 
 use super::{
-    AttentionShape, Qkv, QkvMut,
+    AttentionShape, QkvMut, QkvViews,
     backward::{self, BackwardTask},
     forward::{self, ForwardTask},
     heads::{Columns, HeadSplit, PerRow},
@@ -38,22 +38,22 @@ fn run<S: Simd>(simd: S) -> Results {
         let parts = (Columns::of_heads(&mut out, split), PerRow::new(&mut lse, split));
         // SAFETY: the parts of the only task.
         let ([out], lse) = unsafe { parts.part(task) };
-        let place = split.place(task.index);
+        let task_rows = split.task_rows(task.index);
         let space = &mut space;
-        let qkv = Qkv::joined(&qkv, SHAPE);
-        simd.run(ForwardTask { shape: SHAPE, place, qkv, out, lse, mask: None, space });
+        let qkv = QkvViews::joined(&qkv, SHAPE);
+        simd.run(ForwardTask { shape: SHAPE, task_rows, qkv, out, lse, mask: None, space });
     }
     for task in tasks {
         let mut space = vec![f32::NAN; backward::scratch(seq, size, 1)];
         let parts = Columns::of_groups(QkvMut::Joined(&mut d_qkv), SHAPE, split);
         // SAFETY: as above.
         let d_qkv = unsafe { parts.part(task) };
-        let place = split.place(task.index);
+        let task_rows = split.task_rows(task.index);
         simd.run(BackwardTask {
             shape: SHAPE,
             lse: &lse,
-            place,
-            qkv: Qkv::joined(&qkv, SHAPE),
+            task_rows,
+            qkv: QkvViews::joined(&qkv, SHAPE),
             out: &out,
             d_out: &d_out,
             d_qkv,
@@ -65,7 +65,7 @@ fn run<S: Simd>(simd: S) -> Results {
 }
 
 #[test]
-fn sixteen_lanes_attend_as_eight_do() {
+fn sixteen_lanes_give_the_attention_of_eight() {
     let (eight, sixteen) = (run(Portable::<8>), run(Portable::<16>));
     // Queries are lanes, and every sum runs over keys or channels in order: the bits are equal.
     assert_eq!(eight.out, sixteen.out);

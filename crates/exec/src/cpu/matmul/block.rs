@@ -36,37 +36,37 @@ const TASK_ROWS: usize = 96;
 const TASK_COLUMNS: usize = 1024;
 /// With this many columns, packing a is cheap compared with multiplying it.
 const MANY_COLUMNS: usize = 256;
-/// A multiple of every tile's rows. With so few, loading b costs as much as multiplying it.
+/// A multiple of every tile's rows. With so few rows, loading b costs as much as multiplying by it.
 const LEAST_ROWS: usize = 24;
 /// The overhead of a task, in rows.
-const ROWS_A_TASK: usize = 2;
+const OVERHEAD_ROWS: usize = 2;
 
-/// Limits on the sizes. Tests choose small ones, to reach every loop.
+/// Limits on the sizes. Tests use small ones to reach every loop.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct BlockLimits {
     /// Depth of one block.
     pub(super) depth_block: usize,
-    pub(super) blocks_a_slab: usize,
+    pub(super) blocks_per_slab: usize,
     /// Floats of packed b.
     pub(super) b_floats: usize,
     /// Floats of sums that are kept for the next slab.
     pub(super) band_floats: usize,
-    /// Up to this many rows, a task takes them all.
+    /// Up to this many rows, each task covers all of them.
     pub(super) narrow_rows: usize,
     /// With fewer tasks per thread than this, tasks are made smaller to balance the load.
-    pub(super) tasks_a_thread: usize,
+    pub(super) tasks_per_thread: usize,
 }
 
-impl Limits {
+impl BlockLimits {
     pub(super) const USUAL: Self = Self {
         // A panel of sixteen columns takes three quarters of an L1 cache of 32 KiB.
         depth_block: 384,
-        blocks_a_slab: 4,
+        blocks_per_slab: 4,
         b_floats: 3 << 19, // 6 MiB: fits into L3 and leaves space
         band_floats: 9 << 17,
         // With a block of depth they take half of an L2 cache of 512 KiB.
         narrow_rows: 192,
-        tasks_a_thread: 4,
+        tasks_per_thread: 4,
     };
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Blocking {
     depth: usize,
     pub(super) depth_block: usize,
     pub(super) depth_blocks: usize,
-    blocks_a_slab: usize,
+    blocks_per_slab: usize,
     pub(super) slabs: usize,
     strip_columns: usize,
     band_rows: usize,
@@ -93,10 +93,10 @@ pub(super) struct Blocking {
 impl ProductShape {
     /// Bytes that a [`Product`](super::Product) of this shape needs while it runs.
     pub fn scratch_bytes(self, threads: usize) -> u64 {
-        self.scratch_floats(threads, Limits::USUAL) * size_of::<f32>() as u64
+        self.scratch_floats(threads, BlockLimits::USUAL) * size_of::<f32>() as u64
     }
 
-    pub(super) fn scratch_floats(self, threads: usize, limits: Limits) -> u64 {
+    pub(super) fn scratch_floats(self, threads: usize, limits: BlockLimits) -> u64 {
         if self.rows == 0 || self.columns == 0 {
             return 0;
         }
@@ -124,8 +124,8 @@ impl ProductShape {
     ///
     /// With fewer columns `a` is packed more often; with fewer rows a panel of `b` is loaded into
     /// L1 more often. The first costs less as long as there are many columns.
-    fn task(self, strip_columns: usize, threads: usize, limits: Limits) -> (usize, usize) {
-        let tasks = threads * limits.tasks_a_thread;
+    fn task(self, strip_columns: usize, threads: usize, limits: BlockLimits) -> (usize, usize) {
+        let tasks = threads * limits.tasks_per_thread;
         let least = strip_columns.div_ceil(TASK_COLUMNS);
         let columns = |across| strip_columns.div_ceil(across).next_multiple_of(PANEL);
         if self.rows <= limits.narrow_rows {
@@ -136,7 +136,7 @@ impl ProductShape {
         let across = tasks.div_ceil(fewest).min(cheap).max(least);
         let longest = |rows: usize| {
             let tasks = self.rows.div_ceil(rows) * across;
-            tasks.div_ceil(threads) * (rows + ROWS_A_TASK)
+            tasks.div_ceil(threads) * (rows + OVERHEAD_ROWS)
         };
         let fewest = fewest.max(tasks.div_ceil(across));
         let sizes = (fewest..=2 * fewest).map(|n| self.rows.div_ceil(n));
@@ -145,18 +145,18 @@ impl ProductShape {
         (rows, columns(across.max(tasks.div_ceil(self.rows.div_ceil(rows)))))
     }
 
-    pub(super) fn blocking(self, threads: usize, limits: Limits) -> Blocking {
+    pub(super) fn blocking(self, threads: usize, limits: BlockLimits) -> Blocking {
         // Sums are grouped by depth only, as the module docs promise.
         let depth_blocks = self.depth.div_ceil(limits.depth_block);
         let depth_block = self.depth.div_ceil(depth_blocks.max(1)).next_multiple_of(8).max(8);
         let depth_blocks = self.depth.div_ceil(depth_block);
-        let slabs = depth_blocks.div_ceil(limits.blocks_a_slab).max(1);
-        let blocks_a_slab = depth_blocks.div_ceil(slabs).max(1);
-        let slabs = depth_blocks.div_ceil(blocks_a_slab).max(1);
+        let slabs = depth_blocks.div_ceil(limits.blocks_per_slab).max(1);
+        let blocks_per_slab = depth_blocks.div_ceil(slabs).max(1);
+        let slabs = depth_blocks.div_ceil(blocks_per_slab).max(1);
 
         let is_narrow = self.rows <= limits.narrow_rows;
         let columns = self.columns.next_multiple_of(PANEL);
-        let slab_depth = (blocks_a_slab * depth_block).min(self.depth);
+        let slab_depth = (blocks_per_slab * depth_block).min(self.depth);
         let most = if is_narrow { columns } else { limits.b_floats / slab_depth.max(1) };
         let strips = columns.div_ceil(most.max(PANEL));
         let strip_columns = columns.div_ceil(strips).next_multiple_of(PANEL);
@@ -173,7 +173,7 @@ impl ProductShape {
             depth: self.depth,
             depth_block,
             depth_blocks,
-            blocks_a_slab,
+            blocks_per_slab,
             slabs,
             strip_columns,
             band_rows,
@@ -207,13 +207,13 @@ impl Blocking {
     }
 
     pub(super) fn blocks_of(&self, slab: usize) -> Range<usize> {
-        let start = slab * self.blocks_a_slab;
-        start..self.depth_blocks.min(start + self.blocks_a_slab)
+        let start = slab * self.blocks_per_slab;
+        start..self.depth_blocks.min(start + self.blocks_per_slab)
     }
 
     pub(super) fn slab(&self, slab: usize) -> Range<usize> {
-        let start = slab * self.blocks_a_slab * self.depth_block;
-        start..self.depth.min(start + self.blocks_a_slab * self.depth_block)
+        let start = slab * self.blocks_per_slab * self.depth_block;
+        start..self.depth.min(start + self.blocks_per_slab * self.depth_block)
     }
 
     pub(super) fn bands(&self, rows: usize) -> impl Iterator<Item = Range<usize>> {

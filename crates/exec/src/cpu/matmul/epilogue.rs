@@ -15,7 +15,7 @@ use crate::{
 
 /// A part of one row of the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub struct RowSegment {
     /// Its row.
     pub row: usize,
     /// Its columns.
@@ -29,7 +29,7 @@ pub struct Segment {
 /// `#[inline(always)]`.
 pub trait Epilogue<T>: Sync {
     /// Processes the sums of `segment` and writes the same segment of `out`.
-    fn finish<S: Simd>(&self, simd: S, segment: Segment, sums: &mut [f32], out: &mut T);
+    fn finish<S: Simd>(&self, simd: S, segment: RowSegment, sums: &mut [f32], out: &mut T);
 }
 
 /// `out = scale · sums + bias`
@@ -49,7 +49,7 @@ impl Default for Store<'_> {
 
 impl<T: Element> Epilogue<Tile<'_, T>> for Store<'_> {
     #[inline(always)]
-    fn finish<S: Simd>(&self, simd: S, at: Segment, sums: &mut [f32], out: &mut Tile<'_, T>) {
+    fn finish<S: Simd>(&self, simd: S, at: RowSegment, sums: &mut [f32], out: &mut Tile<'_, T>) {
         if self.scale.to_bits() != 1.0_f32.to_bits() {
             for sum in &mut *sums {
                 *sum *= self.scale;
@@ -75,7 +75,7 @@ impl Default for AddInto {
 
 impl Epilogue<Tile<'_, f32>> for AddInto {
     #[inline(always)]
-    fn finish<S: Simd>(&self, simd: S, at: Segment, sums: &mut [f32], out: &mut Tile<'_, f32>) {
+    fn finish<S: Simd>(&self, simd: S, at: RowSegment, sums: &mut [f32], out: &mut Tile<'_, f32>) {
         let out = out.row(at.row, at.columns);
         for (out, sum) in out.iter_mut().zip(sums) {
             *out = simd.fma1(self.scale, *sum, *out);
@@ -97,7 +97,7 @@ impl<T: Element> Epilogue<(Option<Tile<'_, T>>, Tile<'_, T>)> for StoreGelu<'_> 
     fn finish<S: Simd>(
         &self,
         simd: S,
-        at: Segment,
+        at: RowSegment,
         sums: &mut [f32],
         (pre, out): &mut (Option<Tile<'_, T>>, Tile<'_, T>),
     ) {
@@ -134,7 +134,7 @@ impl<T: Element> Epilogue<(Tile<'_, T>, Tile<'_, T>)> for TimesGeluSlope {
     fn finish<S: Simd>(
         &self,
         simd: S,
-        at: Segment,
+        at: RowSegment,
         sums: &mut [f32],
         (pre, out): &mut (Tile<'_, T>, Tile<'_, T>),
     ) {
@@ -170,7 +170,7 @@ impl<T: Element> Epilogue<(Option<Tile<'_, T>>, Tile<'_, T>)> for StoreSwiGlu<'_
     fn finish<S: Simd>(
         &self,
         simd: S,
-        at: Segment,
+        at: RowSegment,
         sums: &mut [f32],
         (up, out): &mut (Option<Tile<'_, T>>, Tile<'_, T>),
     ) {
@@ -208,7 +208,7 @@ impl<T: Element> Epilogue<(Tile<'_, T>, Tile<'_, T>, Tile<'_, T>)> for TimesSwiG
     fn finish<S: Simd>(
         &self,
         simd: S,
-        at: Segment,
+        at: RowSegment,
         sums: &mut [f32],
         (gate, up, out): &mut (Tile<'_, T>, Tile<'_, T>, Tile<'_, T>),
     ) {
@@ -247,7 +247,7 @@ pub struct AddScaled<'a, T> {
 
 impl<T: Element> Epilogue<Tile<'_, T>> for AddScaled<'_, T> {
     #[inline(always)]
-    fn finish<S: Simd>(&self, simd: S, at: Segment, sums: &mut [f32], out: &mut Tile<'_, T>) {
+    fn finish<S: Simd>(&self, simd: S, at: RowSegment, sums: &mut [f32], out: &mut Tile<'_, T>) {
         let matrix = &self.matrix[at.row * self.columns..][at.columns.clone()];
         let mut wide = [0.0; PIECE];
         for (matrix, sums) in matrix.chunks(PIECE).zip(sums.chunks_mut(PIECE)) {
@@ -267,7 +267,7 @@ pub struct AddStored;
 
 impl<T: Element> Epilogue<Tile<'_, T>> for AddStored {
     #[inline(always)]
-    fn finish<S: Simd>(&self, simd: S, at: Segment, sums: &mut [f32], out: &mut Tile<'_, T>) {
+    fn finish<S: Simd>(&self, simd: S, at: RowSegment, sums: &mut [f32], out: &mut Tile<'_, T>) {
         let out = out.row(at.row, at.columns);
         if let Some(out) = T::as_f32_mut(out) {
             out.iter_mut().zip(sums).for_each(|(out, sum)| *out += *sum);
@@ -297,15 +297,15 @@ pub struct AddResidual<'a, T, D> {
 }
 
 /// Dropout of a result.
-pub trait DropOut: Sync {
+pub trait ResultDropout: Sync {
     /// Drops elements of `segment` of a result with `columns` columns. Mark it
     /// `#[inline(always)]`.
-    fn apply(&self, segment: &Segment, columns: usize, sums: &mut [f32]);
+    fn apply(&self, segment: &RowSegment, columns: usize, sums: &mut [f32]);
 }
 
-impl<T: Element, D: DropOut> Epilogue<Tile<'_, T>> for AddResidual<'_, T, D> {
+impl<T: Element, D: ResultDropout> Epilogue<Tile<'_, T>> for AddResidual<'_, T, D> {
     #[inline(always)]
-    fn finish<S: Simd>(&self, simd: S, at: Segment, sums: &mut [f32], out: &mut Tile<'_, T>) {
+    fn finish<S: Simd>(&self, simd: S, at: RowSegment, sums: &mut [f32], out: &mut Tile<'_, T>) {
         add_bias(self.bias, &at, sums);
         if let Some(dropout) = &self.dropout {
             dropout.apply(&at, self.columns, sums);
@@ -332,7 +332,7 @@ impl<T: Element, D: DropOut> Epilogue<Tile<'_, T>> for AddResidual<'_, T, D> {
 const PIECE: usize = 64;
 
 #[inline(always)]
-fn add_bias(bias: Option<&[f32]>, at: &Segment, sums: &mut [f32]) {
+fn add_bias(bias: Option<&[f32]>, at: &RowSegment, sums: &mut [f32]) {
     if let Some(bias) = bias {
         let bias = &bias[at.columns.clone()];
         sums.iter_mut().zip(bias).for_each(|(sum, bias)| *sum += bias);

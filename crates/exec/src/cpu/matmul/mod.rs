@@ -13,7 +13,7 @@
 //! and the instruction set, not on the number of threads, rows or columns. A token decoded alone
 //! gives the same bits as in a batch.
 //!
-//! Nothing is allocated: panels and sums lie in the caller's scratch, see
+//! Nothing is allocated: panels and sums are in the caller's scratch, see
 //! [`ProductShape::scratch_bytes`].
 
 mod block;
@@ -29,8 +29,8 @@ pub use self::{
     block::ProductShape,
     column_sums::ColumnSums,
     epilogue::{
-        AddInto, AddResidual, AddScaled, AddStored, DropOut, Epilogue, Segment, Store, StoreGelu,
-        StoreSwiGlu, TimesGeluSlope, TimesSwiGluSlopes,
+        AddInto, AddResidual, AddScaled, AddStored, Epilogue, ResultDropout, RowSegment, Store,
+        StoreGelu, StoreSwiGlu, TimesGeluSlope, TimesSwiGluSlopes,
     },
     pack::View,
 };
@@ -38,9 +38,9 @@ pub use self::{
 use std::ops::Range;
 
 use self::{
-    block::{Blocking, Limits},
-    pack::{Pack, Side},
-    tile::Multiply,
+    block::{BlockLimits, Blocking},
+    pack::{PanelPacking, Side},
+    tile::PanelProduct,
 };
 use crate::{
     cpu::{
@@ -84,7 +84,7 @@ where
         ProductShape { rows: self.a.rows(), columns: self.b.columns(), depth: self.a.columns() }
     }
 
-    fn with<S: Simd>(self, simd: S, pool: &mut Pool, limits: Limits) {
+    fn with<S: Simd>(self, simd: S, pool: &mut Pool, limits: BlockLimits) {
         let shape = self.shape();
         assert!(
             self.out.holds(shape.rows, shape.columns),
@@ -119,7 +119,13 @@ where
             let blocks = Blocks::new(a_packed, rows_padded * depth_block);
             pool.for_each(blocks, |task, to| {
                 let depth = blocking.depth_block(task.index);
-                simd.run(Pack { from: a, vectors: 0..shape.rows, depth, side: Side::A, to });
+                simd.run(PanelPacking {
+                    from: a,
+                    vectors: 0..shape.rows,
+                    depth,
+                    side: Side::A,
+                    to,
+                });
             });
         }
         let a_packed = &*a_packed;
@@ -177,7 +183,7 @@ where
                             let start = columns.start + task.index * group;
                             let vectors = start..columns.end.min(start + group);
                             let (from, depth) = (b.transposed(), depth.clone());
-                            simd.run(Pack { from, vectors, depth, side: Side::B, to });
+                            simd.run(PanelPacking { from, vectors, depth, side: Side::B, to });
                         });
                     }
                     let b_packed = &b_packed[..used];
@@ -236,7 +242,7 @@ where
 {
     type Output = ();
     fn run<S: Simd>(self, simd: S) {
-        self.product.with(simd, self.pool, Limits::USUAL);
+        self.product.with(simd, self.pool, BlockLimits::USUAL);
     }
 }
 
@@ -282,11 +288,11 @@ impl<B: Element, T, E: Epilogue<T>> Kernel for NarrowTask<'_, B, T, E> {
             let b_panel = &mut b_packed[..panel * depth.len()];
             let start = columns.start + number * panel;
             let (from, vectors) = (b.transposed(), start..columns.end.min(start + panel));
-            simd.run(Pack { from, vectors, depth, side: Side::B, to: b_panel });
+            simd.run(PanelPacking { from, vectors, depth, side: Side::B, to: b_panel });
             let sums = &mut sums[number * panel..];
             let (rows, is_first) = (rows.len(), block == 0);
             let b = &*b_panel;
-            simd.run(Multiply { rows, a: a_block, b, next_b: &[], sums, stride, is_first });
+            simd.run(PanelProduct { rows, a: a_block, b, next_b: &[], sums, stride, is_first });
         }
         finish(simd, &rows, &columns, sums, stride, epilogue, out);
     }
@@ -332,7 +338,13 @@ impl<A: Element, T, E: Epilogue<T>> Kernel for WideTask<'_, A, T, E> {
             let a_block = &mut a_packed[..rows_padded * depth.len()];
             if in_place.is_none() {
                 let (from, vectors) = (a, rows.clone());
-                simd.run(Pack { from, vectors, depth: depth.clone(), side: Side::A, to: a_block });
+                simd.run(PanelPacking {
+                    from,
+                    vectors,
+                    depth: depth.clone(),
+                    side: Side::A,
+                    to: a_block,
+                });
             }
             let within = depth.start - slab_depth.start;
             for (number, start) in columns.clone().step_by(panel).enumerate() {
@@ -356,7 +368,7 @@ impl<A: Element, T, E: Epilogue<T>> Kernel for WideTask<'_, A, T, E> {
                 }
                 let next_start = panel_start + slab_depth.len() * panel;
                 let next_b = b_packed.get(next_start..next_start + b.len()).unwrap_or_default();
-                simd.run(Multiply { rows, a: a_block, b, next_b, sums, stride, is_first });
+                simd.run(PanelProduct { rows, a: a_block, b, next_b, sums, stride, is_first });
             }
         }
         if self.slab + 1 == blocking.slabs {
@@ -377,7 +389,7 @@ fn finish<S: Simd, T, E: Epilogue<T>>(
     out: &mut T,
 ) {
     for (row, sums) in rows.clone().zip(sums.chunks_exact_mut(stride)) {
-        let segment = Segment { row, columns: columns.clone() };
+        let segment = RowSegment { row, columns: columns.clone() };
         epilogue.finish(simd, segment, &mut sums[..columns.len()], out);
     }
 }

@@ -99,7 +99,7 @@ const WIDTH_MAX: usize = 32;
 
 /// Packs rows `vectors` of `from` into panels. A panel holds, for each `k` of `depth`, that column
 /// of its rows, padded with zeros after the last row.
-pub(super) struct Pack<'a, E> {
+pub(super) struct PanelPacking<'a, E> {
     pub(super) from: View<'a, E>,
     pub(super) vectors: Range<usize>,
     pub(super) depth: Range<usize>,
@@ -115,7 +115,7 @@ pub(super) enum Side {
     B,
 }
 
-impl<E: Element> Kernel for Pack<'_, E> {
+impl<E: Element> Kernel for PanelPacking<'_, E> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
@@ -127,7 +127,7 @@ impl<E: Element> Kernel for Pack<'_, E> {
     }
 }
 
-impl<E: Element> Pack<'_, E> {
+impl<E: Element> PanelPacking<'_, E> {
     #[inline(always)]
     fn pack<S: Simd>(self, simd: S, width: usize) {
         let Self { from, vectors, depth, to, .. } = self;
@@ -174,7 +174,8 @@ fn pack_along_depth<S: Simd, E: Element>(
 /// `to[k, v] = rows[v, k]` for `v < width` and as many `k` as `to` has.
 #[inline(always)]
 fn transpose<S: Simd>(simd: S, rows: Strided<&[f32]>, width: usize, to: &mut [f32]) {
-    // Eight rows at a time: their cache lines stay until used up, however far apart they are.
+    // Eight rows at a time: their cache lines stay in the cache until they are used, however far
+    // apart they are.
     for v in (0..width).step_by(8) {
         let block = TransposeSize { vectors: 8.min(width - v), depth: to.len() / width };
         let from = Strided { data: &rows.data[v * rows.stride..], stride: rows.stride };
@@ -198,10 +199,10 @@ fn pack_across_depth<S: Simd, E: Element>(
         for strip in depth.clone().step_by(STRIP_COPIED) {
             let len = STRIP_COPIED.min(depth.end - strip);
             let data = &data[strip * from.column_stride..];
-            let place = (strip - depth.start) * width;
+            let offset = (strip - depth.start) * width;
             for (start, to) in vectors.clone().step_by(width).zip(to.chunks_exact_mut(panel_len)) {
                 let rows = Strided { data: &data[start..], stride: from.column_stride };
-                let to = &mut to[place..][..len * width];
+                let to = &mut to[offset..][..len * width];
                 copy(simd, rows, width.min(vectors.end - start), width, to);
             }
         }
@@ -218,9 +219,9 @@ fn pack_across_depth<S: Simd, E: Element>(
             }
             for v in (0..run).step_by(width) {
                 let panel = (start - vectors.start + v) / width;
-                let place = panel * panel_len + (strip - depth.start) * width;
+                let offset = panel * panel_len + (strip - depth.start) * width;
                 let rows = Strided { data: &wide[v..], stride: RUN };
-                copy(simd, rows, width.min(run - v), width, &mut to[place..][..len * width]);
+                copy(simd, rows, width.min(run - v), width, &mut to[offset..][..len * width]);
             }
         }
     }
@@ -230,8 +231,8 @@ fn pack_across_depth<S: Simd, E: Element>(
 const RUN: usize = 96;
 /// Depth that is widened to f32 at a time.
 const STRIP_ACROSS: usize = 32;
-/// Depth that is copied at a time: few enough rows that their cache lines stay, however far apart
-/// they are.
+/// Depth that is copied at a time: so few rows that their cache lines stay in the cache, however far
+/// apart they are.
 const STRIP_COPIED: usize = 8;
 
 /// `to[k, v] = rows[k, v]` for `v < filled`, zero up to `width`, and as many `k` as `to` has.

@@ -1,7 +1,7 @@
 //! Compares products with plain loops.
 //!
 //! Operands are small integers if possible: their sums are exact in f32, so results must be equal,
-//! and a missing or extra term cannot hide in a tolerance.
+//! and no tolerance can hide a missing or extra term.
 
 use fitgpt_plan::config::Gelu;
 use half::{bf16, f16};
@@ -11,13 +11,13 @@ use super::*;
 use crate::cpu::{gelu, isa::Portable, parts::Grid};
 
 /// Small limits, so that a few hundred numbers reach every loop.
-const TINY: Limits = Limits {
+const TINY: BlockLimits = BlockLimits {
     depth_block: 8,
-    blocks_a_slab: 2,
+    blocks_per_slab: 2,
     b_floats: 600,
     band_floats: 2000,
     narrow_rows: 16,
-    tasks_a_thread: 4,
+    tasks_per_thread: 4,
 };
 
 /// Integers from -8 to 8, exact in every storage type.
@@ -57,7 +57,7 @@ fn on_every_isa(kernel: impl Kernel + Copy) {
 fn product<S: Simd, A: Element, B: Element>(
     simd: S,
     threads: usize,
-    limits: Limits,
+    limits: BlockLimits,
     a: View<'_, A>,
     b: View<'_, B>,
 ) -> Vec<f32> {
@@ -85,7 +85,7 @@ struct EqualsPlain {
     rows: usize,
     columns: usize,
     depth: usize,
-    limits: Limits,
+    limits: BlockLimits,
 }
 
 impl EqualsPlain {
@@ -140,14 +140,14 @@ fn products_of_odd_shapes_equal_the_plain_product() {
         (4, 0, 3),
     ];
     for (rows, columns, depth) in shapes {
-        on_every_isa(EqualsPlain { rows, columns, depth, limits: Limits::USUAL });
+        on_every_isa(EqualsPlain { rows, columns, depth, limits: BlockLimits::USUAL });
     }
 }
 
 #[test]
 fn products_deeper_than_a_slab_equal_the_plain_product() {
-    on_every_isa(EqualsPlain { rows: 200, columns: 6, depth: 3500, limits: Limits::USUAL });
-    on_every_isa(EqualsPlain { rows: 3, columns: 6, depth: 3500, limits: Limits::USUAL });
+    on_every_isa(EqualsPlain { rows: 200, columns: 6, depth: 3500, limits: BlockLimits::USUAL });
+    on_every_isa(EqualsPlain { rows: 3, columns: 6, depth: 3500, limits: BlockLimits::USUAL });
 }
 
 proptest! {
@@ -171,7 +171,7 @@ impl Kernel for WithinTheBound {
         let (rows, columns, depth) = (210, 35, 1000);
         let (a, b) = (fractions(rows * depth, 1), fractions(depth * columns, 2));
         let (a, b) = (View::new(&a, rows, depth), View::new(&b, depth, columns));
-        let got = product(simd, 2, Limits::USUAL, a, b);
+        let got = product(simd, 2, BlockLimits::USUAL, a, b);
         for (i, (&got, exact)) in got.iter().zip(plain(a, b)).enumerate() {
             let (row, column) = (i / columns, i % columns);
             let sizes = (0..depth).map(|k| f64::from((a.at(row, k) * b.at(k, column)).abs()));
@@ -183,7 +183,7 @@ impl Kernel for WithinTheBound {
 }
 
 #[test]
-fn fractions_stay_within_the_bound_of_their_roundings() {
+fn errors_of_fractions_are_within_the_rounding_bound() {
     on_every_isa(WithinTheBound);
 }
 
@@ -201,7 +201,7 @@ impl Kernel for SameForAnyThreads {
         for (rows, columns, depth) in [(5, 70, 100), (110, 90, 100), (250, 130, 55)] {
             let (a, b) = (fractions(rows * depth, 1), fractions(depth * columns, 2));
             let (a, b) = (View::new(&a, rows, depth), View::new(&b, depth, columns));
-            for limits in [Limits::USUAL, TINY] {
+            for limits in [BlockLimits::USUAL, TINY] {
                 let [one, two, three] =
                     [1, 2, 3].map(|threads| bits(&product(simd, threads, limits, a, b)));
                 assert!(one == two && two == three, "{rows} x {columns} x {depth}");
@@ -216,10 +216,11 @@ fn the_number_of_threads_changes_no_bit() {
 }
 
 #[test]
-fn no_thread_has_much_more_to_do_than_another() {
+fn threads_have_about_equal_work() {
     for (rows, columns) in [(768, 384), (512, 128), (128, 512), (4096, 768), (3072, 768)] {
         for (threads, depth) in [(2, 768), (2, 4096), (3, 768), (8, 768)] {
-            let blocking = ProductShape { rows, columns, depth }.blocking(threads, Limits::USUAL);
+            let blocking =
+                ProductShape { rows, columns, depth }.blocking(threads, BlockLimits::USUAL);
             let mut longest = 0;
             for band in blocking.bands(rows) {
                 let tasks = band.len().div_ceil(blocking.task_rows)
@@ -243,12 +244,12 @@ impl Kernel for SameForAnyShape {
         let (a, b) = (fractions(200 * depth, 1), fractions(depth * columns, 2));
         let first = View::new(&b[..10 * depth], 10, depth).transposed();
         let b = View::new(&b, columns, depth).transposed();
-        let all = product(simd, 2, Limits::USUAL, View::new(&a, 200, depth), b);
+        let all = product(simd, 2, BlockLimits::USUAL, View::new(&a, 200, depth), b);
         for rows in [1, 2, 3, 4, 7, 40, 192, 193] {
             let a = View::new(&a[..rows * depth], rows, depth);
-            let few = product(simd, 2, Limits::USUAL, a, b);
+            let few = product(simd, 2, BlockLimits::USUAL, a, b);
             assert!(bits(&few) == bits(&all[..rows * columns]), "{rows} rows");
-            let fewer = product(simd, 2, Limits::USUAL, a, first);
+            let fewer = product(simd, 2, BlockLimits::USUAL, a, first);
             for (few, fewer) in few.chunks(columns).zip(fewer.chunks(10)) {
                 assert!(bits(&few[..10]) == bits(fewer), "{rows} rows, 10 columns");
             }
@@ -257,7 +258,7 @@ impl Kernel for SameForAnyShape {
 }
 
 #[test]
-fn an_element_comes_out_the_same_among_any_rows_and_columns() {
+fn an_element_does_not_depend_on_the_number_of_rows_and_columns() {
     on_every_isa(SameForAnyShape);
 }
 
@@ -351,15 +352,15 @@ impl Thirds {
     }
 }
 
-impl DropOut for Thirds {
-    fn apply(&self, at: &Segment, _: usize, sums: &mut [f32]) {
+impl ResultDropout for Thirds {
+    fn apply(&self, at: &RowSegment, _: usize, sums: &mut [f32]) {
         for (sum, column) in sums.iter_mut().zip(at.columns.clone()) {
             *sum *= if Self::keeps(at.row, column) { 1.5 } else { 0.0 };
         }
     }
 }
 
-fn epilogues_do_what_they_say<T: Element>() {
+fn epilogues_compute_their_formulas<T: Element>() {
     for (isa, rows) in Isa::all().flat_map(|isa| [(isa, 7), (isa, 130)]) {
         let case = EpilogueCase::new(rows);
         let (columns, len) = (case.columns, rows * case.columns);
@@ -407,15 +408,15 @@ fn epilogues_do_what_they_say<T: Element>() {
 }
 
 #[test]
-fn epilogues_do_what_they_say_in_every_storage() {
-    epilogues_do_what_they_say::<f32>();
-    epilogues_do_what_they_say::<bf16>();
-    epilogues_do_what_they_say::<f16>();
+fn epilogues_compute_their_formulas_in_every_storage_type() {
+    epilogues_compute_their_formulas::<f32>();
+    epilogues_compute_their_formulas::<bf16>();
+    epilogues_compute_their_formulas::<f16>();
 }
 
 #[test]
 #[expect(clippy::float_cmp, reason = "integers are exact")]
-fn adding_into_a_matrix_keeps_what_was_there() {
+fn a_product_is_added_to_the_matrix() {
     for rows in [5, 130] {
         let (a, b) = (whole::<f32>(rows * 11, 1), whole::<f32>(11 * 40, 2));
         let case = EpilogueCase { rows, columns: 40, a, b, bias: Vec::new() };
@@ -444,7 +445,7 @@ fn columns_are_summed<E: Element>() {
 }
 
 #[test]
-fn columns_are_summed_in_every_storage() {
+fn columns_are_summed_in_every_storage_type() {
     columns_are_summed::<f32>();
     columns_are_summed::<bf16>();
     columns_are_summed::<f16>();

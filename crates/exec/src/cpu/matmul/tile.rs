@@ -8,7 +8,7 @@ const LINE: usize = 16;
 /// `sums += a · b` for one panel of `b` and all panels of `a`; `=` if `is_first`.
 ///
 /// Rows past `rows` are padding: their sums may be written but are never read.
-pub(super) struct Multiply<'a> {
+pub(super) struct PanelProduct<'a> {
     pub(super) rows: usize,
     pub(super) a: &'a [f32],
     pub(super) b: &'a [f32],
@@ -20,15 +20,15 @@ pub(super) struct Multiply<'a> {
     pub(super) is_first: bool,
 }
 
-impl Kernel for Multiply<'_> {
+impl Kernel for PanelProduct<'_> {
     type Output = ();
     #[inline(always)]
     fn run<S: Simd>(self, simd: S) {
         let depth = self.b.len() / (S::TILE_VECTORS * S::LANES);
         let panels = self.a.chunks_exact(S::TILE_ROWS * depth);
-        let places = self.sums.chunks_mut(S::TILE_ROWS * self.stride);
+        let targets = self.sums.chunks_mut(S::TILE_ROWS * self.stride);
         let next_share = self.next_b.len().div_ceil(panels.len().max(1));
-        for ((panel, a), sums) in panels.enumerate().zip(places) {
+        for ((panel, a), sums) in panels.enumerate().zip(targets) {
             for line in (0..next_share).step_by(LINE) {
                 simd.prefetch(self.next_b, panel * next_share + line);
             }
@@ -46,7 +46,7 @@ impl Kernel for Multiply<'_> {
 }
 
 /// The same for one panel of `a`.
-type RegisterTile<'a> = Multiply<'a>;
+type RegisterTile<'a> = PanelProduct<'a>;
 
 impl RegisterTile<'_> {
     /// Uses a smaller tile for few rows, because padding rows cost as much as others.

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use super::{
     Construct, GivenArguments, MachineFacts, PythonError, Reason, TEXT_LIMIT, format,
-    syntax::{Expr, FormatPart, Function, Link, Node},
+    syntax::{Expr, ExprKind, FormatPart, Link, PythonFunction},
 };
 use crate::config::value::ConfigValue;
 
@@ -22,31 +22,31 @@ impl Expr {
         &self,
         scope: &Scope<'_>,
     ) -> Result<ConfigValue, PythonError> {
-        let refuse = |reason| PythonError { spot: self.spot, reason };
-        match &self.node {
-            Node::Value(value) => Ok(value.clone()),
-            Node::Name(name) => (scope.names)(name)
+        let refuse = |reason| PythonError { position: self.position, reason };
+        match &self.kind {
+            ExprKind::Value(value) => Ok(value.clone()),
+            ExprKind::Name(name) => (scope.names)(name)
                 .ok_or_else(|| refuse(Reason::UnknownName { name: name.clone() })),
-            Node::Sign { sign, of } => signed(sign, &of.evaluate(scope)?).map_err(refuse),
-            Node::Not(of) => Ok((!is_true(&of.evaluate(scope)?)).into()),
-            Node::Chain { first, rest } => {
+            ExprKind::Sign { sign, of } => signed(sign, &of.evaluate(scope)?).map_err(refuse),
+            ExprKind::Not(of) => Ok((!is_true(&of.evaluate(scope)?)).into()),
+            ExprKind::Chain { first, rest } => {
                 let mut value = first.evaluate(scope)?;
-                for Link { spot, op, right } in rest {
+                for Link { position, op, right } in rest {
                     let right = right.evaluate(scope)?;
                     value = binary(op, &value, &right)
-                        .map_err(|reason| PythonError { spot: *spot, reason })?;
+                        .map_err(|reason| PythonError { position: *position, reason })?;
                 }
                 Ok(value)
             }
-            Node::Power { base, exponent } => {
+            ExprKind::Power { base, exponent } => {
                 power(&base.evaluate(scope)?, &exponent.evaluate(scope)?).map_err(refuse)
             }
-            Node::Compare { first, rest } => {
+            ExprKind::Compare { first, rest } => {
                 let mut left = first.evaluate(scope)?;
-                for Link { spot, op, right } in rest {
+                for Link { position, op, right } in rest {
                     let right = right.evaluate(scope)?;
                     let holds = compare(op, &left, &right)
-                        .map_err(|reason| PythonError { spot: *spot, reason })?;
+                        .map_err(|reason| PythonError { position: *position, reason })?;
                     if !holds {
                         return Ok(false.into());
                     }
@@ -54,18 +54,18 @@ impl Expr {
                 }
                 Ok(true.into())
             }
-            Node::All(parts) => first_that(parts, scope, |value| !is_true(value)),
-            Node::Any(parts) => first_that(parts, scope, is_true),
-            Node::If { then, condition, otherwise } => {
+            ExprKind::All(parts) => first_that(parts, scope, |value| !is_true(value)),
+            ExprKind::Any(parts) => first_that(parts, scope, is_true),
+            ExprKind::If { then, condition, otherwise } => {
                 let branch = if is_true(&condition.evaluate(scope)?) { then } else { otherwise };
                 branch.evaluate(scope)
             }
-            Node::Call { function, arguments } => {
+            ExprKind::Call { function, arguments } => {
                 let values: Vec<ConfigValue> =
                     arguments.iter().map(|a| a.evaluate(scope)).collect::<Result<_, _>>()?;
                 call(*function, &values, scope.facts).map_err(refuse)
             }
-            Node::Format(parts) => {
+            ExprKind::Format(parts) => {
                 let mut text = String::new();
                 for part in parts {
                     match part {
@@ -84,7 +84,7 @@ impl Expr {
                 }
                 Ok(text.into())
             }
-            Node::Unknown { error, .. } => Err((**error).clone()),
+            ExprKind::Unknown { error, .. } => Err((**error).clone()),
         }
     }
 }
@@ -115,7 +115,8 @@ fn is_true(value: &ConfigValue) -> bool {
     }
 }
 
-/// Two numbers, converted as Python does: `True` counts as 1, an int next to a float becomes a float.
+/// Two numbers, converted as Python does: `True` counts as 1, and an int paired with a float becomes
+/// a float.
 enum Pair {
     Ints(i64, i64),
     Floats(f64, f64),
@@ -281,7 +282,7 @@ fn compare(op: &'static str, left: &ConfigValue, right: &ConfigValue) -> Result<
 }
 
 fn call(
-    function: Function,
+    function: PythonFunction,
     values: &[ConfigValue],
     facts: Option<&MachineFacts>,
 ) -> Result<ConfigValue, Reason> {
@@ -294,10 +295,12 @@ fn call(
         },
     };
     match (function, values) {
-        (Function::Int, [value]) => to_int(value)?.ok_or_else(given).map(ConfigValue::Int),
-        (Function::Float, [value]) => to_float(value).ok_or_else(given).map(ConfigValue::Float),
-        (Function::Str, [value]) => Ok(format::text(value).into()),
-        (Function::JoinPath, [_, ..]) => {
+        (PythonFunction::Int, [value]) => to_int(value)?.ok_or_else(given).map(ConfigValue::Int),
+        (PythonFunction::Float, [value]) => {
+            to_float(value).ok_or_else(given).map(ConfigValue::Float)
+        }
+        (PythonFunction::Str, [value]) => Ok(format::text(value).into()),
+        (PythonFunction::JoinPath, [_, ..]) => {
             let mut path = String::new();
             for value in values {
                 let ConfigValue::Str(part) = value else { return Err(given()) };
@@ -313,20 +316,20 @@ fn call(
             }
             Ok(path.into())
         }
-        (Function::Abs, [value]) => match (whole(value), real(value)) {
+        (PythonFunction::Abs, [value]) => match (whole(value), real(value)) {
             (Some(value), _) => value.checked_abs().map(ConfigValue::Int).ok_or(Reason::Overflow),
             (None, Some(value)) => Ok(value.abs().into()),
             (None, None) => Err(given()),
         },
-        (Function::Min, [first, rest @ ..]) if !rest.is_empty() => extreme("<", first, rest),
-        (Function::Max, [first, rest @ ..]) if !rest.is_empty() => extreme(">", first, rest),
-        (Function::Round, [value]) => match (whole(value), real(value)) {
+        (PythonFunction::Min, [first, rest @ ..]) if !rest.is_empty() => extreme("<", first, rest),
+        (PythonFunction::Max, [first, rest @ ..]) if !rest.is_empty() => extreme(">", first, rest),
+        (PythonFunction::Round, [value]) => match (whole(value), real(value)) {
             (Some(value), _) => Ok(value.into()),
             (None, Some(value)) => float_to_int(value.round_ties_even()).map(ConfigValue::Int),
             (None, None) => Err(given()),
         },
-        (Function::Round, [value, ConfigValue::Int(digits)]) => {
-            // Rust prints the exact decimal value rounded to even, which is Python's rule.
+        (PythonFunction::Round, [value, ConfigValue::Int(digits)]) => {
+            // Rust rounds the exact decimal value to even when it prints, which is Python's rule.
             let digits = usize::try_from(*digits).ok().filter(|d| *d <= 400).ok_or_else(given)?;
             match (whole(value), real(value)) {
                 (Some(value), _) => Ok(value.into()),
@@ -337,11 +340,13 @@ fn call(
                 (None, None) => Err(given()),
             }
         }
-        (Function::Time, []) => facts.map(|f| f.now_seconds.into()).ok_or_else(on_command_line),
-        (Function::CudaIsAvailable, []) => {
+        (PythonFunction::Time, []) => {
+            facts.map(|f| f.now_seconds.into()).ok_or_else(on_command_line)
+        }
+        (PythonFunction::CudaIsAvailable, []) => {
             facts.map(|f| f.cuda_is_available.into()).ok_or_else(on_command_line)
         }
-        (Function::Bf16IsSupported, []) => {
+        (PythonFunction::Bf16IsSupported, []) => {
             facts.map(|f| f.bf16_is_supported.into()).ok_or_else(on_command_line)
         }
         _ => Err(given()),
@@ -387,10 +392,10 @@ fn without_underscores(text: &str) -> Option<String> {
     let text = text.trim();
     let bytes = text.as_bytes();
     let is_digit = |i: Option<usize>| i.and_then(|i| bytes.get(i)).is_some_and(u8::is_ascii_digit);
-    let stands_well = |(i, b): (usize, &u8)| {
+    let is_allowed = |(i, b): (usize, &u8)| {
         *b != b'_' || (is_digit(i.checked_sub(1)) && is_digit(i.checked_add(1)))
     };
-    bytes.iter().enumerate().all(stands_well).then(|| text.replace('_', ""))
+    bytes.iter().enumerate().all(is_allowed).then(|| text.replace('_', ""))
 }
 
 fn float_to_int(value: f64) -> Result<i64, Reason> {

@@ -11,8 +11,8 @@ pub(super) fn text(value: &ConfigValue) -> String {
     }
 }
 
-/// A value in the field of an f-string; `None` for a specification that is not supported.
-/// Supported are none, `d`, `04d`, `.2f` and `.1e`.
+/// A value in the field of an f-string; `None` if the specification is not supported. Supported:
+/// an empty one, and the forms `d`, `04d`, `.2f` and `.1e`.
 pub(super) fn formatted(value: &ConfigValue, spec: &str) -> Option<String> {
     if spec.is_empty() {
         return Some(text(value));
@@ -22,7 +22,7 @@ pub(super) fn formatted(value: &ConfigValue, spec: &str) -> Option<String> {
     match (kind, value) {
         ('d', ConfigValue::Int(value)) => {
             let width = width(number)?;
-            // Python's zeros come after the sign too.
+            // Like Python, Rust puts the zeros after the sign.
             let is_padded = number.starts_with('0');
             Some(if is_padded { format!("{value:0width$}") } else { format!("{value:width$}") })
         }
@@ -49,7 +49,7 @@ pub(super) fn formatted(value: &ConfigValue, spec: &str) -> Option<String> {
     }
 }
 
-/// A small number; none at all is 0.
+/// A number of at most two digits; 0 if the text is empty.
 fn width(text: &str) -> Option<usize> {
     if text.is_empty() {
         return Some(0);

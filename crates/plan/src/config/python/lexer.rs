@@ -1,14 +1,14 @@
 //! Text to tokens: Python's rules for lines, numbers and strings.
 
-use super::{ExpectedToken, FoundToken, Position, PythonError, Reason, string};
+use super::{ExpectedToken, FoundToken, PythonError, Reason, TextPosition, string};
 use crate::config::error::excerpt;
 
 /// One token and where it starts.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Token {
-    pub(super) spot: Position,
-    /// One past its last byte, counted from the end of the text.
-    pub(super) bytes_behind: usize,
+    pub(super) position: TextPosition,
+    /// How many bytes of the text follow it.
+    pub(super) bytes_after: usize,
     pub(super) what: TokenKind,
 }
 
@@ -58,14 +58,15 @@ const OPERATORS: [&str; 45] = [
     "(", ")", "[", "]", "{", "}", ",", ":", ".", "&", "|", "^", "~",
 ];
 
-/// The tokens of `text` up to its end or the first error, and that error. An error
-/// that the parser finds earlier wins: the body of an `if` is indented because of the `if`.
+/// The tokens of `text` up to its end or the first error, and that error. If the parser finds an
+/// error before it, that one is reported: an indented line after an `if` is an error because of the
+/// `if`.
 pub(super) fn tokens(text: &str) -> (Vec<Token>, Option<PythonError>) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lexer = Lexer { cursor: Cursor::new(text), tokens: Vec::new(), brackets: 0 };
     let fault = lexer.run().err();
-    if let Some(PythonError { spot, .. }) = fault {
-        lexer.tokens.push(Token { spot, bytes_behind: 0, what: TokenKind::End });
+    if let Some(PythonError { position, .. }) = fault {
+        lexer.tokens.push(Token { position, bytes_after: 0, what: TokenKind::End });
     }
     (lexer.tokens, fault)
 }
@@ -74,27 +75,27 @@ pub(super) fn tokens(text: &str) -> (Vec<Token>, Option<PythonError>) {
 #[derive(Clone, Copy)]
 pub(super) struct Cursor<'a> {
     rest: &'a str,
-    spot: Position,
+    position: TextPosition,
 }
 
 impl<'a> Cursor<'a> {
     fn new(text: &'a str) -> Self {
-        Self { rest: text, spot: Position { line: 1, column: 1 } }
+        Self { rest: text, position: TextPosition { line: 1, column: 1 } }
     }
 
     pub(super) fn rest(&self) -> &'a str {
         self.rest
     }
 
-    pub(super) fn spot(&self) -> Position {
-        self.spot
+    pub(super) fn position(&self) -> TextPosition {
+        self.position
     }
 
     pub(super) fn peek(&self) -> Option<char> {
         self.rest.chars().next()
     }
 
-    /// The next character; `\r\n` and a lone `\r` read as `\n`, as Python's do.
+    /// The next character; `\r\n` and a lone `\r` are read as `\n`, as in Python.
     pub(super) fn next(&mut self) -> Option<char> {
         let c = self.peek()?;
         self.rest = &self.rest[c.len_utf8()..];
@@ -102,11 +103,11 @@ impl<'a> Cursor<'a> {
             self.rest = self.rest.strip_prefix('\n').unwrap_or(self.rest);
         }
         if c == '\n' || c == '\r' {
-            self.spot.line = self.spot.line.saturating_add(1);
-            self.spot.column = 1;
+            self.position.line = self.position.line.saturating_add(1);
+            self.position.column = 1;
             return Some('\n');
         }
-        self.spot.column = self.spot.column.saturating_add(1);
+        self.position.column = self.position.column.saturating_add(1);
         Some(c)
     }
 
@@ -128,12 +129,12 @@ struct Lexer<'a> {
 impl Lexer<'_> {
     fn run(&mut self) -> Result<(), PythonError> {
         while let Some(c) = self.cursor.peek() {
-            let spot = self.cursor.spot();
+            let position = self.cursor.position();
             match c {
                 '\n' | '\r' => {
                     self.cursor.next();
                     if self.brackets == 0 {
-                        self.end_line(spot);
+                        self.end_line(position);
                     }
                 }
                 ' ' | '\t' | '\u{c}' => {
@@ -144,67 +145,70 @@ impl Lexer<'_> {
                 }
                 ';' => {
                     self.cursor.next();
-                    self.end_line(spot);
+                    self.end_line(position);
                 }
-                '\\' => self.continue_line(spot)?,
-                '\'' | '"' => self.string("", spot)?,
-                '0'..='9' => self.number(spot)?,
+                '\\' => self.continue_line(position)?,
+                '\'' | '"' => self.string("", position)?,
+                '0'..='9' => self.number(position)?,
                 '.' if self.cursor.rest().as_bytes().get(1).is_some_and(u8::is_ascii_digit) => {
-                    self.number(spot)?;
+                    self.number(position)?;
                 }
-                c if c.is_alphabetic() || c == '_' => self.name(spot)?,
-                _ => self.operator(spot)?,
+                c if c.is_alphabetic() || c == '_' => self.name(position)?,
+                _ => self.operator(position)?,
             }
         }
-        let spot = self.cursor.spot();
-        self.end_line(spot);
-        self.push(spot, TokenKind::End)
+        let position = self.cursor.position();
+        self.end_line(position);
+        self.push(position, TokenKind::End)
     }
 
     /// Empty lines produce no token.
-    fn end_line(&mut self, spot: Position) {
+    fn end_line(&mut self, position: TextPosition) {
         if self.tokens.last().is_some_and(|token| token.what != TokenKind::Newline) {
-            let bytes_behind = self.cursor.rest().len();
-            self.tokens.push(Token { spot, bytes_behind, what: TokenKind::Newline });
+            let bytes_after = self.cursor.rest().len();
+            self.tokens.push(Token { position, bytes_after, what: TokenKind::Newline });
         }
     }
 
-    fn push(&mut self, spot: Position, what: TokenKind) -> Result<(), PythonError> {
-        let starts_line = self.tokens.last().is_none_or(|token| token.spot.line != spot.line);
+    fn push(&mut self, position: TextPosition, what: TokenKind) -> Result<(), PythonError> {
+        let starts_line =
+            self.tokens.last().is_none_or(|token| token.position.line != position.line);
         let in_statement = self.tokens.last().is_some_and(|token| token.what != TokenKind::Newline);
-        if starts_line && !in_statement && spot.column > 1 && what != TokenKind::End {
-            return Err(PythonError { spot, reason: Reason::Indented });
+        if starts_line && !in_statement && position.column > 1 && what != TokenKind::End {
+            return Err(PythonError { position, reason: Reason::Indented });
         }
-        let bytes_behind = self.cursor.rest().len();
-        self.tokens.push(Token { spot, bytes_behind, what });
+        let bytes_after = self.cursor.rest().len();
+        self.tokens.push(Token { position, bytes_after, what });
         Ok(())
     }
 
-    fn continue_line(&mut self, spot: Position) -> Result<(), PythonError> {
+    fn continue_line(&mut self, position: TextPosition) -> Result<(), PythonError> {
         self.cursor.next();
         match self.cursor.next() {
             Some('\n') => Ok(()),
             Some(c) => Err(expected(
                 ExpectedToken::EndAfterBackslash,
                 FoundToken::Text(c.to_string()),
-                spot,
+                position,
             )),
-            None => Err(expected(ExpectedToken::LineAfterBackslash, FoundToken::EndOfFile, spot)),
+            None => {
+                Err(expected(ExpectedToken::LineAfterBackslash, FoundToken::EndOfFile, position))
+            }
         }
     }
 
-    fn name(&mut self, spot: Position) -> Result<(), PythonError> {
+    fn name(&mut self, position: TextPosition) -> Result<(), PythonError> {
         let name = self.cursor.take_while(|c| c.is_alphanumeric() || c == '_');
         let is_prefix = name.len() <= 2 && matches!(self.cursor.peek(), Some('\'' | '"'));
         if is_prefix {
-            self.string(name, spot)
+            self.string(name, position)
         } else {
-            self.push(spot, TokenKind::Name(name.into()))
+            self.push(position, TokenKind::Name(name.into()))
         }
     }
 
-    fn string(&mut self, prefix: &str, spot: Position) -> Result<(), PythonError> {
-        let what = match string::read(&mut self.cursor, prefix, spot)? {
+    fn string(&mut self, prefix: &str, position: TextPosition) -> Result<(), PythonError> {
+        let what = match string::read(&mut self.cursor, prefix, position)? {
             parts if parts.iter().any(|part| matches!(part, FStringPart::Field(_))) => {
                 TokenKind::FString(parts)
             }
@@ -213,10 +217,10 @@ impl Lexer<'_> {
                 _ => TokenKind::Str(String::new()),
             },
         };
-        self.push(spot, what)
+        self.push(position, what)
     }
 
-    fn number(&mut self, spot: Position) -> Result<(), PythonError> {
+    fn number(&mut self, position: TextPosition) -> Result<(), PythonError> {
         // Takes everything that could belong to a number, then parses it as a whole, so
         // that errors quote `12abc` and `1__0` whole. A sign only follows an exponent's `e`.
         let start = self.cursor.rest();
@@ -231,15 +235,15 @@ impl Lexer<'_> {
             self.cursor.next();
         }
         let literal = &start[..start.len() - self.cursor.rest().len()];
-        let what = number(literal).map_err(|reason| PythonError { spot, reason })?;
-        self.push(spot, what)
+        let what = number(literal).map_err(|reason| PythonError { position, reason })?;
+        self.push(position, what)
     }
 
-    fn operator(&mut self, spot: Position) -> Result<(), PythonError> {
+    fn operator(&mut self, position: TextPosition) -> Result<(), PythonError> {
         let rest = self.cursor.rest();
         let Some(op) = OPERATORS.into_iter().find(|op| rest.starts_with(op)) else {
             let found = FoundToken::Text(rest.chars().take(1).collect());
-            return Err(expected(ExpectedToken::Expression, found, spot));
+            return Err(expected(ExpectedToken::Expression, found, position));
         };
         for _ in 0..op.len() {
             self.cursor.next();
@@ -249,12 +253,12 @@ impl Lexer<'_> {
             ")" | "]" | "}" => self.brackets = self.brackets.saturating_sub(1),
             _ => {}
         }
-        self.push(spot, TokenKind::Op(op))
+        self.push(position, TokenKind::Op(op))
     }
 }
 
-fn expected(expected: ExpectedToken, found: FoundToken, spot: Position) -> PythonError {
-    PythonError { spot, reason: Reason::Expected { expected, found } }
+fn expected(expected: ExpectedToken, found: FoundToken, position: TextPosition) -> PythonError {
+    PythonError { position, reason: Reason::Expected { expected, found } }
 }
 
 /// Parses a number's literal.
@@ -281,8 +285,8 @@ fn number(literal: &str) -> Result<TokenKind, Reason> {
         }
     }
     if plain.bytes().all(|b| b.is_ascii_digit()) {
-        let is_octal_of_old = plain.starts_with('0') && plain.bytes().any(|b| b != b'0');
-        if is_octal_of_old {
+        let is_old_octal = plain.starts_with('0') && plain.bytes().any(|b| b != b'0');
+        if is_old_octal {
             return Err(bad());
         }
         return plain.parse().map(TokenKind::Int).map_err(|_| Reason::Overflow);

@@ -1,9 +1,10 @@
 //! Reads the Python that nanoGPT's configs use, without executing it.
 //!
 //! Supported: assignments of literals, f-strings, arithmetic, comparisons, conditional expressions,
-//! earlier names and a handful of functions. A list, an `if` statement or a call of anything else is
-//! refused with line, column and a reason. Guessing would risk a wrong batch size. Only keys that name
-//! things (`out_dir`, `wandb_run_name`) may have a value of any form: it is left out.
+//! earlier names and a handful of functions. A list, an `if` statement or a call of any other
+//! function is refused with line, column and a reason: guessing would risk a wrong batch size. Only
+//! labels (`out_dir`, `wandb_run_name`) may have any expression; if it is not supported, the label
+//! stays unset.
 //!
 //! Any text gives a value or a [`Reason`]: nesting is bounded, whole numbers stay
 //! in 64 bits, strings below [`TEXT_LIMIT`].
@@ -42,7 +43,7 @@ pub struct MachineFacts {
 
 /// Line and column of a token, from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Position {
+pub(super) struct TextPosition {
     pub(super) line: u32,
     pub(super) column: u32,
 }
@@ -50,7 +51,7 @@ pub(super) struct Position {
 /// A reason and its position. The caller adds the file's name.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PythonError {
-    pub(super) spot: Position,
+    pub(super) position: TextPosition,
     pub(super) reason: Reason,
 }
 

@@ -1,9 +1,9 @@
 //! Tokens to assignments and expressions, by recursive descent of bounded depth.
 
 use super::{
-    Construct, DEPTH_LIMIT, ExpectedToken, Position, PythonError, Reason, TEXT_LIMIT,
+    Construct, DEPTH_LIMIT, ExpectedToken, PythonError, Reason, TEXT_LIMIT, TextPosition,
     lexer::{FStringPart, Token, TokenKind, tokens},
-    syntax::{Assignment, Expr, FormatPart, Function, Link, Node},
+    syntax::{Assignment, Expr, ExprKind, FormatPart, Link, PythonFunction},
 };
 use crate::config::{keys::Key, value::ConfigValue};
 
@@ -16,9 +16,9 @@ const KEYWORDS: [&str; 35] = [
 ];
 
 /// Keywords that open or continue an expression rather than a statement.
-const WORDS_OF_EXPRESSIONS: [&str; 5] = ["True", "False", "None", "not", "lambda"];
+const EXPRESSION_KEYWORDS: [&str; 5] = ["True", "False", "None", "not", "lambda"];
 
-/// Whether the value of a name may stay unknown: the name of a label, or one that is no key.
+/// Whether the value of a name may stay unknown: true for labels and for names that are not keys.
 pub(in crate::config) fn is_free(name: &str) -> bool {
     Key::find(name).is_none_or(Key::is_label)
 }
@@ -46,7 +46,7 @@ pub(in crate::config) fn parse_expression(text: &str) -> Result<Expr, PythonErro
     })
 }
 
-/// Reports the first error in the text, whether of the lexer or of the parser.
+/// Reports the first error in the text, from the lexer or the parser.
 fn parse<T>(
     text: &str,
     read: impl FnOnce(&mut Parser) -> Result<T, PythonError>,
@@ -54,7 +54,7 @@ fn parse<T>(
     let (tokens, fault) = tokens(text);
     let parsed = read(&mut Parser::new(tokens));
     match (parsed, fault) {
-        (Err(refusal), Some(fault)) if refusal.spot < fault.spot => Err(refusal),
+        (Err(refusal), Some(fault)) if refusal.position < fault.position => Err(refusal),
         (_, Some(fault)) => Err(fault),
         (parsed, None) => parsed,
     }
@@ -63,9 +63,9 @@ fn parse<T>(
 struct Parser {
     tokens: std::vec::IntoIter<Token>,
     depth: u32,
-    last: Position,
-    bytes_behind: usize, // of the last token taken
-    names: Vec<String>,  // taken since the start of a value
+    last: TextPosition,
+    bytes_after: usize, // of the last token taken
+    names: Vec<String>, // taken since the start of a value
 }
 
 impl Parser {
@@ -73,8 +73,8 @@ impl Parser {
         Self {
             tokens: tokens.into_iter(),
             depth: 0,
-            last: Position { line: 1, column: 1 },
-            bytes_behind: 0,
+            last: TextPosition { line: 1, column: 1 },
+            bytes_after: 0,
             names: Vec::new(),
         }
     }
@@ -87,15 +87,15 @@ impl Parser {
         self.tokens.as_slice().get(1).map_or(&TokenKind::End, |token| &token.what)
     }
 
-    fn spot(&self) -> Position {
-        self.tokens.as_slice().first().map_or(self.last, |token| token.spot)
+    fn position(&self) -> TextPosition {
+        self.tokens.as_slice().first().map_or(self.last, |token| token.position)
     }
 
     fn next(&mut self) -> TokenKind {
         match self.tokens.next() {
             Some(token) => {
-                self.last = token.spot;
-                self.bytes_behind = token.bytes_behind;
+                self.last = token.position;
+                self.bytes_after = token.bytes_after;
                 if let TokenKind::Name(name) = &token.what {
                     self.names.push(name.clone());
                 }
@@ -106,12 +106,12 @@ impl Parser {
     }
 
     /// Takes the operator if it is one of `wanted`.
-    fn take_op(&mut self, wanted: &[&'static str]) -> Option<(&'static str, Position)> {
+    fn take_op(&mut self, wanted: &[&'static str]) -> Option<(&'static str, TextPosition)> {
         let TokenKind::Op(op) = *self.peek() else { return None };
-        let spot = self.spot();
+        let position = self.position();
         wanted.contains(&op).then(|| {
             self.next();
-            (op, spot)
+            (op, position)
         })
     }
 
@@ -125,21 +125,21 @@ impl Parser {
 
     fn expected(&self, expected: ExpectedToken) -> PythonError {
         let found = self.peek().shown();
-        PythonError { spot: self.spot(), reason: Reason::Expected { expected, found } }
+        PythonError { position: self.position(), reason: Reason::Expected { expected, found } }
     }
 
     fn unsupported(&self, what: Construct) -> PythonError {
-        PythonError { spot: self.spot(), reason: Reason::Unsupported { what } }
+        PythonError { position: self.position(), reason: Reason::Unsupported { what } }
     }
 
-    /// One level deeper, if the limit allows.
+    /// Calls `parse` one level deeper, if the limit allows.
     fn nested<T>(
         &mut self,
         parse: impl FnOnce(&mut Self) -> Result<T, PythonError>,
     ) -> Result<T, PythonError> {
         if self.depth == DEPTH_LIMIT {
             let reason = Reason::TooDeep { limit: DEPTH_LIMIT };
-            return Err(PythonError { spot: self.spot(), reason });
+            return Err(PythonError { position: self.position(), reason });
         }
         self.depth += 1;
         let parsed = parse(self);
@@ -147,9 +147,10 @@ impl Parser {
         parsed
     }
 
-    /// Skips `from x import y`, unless it would set keys of the config: that file is not read.
+    /// Skips `from x import y`, but refuses it if it would set keys of the config, because the
+    /// imported file is not read.
     fn skip_from_import(&mut self) -> Result<Option<Assignment>, PythonError> {
-        let spot = self.spot();
+        let position = self.position();
         let mut text = String::new();
         let mut sets_keys = false;
         let mut is_after_import = false;
@@ -168,14 +169,14 @@ impl Parser {
         }
         if sets_keys {
             let what = Construct::Statement(text);
-            return Err(PythonError { spot, reason: Reason::Unsupported { what } });
+            return Err(PythonError { position, reason: Reason::Unsupported { what } });
         }
         self.end_of_line()?;
         Ok(None)
     }
 
     fn statement(&mut self) -> Result<Option<Assignment>, PythonError> {
-        let spot = self.spot();
+        let position = self.position();
         if let TokenKind::Name(name) = self.peek() {
             match name.as_str() {
                 "from" => return self.skip_from_import(),
@@ -186,7 +187,7 @@ impl Parser {
                     self.end_of_line()?;
                     return Ok(None);
                 }
-                word if WORDS_OF_EXPRESSIONS.contains(&word) => {}
+                word if EXPRESSION_KEYWORDS.contains(&word) => {}
                 word if KEYWORDS.contains(&word) => {
                     return Err(self.unsupported(Construct::Statement(word.to_owned())));
                 }
@@ -203,10 +204,10 @@ impl Parser {
         }
         let value = self.expression()?;
         self.end_of_line()?;
-        if let Node::Value(ConfigValue::Str(_)) = value.node {
+        if let ExprKind::Value(ConfigValue::Str(_)) = value.kind {
             return Ok(None); // a docstring
         }
-        Err(PythonError { spot, reason: Reason::Unsupported { what: Construct::Unassigned } })
+        Err(PythonError { position, reason: Reason::Unsupported { what: Construct::Unassigned } })
     }
 
     fn assignment(&mut self) -> Result<Assignment, PythonError> {
@@ -215,21 +216,21 @@ impl Parser {
             if KEYWORDS.contains(&name.as_str()) {
                 return Err(self.expected(ExpectedToken::NameBeforeEquals));
             }
-            targets.push((name.clone(), self.spot()));
+            targets.push((name.clone(), self.position()));
             self.next();
             self.next();
         }
-        let bytes_before_value = self.bytes_behind;
+        let bytes_before_value = self.bytes_after;
         let value = self.value(targets.iter().all(|(name, _)| is_free(name)))?;
-        let bytes_behind = [bytes_before_value, self.bytes_behind];
+        let bytes_after = [bytes_before_value, self.bytes_after];
         self.end_of_line()?;
-        Ok(Assignment { targets, value, bytes_behind })
+        Ok(Assignment { targets, value, bytes_after })
     }
 
-    /// An expression up to the end of its line. One that may stay unknown and cannot be parsed is
-    /// skipped.
+    /// An expression up to the end of its line. If it cannot be parsed and `may_be_unknown` is set,
+    /// it is skipped.
     fn value(&mut self, may_be_unknown: bool) -> Result<Expr, PythonError> {
-        let spot = self.spot();
+        let position = self.position();
         self.names.clear();
         let parsed = self.expression();
         let is_end = |parser: &Self| matches!(parser.peek(), TokenKind::Newline | TokenKind::End);
@@ -246,26 +247,30 @@ impl Parser {
             self.next();
         }
         let names = std::mem::take(&mut self.names);
-        Ok(Expr { spot, node: Node::Unknown { error: Box::new(error), names } })
+        Ok(Expr { position, kind: ExprKind::Unknown { error: Box::new(error), names } })
     }
 
     fn augmented_assignment(&mut self) -> Result<Assignment, PythonError> {
-        let spot = self.spot();
+        let position = self.position();
         let (TokenKind::Name(name), TokenKind::Op(op)) = (self.next(), self.next()) else {
             return Err(self.expected(ExpectedToken::NameAndOperator));
         };
         let Some(op) = augmented(op) else { return Err(self.expected(ExpectedToken::Operator)) };
-        let first = Box::new(Expr { spot, node: Node::Name(name.clone()) });
-        let bytes_before_value = self.bytes_behind;
+        let first = Box::new(Expr { position, kind: ExprKind::Name(name.clone()) });
+        let bytes_before_value = self.bytes_after;
         let right = self.value(is_free(&name))?;
-        let bytes_behind = [bytes_before_value, self.bytes_behind];
+        let bytes_after = [bytes_before_value, self.bytes_after];
         self.end_of_line()?;
-        let node = if op == "**" {
-            Node::Power { base: first, exponent: Box::new(right) }
+        let kind = if op == "**" {
+            ExprKind::Power { base: first, exponent: Box::new(right) }
         } else {
-            Node::Chain { first, rest: vec![Link { spot, op, right }] }
+            ExprKind::Chain { first, rest: vec![Link { position, op, right }] }
         };
-        Ok(Assignment { targets: vec![(name, spot)], value: Expr { spot, node }, bytes_behind })
+        Ok(Assignment {
+            targets: vec![(name, position)],
+            value: Expr { position, kind },
+            bytes_after,
+        })
     }
 
     /// Expects the end of a line; otherwise names the unsupported construct that follows.
@@ -297,7 +302,7 @@ impl Parser {
     fn expression(&mut self) -> Result<Expr, PythonError> {
         self.nested(|p| {
             let then = p.any()?;
-            let spot = p.spot();
+            let position = p.position();
             if !p.take_word("if") {
                 return Ok(then);
             }
@@ -306,42 +311,42 @@ impl Parser {
                 return Err(p.expected(ExpectedToken::Text("else")));
             }
             let otherwise = Box::new(p.expression()?);
-            Ok(Expr { spot, node: Node::If { then: Box::new(then), condition, otherwise } })
+            Ok(Expr { position, kind: ExprKind::If { then: Box::new(then), condition, otherwise } })
         })
     }
 
     fn any(&mut self) -> Result<Expr, PythonError> {
         let first = self.all()?;
-        let spot = first.spot;
+        let position = first.position;
         let mut parts = vec![first];
         while self.take_word("or") {
             parts.push(self.all()?);
         }
-        Ok(one_or(parts, spot, Node::Any))
+        Ok(one_or(parts, position, ExprKind::Any))
     }
 
     fn all(&mut self) -> Result<Expr, PythonError> {
         let first = self.negation()?;
-        let spot = first.spot;
+        let position = first.position;
         let mut parts = vec![first];
         while self.take_word("and") {
             parts.push(self.negation()?);
         }
-        Ok(one_or(parts, spot, Node::All))
+        Ok(one_or(parts, position, ExprKind::All))
     }
 
     fn negation(&mut self) -> Result<Expr, PythonError> {
-        let spot = self.spot();
+        let position = self.position();
         if self.take_word("not") {
             let of = Box::new(self.nested(Self::negation)?);
-            return Ok(Expr { spot, node: Node::Not(of) });
+            return Ok(Expr { position, kind: ExprKind::Not(of) });
         }
         let first = self.sum()?;
         let rest = self.links(&["==", "!=", "<=", ">=", "<", ">"], Self::sum)?;
         if rest.is_empty() {
             return Ok(first);
         }
-        Ok(Expr { spot, node: Node::Compare { first: Box::new(first), rest } })
+        Ok(Expr { position, kind: ExprKind::Compare { first: Box::new(first), rest } })
     }
 
     fn sum(&mut self) -> Result<Expr, PythonError> {
@@ -357,13 +362,13 @@ impl Parser {
         ops: &[&'static str],
         part: fn(&mut Self) -> Result<Expr, PythonError>,
     ) -> Result<Expr, PythonError> {
-        let spot = self.spot();
+        let position = self.position();
         let first = part(self)?;
         let rest = self.links(ops, part)?;
         if rest.is_empty() {
             return Ok(first);
         }
-        Ok(Expr { spot, node: Node::Chain { first: Box::new(first), rest } })
+        Ok(Expr { position, kind: ExprKind::Chain { first: Box::new(first), rest } })
     }
 
     fn links(
@@ -372,37 +377,37 @@ impl Parser {
         part: fn(&mut Self) -> Result<Expr, PythonError>,
     ) -> Result<Vec<Link>, PythonError> {
         let mut links = Vec::new();
-        while let Some((op, spot)) = self.take_op(ops) {
-            links.push(Link { spot, op, right: part(self)? });
+        while let Some((op, position)) = self.take_op(ops) {
+            links.push(Link { position, op, right: part(self)? });
         }
         Ok(links)
     }
 
     /// A sign binds looser than `**` on its right: `-2 ** 2` is -4.
     fn signed(&mut self) -> Result<Expr, PythonError> {
-        if let Some((sign, spot)) = self.take_op(&["-", "+"]) {
+        if let Some((sign, position)) = self.take_op(&["-", "+"]) {
             let of = Box::new(self.nested(Self::signed)?);
-            return Ok(Expr { spot, node: Node::Sign { sign, of } });
+            return Ok(Expr { position, kind: ExprKind::Sign { sign, of } });
         }
         let base = self.atom()?;
-        let Some((_, spot)) = self.take_op(&["**"]) else { return Ok(base) };
+        let Some((_, position)) = self.take_op(&["**"]) else { return Ok(base) };
         let exponent = Box::new(self.nested(Self::signed)?);
-        Ok(Expr { spot, node: Node::Power { base: Box::new(base), exponent } })
+        Ok(Expr { position, kind: ExprKind::Power { base: Box::new(base), exponent } })
     }
 
     fn atom(&mut self) -> Result<Expr, PythonError> {
-        let spot = self.spot();
-        let node = match self.peek() {
-            TokenKind::Int(value) => Node::Value(ConfigValue::Int(*value)),
-            TokenKind::Float(value) => Node::Value(ConfigValue::Float(*value)),
-            TokenKind::Str(_) | TokenKind::FString(_) => return self.strings(spot),
+        let position = self.position();
+        let kind = match self.peek() {
+            TokenKind::Int(value) => ExprKind::Value(ConfigValue::Int(*value)),
+            TokenKind::Float(value) => ExprKind::Value(ConfigValue::Float(*value)),
+            TokenKind::Str(_) | TokenKind::FString(_) => return self.strings(position),
             TokenKind::Name(name) => match name.as_str() {
-                "True" => Node::Value(ConfigValue::Bool(true)),
-                "False" => Node::Value(ConfigValue::Bool(false)),
-                "None" => Node::Value(ConfigValue::None),
+                "True" => ExprKind::Value(ConfigValue::Bool(true)),
+                "False" => ExprKind::Value(ConfigValue::Bool(false)),
+                "None" => ExprKind::Value(ConfigValue::None),
                 "lambda" => return Err(self.unsupported(Construct::Lambda)),
                 word if KEYWORDS.contains(&word) => return Err(self.expected(ExpectedToken::Value)),
-                _ => return self.name_or_call(spot),
+                _ => return self.name_or_call(position),
             },
             TokenKind::Op("(") => return self.parenthesised(),
             TokenKind::Op("[") => return Err(self.unsupported(Construct::List)),
@@ -411,7 +416,7 @@ impl Parser {
             _ => return Err(self.expected(ExpectedToken::Value)),
         };
         self.next();
-        Ok(Expr { spot, node })
+        Ok(Expr { position, kind })
     }
 
     fn parenthesised(&mut self) -> Result<Expr, PythonError> {
@@ -430,7 +435,7 @@ impl Parser {
     }
 
     /// Adjacent strings are concatenated.
-    fn strings(&mut self, spot: Position) -> Result<Expr, PythonError> {
+    fn strings(&mut self, position: TextPosition) -> Result<Expr, PythonError> {
         let mut text = String::new();
         let mut parts = Vec::new();
         loop {
@@ -452,35 +457,35 @@ impl Parser {
             self.next();
             if text.len() > TEXT_LIMIT {
                 return Err(PythonError {
-                    spot,
+                    position,
                     reason: Reason::TextTooLong { limit: TEXT_LIMIT },
                 });
             }
         }
         if parts.is_empty() {
-            return Ok(Expr { spot, node: Node::Value(text.into()) });
+            return Ok(Expr { position, kind: ExprKind::Value(text.into()) });
         }
         parts.push(FormatPart::Text(text));
-        Ok(Expr { spot, node: Node::Format(parts) })
+        Ok(Expr { position, kind: ExprKind::Format(parts) })
     }
 
-    /// A field of the f-string that comes next: `value:spec`. Strings and conversions inside of it
-    /// are not supported, so that a field has no fields.
+    /// A field of the next f-string: `value:spec`. Strings and conversions inside a field are not
+    /// supported, so fields are never nested.
     fn field(&mut self, text: &str) -> Result<FormatPart, PythonError> {
         let refused = self.unsupported(Construct::FString);
         if text.contains(['\'', '"', '!', '{']) {
-            // Names in it count as read.
+            // Names inside it count as used.
             self.names.extend(words_of(text));
             return Err(refused);
         }
         let (value, spec) = text.split_once(':').unwrap_or((text, ""));
         self.names.extend(words_of(value));
         let value = parse_expression(value)
-            .map_err(|error| PythonError { spot: refused.spot, reason: error.reason })?;
+            .map_err(|error| PythonError { position: refused.position, reason: error.reason })?;
         Ok(FormatPart::Field { value, spec: spec.to_owned() })
     }
 
-    fn name_or_call(&mut self, spot: Position) -> Result<Expr, PythonError> {
+    fn name_or_call(&mut self, position: TextPosition) -> Result<Expr, PythonError> {
         let mut path = String::new();
         loop {
             let TokenKind::Name(name) = self.next() else {
@@ -495,19 +500,19 @@ impl Parser {
                 return Err(self.expected(ExpectedToken::NameAfterDot));
             }
         }
-        let refuse = |what| Err(PythonError { spot, reason: Reason::Unsupported { what } });
+        let refuse = |what| Err(PythonError { position, reason: Reason::Unsupported { what } });
         if self.take_op(&["("]).is_none() {
             return if path.contains('.') {
                 refuse(Construct::AttributePath(path))
             } else {
-                Ok(Expr { spot, node: Node::Name(path) })
+                Ok(Expr { position, kind: ExprKind::Name(path) })
             };
         }
-        let Some(function) = Function::ALL.into_iter().find(|f| f.path() == path) else {
+        let Some(function) = PythonFunction::ALL.into_iter().find(|f| f.path() == path) else {
             return refuse(Construct::CallOf(path));
         };
         let arguments = self.arguments()?;
-        Ok(Expr { spot, node: Node::Call { function, arguments } })
+        Ok(Expr { position, kind: ExprKind::Call { function, arguments } })
     }
 
     fn arguments(&mut self) -> Result<Vec<Expr>, PythonError> {
@@ -540,12 +545,12 @@ fn augmented(op: &str) -> Option<&'static str> {
         .find(|plain| op.strip_suffix('=') == Some(plain))
 }
 
-fn one_or(mut parts: Vec<Expr>, spot: Position, join: fn(Vec<Expr>) -> Node) -> Expr {
+fn one_or(mut parts: Vec<Expr>, position: TextPosition, join: fn(Vec<Expr>) -> ExprKind) -> Expr {
     match parts.pop() {
         Some(only) if parts.is_empty() => only,
         last => {
             parts.extend(last);
-            Expr { spot, node: join(parts) }
+            Expr { position, kind: join(parts) }
         }
     }
 }

@@ -1,18 +1,18 @@
 //! String literals: quotes, prefixes, escapes, and the fields of f-strings.
 
 use super::{
-    Construct, Position, PythonError, Reason, TEXT_LIMIT,
+    Construct, PythonError, Reason, TEXT_LIMIT, TextPosition,
     lexer::{Cursor, FStringPart},
 };
 
 /// Reads the literal whose opening quote is at `cursor`, after `prefix`. Only an f-string can have
-/// fields; other literals are one text.
+/// fields; any other literal is a single text.
 pub(super) fn read(
     cursor: &mut Cursor<'_>,
     prefix: &str,
-    spot: Position,
+    position: TextPosition,
 ) -> Result<Vec<FStringPart>, PythonError> {
-    let refuse = |reason| PythonError { spot, reason };
+    let refuse = |reason| PythonError { position, reason };
     let unsupported = |what| refuse(Reason::Unsupported { what });
     let lower = prefix.to_ascii_lowercase();
     let (is_raw, is_format) = match lower.as_str() {
@@ -40,7 +40,7 @@ pub(super) fn read(
         if text.len() > TEXT_LIMIT {
             return Err(refuse(Reason::TextTooLong { limit: TEXT_LIMIT }));
         }
-        let here = cursor.spot();
+        let here = cursor.position();
         let Some(c) = cursor.next() else { return Err(refuse(Reason::UnterminatedString)) };
         match c {
             c if c == quote => {
@@ -61,7 +61,8 @@ pub(super) fn read(
                 text.extend(cursor.next());
             }
             '\\' => {
-                escape(cursor, &mut text).map_err(|reason| PythonError { spot: here, reason })?;
+                escape(cursor, &mut text)
+                    .map_err(|reason| PythonError { position: here, reason })?;
             }
             '{' | '}' if is_format => {
                 if cursor.peek() == Some(c) {
@@ -79,7 +80,7 @@ pub(super) fn read(
     }
 }
 
-/// The text of a field up to its closing brace. Strings in it have the other quote.
+/// The text of a field up to its closing brace. Strings in it must use the other quote.
 fn field(cursor: &mut Cursor<'_>, quote: char) -> Option<String> {
     let mut text = String::new();
     let (mut depth, mut inner) = (0_u32, None);

@@ -3,30 +3,30 @@
 //! Operators of one level form one flat chain, so a tree is only as deep as the text's
 //! nesting, which is bounded: evaluating and dropping it cannot exhaust the stack.
 
-use super::{Position, PythonError};
+use super::{PythonError, TextPosition};
 use crate::config::value::ConfigValue;
 
 /// One `name = expression`, or `first = second = expression`.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::config) struct Assignment {
     /// In the order of the text.
-    pub(in crate::config) targets: Vec<(String, Position)>,
+    pub(in crate::config) targets: Vec<(String, TextPosition)>,
     /// For `name += expression`, this holds `name + expression`.
     pub(in crate::config) value: Expr,
     /// Where the text of the expression begins (including white space before it) and ends, in
     /// bytes counted from the end of the file.
-    pub(in crate::config) bytes_behind: [usize; 2],
+    pub(in crate::config) bytes_after: [usize; 2],
 }
 
 /// An expression and the position of its operator or first token.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::config) struct Expr {
-    pub(super) spot: Position,
-    pub(super) node: Node,
+    pub(super) position: TextPosition,
+    pub(super) kind: ExprKind,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Node {
+pub(super) enum ExprKind {
     Value(ConfigValue),
     Name(String),
     Sign {
@@ -56,12 +56,12 @@ pub(super) enum Node {
         otherwise: Box<Expr>,
     },
     Call {
-        function: Function,
+        function: PythonFunction,
         arguments: Vec<Expr>,
     },
     /// An f-string.
     Format(Vec<FormatPart>),
-    /// What the parser refused, in an assignment that only names things.
+    /// An expression that the parser refused, in an assignment to a label.
     Unknown {
         error: Box<PythonError>,
         names: Vec<String>,
@@ -82,14 +82,14 @@ pub(super) enum FormatPart {
 /// An operator and its right operand.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Link {
-    pub(super) spot: Position,
+    pub(super) position: TextPosition,
     pub(super) op: &'static str,
     pub(super) right: Expr,
 }
 
 /// The supported functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Function {
+pub(super) enum PythonFunction {
     Int,
     Float,
     Str,
@@ -103,7 +103,7 @@ pub(super) enum Function {
     Bf16IsSupported,
 }
 
-impl Function {
+impl PythonFunction {
     pub(super) const ALL: [Self; 11] = [
         Self::Int,
         Self::Float,
@@ -138,34 +138,36 @@ impl Function {
 impl Expr {
     /// Calls `visit` with every name that is read, also in branches not taken.
     pub(in crate::config) fn for_each_name<'a>(&'a self, visit: &mut impl FnMut(&'a str)) {
-        match &self.node {
-            Node::Value(_) => {}
-            Node::Name(name) => visit(name),
-            Node::Sign { of, .. } | Node::Not(of) => of.for_each_name(visit),
-            Node::Chain { first, rest } | Node::Compare { first, rest } => {
+        match &self.kind {
+            ExprKind::Value(_) => {}
+            ExprKind::Name(name) => visit(name),
+            ExprKind::Sign { of, .. } | ExprKind::Not(of) => of.for_each_name(visit),
+            ExprKind::Chain { first, rest } | ExprKind::Compare { first, rest } => {
                 first.for_each_name(visit);
                 for link in rest {
                     link.right.for_each_name(visit);
                 }
             }
-            Node::Power { base, exponent } => {
+            ExprKind::Power { base, exponent } => {
                 base.for_each_name(visit);
                 exponent.for_each_name(visit);
             }
-            Node::All(parts) | Node::Any(parts) | Node::Call { arguments: parts, .. } => {
+            ExprKind::All(parts)
+            | ExprKind::Any(parts)
+            | ExprKind::Call { arguments: parts, .. } => {
                 for part in parts {
                     part.for_each_name(visit);
                 }
             }
-            Node::Format(parts) => {
+            ExprKind::Format(parts) => {
                 for part in parts {
                     if let FormatPart::Field { value, .. } = part {
                         value.for_each_name(visit);
                     }
                 }
             }
-            Node::Unknown { names, .. } => names.iter().for_each(|name| visit(name)),
-            Node::If { then, condition, otherwise } => {
+            ExprKind::Unknown { names, .. } => names.iter().for_each(|name| visit(name)),
+            ExprKind::If { then, condition, otherwise } => {
                 for part in [then, condition, otherwise] {
                     part.for_each_name(visit);
                 }

@@ -122,7 +122,7 @@ fn an_unsupported_construct_is_named() {
 }
 
 #[test]
-fn what_has_no_value_is_an_error() {
+fn an_expression_without_a_value_is_an_error() {
     let table = [
         ("1 / 0", "division by zero"),
         ("1 // 0.0", "division by zero"),
@@ -181,7 +181,7 @@ fn a_refusal_names_the_line_and_the_column() {
         ("x = 1\r\ny = 012\r\n", 2, 5),
     ];
     for (text, line, column) in table {
-        assert_eq!(parse_file(text).unwrap_err().spot, Position { line, column }, "{text}");
+        assert_eq!(parse_file(text).unwrap_err().position, TextPosition { line, column }, "{text}");
     }
 }
 
@@ -214,7 +214,7 @@ fn a_file_keeps_its_assignments_and_nothing_else() {
 }
 
 #[test]
-fn deep_and_long_texts_end_in_an_error_or_a_value() {
+fn deep_and_long_texts_give_an_error_or_a_value() {
     let n = 100_000;
     let deep = Reason::TooDeep { limit: DEPTH_LIMIT };
     assert_eq!(reason(&"(".repeat(n)), deep);
@@ -317,9 +317,10 @@ proptest! {
     }
 
     #[test]
-    fn whole_number_arithmetic_is_pythons(left in -1000_i64..1000, right in -1000_i64..1000) {
+    fn integer_arithmetic_is_pythons(left in -1000_i64..1000, right in -1000_i64..1000) {
         prop_assume!(right != 0);
-        // Python's law: the remainder has the divisor's sign, and both give the number back.
+        // In Python the remainder has the divisor's sign, and quotient and remainder give the
+        // number back.
         let value = |op: &str| match evaluate(&format!("({left}) {op} ({right})")) {
             Ok(ConfigValue::Int(value)) => value,
             other => panic!("{other:?}"),

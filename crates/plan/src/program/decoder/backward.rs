@@ -1,35 +1,35 @@
 //! Writes the backward of a block, op by op.
 
-use super::builder::{BlockActivations, DecoderBuilder, KeptLevel, MlpActivations, NormOutput};
+use super::builder::{BlockActivations, DecoderBuilder, MlpActivations, NormOutput, NormedValues};
 use crate::{
     model::{BlockWeights, LinearWeights, MlpKind, MlpWeights, NormWeights, QkvWeights},
-    program::{Op, Qkv, Site, Turn},
+    program::{DropoutSite, Op, Qkv, Turn},
     units::TensorId,
 };
 
 impl DecoderBuilder<'_> {
     /// Turns `d_x` from the gradient of the block's output into that of its input.
     ///
-    /// Weight gradients come first: they are the last to read the kept input, so the gradient of
+    /// Weight gradients come first: they are the last ops to read the kept input, so the gradient of
     /// that input can reuse its bytes.
     pub(super) fn block_backward(
         &mut self,
         layer: u32,
         block: &BlockActivations,
         d_x: TensorId,
-        level: KeptLevel,
+        normed_values: NormedValues,
     ) {
         let weights = self.block_weights(layer);
         let name = self.block_name(layer);
 
         // The MLP.
-        let d_branch = self.gradient_before_dropout(layer, Site::MlpOut, d_x, "mlp");
+        let d_branch = self.gradient_before_dropout(layer, DropoutSite::MlpOut, d_x, "mlp");
         let d_norm_2 =
-            self.mlp_backward(&name, weights.mlp, weights.norm_2, block, d_branch, level);
+            self.mlp_backward(&name, weights.mlp, weights.norm_2, block, d_branch, normed_values);
         self.norm_backward_add(weights.norm_2, block.middle, block.norm_2, d_norm_2, d_x);
 
         // The attention.
-        let d_branch = self.gradient_before_dropout(layer, Site::AttentionOut, d_x, "attn");
+        let d_branch = self.gradient_before_dropout(layer, DropoutSite::AttentionOut, d_x, "attn");
         self.weight_gradient(weights.attention_out, d_branch, block.attended);
         let name_of_gradient = format!("d_{name}.attn");
         let d_attn = self.input_gradient(weights.attention_out, d_branch, &name_of_gradient);
@@ -42,7 +42,7 @@ impl DecoderBuilder<'_> {
             }
             _ => unreachable!("activations are joined if the weights are"),
         };
-        let normed = self.normed(weights.norm_1, block.x, block.norm_1, level);
+        let normed = self.normed(weights.norm_1, block.x, block.norm_1, normed_values);
         for (layer, d_part) in layers.iter().zip(&d_parts) {
             self.weight_gradient(*layer, *d_part, normed);
         }
@@ -58,7 +58,7 @@ impl DecoderBuilder<'_> {
         norm: NormWeights,
         block: &BlockActivations,
         d_branch: TensorId,
-        level: KeptLevel,
+        normed_values: NormedValues,
     ) -> TensorId {
         let columns = u64::from(self.model.mlp_channels);
         let (down, activated, layers, d_parts) = match (weights, block.inner) {
@@ -95,7 +95,7 @@ impl DecoderBuilder<'_> {
             _ => unreachable!("an MLP keeps what its kind needs"),
         };
         self.weight_gradient(down, d_branch, activated);
-        let normed = self.normed(norm, block.middle, block.norm_2, level);
+        let normed = self.normed(norm, block.middle, block.norm_2, normed_values);
         for (layer, d_part) in layers.iter().zip(&d_parts) {
             self.weight_gradient(*layer, *d_part, normed);
         }
@@ -119,7 +119,7 @@ impl DecoderBuilder<'_> {
             }
         };
         let heads = self.heads();
-        let dropout = self.dropout_at(layer, Site::Attention);
+        let dropout = self.dropout_at(layer, DropoutSite::Attention);
         let BlockActivations { qkv, attended: out, lse, .. } = *block;
         self.program.op(Op::AttentionBackward { qkv, out, lse, d_out, d_qkv, heads, dropout });
         d_qkv
@@ -158,7 +158,7 @@ impl DecoderBuilder<'_> {
     fn gradient_before_dropout(
         &mut self,
         layer: u32,
-        site: Site,
+        site: DropoutSite,
         d_out: TensorId,
         part: &str,
     ) -> TensorId {
@@ -176,9 +176,9 @@ impl DecoderBuilder<'_> {
         weights: NormWeights,
         x: TensorId,
         norm: NormOutput,
-        level: KeptLevel,
+        normed_values: NormedValues,
     ) -> TensorId {
-        if level == KeptLevel::Keep {
+        if normed_values == NormedValues::Kept {
             return norm.out;
         }
         let name = format!("{} again", self.norm_name(weights));
@@ -196,7 +196,7 @@ impl DecoderBuilder<'_> {
         self.program.op(Op::LinearBackwardWeight { d_out, x, d_weight, d_bias });
     }
 
-    /// The gradient of what several layers read, which was normalised before.
+    /// The gradient of the normalised value that several layers read.
     fn input_gradients(
         &mut self,
         layers: &[LinearWeights],

@@ -5,17 +5,17 @@ use std::fmt;
 use super::Training;
 use crate::{
     model::{
-        BlockWeights, LinearWeights, MlpKind, MlpWeights, Model, NormKind, NormWeights,
-        ParameterId, QkvWeights, Weights,
+        BlockWeights, LinearWeights, MlpKind, MlpWeights, Model, ModelWeights, NormKind,
+        NormWeights, ParameterId, QkvWeights,
     },
     program::{
-        Dropout, Heads, Life, Names, Op, ParameterState, Program, ProgramKind, Qkv, SamplingState,
-        Site, Tensor, TensorClass, TrainingState, Turn,
+        Dropout, DropoutSite, Heads, Life, Names, Op, ParameterState, Program, ProgramKind, Qkv,
+        SamplingState, Tensor, TensorClass, TrainingState, Turn,
     },
     units::{DType, TensorId},
 };
 
-/// A normalised value with what its backward needs.
+/// A normalised value, and the tensors that its backward needs.
 #[derive(Clone, Copy)]
 pub(super) struct NormOutput {
     pub(super) out: TensorId,
@@ -51,19 +51,22 @@ pub(super) struct BlockActivations {
     pub(super) inner: MlpActivations,
 }
 
-/// How much of a block's forward is kept for its backward.
+/// Whether a block's normalised values are kept for its backward.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum KeptLevel {
-    Keep,
-    Cheap,
+pub(super) enum NormedValues {
+    Kept,
+    Recomputed,
 }
 
 /// The attention of a forward-only block.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum TokenMixer {
-    Attention,
-    AttentionThatFillsTheCache,
-    Cache,
+pub(super) enum AttentionKind {
+    /// Without a cache.
+    Plain,
+    /// Of a prompt: also stores its keys and values in the cache.
+    FillsCache,
+    /// Of one new token: to the keys and values in the cache.
+    ReadsCache,
 }
 
 /// The tensors that outlive a program.
@@ -75,8 +78,8 @@ enum StateTensors {
 pub(super) struct DecoderBuilder<'a> {
     pub(super) program: Program,
     pub(super) model: &'a Model,
-    pub(super) weights: Weights,
-    pub(super) shape: (u64, u64), // sequences, tokens of each
+    pub(super) weights: ModelWeights,
+    pub(super) shape: (u64, u64), // sequences, tokens per sequence
     pub(super) dropout: f32,
     state: StateTensors,
     activations: DType,
@@ -90,7 +93,7 @@ impl<'a> DecoderBuilder<'a> {
         training: &Training,
         names: Names,
     ) -> Self {
-        let weights = Weights::of(model);
+        let weights = ModelWeights::of(model);
         let mut state = TrainingState::of(model, &weights, training, names);
         let program = Program::new(kind, std::mem::take(&mut state.tensors));
         let state = StateTensors::Training(state);
@@ -103,7 +106,7 @@ impl<'a> DecoderBuilder<'a> {
         batch: u64,
         activations: DType,
     ) -> Self {
-        let weights = Weights::of(model);
+        let weights = ModelWeights::of(model);
         let mut state = SamplingState::of(model, &weights, batch, activations);
         let program = Program::new(kind, std::mem::take(&mut state.tensors));
         let state = StateTensors::Sampling(state);
@@ -113,7 +116,7 @@ impl<'a> DecoderBuilder<'a> {
     fn new(
         program: Program,
         model: &'a Model,
-        weights: Weights,
+        weights: ModelWeights,
         state: StateTensors,
         activations: DType,
         names: Names,
@@ -190,7 +193,7 @@ impl<'a> DecoderBuilder<'a> {
         Heads { query: heads, kv: kv_heads, channels: head_channels }
     }
 
-    pub(super) fn dropout_at(&self, layer: u32, site: Site) -> Option<Dropout> {
+    pub(super) fn dropout_at(&self, layer: u32, site: DropoutSite) -> Option<Dropout> {
         (self.dropout > 0.0).then_some(Dropout { rate: self.dropout, layer, site })
     }
 
@@ -231,7 +234,7 @@ impl<'a> DecoderBuilder<'a> {
         let out = self.activation("embedded", self.model.channels.into());
         let wte = self.weight(self.weights.embedding);
         let wpe = self.weights.positions.map(|positions| self.weight(positions));
-        let dropout = self.dropout_at(0, Site::Embedding);
+        let dropout = self.dropout_at(0, DropoutSite::Embedding);
         self.program.op(Op::Embed { tokens, wte, wpe, out, dropout });
         out
     }
@@ -278,8 +281,13 @@ impl<'a> DecoderBuilder<'a> {
         let norm_1 = self.norm(weights.norm_1, x, suffix); //        (B, T, C)
         let (qkv, qk_norm) = self.qkv(&weights, norm_1.out, suffix); // H·D, G·D, G·D
         let attended = self.attended(&name, suffix);
-        let lse =
-            self.attention(&name, qkv, attended, self.dropout_at(layer, Site::Attention), suffix);
+        let lse = self.attention(
+            &name,
+            qkv,
+            attended,
+            self.dropout_at(layer, DropoutSite::Attention),
+            suffix,
+        );
         let middle = self.attention_out(layer, attended, x, suffix);
 
         let norm_2 = self.norm(weights.norm_2, middle, suffix); //   (B, T, C)
@@ -287,7 +295,7 @@ impl<'a> DecoderBuilder<'a> {
         BlockActivations { x, norm_1, qk_norm, qkv, attended, lse, middle, norm_2, inner }
     }
 
-    /// Queries, keys and values, normalised and rotated if the model does that.
+    /// Queries, keys and values, normalised and rotated if the model requires it.
     fn qkv(&mut self, weights: &BlockWeights, x: TensorId, suffix: &str) -> (Qkv, Option<QkNorm>) {
         let [q, k, v] = match weights.qkv {
             QkvWeights::Joined(layer) => {
@@ -358,7 +366,7 @@ impl<'a> DecoderBuilder<'a> {
         let name = self.block_name(layer);
         let out = self.activation(format_args!("{name}.middle{s}"), self.model.channels.into());
         let weights = self.weights.blocks[layer as usize].attention_out;
-        let dropout = self.dropout_at(layer, Site::AttentionOut);
+        let dropout = self.dropout_at(layer, DropoutSite::AttentionOut);
         self.residual(weights, x, residual, out, dropout);
         out
     }
@@ -428,7 +436,7 @@ impl<'a> DecoderBuilder<'a> {
         let out = self.activation(name, self.model.channels.into());
         let (MlpWeights::Gelu { down, .. } | MlpWeights::SwiGlu { down, .. }) =
             self.weights.blocks[layer as usize].mlp;
-        let dropout = self.dropout_at(layer, Site::MlpOut);
+        let dropout = self.dropout_at(layer, DropoutSite::MlpOut);
         self.residual(down, x, residual, out, dropout);
         out
     }
@@ -449,7 +457,7 @@ impl<'a> DecoderBuilder<'a> {
         &mut self,
         layer: u32,
         x: TensorId,
-        mixer: TokenMixer,
+        kind: AttentionKind,
     ) -> TensorId {
         let weights = self.block_weights(layer);
         let name = self.block_name(layer);
@@ -457,16 +465,16 @@ impl<'a> DecoderBuilder<'a> {
         let norm_1 = self.norm(weights.norm_1, x, "");
         let (qkv, _) = self.qkv(&weights, norm_1.out, "");
         let attended = self.attended(&name, "");
-        if mixer != TokenMixer::Attention {
+        if kind != AttentionKind::Plain {
             let [keys, values] = self.caches()[layer as usize];
-            self.program.op(match mixer {
-                TokenMixer::Cache => {
+            self.program.op(match kind {
+                AttentionKind::ReadsCache => {
                     Op::CachedAttention { qkv, keys, values, out: attended, heads }
                 }
                 _ => Op::StoreCache { qkv, keys, values, heads },
             });
         }
-        if mixer != TokenMixer::Cache {
+        if kind != AttentionKind::ReadsCache {
             self.attention(&name, qkv, attended, None, "");
         }
         let middle = self.attention_out(layer, attended, x, "");

@@ -2,14 +2,15 @@
 //!
 //! They depend only on the description of the model, not on its family.
 //!
-//! Each is built op by op, including the backward. Choices that do not change the training
-//! (recomputation, rows of logits at a time) are arguments, not rewrites of a program.
+//! Each is built op by op, including the backward. Choices that do not change the training run
+//! (recomputation, rows of logits at a time) are arguments of the builder, not rewrites of a
+//! program.
 
 mod backward;
 mod builder;
 
-use self::builder::{DecoderBuilder, KeptLevel, TokenMixer};
-use super::{Life, Names, Op, Program, ProgramKind, Site, Tensor, TensorClass};
+use self::builder::{AttentionKind, DecoderBuilder, NormedValues};
+use super::{DropoutSite, Life, Names, Op, Program, ProgramKind, Tensor, TensorClass};
 use crate::{
     model::{MlpKind, Model},
     optimizer::Optimizer,
@@ -17,7 +18,7 @@ use crate::{
     units::{Bytes, DType},
 };
 
-/// What the backward recomputes instead of keeping. All layers are alike, so a count is enough; the
+/// What the backward recomputes instead of keeping. All layers are alike, so counts are enough. The
 /// lowest layers recompute, because their values would be kept longest.
 ///
 /// The activation of an MLP is never kept: it is a quarter of a GPT-2 layer's bytes, and the op
@@ -53,32 +54,32 @@ pub struct Training {
     pub recompute: Recompute,
     /// Rows of logits at a time.
     pub loss_chunk_rows: u64,
-    /// Parts of a step whose gradients are summed by themselves before they are added up, in
-    /// order: a divisor of the micro-batches and a multiple of the ranks.
+    /// Parts of a step whose gradients are summed separately and then added in order: a divisor of
+    /// the micro-batches and a multiple of the ranks.
     pub lanes: u64,
     /// Which of the processes that train together this is.
     pub share: Share,
-    /// Sequences that are sampled together while it trains; 0: none. Their keys and values have
-    /// their own memory, because they live from one token to the next.
+    /// Sequences that are sampled together during training; 0: none. Their keys and values need
+    /// memory in addition, because they are kept from one token to the next.
     pub sampled: u64,
 }
 
 impl Training {
-    /// Whether a rank runs several lanes of a step, one after the other, so that the sum of
-    /// earlier ones has to be kept.
+    /// Whether a rank runs several lanes of a step, one after the other, so that it has to keep the
+    /// sum of the earlier ones.
     pub fn lanes_take_turns(&self) -> bool {
         self.lanes > u64::from(self.share.ranks)
     }
 
-    /// Whether the norm of the gradient is computed where lanes are added up, and is an input of
-    /// the update.
+    /// Whether there are several lanes. Then the host adds them up and computes the norm of the
+    /// gradient, which is an input of the update.
     pub fn adds_up_lanes(&self) -> bool {
         self.lanes > 1
     }
 }
 
-/// Rows of logits at a time if the config has none: a power of two, about 128 MiB of
-/// float32. A function of the shapes alone, so that a budget never changes rounding.
+/// Rows of logits at a time if the config does not set them: a power of two, about 128 MiB of
+/// float32. A function of the shapes alone, so that a memory budget never changes rounding.
 pub fn default_loss_chunk_rows(vocab: u64, rows: u64) -> u64 {
     let fitting = ((128 << 20) / (4 * vocab)).max(64);
     let power = 1 << fitting.ilog2();
@@ -144,28 +145,27 @@ fn write_train(model: &Model, training: &Training, names: Names) -> Program {
     let Recompute { blocks, cheap } = training.recompute;
     for layer in (0..model.layers).rev() {
         let mut forward = kept.pop().expect("the backward has as many blocks as the forward");
-        let mut level = KeptLevel::Keep;
+        let mut normed_values = NormedValues::Kept;
         if layer < blocks {
             forward = b.block(layer, forward.x, None);
         } else if layer < blocks + cheap {
-            level = KeptLevel::Cheap;
+            normed_values = NormedValues::Recomputed;
         }
-        b.block_backward(layer, &forward, d_x, level);
+        b.block_backward(layer, &forward, d_x, normed_values);
     }
     let d_wte = b.gradient(b.weights.embedding);
     let d_wpe = b.weights.positions.map(|positions| b.gradient(positions));
-    let dropout = b.dropout_at(0, Site::Embedding);
+    let dropout = b.dropout_at(0, DropoutSite::Embedding);
     b.program.op(Op::EmbedBackward { tokens, d_x, d_wte, d_wpe, dropout });
     b.program
 }
 
-/// The optimizer's step, after the last micro-batch, of the elements that this rank owns. With
-/// more than one lane the norm is an input: the host has seen the whole gradient when it added up
-/// the lanes.
+/// The optimizer's step after the last micro-batch, for the elements that this rank owns. With more
+/// than one lane the norm is an input: the host computed it when it added up the lanes.
 pub fn update(model: &Model, training: &Training) -> Program {
     let mut b = DecoderBuilder::of_training(ProgramKind::Update, model, training, Names::Kept);
-    // A rank of a small model may own nothing. It does not run its update, which measures its own
-    // gradient so that the program is not empty.
+    // In a small model a rank may own nothing. It never runs its update, which computes a norm only
+    // so that the program is not empty.
     let owns_some = b.parameters().iter().any(|state| !state.owned.is_empty());
     let is_norm_given = training.adds_up_lanes() && owns_some;
     let (class, life) = if is_norm_given {
@@ -194,8 +194,8 @@ pub fn update(model: &Model, training: &Training) -> Program {
     b.program
 }
 
-/// A lower bound of what an evaluation holds in addition to the state: in a block's MLP the
-/// residual stream, its normalised values and the input of the last product; the gate of a gated
+/// A lower bound of the memory of an evaluation in addition to the state: in a block's MLP, the
+/// residual stream, its normalised values, the input of the last product, and the gate of a gated
 /// MLP.
 pub(crate) fn evaluation_lower_bound(model: &Model, training: &Training) -> Bytes {
     let inner = match model.mlp {
@@ -224,7 +224,7 @@ fn write_evaluate(model: &Model, training: &Training, names: Names) -> Program {
     let targets = b.input("targets");
     let mut x = b.embed(tokens);
     for layer in 0..model.layers {
-        x = b.block_forward_only(layer, x, TokenMixer::Attention);
+        x = b.block_forward_only(layer, x, AttentionKind::Plain);
     }
     let norm = b.norm(b.weights.norm, x, "");
     let rows = training.eval_batch * training.eval_seq;
@@ -241,7 +241,8 @@ fn write_evaluate(model: &Model, training: &Training, names: Names) -> Program {
     b.program
 }
 
-/// A prompt of one sequence, up to a whole block: fills its cache, gives the last row's logits.
+/// A prompt of one sequence, up to a whole block: fills its cache and computes the logits of its
+/// last row.
 pub fn prefill(model: &Model, batch: u64, activations: DType) -> Program {
     write_prefill(DecoderBuilder::of_sampling(ProgramKind::Prefill, model, batch, activations))
 }
@@ -257,7 +258,7 @@ fn write_prefill(mut b: DecoderBuilder<'_>) -> Program {
     let tokens = b.input("tokens");
     let mut x = b.embed(tokens);
     for layer in 0..model.layers {
-        x = b.block_forward_only(layer, x, TokenMixer::AttentionThatFillsTheCache);
+        x = b.block_forward_only(layer, x, AttentionKind::FillsCache);
     }
     b.shape = (1, 1);
     let last = b.activation("last", model.channels.into());
@@ -283,7 +284,7 @@ fn write_decode(mut b: DecoderBuilder<'_>, batch: u64) -> Program {
     let tokens = b.input("tokens");
     let mut x = b.embed(tokens);
     for layer in 0..b.model.layers {
-        x = b.block_forward_only(layer, x, TokenMixer::Cache);
+        x = b.block_forward_only(layer, x, AttentionKind::ReadsCache);
     }
     b.next_logits(x);
     b.program
